@@ -1,0 +1,3 @@
+"""zbk: replicated ledgers in Python, with pluggable durability."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""A bookie as a system of pykka actors around the pure rules."""

@@ -1,0 +1,1 @@
+"""Autorecovery: reserved for the auditor and the replication workers."""

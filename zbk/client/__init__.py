@@ -1,0 +1,1 @@
+"""The client: pykka actors around the writer and reader rules, and the public API."""

@@ -1,0 +1,1 @@
+"""Clusters on one machine: metadata, bookies, as processes."""

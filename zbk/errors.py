@@ -1,0 +1,671 @@
+"""Every error zbk raises on purpose, in one tree.
+
+* ``ZbkError``
+    * ``CallerError``                    the call was wrong; sending it again cannot help
+        * ``InvalidQuorumError``
+        * ``InvalidOptionError``         an option, a config value or an address
+        * ``EntryTooLargeError``
+        * ``UnauthorizedError``          wrong ledger password
+        * ``NoSuchLedgerError``
+        * ``NoSuchEntryError``           said only on an index miss
+        * ``LedgerExistsError``
+        * ``LedgerClosedError``
+        * ``ReadBeyondLacError``
+        * ``ClientClosedError``
+        * ``ForkedProcessError``
+        * ``UnsupportedLedgerError``     e.g. a striped VD ledger
+        * ``MissingDependencyError``     no Java, no jars, no extra
+    * ``LedgerFencedError``              another client took the ledger over; stop writing
+    * ``UnavailableError``               something did not answer; trying again may help
+        * ``MetadataUnavailableError``
+        * ``BookieUnavailableError``
+        * ``NotEnoughBookiesError``
+        * ``RequestTimeoutError``
+        * ``BusyError``                  a named limit was reached
+        * ``BookieReadOnlyError``
+        * ``CannotAdvanceError``         sync: the LAC can not reach what was asked
+    * ``MetadataConflictError``          somebody else changed the node first
+        * ``BadVersionError``
+        * ``NodeExistsError``
+        * ``NoNodeError``
+        * ``NotEmptyError``
+        * ``IllegalTransitionError``
+    * ``NotDurableError``                close: acknowledged entries did not become durable
+    * ``DamageError``                    bytes on disk or on the wire fail their check
+        * ``CorruptRecordError``
+            * ``ShortRecordError``       the bytes end before the record does
+        * ``DigestMismatchError``
+        * ``CorruptJournalError``        damage before valid records: refused
+        * ``EntryUnreadableError``       the bookie has it and can not read it
+    * ``WireError``                      the peer does not speak our protocol
+        * ``MalformedMessageError``
+        * ``UnsupportedVersionError``
+        * ``UnknownOperationError``
+        * ``WrongBookieError``           other instance, bookie or incarnation than meant
+        * ``HelloRequiredError``
+    * ``BookieError``                    a bookie can not start or go on
+        * ``StorageFailedError``         a write or fsync failed: the bookie stops
+        * ``CookieMismatchError``
+        * ``DirectoryInUseError``
+        * ``DuplicateEntryError``        same id, other bytes
+        * ``UnknownLedgerStateError``    neither yes nor no
+
+Three class attributes say what a caller may do, so that nobody matches on text: ``code`` is the
+number sent on the wire (never reused), ``is_retriable`` says whether the same request may succeed
+later, unchanged, and ``outcome`` says of an add whether it surely did not happen (``"failed"``) or
+may or may not have happened (``"unknown"``).
+
+>>> import pickle
+>>> error = pickle.loads(pickle.dumps(NoSuchEntryError(7, 9)))
+>>> error.code, error.is_retriable, str(error)
+(106, False, 'ledger 7 has no entry 9')
+"""
+
+from typing import Any, ClassVar, Literal
+
+Outcome = Literal["failed", "unknown"]
+
+
+class ZbkError(Exception):
+    """Base of all zbk errors. Fields go to ``super().__init__`` so errors pickle."""
+
+    code: ClassVar[int] = 0
+    is_retriable: ClassVar[bool] = False
+    outcome: ClassVar[Outcome] = "failed"
+
+    def fields(self) -> tuple[Any, ...]:
+        """Return the constructor's arguments: what travels on the wire."""
+        return self.args
+
+
+# ------------------------------------------------------------------ the call was wrong
+
+
+class CallerError(ZbkError):
+    """The call was wrong; sending it again cannot help."""
+
+    code = 100
+
+
+class InvalidQuorumError(CallerError):
+    """The sizes break ``ensemble >= write quorum >= ack quorum >= 1``."""
+
+    code = 101
+
+    def __init__(self, ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:
+        super().__init__(ensemble_size, write_quorum_size, ack_quorum_size)
+
+    def __str__(self) -> str:
+        ensemble, write, ack = self.args
+        return (
+            "need ensemble size >= write quorum size >= ack quorum size >= 1, "
+            f"got {ensemble}, {write}, {ack}"
+        )
+
+
+class InvalidOptionError(CallerError):
+    """An option, a configuration value or an address can not be used."""
+
+    code = 102
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(name, value if isinstance(value, int | float) else str(value), reason)
+
+    def __str__(self) -> str:
+        name, value, reason = self.args
+        return f"{name}={value!r}: {reason}"
+
+
+class EntryTooLargeError(CallerError):
+    """The payload is larger than the limit. Sizes in bytes."""
+
+    code = 103
+
+    def __init__(self, size: int, size_max: int) -> None:
+        super().__init__(size, size_max)
+
+    def __str__(self) -> str:
+        size, size_max = self.args
+        return f"an entry of {size} bytes is over the limit of {size_max} bytes"
+
+
+class UnauthorizedError(CallerError):
+    """The ledger's password is another one."""
+
+    code = 104
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+
+    def __str__(self) -> str:
+        return f"wrong password for ledger {self.args[0]}"
+
+
+class NoSuchLedgerError(CallerError):
+    """The metadata store, or a bookie, has no such ledger."""
+
+    code = 105
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+
+    def __str__(self) -> str:
+        return f"no ledger {self.args[0]}"
+
+
+class NoSuchEntryError(CallerError):
+    """The index has no such entry. Never said of an entry that is damaged or unreadable."""
+
+    code = 106
+
+    def __init__(self, ledger_id: int, entry_id: int) -> None:
+        super().__init__(ledger_id, entry_id)
+
+    def __str__(self) -> str:
+        ledger_id, entry_id = self.args
+        return f"ledger {ledger_id} has no entry {entry_id}"
+
+
+class LedgerExistsError(CallerError):
+    """The ledger id is taken."""
+
+    code = 107
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+
+    def __str__(self) -> str:
+        return f"ledger {self.args[0]} exists"
+
+
+class LedgerClosedError(CallerError):
+    """The ledger, or this handle of it, is closed."""
+
+    code = 108
+
+    def __init__(self, ledger_id: int, last_entry_id: int | None = None) -> None:
+        super().__init__(ledger_id, last_entry_id)
+
+    def __str__(self) -> str:
+        ledger_id, last_entry_id = self.args
+        end = "" if last_entry_id is None else f" at entry {last_entry_id}"
+        return f"ledger {ledger_id} is closed{end}"
+
+
+class ReadBeyondLacError(CallerError):
+    """A confirmed read asked for entries after the LAC."""
+
+    code = 109
+
+    def __init__(self, ledger_id: int, last_entry_id: int, lac: int) -> None:
+        super().__init__(ledger_id, last_entry_id, lac)
+
+    def __str__(self) -> str:
+        ledger_id, last_entry_id, lac = self.args
+        return (
+            f"ledger {ledger_id}: entry {last_entry_id} is after the last add confirmed ({lac}); "
+            "read_last_add_confirmed() looks again, read_unconfirmed() reads on without a promise"
+        )
+
+
+class ClientClosedError(CallerError):
+    """The client, or what it belongs to, was closed."""
+
+    code = 110
+
+    def __str__(self) -> str:
+        return "the client is closed"
+
+
+class ForkedProcessError(CallerError):
+    """A client made before ``fork()`` was used in the child. Connect again in the child."""
+
+    code = 111
+
+    def __init__(self, owner_pid: int, pid: int) -> None:
+        super().__init__(owner_pid, pid)
+
+    def __str__(self) -> str:
+        owner_pid, pid = self.args
+        return (
+            f"this client belongs to process {owner_pid} and can not be used in its forked "
+            f"child {pid}: call zbk.connect() in the child"
+        )
+
+
+class UnsupportedLedgerError(CallerError):
+    """This combination of ledger type and sizes is not supported."""
+
+    code = 112
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MissingDependencyError(CallerError):
+    """A program or package that this command needs is not installed. Says the cures."""
+
+    code = 113
+
+    def __init__(self, what: str, cure: str) -> None:
+        super().__init__(what, cure)
+
+    def __str__(self) -> str:
+        what, cure = self.args
+        return f"{what}: {cure}"
+
+
+# ------------------------------------------------------------------ fenced
+
+
+class LedgerFencedError(ZbkError):
+    """Another client took the ledger over. The add may or may not be in the ledger."""
+
+    code = 200
+    outcome: ClassVar[Outcome] = "unknown"
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+
+    def __str__(self) -> str:
+        return f"ledger {self.args[0]} was fenced: another client is recovering or has closed it"
+
+
+# ------------------------------------------------------------------ did not answer
+
+
+class UnavailableError(ZbkError):
+    """Something did not answer, or not in time."""
+
+    code = 300
+    is_retriable = True
+    outcome: ClassVar[Outcome] = "unknown"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MetadataUnavailableError(UnavailableError):
+    """The metadata store did not answer, or its session is gone."""
+
+    code = 301
+
+    def __init__(self, address: str, reason: str) -> None:
+        ZbkError.__init__(self, address, reason)
+
+    def __str__(self) -> str:
+        address, reason = self.args
+        return f"metadata store {address}: {reason}"
+
+
+class BookieUnavailableError(UnavailableError):
+    """A bookie could not be reached, or its connection was lost."""
+
+    code = 302
+
+    def __init__(self, bookie_id: str, reason: str) -> None:
+        ZbkError.__init__(self, bookie_id, reason)
+
+    def __str__(self) -> str:
+        bookie_id, reason = self.args
+        return f"bookie {bookie_id}: {reason}"
+
+
+class NotEnoughBookiesError(UnavailableError):
+    """Fewer bookies than needed are there, or the ack quorum can no longer be reached."""
+
+    code = 303
+
+    def __init__(self, needed_count: int, available_count: int, reason: str) -> None:
+        ZbkError.__init__(self, needed_count, available_count, reason)
+
+    def __str__(self) -> str:
+        needed_count, available_count, reason = self.args
+        return f"need {needed_count} bookies, have {available_count}: {reason}"
+
+
+class RequestTimeoutError(UnavailableError):
+    """No answer within the time given, in seconds. What was asked may still happen."""
+
+    code = 304
+
+    def __init__(self, what: str, timeout_s: float) -> None:
+        ZbkError.__init__(self, what, timeout_s)
+
+    def __str__(self) -> str:
+        what, timeout_s = self.args
+        return f"{what}: no answer within {timeout_s:g} s"
+
+
+class BusyError(UnavailableError):
+    """A named limit was reached; slow down and try again."""
+
+    code = 305
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class BookieReadOnlyError(UnavailableError):
+    """The bookie takes no new entries now."""
+
+    code = 306
+    outcome: ClassVar[Outcome] = "failed"
+
+    def __init__(self, bookie_id: str) -> None:
+        ZbkError.__init__(self, bookie_id)
+
+    def __str__(self) -> str:
+        return f"bookie {self.args[0]} is read-only"
+
+
+class CannotAdvanceError(UnavailableError):
+    """``sync()`` has heard every bookie that answers, and the LAC can not reach what was asked."""
+
+    code = 307
+
+    def __init__(self, ledger_id: int, last_durable_id: int, wanted_id: int, reason: str) -> None:
+        ZbkError.__init__(self, ledger_id, last_durable_id, wanted_id, reason)
+
+    @property
+    def last_durable_id(self) -> int:
+        """Last entry id that is durable on an ack quorum; -1 is none."""
+        return int(self.args[1])
+
+    def __str__(self) -> str:
+        ledger_id, last_durable_id, wanted_id, reason = self.args
+        return (
+            f"ledger {ledger_id}: durable up to entry {last_durable_id}, not {wanted_id}: {reason}"
+        )
+
+
+# ------------------------------------------------------------------ metadata conflicts
+
+
+class MetadataConflictError(ZbkError):
+    """A compare-and-swap lost, or a node is not as expected."""
+
+    code = 400
+
+    def __init__(self, path: str, reason: str = "") -> None:
+        super().__init__(path, reason)
+
+    def __str__(self) -> str:
+        path, reason = self.args
+        return f"{path}: {reason or type(self).__name__}"
+
+
+class BadVersionError(MetadataConflictError):
+    """The node's version is another one: somebody else changed it first."""
+
+    code = 401
+
+
+class NodeExistsError(MetadataConflictError):
+    """The node exists."""
+
+    code = 402
+
+
+class NoNodeError(MetadataConflictError):
+    """The node does not exist: an explicit answer of the store."""
+
+    code = 403
+
+
+class NotEmptyError(MetadataConflictError):
+    """The node has children."""
+
+    code = 404
+
+
+class IllegalTransitionError(MetadataConflictError):
+    """The ledger's metadata may not change in this way."""
+
+    code = 405
+
+
+class NotDurableError(ZbkError):
+    """``close()`` of a VD ledger: entries that were acknowledged did not become durable."""
+
+    code = 410
+
+    def __init__(self, ledger_id: int, last_durable_id: int, last_acked_id: int) -> None:
+        super().__init__(ledger_id, last_durable_id, last_acked_id)
+
+    @property
+    def last_durable_id(self) -> int:
+        """Last entry id of the closed ledger; -1 is none."""
+        return int(self.args[1])
+
+    def __str__(self) -> str:
+        ledger_id, last_durable_id, last_acked_id = self.args
+        return (
+            f"ledger {ledger_id} was closed at entry {last_durable_id}: entries up to "
+            f"{last_acked_id} were acknowledged and did not become durable on an ack quorum"
+        )
+
+
+# ------------------------------------------------------------------ damage
+
+
+class DamageError(ZbkError):
+    """Bytes on disk or on the wire fail their check."""
+
+    code = 500
+
+
+class CorruptRecordError(DamageError):
+    """A record's length, ids or checksum are wrong. ``where`` names file or message."""
+
+    code = 501
+
+    def __init__(self, where: str, offset: int, reason: str) -> None:
+        super().__init__(where, offset, reason)
+
+    @property
+    def offset(self) -> int:
+        """Byte offset of the record in its file or message."""
+        return int(self.args[1])
+
+    def __str__(self) -> str:
+        where, offset, reason = self.args
+        return f"{where} at byte {offset}: {reason}"
+
+
+class ShortRecordError(CorruptRecordError):
+    """The bytes end inside the record."""
+
+    code = 502
+
+
+class DigestMismatchError(DamageError):
+    """An entry's digest is not the one of its bytes."""
+
+    code = 503
+
+    def __init__(self, ledger_id: int, entry_id: int) -> None:
+        super().__init__(ledger_id, entry_id)
+
+    def __str__(self) -> str:
+        ledger_id, entry_id = self.args
+        return f"ledger {ledger_id} entry {entry_id}: the digest does not match"
+
+
+class CorruptJournalError(DamageError):
+    """A journal is damaged before records that are whole: this is no torn tail."""
+
+    code = 504
+
+    def __init__(self, path: str, offset: int, reason: str) -> None:
+        super().__init__(path, offset, reason)
+
+    def __str__(self) -> str:
+        path, offset, reason = self.args
+        return (
+            f"journal {path} is damaged at byte {offset} ({reason}) and whole records follow: "
+            "refusing to start. Acknowledged entries may be in the damaged part. "
+            f"Look at it with `zbk inspect journal {path}`; re-replicate this bookie's ledgers "
+            "from its peers before you remove anything"
+        )
+
+
+class EntryUnreadableError(DamageError):
+    """The bookie holds the entry and can not read it. Not a "no"."""
+
+    code = 505
+
+    def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:
+        super().__init__(ledger_id, entry_id, reason)
+
+    def __str__(self) -> str:
+        ledger_id, entry_id, reason = self.args
+        return f"ledger {ledger_id} entry {entry_id} is unreadable: {reason}"
+
+
+# ------------------------------------------------------------------ wire
+
+
+class WireError(ZbkError):
+    """The peer does not speak our protocol."""
+
+    code = 600
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class MalformedMessageError(WireError):
+    """A message can not be decoded."""
+
+    code = 601
+
+
+class UnsupportedVersionError(WireError):
+    """The peer's protocol versions and ours do not meet."""
+
+    code = 602
+
+
+class UnknownOperationError(WireError):
+    """The peer asks for an operation that we do not know."""
+
+    code = 603
+
+
+class WrongBookieError(WireError):
+    """The request was meant for another instance, bookie or incarnation."""
+
+    code = 604
+    is_retriable = True
+
+
+class HelloRequiredError(WireError):
+    """The bookie does not know this connection (any more): say HELLO first."""
+
+    code = 605
+    is_retriable = True
+
+
+# ------------------------------------------------------------------ bookie
+
+
+class BookieError(ZbkError):
+    """A bookie can not start, or not go on."""
+
+    code = 700
+    outcome: ClassVar[Outcome] = "unknown"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StorageFailedError(BookieError):
+    """A write or an fsync failed. The bookie stops: an fsync is never tried again."""
+
+    code = 701
+
+    def __init__(self, path: str, operation: str, reason: str) -> None:
+        ZbkError.__init__(self, path, operation, reason)
+
+    def __str__(self) -> str:
+        path, operation, reason = self.args
+        return f"{operation} of {path} failed: {reason}"
+
+
+class CookieMismatchError(BookieError):
+    """A directory or the metadata names another bookie."""
+
+    code = 702
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class DirectoryInUseError(BookieError):
+    """Another bookie process holds the directory."""
+
+    code = 703
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class DuplicateEntryError(BookieError):
+    """The entry id is stored already, with other bytes."""
+
+    code = 704
+    outcome: ClassVar[Outcome] = "failed"
+
+    def __init__(self, ledger_id: int, entry_id: int) -> None:
+        ZbkError.__init__(self, ledger_id, entry_id)
+
+    def __str__(self) -> str:
+        ledger_id, entry_id = self.args
+        return f"ledger {ledger_id} entry {entry_id} is stored already, with other bytes"
+
+
+class UnknownLedgerStateError(BookieError):
+    """The bookie may have lost parts of this ledger: neither yes nor no."""
+
+    code = 705
+    is_retriable = True
+
+    def __init__(self, ledger_id: int) -> None:
+        ZbkError.__init__(self, ledger_id)
+
+    def __str__(self) -> str:
+        return f"this bookie may have lost parts of ledger {self.args[0]}"
+
+
+def _tree(root: type[ZbkError]) -> dict[int, type[ZbkError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        below = _tree(child)
+        assert not found.keys() & below.keys(), f"error code reused below {child.__name__}"
+        found |= below
+    return found
+
+
+ERROR_BY_CODE: dict[int, type[ZbkError]] = _tree(ZbkError)
+
+
+def from_wire(code: int, fields: tuple[Any, ...]) -> ZbkError:
+    """Rebuild an error that a peer sent; an unknown code becomes a plain ``BookieError``.
+
+    >>> from_wire(200, (7,))
+    LedgerFencedError(7)
+    """
+    error_type = ERROR_BY_CODE.get(code, BookieError)
+    try:
+        error = error_type(*fields)
+        str(error)
+    except (TypeError, ValueError, IndexError):
+        return BookieError(f"error {code} with fields {fields!r}")
+    return error

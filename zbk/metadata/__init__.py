@@ -1,0 +1,1 @@
+"""The metadata store as a port, its three bodies, and the ledgers and bookies kept in it."""

@@ -1,0 +1,1 @@
+"""The rules of replicated ledgers: pure state machines and values, no I/O, no clock, no dice."""

@@ -1,0 +1,185 @@
+"""What the metadata store keeps of a ledger, and the ways in which it may change.
+
+A ledger's metadata is an immutable value; each change makes a new one, and is legal or not:
+
+    OPEN         -> OPEN         a new last fragment, or one bookie replaced by another
+    OPEN         -> IN_RECOVERY
+    OPEN         -> CLOSED       by its writer
+    IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
+    IN_RECOVERY  -> CLOSED       by a recoverer
+    CLOSED       -> CLOSED       one bookie replaced by another
+
+Nothing else may change, ever: not the sizes, the types, the password, the id, the creation.
+
+Source: BookKeeper's ``LedgerMetadata`` and ``MetadataUpdateLoop``; the protocol page, section
+Ledger metadata.
+"""
+
+from itertools import pairwise
+from typing import Self
+
+import msgspec
+
+from zbk.errors import IllegalTransitionError
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+
+METADATA_FORMAT_VERSION = 1
+
+
+class Fragment(msgspec.Struct, frozen=True):
+    """A run of entries that share one ensemble."""
+
+    first_entry_id: int
+    bookies: tuple[str, ...]  # bookie ids, by slot
+
+
+class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
+    """A ledger as the metadata store knows it.
+
+    Invariants, checked when it is made:
+      * the first fragment starts at entry 0, starts strictly increase;
+      * each ensemble has ``ensemble_size`` different bookies;
+      * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED.
+    """
+
+    ledger_id: int
+    ensemble_size: int
+    write_quorum_size: int
+    ack_quorum_size: int
+    ledger_type: LedgerType
+    digest_type: DigestType
+    password_digest: bytes
+    fragments: tuple[Fragment, ...]
+    created_ms: int  # wall clock, for people
+    creation_token: str  # tells our own create, whose reply was lost, from somebody else's
+    state: LedgerState = LedgerState.OPEN
+    last_entry_id: int | None = None
+    length: int | None = None  # bytes of payload
+    custom_metadata: dict[str, bytes] = {}
+    format_version: int = METADATA_FORMAT_VERSION
+
+    def __post_init__(self) -> None:
+        problem = self._problem()
+        if problem:
+            raise IllegalTransitionError(f"ledger {self.ledger_id}", problem)
+
+    def _problem(self) -> str:
+        starts = [fragment.first_entry_id for fragment in self.fragments]
+        if not starts or starts[0] != 0 or any(a >= b for a, b in pairwise(starts)):
+            return f"fragments must start at 0 and grow, not {starts}"
+        for fragment in self.fragments:
+            if len(set(fragment.bookies)) != len(fragment.bookies) or (
+                len(fragment.bookies) != self.ensemble_size
+            ):
+                return f"an ensemble needs {self.ensemble_size} different bookies"
+        is_closed = self.state is LedgerState.CLOSED
+        if is_closed != (self.last_entry_id is not None) or is_closed != (self.length is not None):
+            return "last entry id and length belong to CLOSED, and to nothing else"
+        if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
+            return f"impossible last entry id {self.last_entry_id}"
+        return ""
+
+    @property
+    def quorum(self) -> Quorum:
+        """The three sizes."""
+        return Quorum(self.ensemble_size, self.write_quorum_size, self.ack_quorum_size)
+
+    @property
+    def is_closed(self) -> bool:
+        """True when nobody can add any more and the end is known."""
+        return self.state is LedgerState.CLOSED
+
+    @property
+    def last_fragment(self) -> Fragment:
+        """The fragment that an open ledger is written to."""
+        return self.fragments[-1]
+
+    def fragment_of(self, entry_id: int) -> tuple[Fragment, int | None]:
+        """Return the fragment that holds ``entry_id``, and its last id (``None``: not known yet)."""
+        assert entry_id >= 0, "entry ids start at 0"
+        end: int | None = self.last_entry_id
+        for fragment in reversed(self.fragments):
+            if fragment.first_entry_id <= entry_id:
+                return fragment, end
+            end = fragment.first_entry_id - 1
+        raise AssertionError("the first fragment starts at 0")
+
+    def with_closed(self, last_entry_id: int, length: int) -> Self:
+        """Return the metadata of the ledger closed at ``last_entry_id`` (-1: empty)."""
+        return self._changed(state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+
+    def with_recovery(self) -> Self:
+        """Return the metadata of the ledger while it is recovered."""
+        return self._changed(state=LedgerState.IN_RECOVERY)
+
+    def with_new_fragment(self, first_entry_id: int, bookies: tuple[str, ...]) -> Self:
+        """Return the metadata with a new last ensemble from ``first_entry_id`` on.
+
+        A last fragment that starts at the same entry is replaced: it never held anything.
+        """
+        kept = self.fragments
+        if kept[-1].first_entry_id == first_entry_id:
+            kept = kept[:-1]
+        return self._changed(fragments=(*kept, Fragment(first_entry_id, bookies)))
+
+    def with_replaced_bookie(self, first_entry_id: int, old: str, new: str) -> Self:
+        """Return the metadata with ``new`` in the place of ``old`` in one fragment."""
+        fragments = tuple(
+            Fragment(f.first_entry_id, tuple(new if b == old else b for b in f.bookies))
+            if f.first_entry_id == first_entry_id
+            else f
+            for f in self.fragments
+        )
+        return self._changed(fragments=fragments)
+
+    def _changed(self, **fields: object) -> Self:
+        changed = msgspec.structs.replace(self, **fields)
+        check_transition(self, changed)
+        return changed
+
+
+_FIXED = (
+    "ledger_id",
+    "ensemble_size",
+    "write_quorum_size",
+    "ack_quorum_size",
+    "ledger_type",
+    "digest_type",
+    "password_digest",
+    "created_ms",
+    "creation_token",
+    "custom_metadata",
+    "format_version",
+)
+
+_NEXT_STATES = {
+    LedgerState.OPEN: {LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED},
+    LedgerState.IN_RECOVERY: {LedgerState.IN_RECOVERY, LedgerState.CLOSED},
+    LedgerState.CLOSED: {LedgerState.CLOSED},
+}
+
+
+def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
+    """Accept a legal change from ``old`` to ``new``.
+
+    Raises:
+        IllegalTransitionError: says what may not change.
+    """
+    name = f"ledger {old.ledger_id}"
+    for field in _FIXED:
+        if getattr(old, field) != getattr(new, field):
+            raise IllegalTransitionError(name, f"{field} never changes")
+    if new.state not in _NEXT_STATES[old.state]:
+        raise IllegalTransitionError(name, f"{old.state} does not become {new.state}")
+    if old.is_closed and (old.last_entry_id, old.length) != (new.last_entry_id, new.length):
+        raise IllegalTransitionError(name, "a closed ledger's end never changes")
+    old_starts = [f.first_entry_id for f in old.fragments]
+    new_starts = [f.first_entry_id for f in new.fragments]
+    if new_starts == old_starts:
+        return
+    is_longer = (
+        new_starts[: len(old_starts)] == old_starts and len(new_starts) == len(old_starts) + 1
+    )
+    if not is_longer or old.state is LedgerState.CLOSED:
+        raise IllegalTransitionError(name, f"fragments {old_starts} do not become {new_starts}")

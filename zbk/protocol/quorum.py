@@ -1,0 +1,60 @@
+"""Which bookies hold an entry, and how many must say so.
+
+Source: Apache BookKeeper, "The BookKeeper protocol", sections Ensembles, Write quorums,
+Ack quorums; ``RoundRobinDistributionSchedule``.
+"""
+
+from array import array
+from collections.abc import Sequence
+
+import msgspec
+
+from zbk.errors import InvalidQuorumError
+
+ENSEMBLE_SIZE_MAX = 64
+
+
+class Quorum(msgspec.Struct, frozen=True):
+    """The three sizes fixed when a ledger is made. Unit: bookies.
+
+    Invariant: ``ENSEMBLE_SIZE_MAX >= ensemble_size >= write_size >= ack_size >= 1``.
+    """
+
+    ensemble_size: int
+    write_size: int
+    ack_size: int
+
+    def __post_init__(self) -> None:
+        sizes = (self.ensemble_size, self.write_size, self.ack_size)
+        if not ENSEMBLE_SIZE_MAX >= sizes[0] >= sizes[1] >= sizes[2] >= 1:
+            raise InvalidQuorumError(*sizes)
+
+    @property
+    def is_striped(self) -> bool:
+        """True when no bookie of the ensemble holds every entry."""
+        return self.ensemble_size > self.write_size
+
+    def write_set(self, entry_id: int) -> tuple[int, ...]:
+        """Return the slots that hold ``entry_id``, first choice first.
+
+        >>> Quorum(ensemble_size=4, write_size=3, ack_size=2).write_set(2)
+        (2, 3, 0)
+        """
+        size = self.ensemble_size
+        return tuple((entry_id + offset) % size for offset in range(self.write_size))
+
+    def holds(self, slot: int, entry_id: int) -> bool:
+        """Tell whether ``slot`` is in the write set of ``entry_id``."""
+        return (slot - entry_id) % self.ensemble_size < self.write_size
+
+    def entry_ids(self, slot: int, first: int, last: int) -> Sequence[int]:
+        """Return the ids in ``first .. last`` that ``slot`` holds, ascending.
+
+        A ``range`` when the ledger is not striped (every slot holds all), else an ``array('q')``.
+
+        >>> list(Quorum(3, 2, 2).entry_ids(0, 0, 6))
+        [0, 2, 3, 5, 6]
+        """
+        if not self.is_striped:
+            return range(first, last + 1)
+        return array("q", (e for e in range(first, last + 1) if self.holds(slot, e)))

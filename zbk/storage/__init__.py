@@ -1,0 +1,1 @@
+"""What a bookie keeps on disk: journal, entry logs, index files, checkpoint."""

@@ -1,0 +1,18 @@
+"""Time as a port. Correctness never depends on the wall clock: it is for people to read."""
+
+import time
+
+
+def monotonic_ms() -> int:
+    """Return milliseconds that only grow; the zero point means nothing."""
+    return time.monotonic_ns() // 1_000_000
+
+
+def monotonic_s() -> float:
+    """Return seconds that only grow; the zero point means nothing."""
+    return time.monotonic()
+
+
+def wall_ms() -> int:
+    """Return milliseconds since 1970-01-01 UTC."""
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,225 @@
+"""Files as a port: what storage may ask of a file system, and the body that asks Linux.
+
+``FileSystem`` is what ``zbk.storage`` uses. ``OsFiles`` is the real one; ``tests.support`` has one
+that loses what was not synced, tears writes and fails on cue. Paths are strings.
+
+Errors are ``OSError``, as the operating system gives them; storage translates them. Any thread may
+call; a handle belongs to whoever opened it.
+"""
+
+import fcntl
+import os
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class File(Protocol):
+    """An open file. Offsets and sizes in bytes."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write all the buffers in a row at ``offset``; return their size. Never short."""
+        ...
+
+    def sync(self) -> None:
+        """Return once all bytes written before this call are on stable storage (fdatasync)."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Make the file exactly ``size`` bytes long."""
+        ...
+
+    def size(self) -> int:
+        """Return the file's length."""
+        ...
+
+    def close(self) -> None:
+        """Give the handle back. Twice is fine."""
+        ...
+
+
+class FileSystem(Protocol):
+    """Directories and names."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        """Open a file; ``create`` makes a new, empty one and fails if the name is taken."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory has this name."""
+        ...
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        ...
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its parents; fine if it is there. Durable when this returns."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file. Durable after ``sync_dir``."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Return once creations, renames and removals in this directory are durable."""
+        ...
+
+    def free_size(self, path: str) -> int:
+        """Return the bytes that may still be written below ``path``."""
+        ...
+
+    def lock(self, path: str) -> File | None:
+        """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
+        ...
+
+
+class OsFile:
+    """A file of the operating system."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, fd: int, path: str) -> None:
+        self._fd = fd
+        self._path = path
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or not data:
+            return data
+        parts = [data]
+        got = len(data)
+        while got < size:
+            more = os.pread(self._fd, size - got, offset + got)
+            if not more:
+                break
+            parts.append(more)
+            got += len(more)
+        return b"".join(parts)
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        """Write all the buffers in a row at ``offset``; return their size. Never short."""
+        total = 0
+        for start in range(0, len(buffers), _IOV_MAX):
+            total += self._pwrite_some(buffers[start : start + _IOV_MAX], offset + total)
+        return total
+
+    def _pwrite_some(self, buffers: Sequence[Buffer], offset: int) -> int:
+        size = sum(map(len, buffers))
+        done = os.pwritev(self._fd, buffers, offset)
+        if done == size:
+            return size
+        rest = memoryview(b"".join(buffers))
+        while done < size:  # a short write precedes ENOSPC, which the next call raises
+            done += os.pwrite(self._fd, rest[done:], offset + done)
+        return size
+
+    def sync(self) -> None:
+        """Return once all bytes written before this call are on stable storage (fdatasync)."""
+        os.fdatasync(self._fd)
+
+    def allocate(self, size: int) -> None:
+        """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
+        os.posix_fallocate(self._fd, 0, size)
+
+    def truncate(self, size: int) -> None:
+        """Make the file exactly ``size`` bytes long."""
+        os.ftruncate(self._fd, size)
+
+    def size(self) -> int:
+        """Return the file's length."""
+        return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Give the handle back. Twice is fine."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class OsFiles:
+    """The operating system's file system."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        """Open a file; ``create`` makes a new, empty one and fails if the name is taken."""
+        flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDWR if write else os.O_RDONLY)
+        if create:
+            flags |= os.O_CREAT | os.O_EXCL
+        return OsFile(os.open(path, flags, 0o600), path)
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a file or directory has this name."""
+        return os.path.lexists(path)
+
+    def list_dir(self, path: str) -> list[str]:
+        """Return the names in a directory, sorted."""
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        """Make a directory and its parents; fine if it is there. Durable when this returns."""
+        path = os.path.abspath(path)
+        missing = []
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        for one in reversed(missing):
+            os.makedirs(one, mode=0o700, exist_ok=True)
+            self.sync_dir(os.path.dirname(one))
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
+        os.replace(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file. Durable after ``sync_dir``."""
+        os.unlink(path)
+
+    def sync_dir(self, path: str) -> None:
+        """Return once creations, renames and removals in this directory are durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_size(self, path: str) -> int:
+        """Return the bytes that may still be written below ``path``."""
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
+
+    def lock(self, path: str) -> File | None:
+        """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        return OsFile(fd, path)
+
+
+_IOV_MAX = 1024

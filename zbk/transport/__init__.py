@@ -1,0 +1,1 @@
+"""ZeroMQ sockets, each owned by one plain thread."""
