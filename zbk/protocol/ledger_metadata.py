@@ -9,7 +9,9 @@ A ledger's metadata is an immutable value; each change makes a new one, and is l
     IN_RECOVERY  -> CLOSED       by a recoverer
     CLOSED       -> CLOSED       one bookie replaced by another
 
-Nothing else may change, ever: not the sizes, the types, the password, the id, the creation.
+Nothing else may change, ever: not the sizes, the types, the password, the id, the creation. A
+ledger that was made without a writer may get one, once, while it is OPEN: the compare-and-swap
+that says so picks the single writer.
 
 Source: BookKeeper's ``LedgerMetadata`` and ``MetadataUpdateLoop``; the protocol page, section
 Ledger metadata.
@@ -56,6 +58,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     state: LedgerState = LedgerState.OPEN
     last_entry_id: int | None = None
     length: int | None = None  # bytes of payload
+    has_writer: bool = True  # false: reserved; becomes true once, by whoever claims it first
     custom_metadata: dict[str, bytes] = {}
     format_version: int = METADATA_FORMAT_VERSION
 
@@ -108,6 +111,18 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def with_closed(self, last_entry_id: int, length: int) -> Self:
         """Return the metadata of the ledger closed at ``last_entry_id`` (-1: empty)."""
         return self._changed(state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+
+    def with_writer(self) -> Self:
+        """Return the metadata of a reserved ledger that now has its one writer.
+
+        Raises:
+            IllegalTransitionError: it has, or had, one.
+        """
+        if self.has_writer:
+            raise IllegalTransitionError(
+                f"ledger {self.ledger_id}", "it has its one writer already"
+            )
+        return self._changed(has_writer=True)
 
     def with_recovery(self) -> Self:
         """Return the metadata of the ledger while it is recovered."""
@@ -174,6 +189,8 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
         raise IllegalTransitionError(name, f"{old.state} does not become {new.state}")
     if old.is_closed and (old.last_entry_id, old.length) != (new.last_entry_id, new.length):
         raise IllegalTransitionError(name, "a closed ledger's end never changes")
+    if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
+        raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
     old_starts = [f.first_entry_id for f in old.fragments]
     new_starts = [f.first_entry_id for f in new.fragments]
     if new_starts == old_starts:

@@ -1,0 +1,214 @@
+"""Configuration: what may be set, its defaults, and where a value comes from.
+
+Precedence: command-line flag, then ``ZBK_...`` in the environment, then the TOML file given with
+``--config``, then the default. Unknown keys are errors. Sizes may be written ``"64 MiB"`` and
+durations ``"2s"`` or ``"500ms"``; plain numbers are bytes and the unit in the option's name.
+
+>>> parse_size("64 MiB"), parse_duration_ms("1.5s")
+(67108864, 1500)
+"""
+
+import difflib
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from zbk.errors import InvalidOptionError
+
+KIB = 1024
+MIB = 1024 * KIB
+GIB = 1024 * MIB
+
+ENTRY_SIZE_MAX_DEFAULT = 1 * MIB
+ENTRY_SIZE_MAX_LIMIT = 64 * MIB
+MESSAGE_OVERHEAD_SIZE = 64 * KIB
+"""Room in a message beside its entries: header, sizes of entries."""
+
+
+class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One bookie. TOML table ``[bookie]``, environment ``ZBK_BOOKIE_<KEY>``."""
+
+    metadata: str = ""
+    journal_dir: str = ""
+    ledger_dir: str = ""
+    listen: str = "tcp://127.0.0.1:3181"
+    advertise: str = ""  # empty: the address it listens on
+    rack: str = ""
+    entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
+    connection_credit_size: int = 32 * MIB  # bytes of requests that one client may have in flight
+    connection_count_max: int = 4096
+    read_size_max: int = 4 * MIB  # bytes in one read reply
+    journal_segment_size: int = 64 * MIB
+    journal_unsynced_size_max: int = 64 * MIB  # bytes written ahead of the running fsync
+    entry_log_size_max: int = 1 * GIB
+    ledger_cache_size: int = 64 * MIB
+    open_files_max: int = 512
+    checkpoint_interval_ms: int = 10_000
+    checkpoint_journal_size: int = 256 * MIB  # journal bytes that start a checkpoint early
+    sync_interval_ms: int = 1_000  # VD: background fsync; 0 is off
+    session_timeout_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
+        _check_range(self, "connection_credit_size", self.entry_size_max * 2, 4 * GIB)
+        _check_range(self, "connection_count_max", 1, 1_000_000)
+        _check_range(self, "read_size_max", 64 * KIB, 256 * MIB)
+        _check_range(self, "journal_segment_size", 1 * MIB, 4 * GIB)
+        _check_range(self, "journal_unsynced_size_max", 1 * MIB, 4 * GIB)
+        _check_range(self, "entry_log_size_max", 1 * MIB, 4 * GIB)
+        _check_range(self, "ledger_cache_size", 64 * KIB, 64 * GIB)
+        _check_range(self, "open_files_max", 8, 1_000_000)
+        _check_range(self, "checkpoint_interval_ms", 10, 3_600_000)
+        _check_range(self, "checkpoint_journal_size", 1 * MIB, 64 * GIB)
+        _check_range(self, "sync_interval_ms", 0, 3_600_000)
+        _check_range(self, "session_timeout_ms", 1_000, 600_000)
+
+
+class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One client. Keywords of ``zbk.connect``; TOML table ``[client]``."""
+
+    entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
+    pending_size_max: int = 64 * MIB  # bytes of payload that may wait in one writer
+    window_size: int = 8 * MIB  # bytes on their way to the slowest bookie of one writer
+    batch_size_max: int = 512 * KIB  # bytes of entries in one message
+    batch_count_max: int = 4096  # entries in one message
+    read_ahead_count: int = 4  # read requests in flight for one reader
+    read_size_max: int = 1 * MIB  # bytes asked for in one read request
+    request_timeout_ms: int = 5_000
+    connect_timeout_ms: int = 5_000
+    quorum_grace_ms: int = 5_000  # how long a writer waits for a lost ack quorum to come back
+    default_timeout_ms: int = 60_000  # of blocking calls without ``timeout=``
+    session_timeout_ms: int = 10_000
+
+    def __post_init__(self) -> None:
+        _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
+        _check_range(self, "pending_size_max", 64 * KIB, 16 * GIB)
+        _check_range(self, "window_size", 64 * KIB, 1 * GIB)
+        _check_range(self, "batch_size_max", 4 * KIB, 16 * MIB)
+        _check_range(self, "batch_count_max", 1, 65_536)
+        _check_range(self, "read_ahead_count", 1, 256)
+        _check_range(self, "read_size_max", 4 * KIB, 64 * MIB)
+        _check_range(self, "request_timeout_ms", 10, 3_600_000)
+        _check_range(self, "connect_timeout_ms", 10, 3_600_000)
+        _check_range(self, "quorum_grace_ms", 0, 3_600_000)
+        _check_range(self, "default_timeout_ms", 10, 86_400_000)
+        _check_range(self, "session_timeout_ms", 1_000, 600_000)
+
+
+ConfigT = TypeVar("ConfigT", BookieConfig, ClientConfig)
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|B|KiB|MiB|GiB|KB|MB|GB)\s*")
+_SIZE_UNITS = {
+    "": 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB,
+    "KB": 1000, "MB": 1000**2, "GB": 1000**3,
+}  # fmt: skip
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)\s*")
+_DURATION_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+
+
+def parse_size(text: str, name: str = "size") -> int:
+    """Return the bytes that ``text`` says: ``"512"``, ``"64 KiB"``, ``"1.5 MB"``.
+
+    Raises:
+        InvalidOptionError: it says no size.
+    """
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise InvalidOptionError(name, text, 'give bytes, or a size such as "64 MiB"')
+    return int(float(match[1]) * _SIZE_UNITS[match[2]])
+
+
+def parse_duration_ms(text: str, name: str = "duration") -> int:
+    """Return the milliseconds that ``text`` says: ``"250"``, ``"250ms"``, ``"2s"``, ``"1min"``.
+
+    Raises:
+        InvalidOptionError: it says no duration.
+    """
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise InvalidOptionError(name, text, 'give milliseconds, or a duration such as "2s"')
+    return int(float(match[1]) * _DURATION_UNITS_MS[match[2]])
+
+
+def read_toml(path: str, text: str) -> dict[str, dict[str, Any]]:
+    """Return the tables of a configuration file whose content is ``text``.
+
+    Raises:
+        InvalidOptionError: not TOML, or something outside of a known table.
+    """
+    try:
+        tables = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidOptionError("config", path, f"is not TOML: {error}") from error
+    for name, table in tables.items():
+        if name not in ("bookie", "client") or not isinstance(table, dict):
+            raise InvalidOptionError(
+                "config", path, f"unknown table or key {name!r}; known: [bookie], [client]"
+            )
+    return tables
+
+
+def build(
+    config_type: type[ConfigT],
+    *,
+    flags: Mapping[str, Any],
+    environment: Mapping[str, str],
+    table: Mapping[str, Any],
+) -> ConfigT:
+    """Merge the sources of one configuration, first wins: flags, environment, table, defaults.
+
+    Flags that are ``None`` were not given.
+
+    Raises:
+        InvalidOptionError: an unknown key, or a value out of its range.
+    """
+    prefix = "ZBK_BOOKIE_" if config_type is BookieConfig else "ZBK_CLIENT_"
+    known = config_type.__struct_fields__
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key not in known:
+            raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
+        values[key] = value
+    values |= {
+        k: environment[prefix + k.upper()] for k in known if prefix + k.upper() in environment
+    }
+    values |= {key: value for key, value in flags.items() if value is not None}
+    return convert(config_type, values)
+
+
+def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
+    """Type and check option values; texts become sizes and durations where a number is due.
+
+    Raises:
+        InvalidOptionError: an unknown key, a wrong type, or a value out of its range.
+    """
+    known = config_type.__struct_fields__
+    ready = {}
+    for key, value in values.items():
+        if key not in known:
+            raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
+        ready[key] = _number(key, value) if config_type.__annotations__[key] is int else value
+    try:
+        return msgspec.convert(ready, config_type)
+    except msgspec.ValidationError as error:
+        raise InvalidOptionError(config_type.__name__, str(values), str(error)) from error
+
+
+def _number(key: str, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return parse_duration_ms(value, key) if key.endswith("_ms") else parse_size(value, key)
+
+
+def _suggestion(key: str, known: tuple[str, ...]) -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+
+
+def _check_range(config: BookieConfig | ClientConfig, name: str, low: int, high: int) -> None:
+    value = getattr(config, name)
+    if not low <= value <= high:
+        raise InvalidOptionError(name, value, f"must be between {low} and {high}")
