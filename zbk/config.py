@@ -87,7 +87,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
         _check_range(self, "pending_size_max", 64 * KIB, 16 * GIB)
         _check_range(self, "window_size", 64 * KIB, 1 * GIB)
-        _check_range(self, "batch_size_max", 4 * KIB, 16 * MIB)
+        _check_range(self, "batch_size_max", 4 * KIB, 4 * MIB)
         _check_range(self, "batch_count_max", 1, 65_536)
         _check_range(self, "read_ahead_count", 1, 256)
         _check_range(self, "read_size_max", 4 * KIB, 64 * MIB)

@@ -1,0 +1,34 @@
+"""What every actor of a bookie has: it runs as a daemon thread, and does not die unseen.
+
+An exception in a handler is either a failed disk or a bug of ours: the state behind it can not be
+trusted any more, so the supervisor is told and the bookie stops. Nothing is restarted in place.
+"""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TypeAlias
+
+import pykka
+
+StopBookie: TypeAlias = Callable[[BaseException], None]
+
+
+class BookieActor(pykka.ThreadingActor):
+    """An actor whose failure stops the bookie."""
+
+    use_daemon_thread = True
+
+    def __init__(self, stop_bookie: StopBookie) -> None:
+        super().__init__()
+        self._stop_bookie = stop_bookie
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Fail stop."""
+        del exception_type, traceback
+        assert exception_value is not None, "a failure has a reason"
+        self._stop_bookie(exception_value)

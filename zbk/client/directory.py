@@ -1,0 +1,74 @@
+"""Where the bookies are: kept from the registrations in the metadata store.
+
+The store calls back with changes, in a thread of its own; the connections are told the addresses.
+What was known stays known while the store does not answer: a bookie that answers is there.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.store import Watch
+from zbk.metadata.values import BookieRegistration
+from zbk.system.clock import monotonic_s
+
+
+class BookieDirectory:
+    """The registered bookies, as last heard."""
+
+    def __init__(
+        self, registry: BookieRegistry, on_addresses: Callable[[Mapping[str, str]], None]
+    ) -> None:
+        self._on_addresses = on_addresses
+        self._changed = threading.Condition()
+        self._known: dict[str, BookieRegistration] = {}
+        self._available: dict[str, BookieRegistration] = {}
+        self._readonly: dict[str, BookieRegistration] = {}
+        self._watches: list[Watch] = [
+            registry.watch_available(self._set_available),
+            registry.watch_readonly(self._set_readonly),
+        ]
+
+    def writable(self) -> list[str]:
+        """Return the ids of the bookies that take new entries."""
+        with self._changed:
+            return sorted(self._available)
+
+    def wait_for_writable(self, count: int, timeout_s: float) -> list[str]:
+        """Return the ids of the writable bookies, once there are ``count`` or the time is over."""
+        deadline_s = monotonic_s() + timeout_s
+        with self._changed:
+            while len(self._available) < count:
+                left_s = deadline_s - monotonic_s()
+                if left_s <= 0:
+                    break
+                self._changed.wait(left_s)
+            return sorted(self._available)
+
+    def registrations(self) -> list[BookieRegistration]:
+        """Return every registered bookie, by id."""
+        with self._changed:
+            both = self._readonly | self._available
+            return [both[bookie_id] for bookie_id in sorted(both)]
+
+    def close(self) -> None:
+        """Stop listening."""
+        for watch in self._watches:
+            watch.cancel()
+
+    def _set_available(self, bookies: Mapping[str, BookieRegistration]) -> None:
+        with self._changed:
+            self._available = dict(bookies)
+            self._update()
+
+    def _set_readonly(self, bookies: Mapping[str, BookieRegistration]) -> None:
+        with self._changed:
+            self._readonly = dict(bookies)
+            self._update()
+
+    def _update(self) -> None:
+        # the last address of a bookie that is not registered now stays: it may just have lost
+        # its session, and who is there is found out by HELLO, not by registration
+        self._known |= self._readonly | self._available
+        self._on_addresses({bookie_id: r.address for bookie_id, r in self._known.items()})
+        self._changed.notify_all()

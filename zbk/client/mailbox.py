@@ -1,0 +1,112 @@
+"""How appends get from the application's threads to a writer's actor: bounded, in lists.
+
+One tell to an actor costs 2-5 µs, so an append only joins a list; the actor is told once for all
+that joined while it was busy. The bytes in the list, and those that the writer has taken and not
+yet answered, are bounded: at the limit ``put`` waits, and the application slows down to the speed
+of the slowest bookie.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from zbk.errors import RequestTimeoutError, ZbkError
+from zbk.system.clock import monotonic_s
+
+
+class AppendFuture(Future[Any]):
+    """A future that can not be cancelled: an entry on its way can not be called back."""
+
+    def cancel(self) -> bool:
+        """Return False."""
+        return False
+
+
+class Ticket:
+    """One call of the application: a future, and what its result looks like.
+
+    ``is_many`` futures give the range of ids, others the one id.
+    """
+
+    __slots__ = ("future", "is_many", "size")
+
+    def __init__(self, future: AppendFuture, size: int, *, is_many: bool) -> None:
+        self.future = future
+        self.size = size
+        self.is_many = is_many
+
+
+Item = tuple[Ticket, Sequence[bytes]]
+
+
+class AppendMailbox:
+    """A list of appends with a limit in bytes, and a way to rouse its reader."""
+
+    def __init__(self, size_max: int, rouse: Callable[[], None]) -> None:
+        self._size_max = size_max
+        self._rouse = rouse
+        self._items: list[Item] = []
+        self._size = 0  # bytes waiting here or taken and not yet answered
+        self._is_roused = False
+        self._end: ZbkError | None = None
+        self._changed = threading.Condition(threading.Lock())
+        self._waiter_count = 0
+
+    @property
+    def pending_size(self) -> int:
+        """Bytes that were put and not yet released."""
+        return self._size
+
+    def put(self, ticket: Ticket, payloads: Sequence[bytes], timeout_s: float) -> None:
+        """Add an append; wait while it does not fit. One larger than the limit goes in alone.
+
+        Raises:
+            RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was added.
+            ZbkError: the mailbox was ended.
+        """
+        with self._changed:
+            if self._end is not None:
+                raise self._end
+            if self._size and self._size + ticket.size > self._size_max:
+                self._wait_for_room(ticket.size, timeout_s)
+            self._size += ticket.size
+            self._items.append((ticket, payloads))
+            if self._is_roused:
+                return
+            self._is_roused = True
+        self._rouse()
+
+    def _wait_for_room(self, size: int, timeout_s: float) -> None:
+        deadline_s = monotonic_s() + timeout_s
+        self._waiter_count += 1
+        try:
+            while self._size and self._size + size > self._size_max:
+                left_s = deadline_s - monotonic_s()
+                if left_s <= 0 or not self._changed.wait(left_s):
+                    raise RequestTimeoutError("append: the writer's window stayed full", timeout_s)
+                if self._end is not None:
+                    raise self._end
+        finally:
+            self._waiter_count -= 1
+
+    def take(self) -> list[Item]:
+        """Return all that waits. The reader calls it once for each time it was roused."""
+        with self._changed:
+            items, self._items = self._items, []
+            self._is_roused = False
+        return items
+
+    def release(self, size: int) -> None:
+        """Give room back: appends of ``size`` bytes in all were answered."""
+        with self._changed:
+            self._size -= size
+            if self._waiter_count:
+                self._changed.notify_all()
+
+    def end(self, error: ZbkError) -> None:
+        """Refuse everything from now on; whoever waits for room gets ``error``."""
+        with self._changed:
+            if self._end is None:
+                self._end = error
+            self._changed.notify_all()

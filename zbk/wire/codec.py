@@ -1,0 +1,121 @@
+"""Headers to bytes and back, with limits. The frames behind a header are not touched here.
+
+A header is decoded by a typed decoder that never allocates more than the header's own size, which
+is limited first. Whatever arrives, the outcome is a message or a ``WireError``.
+"""
+
+from array import array
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, Final
+
+import msgpack
+import msgspec
+
+from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
+from zbk.wire.messages import Answer, Message, Refused, Request
+
+HEADER_SIZE_MAX: Final = 64 * 1024
+FRAME_COUNT_MAX: Final = 4
+
+_encoder = msgspec.msgpack.Encoder()
+_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
+_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_OPERATIONS = frozenset(kind.__struct_config__.tag for kind in Request.__args__)
+
+
+def encode(message: Message) -> bytes:
+    """Return the header frame of a message."""
+    return _encoder.encode(message)
+
+
+def decode_request(header: bytes) -> Request:
+    """Return the request in a header frame.
+
+    Raises:
+        UnknownOperationError: a well-formed header of an operation that we do not have.
+        MalformedMessageError: anything else that is no request.
+    """
+    if len(header) > HEADER_SIZE_MAX:
+        raise MalformedMessageError(f"a header of {len(header)} bytes is over {HEADER_SIZE_MAX}")
+    try:
+        return _requests.decode(header)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        operation = _peek(header).get("op")
+        if isinstance(operation, str) and operation not in _OPERATIONS:
+            raise UnknownOperationError(f"unknown operation {operation[:64]!r}") from error
+        raise MalformedMessageError(f"not a request: {error}") from error
+
+
+def decode_answer(header: bytes) -> Answer:
+    """Return the answer in a header frame.
+
+    Raises:
+        MalformedMessageError: it is no answer.
+    """
+    if len(header) > HEADER_SIZE_MAX:
+        raise MalformedMessageError(f"a header of {len(header)} bytes is over {HEADER_SIZE_MAX}")
+    try:
+        return _answers.decode(header)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise MalformedMessageError(f"not an answer: {error}") from error
+
+
+def peek_request_id(header: bytes) -> int:
+    """Return the request id of a header that may be anything else than well-formed; 0 if none."""
+    request_id = _peek(header[:HEADER_SIZE_MAX]).get("request_id")
+    return request_id if isinstance(request_id, int) and 0 <= request_id < 2**63 else 0
+
+
+def refusal(request_id: int, incarnation: int, error: ZbkError) -> Refused:
+    """Return the answer that carries ``error``."""
+    return Refused(
+        request_id=request_id,
+        incarnation=incarnation,
+        code=error.code,
+        fields=[f if isinstance(f, int | float | str | None) else str(f) for f in error.fields()],
+    )
+
+
+def encode_ids(entry_ids: Sequence[int]) -> bytes:
+    """Return entry ids as a frame: i64 little-endian each."""
+    return _little_endian(array("q", entry_ids)).tobytes()
+
+
+def decode_ids(frame: bytes, count_max: int) -> array[int]:
+    """Return the ascending entry ids in a frame.
+
+    Raises:
+        MalformedMessageError: no whole number of ids, too many, or not ascending from 0 up.
+    """
+    if not frame or len(frame) % 8 or len(frame) // 8 > count_max:
+        raise MalformedMessageError(f"{len(frame)} bytes are no list of 1 to {count_max} entry ids")
+    ids = array("q")
+    ids.frombytes(frame)
+    ids = _little_endian(ids)
+    if ids[0] < 0 or any(a >= b for a, b in pairwise(ids)):
+        raise MalformedMessageError("entry ids must ascend from 0 up")
+    return ids
+
+
+def _little_endian(ids: array[int]) -> array[int]:
+    if array("H", [1]).tobytes() == b"\x00\x01":  # a big-endian host
+        ids.byteswap()
+    return ids
+
+
+def _peek(header: bytes) -> dict[str, Any]:
+    """Return the map in a header without its type, or an empty one. For error answers only."""
+    try:
+        found = msgpack.unpackb(
+            header,
+            max_str_len=1024,
+            max_bin_len=1024,
+            max_array_len=1024,
+            max_map_len=64,
+            max_ext_len=0,
+            strict_map_key=True,
+        )
+    except (ValueError, TypeError, msgpack.UnpackException, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

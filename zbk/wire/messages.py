@@ -1,0 +1,232 @@
+"""The messages between clients and bookies, version 1 of the protocol.
+
+A message is a row of ZeroMQ frames: a msgpack map (the *header*, below) and, behind it, plain
+bytes that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
+answered with ``UnknownOperationError``.
+
+    operation     frames after the header
+    ---------     -----------------------
+    add           sizes (u32 LE an entry), body (encoded entries) [, entry ids (i64 LE each)]
+    read          [entry ids (i64 LE each)]
+    read answer   body (encoded entries, in the order asked)
+    others        none
+
+The first message of a connection is ``Hello``; everything else is refused before it. Each request
+has an id that its answer repeats. Requests are idempotent: the same one may be sent again.
+
+Every request names the incarnation of the bookie that it is meant for, and every answer the one
+it comes from: after a restart, nothing meant for the bookie's earlier life is carried out.
+
+Source: design of the wire; BookKeeper's ``BookkeeperProtocol.proto`` for the operations.
+"""
+
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from zbk.protocol.words import NO_ENTRY, LedgerType
+
+MAGIC: Final = "zbk"
+VERSION_MIN: Final = 1
+VERSION_MAX: Final = 1
+
+Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
+Checksum: TypeAlias = Annotated[int, Meta(ge=0, le=2**64 - 1)]
+Name: TypeAlias = Annotated[str, Meta(max_length=256)]
+LedgerKey: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
+Count: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 24)]
+
+
+class Message(msgspec.Struct, frozen=True, tag_field="op", kw_only=True):
+    """What every header has."""
+
+    request_id: Natural
+    incarnation: Natural = 0
+
+
+# ------------------------------------------------------------------ requests
+
+
+class Hello(Message, frozen=True, tag="hello"):
+    """Open a connection. Empty ids mean "whoever you are" (tools that look around)."""
+
+    magic: Name = MAGIC
+    version_min: Natural = VERSION_MIN
+    version_max: Natural = VERSION_MAX
+    instance_id: Name = ""
+    bookie_id: Name = ""
+    software: Name = ""
+
+
+class Add(Message, frozen=True, tag="add"):
+    """Store a batch of entries of one ledger."""
+
+    ledger_id: Natural
+    ledger_key: LedgerKey
+    ledger_type: LedgerType
+    first_entry_id: Natural
+    count: Count
+    lac: EntryIdOrNone
+    checksum: Checksum
+    is_striped: bool = False  # true: the ids are in a frame of their own
+
+
+class Read(Message, frozen=True, tag="read"):
+    """Read entries: ``first_entry_id .. last_entry_id``, or the ids in a frame of their own.
+
+    The answer may hold fewer entries than asked, at least one; the rest is asked again.
+    """
+
+    ledger_id: Natural
+    ledger_key: LedgerKey
+    first_entry_id: Natural
+    last_entry_id: Natural
+    size_max: Natural
+    is_striped: bool = False
+
+
+class ReadLac(Message, frozen=True, tag="read_lac"):
+    """Ask for the highest LAC that the bookie knows of a ledger."""
+
+    ledger_id: Natural
+    ledger_key: LedgerKey
+
+
+class WriteLac(Message, frozen=True, tag="write_lac"):
+    """Tell the LAC without an entry, while the writer is idle. Answered when it is durable."""
+
+    ledger_id: Natural
+    ledger_key: LedgerKey
+    ledger_type: LedgerType
+    lac: EntryIdOrNone
+
+
+class Sync(Message, frozen=True, tag="sync"):
+    """Answer once everything of this ledger received before is on stable storage."""
+
+    ledger_id: Natural
+    ledger_key: LedgerKey
+    lac: EntryIdOrNone
+
+
+class GetLedgerInfo(Message, frozen=True, tag="ledger_info"):
+    """Ask what a bookie holds of a ledger, from ``first_entry_id`` on."""
+
+    ledger_id: Natural
+    first_entry_id: Natural = 0
+
+
+class GetBookieInfo(Message, frozen=True, tag="bookie_info"):
+    """Ask a bookie about itself."""
+
+
+class Ping(Message, frozen=True, tag="ping"):
+    """Ask for a sign of life."""
+
+
+Request: TypeAlias = (
+    Hello | Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo | GetBookieInfo | Ping
+)
+
+
+# ------------------------------------------------------------------ answers
+
+
+class HelloAnswer(Message, frozen=True, tag="hello_ok"):
+    """The connection is open. Limits in bytes."""
+
+    version: Natural
+    instance_id: Name
+    bookie_id: Name
+    credit_size: Natural  # request bytes that may be in flight on this connection
+    entry_size_max: Natural  # payload
+    is_readonly: bool = False
+
+
+class AddAnswer(Message, frozen=True, tag="add_ok"):
+    """The batch is stored as the ledger's type promises."""
+
+    last_add_synced: EntryIdOrNone = NO_ENTRY
+
+
+class ReadAnswer(Message, frozen=True, tag="read_ok"):
+    """The first ``count`` of the entries asked for."""
+
+    count: Count
+    lac: EntryIdOrNone = NO_ENTRY
+
+
+class LacAnswer(Message, frozen=True, tag="lac_ok"):
+    """The highest LAC that the bookie knows."""
+
+    lac: EntryIdOrNone
+
+
+class SyncAnswer(Message, frozen=True, tag="sync_ok"):
+    """The bookie's sync cursor after the fsync."""
+
+    last_add_synced: EntryIdOrNone
+
+
+class LedgerInfo(Message, frozen=True, tag="ledger_info_ok"):
+    """What a bookie holds of a ledger."""
+
+    is_known: bool
+    is_fenced: bool = False
+    lac: EntryIdOrNone = NO_ENTRY
+    last_entry_id: EntryIdOrNone = NO_ENTRY
+    last_add_synced: EntryIdOrNone = NO_ENTRY
+    ranges: list[tuple[Natural, Natural]] = []  # first and last ids held, ascending
+    next_entry_id: Natural | None = None  # not None: ask again from here for more ranges
+
+
+class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
+    """A bookie about itself. Sizes in bytes, times in milliseconds."""
+
+    bookie_id: Name
+    instance_id: Name
+    software: Name
+    is_readonly: bool
+    uptime_ms: Natural
+    ledger_count: Natural
+    connection_count: Natural
+    add_batch_count: Natural
+    add_entry_count: Natural
+    add_size: Natural
+    read_entry_count: Natural
+    read_size: Natural
+    journal_write_size: Natural
+    journal_sync_count: Natural
+    journal_position: Name
+    last_log_mark: Name
+    checkpoint_count: Natural
+    refused_message_count: Natural
+    free_size: Natural
+    rss_size: Natural
+    cpu_ms: Natural
+
+
+class Pong(Message, frozen=True, tag="pong"):
+    """A sign of life."""
+
+
+class Refused(Message, frozen=True, tag="error"):
+    """The request failed; ``code`` and ``fields`` rebuild the error (``zbk.errors.from_wire``)."""
+
+    code: Natural
+    fields: list[Any] = []
+
+
+Answer: TypeAlias = (
+    HelloAnswer
+    | AddAnswer
+    | ReadAnswer
+    | LacAnswer
+    | SyncAnswer
+    | LedgerInfo
+    | BookieInfo
+    | Pong
+    | Refused
+)
