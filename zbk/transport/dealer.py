@@ -270,6 +270,8 @@ class _Connection:
         if self.socket is not None:
             self._pool.unwatch(self)
             self.socket.disable_monitor()
+            if self.monitor is not None:
+                self.monitor.close(LINGER_MS)
             self.socket.close(LINGER_MS)
             self.socket = self.monitor = None
 

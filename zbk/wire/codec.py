@@ -82,7 +82,7 @@ def encode_ids(entry_ids: Sequence[int]) -> bytes:
     return _little_endian(array("q", entry_ids)).tobytes()
 
 
-def decode_ids(frame: bytes, count_max: int) -> array[int]:
+def decode_ids(frame: bytes, count_max: int) -> "array[int]":
     """Return the ascending entry ids in a frame.
 
     Raises:
@@ -98,7 +98,7 @@ def decode_ids(frame: bytes, count_max: int) -> array[int]:
     return ids
 
 
-def _little_endian(ids: array[int]) -> array[int]:
+def _little_endian(ids: "array[int]") -> "array[int]":
     if array("H", [1]).tobytes() == b"\x00\x01":  # a big-endian host
         ids.byteswap()
     return ids

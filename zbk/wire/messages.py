@@ -33,7 +33,7 @@ VERSION_MAX: Final = 1
 
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
-Checksum: TypeAlias = Annotated[int, Meta(ge=0, le=2**64 - 1)]
+Checksum: TypeAlias = Annotated[int, Meta(ge=0)]
 Name: TypeAlias = Annotated[str, Meta(max_length=256)]
 LedgerKey: TypeAlias = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Count: TypeAlias = Annotated[int, Meta(ge=1, le=1 << 24)]

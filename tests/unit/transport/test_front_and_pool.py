@@ -1,0 +1,350 @@
+"""The ROUTER front and the DEALER pool against each other, over real loopback sockets."""
+
+from collections.abc import Iterator
+
+import msgpack
+import pytest
+import zmq
+
+from tests.support.wire_peers import BOOKIE_ID, INSTANCE_ID, Echo, Inbox, front, outgoing, pool
+from zbk.errors import (
+    BookieError,
+    BookieUnavailableError,
+    BusyError,
+    ClientClosedError,
+    HelloRequiredError,
+    MalformedMessageError,
+    RequestTimeoutError,
+    UnknownOperationError,
+    UnsupportedVersionError,
+    WrongBookieError,
+    ZbkError,
+)
+from zbk.transport.dealer import BookieDown, BookiePool, BookieUp, Reply
+from zbk.transport.router import RouterFront
+from zbk.wire import codec
+from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused
+
+
+@pytest.fixture
+def echo() -> Echo:
+    return Echo()
+
+
+@pytest.fixture
+def server(echo: Echo) -> Iterator[RouterFront]:
+    made = front(echo)
+    yield made
+    made.stop()
+    assert echo.failures == []
+
+
+@pytest.fixture
+def client(server: RouterFront) -> Iterator[BookiePool]:
+    made = pool()
+    made.set_addresses({BOOKIE_ID: server.endpoint})
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def raw(server: RouterFront) -> Iterator[zmq.Socket[bytes]]:
+    context = zmq.Context()
+    socket = context.socket(zmq.DEALER)
+    socket.setsockopt(zmq.RCVTIMEO, 10_000)
+    socket.connect(server.endpoint)
+    yield socket
+    context.destroy(linger=0)
+
+
+def error_of(reply: object) -> ZbkError:
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, ZbkError)
+    return reply.outcome
+
+
+def say(socket: zmq.Socket[bytes], *frames: bytes) -> list[bytes]:
+    socket.send_multipart(frames)
+    return socket.recv_multipart()
+
+
+def refused(frames: list[bytes]) -> type[ZbkError]:
+    answer = codec.decode_answer(frames[0])
+    assert isinstance(answer, Refused)
+    return type(codec_error(answer))
+
+
+def codec_error(answer: Refused) -> ZbkError:
+    from zbk.errors import from_wire  # noqa: PLC0415 - kept beside its only use
+
+    return from_wire(answer.code, tuple(answer.fields))
+
+
+def test_a_request_comes_back_with_its_frames(client: BookiePool) -> None:
+    inbox = Inbox()
+
+    client.request(outgoing(inbox, "mine", frames=(b"abc", b"")))
+
+    reply = inbox.wait_for_kind(Reply)
+    assert isinstance(reply, Reply)
+    assert reply.key == "mine"
+    assert isinstance(reply.outcome, LacAnswer)
+    assert reply.outcome.incarnation == 1
+    assert reply.frames == (b"abc", b"")
+
+
+def test_a_thousand_requests_each_get_one_reply_in_order(client: BookiePool) -> None:
+    inbox = Inbox()
+
+    for number in range(1000):
+        client.request(outgoing(inbox, number, frames=(b"x" * 1000,)))
+
+    inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 999)
+    assert [one.key for one in inbox.news if isinstance(one, Reply)] == list(range(1000))
+
+
+def test_a_subscriber_hears_of_the_connection_and_of_its_loss(
+    client: BookiePool, server: RouterFront
+) -> None:
+    inbox = Inbox()
+    client.subscribe(BOOKIE_ID, inbox)
+    up = inbox.wait_for_kind(BookieUp)
+    assert up == BookieUp(BOOKIE_ID, 1, 1 << 20)
+
+    server.stop()
+
+    down = inbox.wait_for_kind(BookieDown)
+    assert isinstance(down, BookieDown)
+    assert "lost" in str(down.error)
+
+
+def test_a_lost_connection_fails_what_is_outstanding_at_once() -> None:
+    echo, inbox, client = Echo(is_holding=True), Inbox(), pool()
+    server = front(echo)
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+    client.request(outgoing(inbox, timeout_ms=600_000))
+    assert echo.arrived.acquire(timeout=10)
+
+    server.stop()
+
+    assert isinstance(error_of(inbox.wait_for_kind(Reply)), BookieUnavailableError)
+    client.close()
+
+
+def test_a_connection_is_made_again_and_tells_the_new_incarnation() -> None:
+    inbox, client = Inbox(), pool()
+    first = front(Echo())
+    client.set_addresses({BOOKIE_ID: first.endpoint})
+    client.subscribe(BOOKIE_ID, inbox)
+    inbox.wait_for_kind(BookieUp)
+
+    first.stop()
+    inbox.wait_for_kind(BookieDown)
+    second = front(Echo(), endpoint=first.endpoint, incarnation=2)
+
+    inbox.wait_for(lambda one: isinstance(one, BookieUp) and one.incarnation == 2)
+    client.close()
+    second.stop()
+
+
+def test_a_moved_bookie_is_found_at_its_new_address() -> None:
+    inbox, client = Inbox(), pool()
+    first, second = front(Echo()), front(Echo(), incarnation=2)
+    client.set_addresses({BOOKIE_ID: first.endpoint})
+    client.subscribe(BOOKIE_ID, inbox)
+    inbox.wait_for_kind(BookieUp)
+
+    client.set_addresses({BOOKIE_ID: second.endpoint})
+    first.stop()
+
+    inbox.wait_for(lambda one: isinstance(one, BookieUp) and one.incarnation == 2)
+    client.close()
+    second.stop()
+
+
+def test_an_unanswered_request_times_out() -> None:
+    echo, inbox, client = Echo(is_holding=True), Inbox(), pool()
+    server = front(echo)
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+
+    client.request(outgoing(inbox, timeout_ms=100))
+
+    error = error_of(inbox.wait_for_kind(Reply))
+    assert isinstance(error, RequestTimeoutError)
+    assert error.outcome == "unknown"
+    client.close()
+    server.stop()
+
+
+def test_nobody_listens_there(client: BookiePool) -> None:
+    inbox = Inbox()
+    client.set_addresses({"b-2": "tcp://127.0.0.1:1"})
+
+    client.request(outgoing(inbox, bookie_id="b-2"))
+
+    assert isinstance(error_of(inbox.wait_for_kind(Reply)), BookieUnavailableError)
+
+
+def test_an_unregistered_bookie_fails_at_once(client: BookiePool) -> None:
+    inbox = Inbox()
+
+    client.request(outgoing(inbox, bookie_id="b-unknown"))
+
+    assert "is not registered" in str(error_of(inbox.wait_for_kind(Reply)))
+
+
+def test_another_bookie_at_the_address_is_refused(client: BookiePool, server: RouterFront) -> None:
+    inbox = Inbox()
+    client.set_addresses({"b-2": server.endpoint})
+
+    client.request(outgoing(inbox, bookie_id="b-2"))
+
+    assert isinstance(error_of(inbox.wait_for_kind(Reply)), WrongBookieError)
+
+
+def test_a_client_of_another_cluster_is_refused(server: RouterFront) -> None:
+    inbox, client = Inbox(), pool(instance_id="cluster-2")
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+
+    client.request(outgoing(inbox))
+
+    assert isinstance(error_of(inbox.wait_for_kind(Reply)), WrongBookieError)
+    client.close()
+
+
+def test_a_closed_pool_fails_what_it_had_and_what_comes_later() -> None:
+    echo, inbox, client = Echo(is_holding=True), Inbox(), pool()
+    server = front(echo)
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+    client.request(outgoing(inbox, "early"))
+    assert echo.arrived.acquire(timeout=10)
+
+    client.close()
+    client.request(outgoing(inbox, "late"))
+
+    assert [type(error_of(one)) for one in inbox.news] == [ClientClosedError, ClientClosedError]
+    server.stop()
+
+
+def test_the_client_keeps_within_the_credit_and_all_arrives() -> None:
+    echo, inbox, client = Echo(), Inbox(), pool()
+    server = front(echo, credit_size=10_000)
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+
+    for number in range(50):
+        client.request(outgoing(inbox, number, frames=(b"x" * 4_000,)))
+
+    inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 49)
+    assert all(isinstance(one.outcome, LacAnswer) for one in inbox.news if isinstance(one, Reply))
+    client.close()
+    server.stop()
+
+
+def test_a_peer_that_ignores_its_credit_is_told_busy(raw: zmq.Socket[bytes], echo: Echo) -> None:
+    echo.is_holding = True
+    say(raw, codec.encode(Hello(request_id=1)))
+    info = codec.encode(GetBookieInfo(request_id=2, incarnation=1))
+
+    raw.send_multipart([info, b"x" * 900_000])
+    again = codec.encode(GetBookieInfo(request_id=3, incarnation=1))
+
+    assert refused(say(raw, again, b"x" * 900_000)) is BusyError
+
+
+def test_nothing_is_served_before_hello(raw: zmq.Socket[bytes]) -> None:
+    request = codec.encode(GetBookieInfo(request_id=5, incarnation=1))
+
+    assert refused(say(raw, request)) is HelloRequiredError
+
+
+def test_an_earlier_incarnation_is_refused(raw: zmq.Socket[bytes]) -> None:
+    say(raw, codec.encode(Hello(request_id=1)))
+
+    assert refused(say(raw, codec.encode(Ping(request_id=2, incarnation=99)))) is WrongBookieError
+
+
+def test_ping_is_answered(raw: zmq.Socket[bytes]) -> None:
+    say(raw, codec.encode(Hello(request_id=1)))
+
+    answer = codec.decode_answer(say(raw, codec.encode(Ping(request_id=2, incarnation=1)))[0])
+
+    assert isinstance(answer, Pong)
+
+
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (msgpack.packb({"op": "explode", "request_id": 9}), UnknownOperationError),
+        (msgpack.packb({"op": "add", "request_id": 9}), MalformedMessageError),
+        (msgpack.packb({"op": "hello", "request_id": 9, "magic": "xyz"}), MalformedMessageError),
+        (
+            msgpack.packb({"op": "hello", "request_id": 9, "version_min": 7, "version_max": 9}),
+            UnsupportedVersionError,
+        ),
+    ],
+    ids=["unknown operation", "missing fields", "wrong magic", "future version"],
+)
+def test_what_names_a_request_is_refused_with_the_reason(
+    raw: zmq.Socket[bytes], header: bytes, error: type[ZbkError]
+) -> None:
+    assert refused(say(raw, header)) is error
+
+
+def test_garbage_is_counted_and_hurts_nobody(
+    raw: zmq.Socket[bytes], client: BookiePool, server: RouterFront
+) -> None:
+    for frames in (
+        [b""],
+        [b"\xff" * 100],
+        [b"a", b"b", b"c", b"d", b"e", b"f"],
+        [msgpack.packb([1, 2, 3])],
+        [b"\x93" * 50_000],
+        [b"\xdf\xff\xff\xff\xff"],
+        [b"x" * 70_000],
+    ):
+        raw.send_multipart(frames)
+    inbox = Inbox()
+
+    client.request(outgoing(inbox))
+    inbox.wait_for_kind(Reply)
+    answer = codec.decode_answer(say(raw, codec.encode(Hello(request_id=1)))[0])
+
+    assert isinstance(answer, HelloAnswer)
+    assert answer.instance_id == INSTANCE_ID
+    assert server.counts.refused_count == 7
+
+
+def test_an_oversized_frame_ends_only_its_own_connection(
+    raw: zmq.Socket[bytes], client: BookiePool
+) -> None:
+    raw.send_multipart([b"x" * (2 << 20)])
+    inbox = Inbox()
+
+    client.request(outgoing(inbox))
+
+    assert isinstance(inbox.wait_for_kind(Reply), Reply)
+
+
+def test_the_silent_peer_is_forgotten_when_there_are_too_many() -> None:
+    echo = Echo()
+    server = front(echo, peer_count_max=2)
+    context = zmq.Context()
+    peers = []
+    for _ in range(3):
+        peer = context.socket(zmq.DEALER)
+        peer.setsockopt(zmq.RCVTIMEO, 10_000)
+        peer.connect(server.endpoint)
+        say(peer, codec.encode(Hello(request_id=1)))
+        peers.append(peer)
+
+    assert server.counts.peer_count == 2
+    assert refused(say(peers[0], codec.encode(Ping(request_id=2, incarnation=1)))) is (
+        HelloRequiredError
+    )
+    context.destroy(linger=0)
+    server.stop()
+
+
+def test_a_taken_port_is_said_clearly(server: RouterFront) -> None:
+    with pytest.raises(BookieError, match="another bookie"):
+        front(Echo(), endpoint=server.endpoint)
