@@ -99,7 +99,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return self.fragments[-1]
 
     def fragment_of(self, entry_id: int) -> tuple[Fragment, int | None]:
-        """Return the fragment that holds ``entry_id``, and its last id (``None``: not known yet)."""
+        """Return the fragment of ``entry_id`` and its last id (``None``: not known yet)."""
         assert entry_id >= 0, "entry ids start at 0"
         end: int | None = self.last_entry_id
         for fragment in reversed(self.fragments):
