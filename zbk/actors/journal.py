@@ -128,7 +128,7 @@ class JournalSyncActor(BookieActor):
     def __init__(
         self,
         journal: JournalFile,
-        storage: Callable[[], ProgressSink],
+        storage: ProgressSink,
         unsynced_size_max: int,
         stop_bookie: StopBookie,
     ) -> None:
@@ -165,4 +165,4 @@ class JournalSyncActor(BookieActor):
         self._journal.sync()
         self.sync_count += 1
         self._synced_ticket = ticket
-        self._storage().tell(Synced(ticket))
+        self._storage.tell(Synced(ticket))

@@ -1,0 +1,208 @@
+"""A bookie: its actors, its socket, its registration, put together and taken apart in order.
+
+Start       identity -> lock -> incarnation -> storage (replay, fsync) -> actors -> socket ->
+            registration. Nothing is served before the replayed journal is on stable storage, and
+            nobody can find the bookie before it serves.
+Stop        registration -> socket stops taking -> everything taken is synced and answered ->
+            checkpoint -> actors -> storage -> metadata.
+Failure     the socket closes, the process ends; the journal has what was promised.
+
+Source: BookKeeper's ``Bookie`` and ``BookieServer``.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+import pykka
+
+from zbk.actors.about import About
+from zbk.actors.checkpoint import CheckpointActor, CheckpointDue
+from zbk.actors.identity import check_identity, directories
+from zbk.actors.journal import JournalActor, JournalSyncActor, SyncDue
+from zbk.actors.read import ReadActor
+from zbk.actors.storage import Quiesce, Requests, StorageActor
+from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
+from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig
+from zbk.errors import BookieError
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
+from zbk.metadata.registration import Registration, RegistrationState
+from zbk.metadata.values import BookieRegistration, Cookie
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.identity import lock_directory, next_incarnation
+from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.files import File, FileSystem, OsFiles
+from zbk.system.ticker import Ticker
+from zbk.transport.router import Identity, Inbound, RouterFront
+
+logger = logging.getLogger("zbk.bookie")
+
+VERSION: Final = "0.1.0"
+MESSAGE_SIZE_MIN: Final = 4 * MIB
+"""Every bookie takes frames of this size: a client's batches are smaller."""
+
+CHECKPOINT_POLL_MS: Final = 250
+QUIESCE_TIMEOUT_S: Final = 20.0
+
+
+class Bookie:
+    """One bookie in this process."""
+
+    def __init__(self, config: BookieConfig, files: FileSystem | None = None) -> None:
+        self._config = config
+        self._files: FileSystem = files or OsFiles()
+        self.ended = threading.Event()
+        self._supervisor = SupervisorActor.start(self.ended)
+        self._locks: list[File] = []
+        self._closing: list[Callable[[], None]] = []
+        self._front: RouterFront | None = None
+        self._storage_actor: pykka.ActorRef[StorageActor] | None = None
+        self._error: BaseException | None = None
+
+    # ------------------------------------------------------------------ any thread
+
+    def fail(self, error: BaseException) -> None:
+        """Note that a part of the bookie can not go on."""
+        with suppress(pykka.ActorDeadError):
+            self._supervisor.tell(Failed(error))
+
+    def request_stop(self) -> None:
+        """Ask the bookie to stop in good order."""
+        with suppress(pykka.ActorDeadError):
+            self._supervisor.tell(StopRequested())
+
+    # ------------------------------------------------------------------ start
+
+    def start(self) -> BookieRegistration:
+        """Start everything; return the registration once others can find this bookie.
+
+        Raises:
+            ZbkError: it can not start; what was started has been taken down again.
+        """
+        try:
+            return self._start()
+        except BaseException:
+            self._take_down()
+            raise
+
+    def _start(self) -> BookieRegistration:
+        config = self._config
+        store = open_store(config.metadata, session_timeout_ms=config.session_timeout_ms)
+        self._closing.append(store.close)
+        cookie = check_identity(self._files, store, config)
+        for path in directories(config):
+            lock = lock_directory(self._files, path)
+            self._closing.append(lock.close)
+        incarnation = next_incarnation(self._files, config.ledger_dir)
+        storage = self._open_storage(cookie)
+        front = self._start_actors(storage, cookie, incarnation)
+        registration = BookieRegistration(
+            bookie_id=cookie.bookie_id,
+            address=config.advertise or front.endpoint,
+            incarnation=incarnation,
+            is_readonly=False,
+            started_ms=wall_ms(),
+            version=VERSION,
+            rack=config.rack,
+        )
+        registered = BookieRegistry(store).register(registration, self._on_registration)
+        self._closing.append(registered.close)
+        self._registered: Registration = registered
+        return registration
+
+    def _open_storage(self, cookie: Cookie) -> BookieStorage:
+        config = self._config
+        started_ms = monotonic_ms()
+        storage = BookieStorage(
+            self._files,
+            journal_dir=config.journal_dir,
+            ledger_dir=config.ledger_dir,
+            bookie_id=cookie.bookie_id,
+            segment_size=config.journal_segment_size,
+            log_size_max=config.entry_log_size_max,
+            ledger_cache_size=config.ledger_cache_size,
+            open_files_max=config.open_files_max,
+        )
+        self._closing.append(storage.close)
+        replayed = storage.open()
+        logger.info(
+            "storage open: %d journal records replayed in %d ms",
+            replayed.record_count,
+            monotonic_ms() - started_ms,
+        )
+        return storage
+
+    def _start_actors(
+        self, storage: BookieStorage, cookie: Cookie, incarnation: int
+    ) -> RouterFront:
+        config = self._config
+        actors: dict[str, pykka.ActorRef[Any]] = {}
+        identity = Identity(
+            instance_id=cookie.instance_id,
+            bookie_id=cookie.bookie_id,
+            incarnation=incarnation,
+            credit_size=config.connection_credit_size,
+            entry_size_max=config.entry_size_max,
+        )
+
+        def deliver(batch: list[Inbound]) -> None:
+            with suppress(pykka.ActorDeadError):
+                actors["storage"].tell(Requests(batch))
+
+        front = RouterFront(
+            config.listen,
+            identity,
+            deliver,
+            message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
+            peer_count_max=config.connection_count_max,
+            on_failure=self.fail,
+        )
+        self._closing.append(front.stop)
+        self._front = front
+        about = About(self._files, config, identity, front, storage, started_ms=monotonic_ms())
+        actors["read"] = ReadActor.start(storage.fetch, front.send, incarnation, self.fail)
+        actors["storage"] = StorageActor.start(
+            storage,
+            journal=lambda: actors["journal"],
+            reader=actors["read"],
+            send=front.send,
+            about=about.answer,
+            incarnation=incarnation,
+            entry_size_max=config.entry_size_max,
+            read_size_max=config.read_size_max,
+            stop_bookie=self.fail,
+        )
+        actors["sync"] = JournalSyncActor.start(
+            storage.journal, actors["storage"], config.journal_unsynced_size_max, self.fail
+        )
+        actors["journal"] = JournalActor.start(
+            storage.journal, actors["storage"], actors["sync"], self.fail
+        )
+        actors["checkpoint"] = CheckpointActor.start(
+            storage,
+            actors["storage"],
+            interval_ms=config.checkpoint_interval_ms,
+            journal_size=config.checkpoint_journal_size,
+            stop_bookie=self.fail,
+        )
+        about.watch(actors)
+        self._storage_actor = actors["storage"]
+        self._closing.append(lambda: _stop_actors(actors))
+        self._start_ticker(actors)
+        front.start()
+        return front
+
+    def _start_ticker(self, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
+        ticker = Ticker("zbk-bookie-ticker")
+        self._closing.append(ticker.stop)
+        ticker.every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
+        if self._config.sync_interval_ms:
+            ticker.every(self._config.sync_interval_ms, lambda: actors["sync"].tell(SyncDue()))
+
+    def _on_registration(self, state: RegistrationState) -> None:
+        logger.info("registration: %s", state)
+        if state is RegistrationState.FAILED:
+            self.fail(BookieError("another process holds this bookie's registration"))

@@ -1,0 +1,92 @@
+"""The ledgers that a bookie works with, each as the rules see it.
+
+A ``BookieLedger`` is made from what storage keeps of the ledger when somebody asks for it, and
+forgotten, idlest first, when there are more than ``LEDGER_COUNT_MAX`` and nothing of it is on its
+way: what storage keeps is enough to make it again. Not so for a VD ledger of which anything is not
+yet on stable storage: its sync cursor may only be rebuilt from durable entries.
+
+Owned by the storage actor.
+"""
+
+from collections import OrderedDict
+from typing import Final
+
+from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.level import level_of
+from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.storage.bookie_storage import BookieStorage
+
+LEDGER_COUNT_MAX: Final = 50_000
+
+
+class LedgerSlot:
+    """One ledger in the table."""
+
+    __slots__ = ("last_entry_id", "ledger", "ledger_id", "on_its_way_count")
+
+    def __init__(self, ledger_id: int, ledger: BookieLedger, last_entry_id: int) -> None:
+        self.ledger_id = ledger_id
+        self.ledger = ledger
+        self.last_entry_id = last_entry_id  # highest id stored here
+        self.on_its_way_count = 0  # groups that are not on stable storage yet
+
+
+class LedgerTable:
+    """Ledgers by id, bounded."""
+
+    def __init__(self, storage: BookieStorage) -> None:
+        self._storage = storage
+        self._slots: OrderedDict[int, LedgerSlot] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def find(self, ledger_id: int) -> LedgerSlot | None:
+        """Return a ledger that this bookie has, or ``None``."""
+        slot = self._slots.get(ledger_id)
+        if slot is None:
+            return self._load(ledger_id)
+        self._slots.move_to_end(ledger_id)
+        return slot
+
+    def find_or_new(self, ledger_id: int) -> LedgerSlot:
+        """Return a ledger; one that this bookie does not have yet starts empty."""
+        slot = self.find(ledger_id)
+        if slot is None:
+            slot = self._keep(LedgerSlot(ledger_id, BookieLedger(ledger_id), NO_ENTRY))
+        return slot
+
+    def drop_if_new(self, slot: LedgerSlot) -> None:
+        """Forget a ledger whose very first request was refused."""
+        if slot.ledger.ledger_key is None:
+            self._slots.pop(slot.ledger_id, None)
+
+    def _load(self, ledger_id: int) -> LedgerSlot | None:
+        info = self._storage.ledger_info(ledger_id)
+        if info is None:
+            return None
+        ledger = BookieLedger(
+            ledger_id,
+            ledger_key=info.ledger_key,
+            ledger_type=info.ledger_type,
+            is_fenced=info.is_fenced,
+            lac=info.explicit_lac,
+            last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
+        )
+        return self._keep(LedgerSlot(ledger_id, ledger, info.last_entry_id))
+
+    def _durable_until(self, ledger_id: int, ledger_type: LedgerType, floor: int) -> int:
+        # a ledger is loaded only when all of it is on stable storage: at the start everything
+        # replayed has been synced, and later nothing is forgotten that is still on its way
+        if not level_of(ledger_type).has_sync_cursor:
+            return NO_ENTRY
+        return self._storage.contiguous_until(ledger_id, floor)
+
+    def _keep(self, slot: LedgerSlot) -> LedgerSlot:
+        self._slots[slot.ledger_id] = slot
+        if len(self._slots) > LEDGER_COUNT_MAX:
+            for ledger_id, old in self._slots.items():
+                if not old.on_its_way_count and old is not slot:
+                    del self._slots[ledger_id]
+                    break
+        return slot

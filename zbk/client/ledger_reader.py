@@ -1,0 +1,239 @@
+"""What an application holds of a ledger that it reads."""
+
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from zbk.client.read_pump import ReadPump
+from zbk.client.requests import ReplyBox, Requests
+from zbk.config import ClientConfig
+from zbk.errors import (
+    BookieUnavailableError,
+    InvalidOptionError,
+    LedgerClosedError,
+    ReadBeyondLacError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.protocol.digest import DigestFunction
+from zbk.protocol.entry import Entry
+from zbk.protocol.lac_read import (
+    Effect,
+    LacAnswered,
+    LacFound,
+    LacRead,
+    LacReadFailed,
+    LacReadStarted,
+    LacRefused,
+    SendReadLac,
+)
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.words import NO_ENTRY
+from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.transport.dealer import Reply
+from zbk.wire.messages import LacAnswer, ReadLac
+
+
+class ReaderSetup(msgspec.Struct, frozen=True):
+    """Everything a reader stands on."""
+
+    metadata: LedgerMetadata
+    refresh: Callable[[], LedgerMetadata]
+    ledger_key: bytes
+    digest: DigestFunction
+    requests: Requests
+    config: ClientConfig
+    check_usable: Callable[[], None]
+
+
+class LedgerReader:
+    """A reader of one ledger. It never fences. One thread at a time reads with it.
+
+    ``read`` goes up to the LAC, which is as far as everything is durable; ``read_unconfirmed``
+    goes on without a promise. Ranges are inclusive at both ends.
+
+    Source: BookKeeper's ``ReadHandle``.
+    """
+
+    def __init__(self, setup: ReaderSetup) -> None:
+        self._setup = setup
+        self._metadata = setup.metadata
+        self._is_closed = False
+        self._lac = NO_ENTRY
+        self._lac = self.read_last_add_confirmed()
+
+    def __repr__(self) -> str:
+        state = self._metadata.state
+        return f"<LedgerReader {self.ledger_id} {state} lac={self._lac}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self._metadata.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this reader last saw it."""
+        return self._metadata
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The LAC as this reader last heard it; -1 is none. Never goes down."""
+        return self._lac
+
+    @property
+    def is_closed_ledger(self) -> bool:
+        """True when the ledger has its final end."""
+        return self._metadata.is_closed
+
+    def read_last_add_confirmed(self, *, timeout: float | None = None) -> int:
+        """Ask again how far the ledger is confirmed, and return it.
+
+        Raises:
+            NotEnoughBookiesError: too few bookies answered to know.
+        """
+        self._check()
+        if not self._metadata.is_closed:
+            self._metadata = self._setup.refresh()
+        if self._metadata.last_entry_id is not None:
+            self._lac = self._metadata.last_entry_id
+        else:
+            self._lac = max(self._lac, self._ask_lac(timeout))
+        return self._lac
+
+    def read(
+        self,
+        first: int,
+        last: int,
+        *,
+        bookie_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[Entry]:
+        """Yield the entries ``first .. last``, verified, reading ahead. Empty if ``last < first``.
+
+        With ``bookie_id`` only the replicas of that bookie are read: of a striped ledger those
+        entries that it should hold. ``timeout``, in seconds, is for each wait.
+
+        Raises:
+            ReadBeyondLacError: ``last`` is after the LAC.
+            NoSuchEntryError, DigestMismatchError, ...: no replica of an entry can be read.
+        """
+        for batch in self.read_batches(first, last, bookie_id=bookie_id, timeout=timeout):
+            yield from batch.entries()
+
+    def read_batches(
+        self,
+        first: int,
+        last: int,
+        *,
+        bookie_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Iterator[ReadBatch]:
+        """As ``read``, in batches: ``batch.first_entry_id``, ``len(batch)``, ``batch[i]``."""
+        if last >= first and last > self._lac:
+            raise ReadBeyondLacError(self.ledger_id, last, self._lac)
+        return self._batches(first, last, bookie_id, timeout)
+
+    def read_unconfirmed(
+        self, first: int, last: int, *, timeout: float | None = None
+    ) -> Iterator[Entry]:
+        """Yield entries that may lie beyond the LAC: they may be gone the next time.
+
+        Raises:
+            NoSuchEntryError: no bookie has the next one (yet).
+        """
+        for batch in self._batches(first, last, None, timeout):
+            yield from batch.entries()
+
+    def close(self) -> None:
+        """Give the handle back. The ledger stays as it is."""
+        self._is_closed = True
+
+    def _batches(
+        self, first: int, last: int, bookie_id: str | None, timeout: float | None
+    ) -> Iterator[ReadBatch]:
+        self._check()
+        if first < 0:
+            raise InvalidOptionError("first", first, "entry ids start at 0")
+        holders = {b for fragment in self._metadata.fragments for b in fragment.bookies}
+        if bookie_id is not None and bookie_id not in holders:
+            raise InvalidOptionError(
+                "bookie_id", bookie_id, f"holds nothing of ledger {self.ledger_id}"
+            )
+        setup = self._setup
+        pump = ReadPump(
+            self._metadata,
+            setup.ledger_key,
+            setup.digest,
+            setup.requests,
+            setup.config,
+            bookie_id=bookie_id,
+            timeout_s=self._timeout_s(timeout),
+        )
+        for batch in pump.run(first, last):
+            setup.check_usable()
+            yield batch
+
+    def _check(self) -> None:
+        self._setup.check_usable()
+        if self._is_closed:
+            raise LedgerClosedError(self.ledger_id)
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self._setup.config.default_timeout_ms / 1000 if timeout is None else timeout
+
+    def _ask_lac(self, timeout: float | None) -> int:
+        timeout_s = self._timeout_s(timeout)
+        deadline_s = monotonic_s() + timeout_s
+        fragment = self._metadata.last_fragment
+        core = LacRead(self._metadata.quorum, max(self._lac, fragment.first_entry_id - 1))
+        box = ReplyBox()
+        effects = core.handle(LacReadStarted(), monotonic_ms())
+        while True:
+            for effect in effects:
+                found = self._carry_out(effect, fragment.bookies, box)
+                if found is not None:
+                    return found
+            reply = box.next(max(0.0, deadline_s - monotonic_s()))
+            if reply is None:
+                raise RequestTimeoutError(f"LAC of ledger {self.ledger_id}", timeout_s)
+            assert isinstance(reply.key, int), "the key is the slot"
+            effects = core.handle(_lac_event(reply.key, reply), monotonic_ms())
+
+    def _carry_out(self, effect: Effect, bookies: tuple[str, ...], box: ReplyBox) -> int | None:
+        match effect:
+            case SendReadLac():
+                request = ReadLac(
+                    request_id=0, ledger_id=self.ledger_id, ledger_key=self._setup.ledger_key
+                )
+                self._setup.requests.send(bookies[effect.slot], request, (), box, effect.slot)
+                return None
+            case LacFound():
+                return effect.lac
+            case LacReadFailed():
+                raise effect.error
+
+
+def _lac_event(slot: int, reply: Reply) -> LacAnswered | LacRefused:
+    match reply.outcome:
+        case LacAnswer(lac=lac):
+            return LacAnswered(slot, lac)
+        case ZbkError() as error:
+            return LacRefused(slot, error)
+        case other:
+            reason = f"gave an answer of another kind: {type(other).__name__}"
+            return LacRefused(slot, BookieUnavailableError(reply.bookie_id, reason))

@@ -1,0 +1,234 @@
+"""What an application holds of a ledger that it writes."""
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+
+from zbk.client.mailbox import AppendFuture, AppendMailbox, Ticket
+from zbk.client.writer_actor import AskClose, AskSync
+from zbk.errors import (
+    EntryTooLargeError,
+    InvalidOptionError,
+    LedgerClosedError,
+    RequestTimeoutError,
+)
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.writer import WriterCore
+
+if TYPE_CHECKING:
+    import pykka
+
+    from zbk.client.writer_actor import WriterActor
+
+ResultT = TypeVar("ResultT")
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+"""Anything with the buffer protocol is taken; these are what type checkers know of it."""
+
+
+class LedgerWriter:
+    """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
+
+    Made by ``Client.create_ledger``. As a context manager it closes the ledger at the end, also
+    after an error: what was acknowledged stays readable.
+
+    Source: BookKeeper's ``WriteHandle``; ``sync`` from the relaxed-durability proposal.
+    """
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        core: WriterCore,
+        mailbox: AppendMailbox,
+        actor: "pykka.ActorRef[WriterActor]",
+        *,
+        entry_size_max: int,
+        default_timeout_s: float,
+        check_usable: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
+        self._core = core
+        self._mailbox = mailbox
+        self._actor = actor
+        self._entry_size_max = entry_size_max
+        self._default_timeout_s = default_timeout_s
+        self._check_usable = check_usable
+        self._close_future: Future[int] | None = None
+
+    def __repr__(self) -> str:
+        m = self._metadata
+        return (
+            f"<LedgerWriter {m.ledger_id} {m.ledger_type} "
+            f"{m.ensemble_size}/{m.write_quorum_size}/{m.ack_quorum_size} "
+            f"lac={self.last_add_confirmed} lap={self.last_add_pushed}>"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception as error:  # noqa: BLE001 - the body's own error is the one to raise
+            exc.add_note(f"zbk: closing ledger {self.ledger_id} failed too: {error}")
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self._metadata.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer made it."""
+        return self._metadata
+
+    @property
+    def last_add_pushed(self) -> int:
+        """The LAP: the highest entry id that this writer has given out; -1 is none."""
+        return self._core.last_pushed_id
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The LAC: every entry up to it is durable on an ack quorum; -1 is none."""
+        return self._core.lac
+
+    @property
+    def last_add_acknowledged(self) -> int:
+        """The last entry whose append was answered. On a VD ledger it runs ahead of the LAC."""
+        return self._core.last_acked_id
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:
+        """Add one entry; return its id once it is as durable as the ledger's type promises.
+
+        ``timeout`` is in seconds.
+
+        Raises:
+            EntryTooLargeError: over the entry limit; nothing was added.
+            LedgerClosedError, LedgerFencedError, NotEnoughBookiesError: the ledger takes no more;
+                ``outcome`` says whether the entry may be in it.
+            RequestTimeoutError: no answer yet; the entry may be added still.
+        """
+        return self._wait(self.append_async(payload, timeout=timeout), timeout)
+
+    def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
+        """Add one entry; return a future of its id. Blocks while too many bytes are pending.
+
+        ``timeout``, in seconds, is for the blocking. Callbacks of the future run in the writer's
+        thread: they must not block.
+
+        Raises:
+            EntryTooLargeError: over the entry limit; nothing was added.
+            RequestTimeoutError: no room in time; nothing was added.
+        """
+        data = payload if type(payload) is bytes else _to_bytes(payload)
+        if len(data) > self._entry_size_max:
+            raise EntryTooLargeError(len(data), self._entry_size_max)
+        self._check_usable()
+        future = AppendFuture()
+        ticket = Ticket(future, len(data), is_many=False)
+        self._mailbox.put(ticket, (data,), self._timeout_s(timeout))
+        return future
+
+    def append_many(
+        self, payloads: Iterable[BytesLike], *, timeout: float | None = None
+    ) -> "Future[range]":
+        """Add many entries in one go; return one future of the range of their ids.
+
+        The fast way: everything costs once a batch. Blocks while too many bytes are pending.
+
+        Raises:
+            EntryTooLargeError: one is over the entry limit; nothing was added.
+            RequestTimeoutError: no room in time; nothing was added.
+        """
+        batch = list(payloads)
+        if set(map(type, batch)) - {bytes}:
+            batch = [p if type(p) is bytes else _to_bytes(p) for p in batch]
+        data = cast("list[bytes]", batch)
+        sizes = list(map(len, data))
+        if sizes and max(sizes) > self._entry_size_max:
+            raise EntryTooLargeError(max(sizes), self._entry_size_max)
+        self._check_usable()
+        future = AppendFuture()
+        ticket = Ticket(future, sum(sizes), is_many=True)
+        self._mailbox.put(ticket, data, self._timeout_s(timeout))
+        return future
+
+    # ------------------------------------------------------------------ sync and close
+
+    def sync(self, *, timeout: float | None = None) -> int:
+        """Make every entry appended so far durable; return the last id that is (the LAC).
+
+        Waits for what is in flight, then asks every bookie of the ensemble to fsync.
+
+        Raises:
+            CannotAdvanceError: too few bookies hold what was appended; ``last_durable_id`` says
+                how far it is durable.
+            RequestTimeoutError: no answer in time; it may happen still.
+        """
+        return self._wait(self.sync_async(), timeout)
+
+    def sync_async(self) -> "Future[int]":
+        """As ``sync``, but return a future."""
+        self._check_usable()
+        future: Future[int] = AppendFuture()
+        self._tell(AskSync(future), future)
+        return future
+
+    def close(self, *, timeout: float | None = None) -> int:
+        """Finish what was appended, sync a VD ledger, close the ledger; return its last entry id.
+
+        Closing twice is fine and gives the same answer.
+
+        Raises:
+            NotDurableError: a VD ledger was closed, and acknowledged entries are not in it.
+            LedgerFencedError: another client recovers the ledger; its end is for that client.
+            LedgerClosedError: another client has closed it at another end.
+        """
+        self._check_usable()
+        if self._close_future is None:
+            future: Future[int] = AppendFuture()
+            self._close_future = future
+            self._tell(AskClose(future), future)
+        last_entry_id = self._wait(self._close_future, timeout)
+        self._actor.stop(block=False)
+        return last_entry_id
+
+    def _tell(self, message: AskSync | AskClose, future: "Future[int]") -> None:
+        import pykka  # noqa: PLC0415 - only for its error; the actor itself is here already
+
+        try:
+            self._actor.tell(message)
+        except pykka.ActorDeadError:
+            future.set_exception(LedgerClosedError(self.ledger_id))
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self._default_timeout_s if timeout is None else timeout
+
+    def _wait(self, future: "Future[ResultT]", timeout: float | None) -> ResultT:
+        timeout_s = self._timeout_s(timeout)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
+
+
+def _to_bytes(payload: object) -> bytes:
+    try:
+        return bytes(memoryview(payload))  # type: ignore[arg-type]  # any buffer, checked here
+    except TypeError:
+        raise InvalidOptionError(
+            "payload", type(payload).__name__, "an entry is bytes, or anything with a buffer"
+        ) from None

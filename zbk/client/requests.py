@@ -1,0 +1,74 @@
+"""Single requests, waited for: what readers and tools ask of bookies."""
+
+import queue
+from collections.abc import Sequence
+
+from zbk.transport.dealer import BookiePool, News, Outgoing, Reply
+from zbk.wire.messages import Message
+
+REQUEST_OVERHEAD_SIZE = 512
+
+
+class ReplyBox:
+    """A sink that its owner waits on."""
+
+    def __init__(self) -> None:
+        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+
+    def deliver(self, news: list[News]) -> None:
+        """Keep replies; a reply box subscribes to nothing else."""
+        for one in news:
+            if isinstance(one, Reply):
+                self._replies.put(one)
+
+    def next(self, timeout_s: float | None = None) -> Reply | None:
+        """Return the next reply, or ``None`` if none comes in time."""
+        try:
+            return self._replies.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+
+class Requests:
+    """Sends requests through a pool. Every request is answered: at the latest by its time-out."""
+
+    def __init__(self, pool: BookiePool, timeout_ms: int) -> None:
+        self._pool = pool
+        self._timeout_ms = timeout_ms
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: ReplyBox,
+        key: object,
+    ) -> None:
+        """Send one request; its reply goes into ``box`` under ``key``."""
+        self._pool.request(
+            Outgoing(
+                bookie_id=bookie_id,
+                request=request,
+                frames=frames,
+                sink=box,
+                key=key,
+                timeout_ms=self._timeout_ms,
+                size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
+            )
+        )
+
+    def ask(self, bookie_id: str, request: Message) -> Reply:
+        """Send one request and wait for its reply."""
+        return self.ask_all([bookie_id], request)[bookie_id]
+
+    def ask_all(self, bookie_ids: Sequence[str], request: Message) -> dict[str, Reply]:
+        """Send the same request to several bookies; wait for all replies."""
+        box = ReplyBox()
+        for bookie_id in bookie_ids:
+            self.send(bookie_id, request, (), box, bookie_id)
+        replies: dict[str, Reply] = {}
+        while len(replies) < len(set(bookie_ids)):
+            reply = box.next()
+            assert reply is not None, "without a time-out it waits"
+            replies[reply.bookie_id] = reply
+        return replies

@@ -1,0 +1,65 @@
+"""Durability levels: when an add is acknowledged, how the LAC advances, what sync means.
+
+    ledger type   add is acknowledged after          LAC
+    -----------   --------------------------------   ------------------------------------------
+    PD_JOURNAL    Qa bookies have fsynced it         last entry acknowledged in order
+    VD_JOURNAL    Qa bookies have written it to      what Qa bookies have synced, by their
+                  the operating system's page cache  ``LastAddSynced``
+
+The type stands in the ledger's metadata and on every add, and never changes. A level is an object
+with the interface below: one side of it is the bookie's, the other the client's. A further level
+is one new file with such an object, and its line in ``LEVELS``.
+
+Whatever the level: fences, master keys and recovery adds are always fsynced before the answer.
+
+Source: the relaxed-durability proposal, sections Durability Level and Ledger Type.
+"""
+
+from typing import Final, Literal, Protocol, TypeAlias
+
+from zbk.durability.pd_journal import PdJournal
+from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.vd_journal import VdJournal
+from zbk.protocol.lac_policy import WriterLevel
+from zbk.protocol.words import NO_ENTRY, LedgerType
+
+AcknowledgesAfter: TypeAlias = Literal["write", "sync"]
+"""``"write"``: the bytes are in the page cache; ``"sync"``: an fsync that began later returned."""
+
+
+class DurabilityLevel(WriterLevel, Protocol):
+    """One level, both sides. It holds no state: ledgers share the object."""
+
+    # -- the bookie's side
+
+    @property
+    def acknowledges_after(self) -> AcknowledgesAfter:
+        """What has to be done before a bookie answers an ordinary add."""
+        ...
+
+    @property
+    def has_sync_cursor(self) -> bool:
+        """True when a bookie tracks what it has synced of each such ledger."""
+        ...
+
+    def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
+        """Return the sync cursor of one ledger at a bookie, or ``None`` when it needs none.
+
+        ``last_add_synced`` is the end of the contiguous run of *durable* entries, or less.
+        """
+        ...
+
+
+LEVELS: Final[dict[LedgerType, DurabilityLevel]] = {
+    LedgerType.PD_JOURNAL: PdJournal(),
+    LedgerType.VD_JOURNAL: VdJournal(),
+}
+
+
+def level_of(ledger_type: LedgerType) -> DurabilityLevel:
+    """Return the level that a ledger type implies.
+
+    >>> level_of(LedgerType.VD_JOURNAL).acknowledges_after
+    'write'
+    """
+    return LEVELS[ledger_type]

@@ -1,0 +1,56 @@
+"""``PD_JOURNAL``: an acknowledged entry is on stable storage of an ack quorum.
+
+The classic BookKeeper ledger: acknowledged is confirmed, so the LAC is the last entry acknowledged
+in order, and ``sync`` has nothing to do but to wait for what is in flight.
+
+Source: "The BookKeeper protocol", section Writing to ledgers.
+"""
+
+from typing import Literal
+
+from zbk.durability.sync_cursor import SyncCursor
+from zbk.protocol.lac_policy import LacPolicy
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
+
+
+class AckedLac:
+    """The LAC of a PD ledger: whatever is acknowledged is durable."""
+
+    def __init__(self) -> None:
+        self._lac = NO_ENTRY
+
+    @property
+    def lac(self) -> int:
+        """The last entry acknowledged in order; -1 is none."""
+        return self._lac
+
+    def on_acked(self, last_acked_id: int) -> None:
+        """Follow the acknowledged entries."""
+        assert last_acked_id >= self._lac, "entries are acknowledged in order"
+        self._lac = last_acked_id
+
+    def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
+        """Change nothing: bookies keep no sync cursor of a PD ledger."""
+
+
+class PdJournal:
+    """Persistent durability, through the journal."""
+
+    acknowledges_after: Literal["sync"] = "sync"
+    has_sync_cursor = False
+    needs_sync_before_close = False
+    restart_revokes_acks = False  # what was acknowledged is on the disk that it restarts from
+
+    def check_quorum(self, quorum: Quorum) -> None:
+        """Accept any sizes."""
+
+    def new_lac_policy(self, quorum: Quorum) -> LacPolicy:
+        """Return the policy "acknowledged is confirmed"."""
+        del quorum
+        return AckedLac()
+
+    def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
+        """Return ``None``: an answered add is synced."""
+        del last_add_synced
+        return None

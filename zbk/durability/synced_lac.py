@@ -1,0 +1,79 @@
+"""The LAC that a client computes from what each bookie says it has synced.
+
+With E = Qw every bookie of the ensemble holds every entry, so entry e is durable on an ack quorum
+exactly when at least Qa bookies have a ``LastAddSynced`` of e or more: the LAC is the Qa-th
+largest value, that is element ``Qw - Qa`` of the values sorted ascending.
+
+    A, B, C say 1, 2, 3:    Qa = 1 -> 3    Qa = 2 -> 2    Qa = 3 -> 1
+
+A value belongs to one life (*incarnation*) of a bookie. A restarted bookie may have lost what was
+not synced, and its disk may even be another one, so its earlier value is void: the slot starts
+again at -1 until the new life speaks. The LAC itself never goes down: what it covered was durable
+on an ack quorum, and Qa - 1 losses are what the ledger tolerates.
+
+Source: the relaxed-durability proposal, section LAC Advance Protocol. Mixing the values of two
+lives of one bookie is the classic error here.
+"""
+
+from zbk.errors import UnsupportedLedgerError
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
+
+
+class SyncedLac:
+    """Turn the bookies' ``LastAddSynced`` into a LAC, which only grows.
+
+    Invariant, checked in ``_check``: at the moment at which the LAC grew, at least Qa slots had a
+    value as high.
+
+    >>> synced = SyncedLac(Quorum(3, 3, 2))
+    >>> [synced.update(slot, 1, las) for slot, las in enumerate([1, 2, 3])], synced.lac
+    ([False, True, True], 2)
+    """
+
+    def __init__(self, quorum: Quorum) -> None:
+        if quorum.is_striped:
+            raise UnsupportedLedgerError(
+                "the LAC of a VD ledger needs ensemble size = write quorum size, "
+                f"got {quorum.ensemble_size} and {quorum.write_size}"
+            )
+        self._ack_size = quorum.ack_size
+        self._index = quorum.write_size - quorum.ack_size
+        self._incarnations = [NO_ENTRY] * quorum.ensemble_size  # below any: nothing heard yet
+        self._values = [NO_ENTRY] * quorum.ensemble_size
+        self._lac = NO_ENTRY
+
+    @property
+    def lac(self) -> int:
+        """Every entry up to this id is on stable storage of an ack quorum; -1 is none."""
+        return self._lac
+
+    def value_of(self, slot: int) -> int:
+        """Return the highest ``LastAddSynced`` that this life of the slot's bookie has told."""
+        return self._values[slot]
+
+    def update(self, slot: int, incarnation: int, last_add_synced: int) -> bool:
+        """Note one bookie's value; return whether the LAC grew.
+
+        A value of an earlier life is late news and changes nothing. Within one life the highest
+        value counts: answers may overtake each other.
+        """
+        if incarnation < self._incarnations[slot]:
+            return False
+        if incarnation > self._incarnations[slot]:
+            self._incarnations[slot] = incarnation
+            self._values[slot] = last_add_synced
+        elif last_add_synced <= self._values[slot]:
+            return False
+        else:
+            self._values[slot] = last_add_synced
+        lac = sorted(self._values)[self._index]
+        if lac <= self._lac:
+            return False
+        self._lac = lac
+        self._check()
+        return True
+
+    def _check(self) -> None:
+        count = sum(value >= self._lac for value in self._values)
+        assert count >= self._ack_size, "the LAC is ahead of what an ack quorum has synced"

@@ -1,0 +1,68 @@
+"""``VD_JOURNAL``: an acknowledged entry is in the page cache of an ack quorum of bookies.
+
+It survives the crash of any bookie process, not the loss of power of an ack quorum of machines.
+The LAC covers only what an ack quorum has synced; ``sync`` makes it catch up.
+
+Decisions: no striping (with E > Qw a slot's ``LastAddSynced`` says nothing about entries that it
+does not hold) and no ensemble change, as in the proposal. Both may come later: the first needs a
+LAC per write set, the second the un-synced entries kept for the new bookie.
+
+Source: the relaxed-durability proposal.
+"""
+
+from typing import Literal
+
+from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.synced_lac import SyncedLac
+from zbk.errors import UnsupportedLedgerError
+from zbk.protocol.lac_policy import LacPolicy
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
+
+
+class SyncedLacPolicy:
+    """The LAC of a VD ledger: what an ack quorum has synced. Acks do not move it."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._synced = SyncedLac(quorum)
+
+    @property
+    def lac(self) -> int:
+        """Every entry up to this id is on stable storage of an ack quorum; -1 is none."""
+        return self._synced.lac
+
+    def on_acked(self, last_acked_id: int) -> None:
+        """Change nothing: acknowledged entries may be volatile still."""
+
+    def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
+        """Take in one bookie's ``LastAddSynced``; a new incarnation voids its earlier ones."""
+        self._synced.update(slot, incarnation, last_add_synced)
+
+
+class VdJournal:
+    """Volatile durability, through the journal."""
+
+    acknowledges_after: Literal["write"] = "write"
+    has_sync_cursor = True
+    needs_sync_before_close = True
+    restart_revokes_acks = True
+
+    def check_quorum(self, quorum: Quorum) -> None:
+        """Accept ledgers that are not striped.
+
+        Raises:
+            UnsupportedLedgerError: the ensemble is larger than the write quorum.
+        """
+        if quorum.is_striped:
+            raise UnsupportedLedgerError(
+                "a VD_JOURNAL ledger can not be striped: ensemble size "
+                f"{quorum.ensemble_size} must equal write quorum size {quorum.write_size}"
+            )
+
+    def new_lac_policy(self, quorum: Quorum) -> LacPolicy:
+        """Return the policy "synced on an ack quorum is confirmed"."""
+        return SyncedLacPolicy(quorum)
+
+    def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
+        """Return a cursor that starts at what is durable."""
+        return SyncCursor(last_add_synced)

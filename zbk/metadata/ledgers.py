@@ -1,0 +1,301 @@
+"""The ledgers' metadata in the store: ids, create, the one compare-and-swap loop, listing.
+
+Lost replies. A change whose caller got ``MetadataUnavailableError`` may have been made. Nobody here
+guesses, and nobody sends the change again blindly:
+
+* ``create`` takes the id from the counter and makes the ledger's node in one ``multi``, so an id is
+  never given out twice, not even after its ledger was deleted, and none is lost. After a lost reply
+  the node is read back: it is ours exactly if it has our ``creation_token``.
+* ``update`` writes a fresh write token beside the metadata (``values``; it is not part of
+  ``LedgerMetadata``). After a lost reply the node is read back: if its whole value is the one we
+  sent, this very attempt was applied. Comparing the metadata alone would not do: two clients that
+  claim a reserved ledger write the same metadata, and both would believe that they won. If the
+  value is another one, our write was not made, or was made and changed again since; either way
+  ``change`` decides anew on what is there now, as after ``BadVersionError``.
+* ``delete`` looks again: gone is gone, and an id that is never used twice can be deleted twice.
+
+If reading back gets no answer either, ``MetadataUnavailableError`` goes to the caller: unknown.
+
+Any thread; every method blocks.
+
+Source: BookKeeper's ``MetadataUpdateLoop``, ``LedgerCreateOp``, ``AbstractZkLedgerManager``.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+from zbk.errors import (
+    BadVersionError,
+    CorruptRecordError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchLedgerError,
+    NotEmptyError,
+    ZbkError,
+)
+from zbk.metadata.arguments import parent_of
+from zbk.metadata.instance import initialise, instance_id, not_initialised, read_layout
+from zbk.metadata.paths import (
+    IDGEN,
+    LEDGERS,
+    in_id_order,
+    is_ledger_name,
+    ledger_id_of,
+    ledger_path,
+)
+from zbk.metadata.store import Create, MetadataStore, Node, SetValue, Watch
+from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
+from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
+
+CREATE_ATTEMPT_COUNT_MAX: Final = 64
+UPDATE_ATTEMPT_COUNT_MAX: Final = 32
+DELETE_ATTEMPT_COUNT_MAX: Final = 4
+
+_PAUSE_MIN_S = 0.001
+_PAUSE_MAX_S = 0.1
+
+LOG = logging.getLogger("zbk.metadata")
+
+__all__ = ["LedgerStore", "initialise", "instance_id", "wait_s"]
+
+
+def wait_s(seconds: float) -> None:
+    """Wait. Simulations pass something else."""
+    threading.Event().wait(seconds)
+
+
+class LedgerStore:
+    """The ledgers of the cluster whose metadata is in ``store``."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        pause: Callable[[float], None] = wait_s,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._store = store
+        self._pause = pause
+        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._cached_layout: LedgerLayout | None = None
+
+    def create(self, make: Callable[[int], LedgerMetadata]) -> tuple[LedgerMetadata, int]:
+        """Make a ledger under a new id; return its metadata and its version.
+
+        ``make`` gets the id and returns the metadata, with a ``creation_token`` that no other
+        create has. It is called again, with another id, where somebody else was quicker.
+
+        Raises:
+            MetadataConflictError: too many others are creating ledgers at this moment.
+            MetadataUnavailableError: the ledger may or may not have been made.
+            InvalidOptionError: the store holds no cluster.
+        """
+        for attempt in range(CREATE_ATTEMPT_COUNT_MAX):
+            counter = self._get_counter()
+            ledger_id = decode(IdCounter, counter.value, IDGEN).next_ledger_id
+            path = self._path(ledger_id)
+            metadata = make(ledger_id)
+            assert metadata.ledger_id == ledger_id, "make() uses the id that it gets"
+            assert metadata.creation_token, "the token tells our create from another's"
+            advance = SetValue(IDGEN, _counter_value(ledger_id + 1), counter.version)
+            try:
+                self._store.multi([advance, Create(path, encode(metadata))])
+            except BadVersionError:  # somebody else took the id
+                self._wait(attempt)
+            except NoNodeError:
+                self._make_parents(path)
+            except NodeExistsError:  # a counter put back by hand: never take what is there
+                LOG.warning("%s exists and the counter says it does not: skipping", path)
+                with suppress(BadVersionError, MetadataUnavailableError):
+                    self._store.set(IDGEN, advance.value, counter.version)
+            except MetadataUnavailableError:
+                found = self._read_back(ledger_id)
+                if found is not None and found[0].creation_token == metadata.creation_token:
+                    return found
+            else:
+                return metadata, 0
+        raise MetadataConflictError(
+            IDGEN, f"another client took the id, {CREATE_ATTEMPT_COUNT_MAX} times in a row"
+        )
+
+    def read(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
+        """Return a ledger's metadata and its version.
+
+        Raises:
+            NoSuchLedgerError: the store says that there is none: an answer, never a guess.
+            CorruptRecordError: what is there is damaged.
+        """
+        node = self._get(ledger_id)
+        return self._decoded(ledger_id, node), node.version
+
+    def update(
+        self, ledger_id: int, change: Callable[[LedgerMetadata], LedgerMetadata | None]
+    ) -> tuple[LedgerMetadata, int]:
+        """Change a ledger's metadata; return what is there afterwards, and its version.
+
+        ``change`` gets the metadata as it is and returns it as it should be, or ``None`` if there
+        is nothing to do; what it raises goes to the caller. It is called again with what is there
+        then whenever somebody else was quicker, or a reply was lost and our write is not there.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger, or no more.
+            IllegalTransitionError: the metadata may not change in this way.
+            MetadataConflictError: others changed it ``UPDATE_ATTEMPT_COUNT_MAX`` times in a row.
+            MetadataUnavailableError: the change may or may not have been made.
+        """
+        path = self._path(ledger_id)
+        for attempt in range(UPDATE_ATTEMPT_COUNT_MAX):
+            node = self._get(ledger_id)
+            current = self._decoded(ledger_id, node)
+            wanted = change(current)
+            if wanted is None or wanted == current:
+                return current, node.version
+            check_transition(current, wanted)
+            value = encode(wanted, write_token=uuid4().hex)
+            try:
+                return wanted, self._store.set(path, value, node.version)
+            except BadVersionError:
+                self._wait(attempt)
+            except NoNodeError as error:
+                raise NoSuchLedgerError(ledger_id) from error
+            except MetadataUnavailableError:
+                found = self._get(ledger_id)
+                if found.value == value:
+                    return wanted, found.version
+        raise MetadataConflictError(
+            path, f"others changed it, {UPDATE_ATTEMPT_COUNT_MAX} times in a row"
+        )
+
+    def delete(self, ledger_id: int) -> None:
+        """Remove a ledger's metadata, whatever its state. Bookies drop its entries later.
+
+        Raises:
+            NoSuchLedgerError: there is no such ledger.
+            MetadataUnavailableError: it may or may not have been removed.
+        """
+        path = self._path(ledger_id)
+        for _ in range(DELETE_ATTEMPT_COUNT_MAX):
+            try:
+                self._store.delete(path)
+            except NoNodeError as error:
+                raise NoSuchLedgerError(ledger_id) from error
+            except MetadataUnavailableError:
+                if self._read_back(ledger_id) is not None:
+                    continue
+            self._remove_empty_parents(path)
+            return
+        raise MetadataUnavailableError(
+            self._store.address, f"{path}: the reply was lost {DELETE_ATTEMPT_COUNT_MAX} times"
+        )
+
+    def list(self) -> Iterator[int]:
+        """Yield the ids of all ledgers, ascending, reading the tree piece by piece.
+
+        A ledger that is made or deleted meanwhile may or may not be among them.
+
+        Raises:
+            MetadataUnavailableError: the rest could not be read. Never ends early instead.
+            CorruptRecordError: there is a name that is no ledger's.
+        """
+        layout = self._layout()
+        try:
+            names = self._store.children(LEDGERS)
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+        yield from self._walk(LEDGERS, names, layout)
+
+    def watch(
+        self, ledger_id: int, callback: Callable[[tuple[LedgerMetadata, int] | None], None]
+    ) -> Watch:
+        """Call back with metadata and version: now, and after each change; None: no such ledger.
+
+        Runs in the store's callback thread and must not block or call the store. What is damaged
+        is logged and left out.
+        """
+
+        def on_node(node: Node | None) -> None:
+            if node is None:
+                callback(None)
+                return
+            try:
+                metadata = self._decoded(ledger_id, node)
+            except ZbkError as error:
+                LOG.error("watching ledger %d: %s", ledger_id, error)  # noqa: TRY400 - the text says all
+            else:
+                callback((metadata, node.version))
+
+        return self._store.watch_node(self._path(ledger_id), on_node)
+
+    # ------------------------------------------------------------------ inside
+
+    def _layout(self) -> LedgerLayout:
+        if self._cached_layout is None:  # it never changes
+            self._cached_layout = read_layout(self._store).ledger_layout
+        return self._cached_layout
+
+    def _path(self, ledger_id: int) -> str:
+        return ledger_path(ledger_id, self._layout())
+
+    def _get(self, ledger_id: int) -> Node:
+        try:
+            return self._store.get(self._path(ledger_id))
+        except NoNodeError as error:
+            raise NoSuchLedgerError(ledger_id) from error
+
+    def _get_counter(self) -> Node:
+        try:
+            return self._store.get(IDGEN)
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+
+    def _decoded(self, ledger_id: int, node: Node) -> LedgerMetadata:
+        path = self._path(ledger_id)
+        metadata = decode(LedgerMetadata, node.value, path)
+        if metadata.ledger_id != ledger_id:
+            raise CorruptRecordError(path, 0, f"holds the metadata of ledger {metadata.ledger_id}")
+        return metadata
+
+    def _read_back(self, ledger_id: int) -> tuple[LedgerMetadata, int] | None:
+        try:
+            return self.read(ledger_id)
+        except NoSuchLedgerError:
+            return None
+
+    def _make_parents(self, path: str) -> None:
+        # whether it was made shows when the node itself is made next
+        with suppress(NodeExistsError, MetadataUnavailableError):
+            self._store.create(parent_of(path), make_parents=True)
+
+    def _remove_empty_parents(self, path: str) -> None:
+        parent = parent_of(path)
+        with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
+            while parent != LEDGERS:
+                self._store.delete(parent)
+                parent = parent_of(parent)
+
+    def _walk(self, path: str, names: Sequence[str], layout: LedgerLayout) -> Iterator[int]:
+        for name in in_id_order(names):
+            child = f"{path}/{name}"
+            if is_ledger_name(name):
+                yield ledger_id_of(child, layout)
+                continue
+            try:
+                below = self._store.children(child)
+            except NoNodeError:  # its last ledger was deleted since we read its name
+                continue
+            yield from self._walk(child, below, layout)
+
+    def _wait(self, attempt: int) -> None:
+        limit_s = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)
+        self._pause(self._rng.uniform(0, limit_s))
+
+
+def _counter_value(next_ledger_id: int) -> bytes:
+    return encode(IdCounter(next_ledger_id=next_ledger_id))

@@ -1,0 +1,163 @@
+"""Where zbk keeps what, below the store's root. Pure.
+
+    /LAYOUT                            Layout: how ledger ids become paths
+    /INSTANCEID                        Instance: which cluster this is
+    /idgen                             IdCounter: the next ledger id
+    /cookies/<bookie id>               Cookie
+    /available/<bookie id>             BookieRegistration, ephemeral: takes new entries
+    /available/readonly/<bookie id>    BookieRegistration, ephemeral: serves what it has
+    /ledgers/...                       LedgerMetadata, by layout, as below
+    /underreplication/...              ledgers to replicate, locks, the auditor's election
+
+Ledger ids become paths as in BookKeeper:
+
+    hierarchical   id < 2^31 - 1: ten digits, 2/4/4        /ledgers/00/0000/L0001
+                   else: nineteen digits, 3/4/4/4/4        /ledgers/000/0000/0021/4748/L3647
+    flat           ten digits, more for larger ids         /ledgers/L0000000001
+
+Ledgers have a node of their own, where BookKeeper keeps them beside ``cookies`` and ``available``
+and must know each name that is no ledger. Here every name under ``/ledgers`` is a ledger's or
+damage, and damage fails a listing: whoever deletes what is not listed never works from half a list.
+
+Source: BookKeeper's ``HierarchicalLedgerManager``, ``LongHierarchicalLedgerManager``,
+``FlatLedgerManager``, ``ZkLedgerUnderreplicationManager``.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from zbk.errors import CorruptRecordError, InvalidOptionError
+from zbk.metadata.values import LedgerLayout
+from zbk.protocol.words import LEDGER_ID_MAX
+
+LAYOUT: Final = "/LAYOUT"
+INSTANCEID: Final = "/INSTANCEID"
+IDGEN: Final = "/idgen"
+COOKIES: Final = "/cookies"
+AVAILABLE: Final = "/available"
+READONLY: Final = "/available/readonly"
+LEDGERS: Final = "/ledgers"
+UNDERREPLICATION: Final = "/underreplication"
+UNDERREPLICATED_LEDGERS: Final = "/underreplication/ledgers"
+UNDERREPLICATION_LOCKS: Final = "/underreplication/locks"
+AUDITOR_ELECTION: Final = "/underreplication/auditorelection"
+
+READONLY_NAME: Final = "readonly"
+"""The one child of ``/available`` that is no bookie."""
+
+SHORT_LEDGER_ID_MAX: Final = 2**31 - 2
+"""The largest id of the short hierarchical form."""
+
+BOOKIE_ID_SIZE_MAX: Final = 128
+
+_BOOKIE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_SHORT_SIZES = (2, 4, 4)
+_LONG_SIZES = (3, 4, 4, 4, 4)
+_SHORT_FORM = re.compile(r"/ledgers/(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
+_LONG_FORM = re.compile(r"/ledgers/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
+_FLAT_FORM = re.compile(r"/ledgers/L(\d{10,19})", re.ASCII)
+_INNER_NAME = re.compile(r"\d{2,4}", re.ASCII)
+
+
+def check_bookie_id(bookie_id: str) -> None:
+    """Accept an id that can be a node's name.
+
+    Raises:
+        InvalidOptionError: it can not.
+    """
+    if (
+        bookie_id == READONLY_NAME
+        or len(bookie_id) > BOOKIE_ID_SIZE_MAX
+        or (_BOOKIE_ID.fullmatch(bookie_id) is None)
+    ):
+        raise InvalidOptionError(
+            "bookie id",
+            bookie_id[: BOOKIE_ID_SIZE_MAX + 1],
+            f"give up to {BOOKIE_ID_SIZE_MAX} letters, digits and . _ : -, a letter or digit "
+            f"first, and not {READONLY_NAME!r}",
+        )
+
+
+def cookie_path(bookie_id: str) -> str:
+    """Return where a bookie's cookie is."""
+    check_bookie_id(bookie_id)
+    return f"{COOKIES}/{bookie_id}"
+
+
+def registration_path(bookie_id: str, *, is_readonly: bool) -> str:
+    """Return where a bookie registers."""
+    check_bookie_id(bookie_id)
+    return f"{READONLY if is_readonly else AVAILABLE}/{bookie_id}"
+
+
+def ledger_path(ledger_id: int, layout: LedgerLayout) -> str:
+    """Return where a ledger's metadata is.
+
+    >>> ledger_path(1, LedgerLayout.HIERARCHICAL), ledger_path(1, LedgerLayout.FLAT)
+    ('/ledgers/00/0000/L0001', '/ledgers/L0000000001')
+
+    Raises:
+        InvalidOptionError: there is no such ledger id.
+    """
+    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+        raise InvalidOptionError("ledger id", ledger_id, f"must be 0 to {LEDGER_ID_MAX}")
+    if layout is LedgerLayout.FLAT:
+        return f"{LEDGERS}/L{ledger_id:010d}"
+    is_short = ledger_id <= SHORT_LEDGER_ID_MAX
+    sizes = _SHORT_SIZES if is_short else _LONG_SIZES
+    digits = f"{ledger_id:0{sum(sizes)}d}"
+    *inner, leaf = _split(digits, sizes)
+    return "/".join([LEDGERS, *inner, "L" + leaf])
+
+
+def ledger_id_of(path: str, layout: LedgerLayout) -> int:
+    """Return the id of the ledger whose metadata is at ``path``.
+
+    >>> ledger_id_of("/ledgers/00/0000/L0001", LedgerLayout.HIERARCHICAL)
+    1
+
+    Raises:
+        CorruptRecordError: no ledger's metadata can be there.
+    """
+    forms = (_FLAT_FORM,) if layout is LedgerLayout.FLAT else (_SHORT_FORM, _LONG_FORM)
+    for form in forms:
+        match = form.fullmatch(path)
+        if match is not None:
+            ledger_id = int("".join(match.groups()))
+            if ledger_id <= LEDGER_ID_MAX and ledger_path(ledger_id, layout) == path:
+                return ledger_id
+    raise CorruptRecordError(path, 0, f"is no ledger of the {layout} layout")
+
+
+def is_ledger_name(name: str) -> bool:
+    """Tell a ledger's node from an inner one, which is named by digits alone.
+
+    Raises:
+        CorruptRecordError: it is neither.
+    """
+    if name.startswith("L"):
+        return True
+    if _INNER_NAME.fullmatch(name):
+        return False
+    raise CorruptRecordError(f"{LEDGERS}/.../{name}", 0, "is no ledger and no part of the layout")
+
+
+def in_id_order(names: Iterable[str]) -> list[str]:
+    """Return the names under one node in the order of the ids below them.
+
+    Shorter names first: a long form starts with three digits and holds larger ids than any short
+    one, and flat names grow a digit with the id.
+
+    >>> in_id_order(["000", "01", "00"])
+    ['00', '01', '000']
+    """
+    return sorted(names, key=lambda name: (len(name), name))
+
+
+def _split(digits: str, sizes: tuple[int, ...]) -> list[str]:
+    parts = []
+    for size in sizes:
+        parts.append(digits[:size])
+        digits = digits[size:]
+    return parts

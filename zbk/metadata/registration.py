@@ -1,0 +1,307 @@
+"""A running bookie's registration: an ephemeral node, kept there.
+
+States, as ``on_change`` is told them:
+
+    REGISTERED   our node is there
+    IN_DOUBT     the store does not answer: our node may be gone; act on nothing it guarantees
+    LOST         our node is gone; it is being made again
+    FAILED       another process holds the node for longer than a dead one could; we have given up
+
+Only this object's own thread calls the store; news from the store only wakes it. It then compares
+what is there with what should be there and takes the next step, so that it does not matter which
+news was lost, and which reply.
+
+Each attempt to make the node writes a fresh token: a node with the token of our last attempt is
+ours. A node with another one is of an earlier process of this bookie, whose session has not ended
+yet, or of a second one that runs now: it gets ``wait_ms`` to vanish.
+
+Between read-write and read-only the new node is made first and the old one removed then: the bookie
+is never unregistered in between.
+
+Source: BookKeeper's ``ZKRegistrationManager`` and ``BookieStateManager``.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from zbk.errors import (
+    ClientClosedError,
+    CorruptRecordError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    UnsupportedVersionError,
+    ZbkError,
+)
+from zbk.metadata.instance import not_initialised
+from zbk.metadata.paths import registration_path
+from zbk.metadata.store import MetadataStore, Node, SessionState
+from zbk.metadata.values import BookieRegistration, decode, encode
+from zbk.system.clock import monotonic_ms, monotonic_s
+
+RETRY_S: Final = 0.25
+CLOSE_TIMEOUT_S: Final = 5.0
+
+LOG = logging.getLogger("zbk.metadata")
+
+
+class RegistrationState(StrEnum):
+    """What is known of a bookie's registration."""
+
+    REGISTERED = "REGISTERED"
+    IN_DOUBT = "IN_DOUBT"
+    LOST = "LOST"
+    FAILED = "FAILED"
+
+
+class Registration:
+    """One bookie's registration. ``BookieRegistry.register`` makes it.
+
+    ``on_change`` runs in the registration's own thread; it may call the store, and must not wait
+    for this object.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        registration: BookieRegistration,
+        *,
+        wait_ms: int,
+        on_change: Callable[[RegistrationState], None],
+    ) -> None:
+        self._store = store
+        self._wait_ms = wait_ms
+        self._on_change = on_change
+        self._changed = threading.Condition()
+        self._wanted = registration
+        self._wanted_number = 1  # grows with each change of what is wanted
+        self._reached_number = 0
+        self._is_due = True
+        self._is_closing = False
+        self._session_news: list[SessionState] = []
+        self._state = RegistrationState.LOST
+        self._error: ZbkError | None = None
+        self._tried: dict[str, bytes] = {}  # by path: what we last tried to put there
+        self._blocked_since_ms: int | None = None
+        paths = [
+            registration_path(registration.bookie_id, is_readonly=is_readonly)
+            for is_readonly in (False, True)
+        ]
+        self._watches = [
+            store.on_session(self._note_session),
+            *(store.watch_node(path, self._note_node) for path in paths),
+        ]
+        self._thread = threading.Thread(
+            target=self._run, name=f"zbk-registration-{registration.bookie_id}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def state(self) -> RegistrationState:
+        """What ``on_change`` was told last."""
+        return self._state
+
+    @property
+    def is_registered(self) -> bool:
+        """True while our node is there, as far as anybody can know now."""
+        return (
+            self._state is RegistrationState.REGISTERED
+            and self._store.session_state() is SessionState.CONNECTED
+        )
+
+    @property
+    def error(self) -> ZbkError | None:
+        """Why it failed, or why it has not succeeded yet."""
+        return self._error
+
+    def set_readonly(self, *, is_readonly: bool, timeout_s: float = 30.0) -> None:
+        """Move between the bookies that take new entries and those that only serve.
+
+        Raises:
+            MetadataUnavailableError: not done yet; it will be when the store answers again.
+        """
+        with self._changed:
+            self._wanted = msgspec.structs.replace(self._wanted, is_readonly=is_readonly)
+            self._wanted_number += 1
+            self._is_due = True
+            self._changed.notify_all()
+        self.wait_registered(timeout_s)
+
+    def wait_registered(self, timeout_s: float) -> None:
+        """Wait until the node that is wanted now is there.
+
+        Raises:
+            NodeExistsError: another process holds it.
+            MetadataUnavailableError: the store did not answer in time; it is tried on.
+        """
+        deadline_s = monotonic_s() + timeout_s
+        with self._changed:
+            number = self._wanted_number
+            while self._reached_number < number:
+                left_s = deadline_s - monotonic_s()
+                if self._state is RegistrationState.FAILED:
+                    assert self._error is not None, "a failure has a reason"
+                    raise self._error
+                if self._is_closing:
+                    raise ClientClosedError
+                if left_s <= 0:
+                    raise self._error or MetadataUnavailableError(
+                        self._store.address, f"not registered within {timeout_s:g} s"
+                    )
+                self._changed.wait(left_s)
+
+    def close(self) -> None:
+        """Remove the node and end. Twice is fine."""
+        if self._is_closing:
+            return
+        self._end()
+        for watch in self._watches:
+            watch.cancel()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(CLOSE_TIMEOUT_S)
+        if self._store.session_state() is SessionState.CONNECTED:
+            with suppress(ZbkError):  # else it goes with the session
+                for path in list(self._tried):
+                    self._remove_ours(path)
+
+    # ------------------------------------------------------------------ news, in the store's thread
+
+    def _note_session(self, state: SessionState) -> None:
+        with self._changed:
+            self._session_news.append(state)
+            self._is_due = True
+            self._changed.notify_all()
+
+    def _note_node(self, _node: Node | None) -> None:
+        with self._changed:
+            self._is_due = True
+            self._changed.notify_all()
+
+    # ------------------------------------------------------------------ the registration's thread
+
+    def _run(self) -> None:
+        retry_s: float | None = None
+        while True:
+            with self._changed:
+                if not self._is_due and not self._is_closing:
+                    self._changed.wait(retry_s)
+                if self._is_closing:
+                    return
+                self._is_due = False
+                news, self._session_news = self._session_news, []
+            for state in news:
+                self._take_news(state)
+            try:
+                retry_s = None if self._reconcile() else RETRY_S
+            except MetadataUnavailableError as error:
+                self._error = error
+                retry_s = RETRY_S
+            except ClientClosedError:  # the store was closed first: our node went with it
+                self._end()
+                return
+            except ZbkError as error:
+                self._error = error
+                self._report(RegistrationState.FAILED)
+                return
+
+    def _take_news(self, state: SessionState) -> None:
+        if state is SessionState.SUSPENDED:
+            self._report(RegistrationState.IN_DOUBT)
+        elif state is SessionState.LOST:
+            self._report(RegistrationState.LOST)
+        # CONNECTED: what is there now shows when we look
+
+    def _end(self) -> None:
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+
+    def _reconcile(self) -> bool:
+        """Take one step towards what is wanted; true if nothing remains to be done."""
+        if self._store.session_state() is not SessionState.CONNECTED:
+            return False
+        with self._changed:
+            wanted, number = self._wanted, self._wanted_number
+        bookie_id = wanted.bookie_id
+        path = registration_path(bookie_id, is_readonly=wanted.is_readonly)
+        node = self._look(path)
+        if node is None:
+            if self._state is RegistrationState.REGISTERED and number == self._reached_number:
+                self._report(RegistrationState.LOST)
+            if not self._create(path, wanted):
+                return False
+        elif node.value != self._tried.get(path):
+            self._wait_for_other(path, node)
+            return False
+        self._blocked_since_ms = None
+        other = registration_path(bookie_id, is_readonly=not wanted.is_readonly)
+        if other in self._tried:
+            self._remove_ours(other)
+        self._report(RegistrationState.REGISTERED, number)
+        return True
+
+    def _look(self, path: str) -> Node | None:
+        try:
+            return self._store.get(path)
+        except NoNodeError:
+            return None
+
+    def _create(self, path: str, wanted: BookieRegistration) -> bool:
+        value = encode(wanted, write_token=uuid4().hex)
+        self._tried[path] = value  # before the attempt: its reply may be lost
+        try:
+            self._store.create(path, value, is_ephemeral=True)
+        except NodeExistsError:
+            return False
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+        return True
+
+    def _wait_for_other(self, path: str, node: Node) -> None:
+        now_ms = monotonic_ms()
+        if self._blocked_since_ms is None:
+            self._blocked_since_ms = now_ms
+            LOG.info("%s is held by %s; waiting for it to go", path, _describe(path, node))
+        if now_ms - self._blocked_since_ms > self._wait_ms:
+            raise NodeExistsError(
+                path,
+                f"held by {_describe(path, node)} for over {self._wait_ms} ms: does this bookie "
+                "run twice?",
+            )
+
+    def _remove_ours(self, path: str) -> None:
+        node = self._look(path)
+        if node is not None and node.value == self._tried.get(path):
+            with suppress(MetadataConflictError):
+                self._store.delete(path, node.version)
+        self._tried.pop(path, None)
+
+    def _report(self, state: RegistrationState, number: int = 0) -> None:
+        with self._changed:
+            is_new = state is not self._state
+            self._state = state
+            self._reached_number = max(self._reached_number, number)
+            if state is RegistrationState.REGISTERED:
+                self._error = None
+            self._changed.notify_all()
+        if is_new:
+            try:
+                self._on_change(state)
+            except Exception:
+                LOG.exception("the callback of a registration failed")
+
+
+def _describe(path: str, node: Node) -> str:
+    try:
+        found = decode(BookieRegistration, node.value, path)
+    except (CorruptRecordError, UnsupportedVersionError) as error:
+        return f"something else ({error})"
+    return f"{found.address}, incarnation {found.incarnation}"

@@ -1,0 +1,65 @@
+"""Where a ``sqlite:`` store's file is, and how it is opened: every way to fail, in words.
+
+Any thread; ``open_database`` waits for other processes that open the same file.
+"""
+
+import sqlite3
+import threading
+from pathlib import Path
+from urllib.parse import unquote
+
+from zbk.errors import InvalidOptionError, MetadataUnavailableError
+from zbk.metadata import sqlite_tree
+from zbk.system.clock import monotonic_s
+
+SQLITE_PREFIX = "sqlite://"
+_RETRY_S = 0.02
+
+
+def database_path(uri: str) -> str:
+    """Return the absolute path in ``sqlite:///abs/path/to/file.db``.
+
+    Raises:
+        InvalidOptionError: there is none.
+    """
+    path = unquote(uri.removeprefix(SQLITE_PREFIX))
+    if not uri.startswith(SQLITE_PREFIX) or not path.startswith("/") or path.endswith("/"):
+        raise InvalidOptionError("metadata", uri, "give sqlite:///absolute/path/to/file.db")
+    if not Path(path).parent.is_dir():
+        raise InvalidOptionError("metadata", uri, f"there is no folder {Path(path).parent}")
+    if Path(path).is_dir():
+        raise InvalidOptionError("metadata", uri, "is a folder, not a file")
+    return path
+
+
+def open_database(path: str, uri: str, timeout_s: float) -> sqlite3.Connection:
+    """Open the file, waiting up to ``timeout_s`` while others make it.
+
+    Raises:
+        InvalidOptionError: not a database of zbk, damaged, or no right to write it.
+        MetadataUnavailableError: locked by others for the whole time, or the disk fails.
+        UnsupportedVersionError: a newer zbk made it.
+    """
+    deadline_s = monotonic_s() + timeout_s
+    while True:
+        try:
+            return sqlite_tree.connect(path, timeout_s)
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
+            if code in _MEANING:
+                raise InvalidOptionError("metadata", uri, f"{_MEANING[code]} ({error})") from error
+            is_busy = code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+            if not is_busy or monotonic_s() >= deadline_s:
+                raise MetadataUnavailableError(uri, str(error)) from error
+        # switching to WAL does not wait for others by itself
+        threading.Event().wait(_RETRY_S)
+
+
+_MEANING = {
+    sqlite3.SQLITE_NOTADB: "is not an SQLite database",
+    sqlite3.SQLITE_CORRUPT: "is damaged",
+    sqlite3.SQLITE_CANTOPEN: "can not be opened",
+    sqlite3.SQLITE_READONLY: "can not be written",
+    sqlite3.SQLITE_PERM: "can not be written",
+    sqlite3.SQLITE_AUTH: "can not be opened",
+}

@@ -1,0 +1,183 @@
+"""The values that zbk keeps in nodes, and their bytes.
+
+A value is one msgpack map: the fields of its struct by name, then ``checksum``, always last::
+
+    {"format_version": int, <field>: <value>, ..., "write_token": str?, "checksum": u64}
+
+    checksum     XXH3-64 of every byte before its own nine (0xcf and eight bytes, big-endian):
+                 SQLite checks nothing, and a flipped bit in a last entry id loses data
+    write_token  names one attempt to write this node. Whoever lost the reply reads the node back:
+                 its own token there means that this very attempt was applied
+
+Version rule: a reader ignores keys that it does not know, so a field may be added without a new
+version. A change that an old reader must not overlook needs a new ``format_version``: old readers
+then refuse the value with ``UnsupportedVersionError``.
+
+Limits: a value, all in all, ``VALUE_SIZE_MAX`` bytes; the decoder is bounded before it allocates.
+
+Pure functions; any thread.
+"""
+
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgpack
+import msgspec
+
+from zbk.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    UnsupportedVersionError,
+    ZbkError,
+)
+from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.protocol.digest import checksum
+from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION, LedgerMetadata
+
+VALUE_FORMAT_VERSION: Final = 1
+"""Of every value but ``LedgerMetadata``, which counts its own."""
+
+_ARRAY_COUNT_MAX = 65_536
+_MAP_COUNT_MAX = 4_096
+_CHECKSUM_KEY = msgpack.packb("checksum")
+_CHECKSUM_SIZE = 9  # 0xcf and eight bytes
+
+
+class LedgerLayout(StrEnum):
+    """How ledger ids become paths."""
+
+    HIERARCHICAL = "hierarchical"
+    FLAT = "flat"
+
+
+class Layout(msgspec.Struct, frozen=True, kw_only=True):
+    """``/LAYOUT``: chosen once, when the cluster is initialised."""
+
+    ledger_layout: LedgerLayout = LedgerLayout.HIERARCHICAL
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """``/INSTANCEID``: tells this cluster from every other one."""
+
+    instance_id: str
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class IdCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """``/idgen``: every ledger id below ``next_ledger_id`` was given out, once."""
+
+    next_ledger_id: int = 0
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class Cookie(msgspec.Struct, frozen=True, kw_only=True):
+    """``/cookies/<bookie id>``: who a bookie is and which directories belong to it, for good."""
+
+    bookie_id: str
+    instance_id: str
+    journal_dirs: tuple[str, ...]
+    ledger_dirs: tuple[str, ...]
+    created_ms: int  # wall clock, for people
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
+    """``/available/<bookie id>``: where a running bookie is, while its session lives."""
+
+    bookie_id: str
+    address: str  # tcp://host:port
+    incarnation: int  # grows at each start of the bookie
+    is_readonly: bool
+    started_ms: int  # wall clock, for people
+    version: str  # of zbk
+    rack: str = ""
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+_FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
+    LedgerMetadata: METADATA_FORMAT_VERSION,
+    Layout: VALUE_FORMAT_VERSION,
+    Instance: VALUE_FORMAT_VERSION,
+    IdCounter: VALUE_FORMAT_VERSION,
+    Cookie: VALUE_FORMAT_VERSION,
+    BookieRegistration: VALUE_FORMAT_VERSION,
+}
+
+ValueT = TypeVar("ValueT", LedgerMetadata, Layout, Instance, IdCounter, Cookie, BookieRegistration)
+
+
+def encode(value: ValueT, *, write_token: str = "") -> bytes:
+    """Return the bytes of a node's value.
+
+    Raises:
+        InvalidOptionError: a text or a number in it can not be stored, or it is too large.
+    """
+    fields: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(bytes,))
+    if write_token:
+        fields["write_token"] = write_token
+    fields["checksum"] = 0xFFFF_FFFF_FFFF_FFFF  # takes nine bytes, as every real one does below
+    name = type(value).__name__
+    try:
+        packed: bytes = msgpack.packb(fields)
+    except (ValueError, OverflowError) as error:  # lone surrogates, integers over 64 bits
+        raise InvalidOptionError(name, str(value)[:200], str(error)) from error
+    if len(packed) > VALUE_SIZE_MAX:
+        raise InvalidOptionError(
+            name, len(packed), f"takes more than {VALUE_SIZE_MAX} bytes in the metadata store"
+        )
+    body = packed[:-_CHECKSUM_SIZE]
+    data = body + b"\xcf" + checksum(body).to_bytes(8, "big")
+    try:
+        decode(type(value), data, name)
+    except CorruptRecordError as error:  # never write what nobody could read
+        raise InvalidOptionError(name, str(value)[:200], str(error)) from error
+    return data
+
+
+def decode(value_type: type[ValueT], data: bytes, path: str) -> ValueT:
+    """Return the value in ``data``, which was read from ``path``.
+
+    Raises:
+        CorruptRecordError: not such a value, or damaged.
+        UnsupportedVersionError: a newer zbk wrote it.
+    """
+    fields = _unpack(data, path)
+    version = fields.get("format_version")
+    known = _FORMAT_VERSION[value_type]
+    if isinstance(version, int) and version > known:
+        raise UnsupportedVersionError(
+            f"{path}: {value_type.__name__} has format version {version}, this zbk knows {known}"
+        )
+    body = data[:-_CHECKSUM_SIZE]
+    if not body.endswith(_CHECKSUM_KEY) or fields.get("checksum") != checksum(body):
+        raise CorruptRecordError(path, 0, "the checksum does not match")
+    if not isinstance(version, int) or version < 1:
+        raise CorruptRecordError(path, 0, f"impossible format version {version!r}")
+    try:
+        value = msgspec.convert(fields, value_type, builtin_types=(bytes,))
+        if isinstance(value, LedgerMetadata):
+            _ = value.quorum  # raises for sizes that no ledger can have
+    except (msgspec.ValidationError, ZbkError) as error:
+        raise CorruptRecordError(path, 0, f"is no {value_type.__name__}: {error}") from error
+    return value
+
+
+def _unpack(data: bytes, path: str) -> dict[Any, Any]:
+    if len(data) > VALUE_SIZE_MAX:
+        raise CorruptRecordError(path, 0, f"{len(data)} bytes are over the limit")
+    try:
+        fields = msgpack.unpackb(
+            data,
+            strict_map_key=True,
+            max_str_len=VALUE_SIZE_MAX,
+            max_bin_len=VALUE_SIZE_MAX,
+            max_array_len=_ARRAY_COUNT_MAX,
+            max_map_len=_MAP_COUNT_MAX,
+            max_ext_len=0,
+        )
+    except ValueError as error:  # every error of msgpack's decoder is one
+        raise CorruptRecordError(path, 0, f"is no value of zbk: {error}") from error
+    if not isinstance(fields, dict):
+        raise CorruptRecordError(path, 0, f"is no value of zbk: a {type(fields).__name__}")
+    return fields

@@ -1,0 +1,88 @@
+"""The address of a ZooKeeper ensemble: ``zk://host:port[,host:port...]/root``.
+
+The port is 2181 where none is given, the root ``/zbk``. An IPv6 host is written ``[::1]:2181``.
+
+Any thread; ``why_unreachable`` opens connections for at most ``_PROBE_S`` each.
+"""
+
+import socket
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from zbk.errors import InvalidOptionError
+from zbk.metadata.arguments import check_path
+
+ZOOKEEPER_PREFIX: Final = "zk://"
+PORT_DEFAULT: Final = 2181
+ROOT_DEFAULT: Final = "/zbk"
+HOST_COUNT_MAX: Final = 16
+
+_PROBE_S = 1.0
+_PROBE_COUNT_MAX = 3
+_FORM = "give zk://host:port[,host:port...]/root"
+
+
+class ZooKeeperAddress(msgspec.Struct, frozen=True):
+    """Where an ensemble is, and under which of its nodes zbk lives."""
+
+    servers: tuple[tuple[str, int], ...]  # host and port
+    root: str  # /a or /a/b
+
+    @property
+    def hosts(self) -> str:
+        """The servers as kazoo wants them: ``host:port,host:port``."""
+        return ",".join(_host_port(host, port) for host, port in self.servers)
+
+
+def parse_address(uri: str) -> ZooKeeperAddress:
+    """Return what a URI says.
+
+    >>> parse_address("zk://one:2182,two/prod").hosts
+    'one:2182,two:2181'
+
+    Raises:
+        InvalidOptionError: it is malformed.
+    """
+    if not uri.startswith(ZOOKEEPER_PREFIX):
+        raise InvalidOptionError("metadata", uri, _FORM)
+    hosts, slash, path = uri.removeprefix(ZOOKEEPER_PREFIX).partition("/")
+    servers = tuple(_server(uri, text.strip()) for text in hosts.split(","))
+    if len(servers) > HOST_COUNT_MAX:
+        raise InvalidOptionError("metadata", uri, f"names over {HOST_COUNT_MAX} servers")
+    root = slash + unquote(path).rstrip("/")
+    root = ROOT_DEFAULT if root in ("", "/") else root
+    try:
+        check_path(root)
+    except InvalidOptionError as error:
+        raise InvalidOptionError("metadata", uri, f"the root {error.args[2]}") from error
+    return ZooKeeperAddress(servers, root)
+
+
+def why_unreachable(address: ZooKeeperAddress) -> str:
+    """Return what a plain connection to the first servers says, for people."""
+    return "; ".join(_probe(host, port) for host, port in address.servers[:_PROBE_COUNT_MAX])
+
+
+def _server(uri: str, text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidOptionError("metadata", uri, f"{error}; {_FORM}") from error
+    if not host or parts.username or parts.query or parts.fragment or " " in host or port == 0:
+        raise InvalidOptionError("metadata", uri, _FORM)
+    return host, port or PORT_DEFAULT
+
+
+def _host_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _probe(host: str, port: int) -> str:
+    try:
+        with socket.create_connection((host, port), _PROBE_S):
+            return f"{_host_port(host, port)} accepts connections but grants no session"
+    except OSError as error:
+        return f"{_host_port(host, port)}: {error.strerror or error}"

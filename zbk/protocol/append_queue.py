@@ -1,0 +1,131 @@
+"""Appends that wait for a place in a batch, in order.
+
+A batch takes from the front of the queue what fits: whole appends as long as they do, or the next
+part of one that is larger than a batch. Ids follow from the order alone, so each append knows its
+first id as soon as it is queued.
+
+The queue has no limit of its own: whoever appends counts the bytes and waits (``WriterLimits``).
+"""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from operator import add
+
+import msgspec
+
+from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.writer_events import AckedTicket, Ticket
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """What goes into one batch.
+
+    ``tickets`` are the appends that are done once the batch is acknowledged. Without payloads they
+    are appends of nothing, and done when everything before them is.
+    """
+
+    payloads: list[bytes]
+    tickets: list[AckedTicket]
+
+
+class AppendQueue:
+    """A queue of appends that is emptied batch by batch.
+
+    Invariants, checked in ``_check``:
+      * ids are given out densely: those taken, then those queued, up to ``last_entry_id``;
+      * only the first append may have been taken in part.
+    """
+
+    def __init__(self, *, entry_overhead_size: int, size_max: int, count_max: int) -> None:
+        self._overhead_size = entry_overhead_size  # bytes that encoding adds to a payload
+        self._size_max = size_max
+        self._count_max = count_max
+        self._items: deque[tuple[Ticket, Sequence[bytes]]] = deque()
+        self._offset = 0  # payloads of the first append that were taken
+        self._taken_count = 0  # entries taken, ever
+        self._count = 0  # entries added, ever
+
+    def __len__(self) -> int:
+        """Return the number of appends that wait, at least in part."""
+        return len(self._items)
+
+    @property
+    def last_entry_id(self) -> int:
+        """The id that the last queued entry has or will get; -1 before the first."""
+        return self._count + NO_ENTRY
+
+    def add(self, ticket: Ticket, payloads: Sequence[bytes]) -> None:
+        """Queue one append."""
+        self._items.append((ticket, payloads))
+        self._count += len(payloads)
+
+    def take(self) -> Taken:
+        """Take what goes into the next batch: at least one append, or one entry of it.
+
+        Whole appends as far as they fit; or else a part of the first one. A payload larger than
+        a batch is taken alone.
+        """
+        assert self._items, "there is something to take"
+        taken = Taken([], [])
+        if not self._offset:
+            self._take_whole(taken)
+        if not taken.tickets:
+            taken = self._take_part()
+        self._check()
+        return taken
+
+    def _take_whole(self, taken: Taken) -> None:
+        items, payloads, tickets = self._items, taken.payloads, taken.tickets
+        room_count, room_size = self._count_max, self._size_max
+        first = self._taken_count
+        while items:
+            ticket, entries = items[0]
+            count = len(entries)
+            if count == 1:  # one ticket an entry: by far the most frequent, so it has to be quick
+                size = len(entries[0]) + self._overhead_size
+            elif count <= room_count:
+                size = sum(map(len, entries)) + count * self._overhead_size
+            else:
+                break
+            room_count -= count
+            room_size -= size
+            if room_count < 0 or room_size < 0:
+                break
+            items.popleft()
+            payloads += entries
+            tickets.append((ticket, first, count))
+            first += count
+        self._taken_count = first
+
+    def _take_part(self) -> Taken:
+        ticket, entries = self._items[0]
+        part = entries[self._offset : self._offset + self._count_max]
+        entry_sizes = map(add, map(len, part), repeat(self._overhead_size))
+        fitting_count = max(1, bisect_right(list(accumulate(entry_sizes)), self._size_max))
+        part = part[:fitting_count]
+        self._offset += len(part)
+        self._taken_count += len(part)
+        if self._offset < len(entries):
+            return Taken(list(part), [])
+        first = self._taken_count - len(entries)
+        self._items.popleft()
+        self._offset = 0
+        return Taken(list(part), [(ticket, first, len(entries))])
+
+    def drain(self) -> list[Ticket]:
+        """Forget everything that waits and return its tickets."""
+        tickets = [ticket for ticket, _payloads in self._items]
+        self._items.clear()
+        self._offset = 0
+        self._count = self._taken_count
+        return tickets
+
+    def _check(self) -> None:
+        assert self._taken_count <= self._count, "ids are given out once"
+        if self._items:
+            assert self._offset <= len(self._items[0][1])
+        else:
+            assert self._offset == 0
+            assert self._taken_count == self._count, "nothing waits: everything was taken"

@@ -1,0 +1,145 @@
+"""Reading the LAC of a ledger from its bookies.
+
+Every bookie of the last ensemble is asked for the highest LAC that it knows. The answer stands
+when no write quorum is left in which an ack quorum could have confirmed more without us hearing of
+it: in every window of Qw consecutive slots fewer than Qa are *unknown*. Then it is the highest LAC
+heard, and at least ``floor``.
+
+    known      answered with a LAC, or said that it has no such ledger or entry
+    unknown    everything else: not heard, refused, timed out, an answer that fails its check
+
+A garbled answer gives no coverage (BookKeeper counts it before it verifies it).
+
+Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKeeper's
+``RoundRobinDistributionSchedule.RRQuorumCoverageSet`` and ``ReadLastConfirmedOp``.
+"""
+
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from zbk.errors import (
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    UnauthorizedError,
+    ZbkError,
+)
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
+
+
+class LacReadStarted(msgspec.Struct, frozen=True):
+    """Begin."""
+
+
+class LacAnswered(msgspec.Struct, frozen=True):
+    """A bookie told the highest LAC that it knows; the answer passed its checks."""
+
+    slot: int
+    lac: int
+
+
+class LacRefused(msgspec.Struct, frozen=True):
+    """A bookie refused, was not reached, did not answer in time, or sent garbage."""
+
+    slot: int
+    error: ZbkError
+
+
+Event: TypeAlias = LacReadStarted | LacAnswered | LacRefused
+
+
+class SendReadLac(msgspec.Struct, frozen=True):
+    """Ask the bookie of a slot for its LAC. Answer it with one event of the same slot."""
+
+    slot: int
+
+
+class LacFound(msgspec.Struct, frozen=True):
+    """The LAC. Nothing follows."""
+
+    lac: int
+
+
+class LacReadFailed(msgspec.Struct, frozen=True):
+    """Too few bookies could be heard. Nothing follows."""
+
+    error: ZbkError
+
+
+Effect: TypeAlias = SendReadLac | LacFound | LacReadFailed
+
+
+class LacRead:
+    """One read of a ledger's LAC.
+
+    ``floor`` is what is known to be confirmed anyway: an earlier LAC of this reader, and the entry
+    before the first one of the last fragment.
+    """
+
+    def __init__(self, quorum: Quorum, floor: int = NO_ENTRY) -> None:
+        self._quorum = quorum
+        self._lac = floor
+        size = quorum.ensemble_size
+        self._windows = [sum(1 << slot for slot in quorum.write_set(i)) for i in range(size)]
+        self._known = 0  # bits of slots
+        self._errors: dict[int, ZbkError] = {}
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True when the LAC was found or can not be."""
+        return self._is_over
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; return what is to be done. What comes after the end is late news."""
+        del now_ms  # every machine has the same door; time-outs come as refusals
+        if self._is_over:
+            return []
+        match event:
+            case LacReadStarted():
+                return [SendReadLac(slot) for slot in range(self._quorum.ensemble_size)]
+            case LacAnswered():
+                self._know(event.slot, event.lac)
+            case LacRefused():
+                self._refuse(event.slot, event.error)
+            case _:
+                assert_never(event)
+        return self._conclude()
+
+    def _know(self, slot: int, lac: int) -> None:
+        self._known |= 1 << slot
+        self._lac = max(self._lac, lac)
+        self._errors.pop(slot, None)
+
+    def _refuse(self, slot: int, error: ZbkError) -> None:
+        if isinstance(error, NoSuchLedgerError | NoSuchEntryError):
+            self._know(slot, NO_ENTRY)
+        elif not self._known >> slot & 1:
+            self._errors[slot] = error
+
+    def _conclude(self) -> list[Effect]:
+        for error in self._errors.values():
+            if isinstance(error, UnauthorizedError):  # the same key goes to every bookie
+                self._is_over = True
+                return [LacReadFailed(error)]
+        if self._is_covered():
+            self._is_over = True
+            return [LacFound(self._lac)]
+        if self._known.bit_count() + len(self._errors) < self._quorum.ensemble_size:
+            return []
+        self._is_over = True
+        return [LacReadFailed(self._failure())]
+
+    def _is_covered(self) -> bool:
+        quorum = self._quorum
+        known_min = quorum.write_size - quorum.ack_size + 1  # then fewer than Qa are unknown
+        return all((window & self._known).bit_count() >= known_min for window in self._windows)
+
+    def _failure(self) -> NotEnoughBookiesError:
+        quorum = self._quorum
+        texts = [f"slot {slot}: {error}" for slot, error in sorted(self._errors.items())]
+        reason = "to know the last add confirmed, of each write quorum; " + "; ".join(texts)
+        needed_count = quorum.write_size - quorum.ack_size + 1
+        return NotEnoughBookiesError(needed_count, self._known.bit_count(), reason)

@@ -1,0 +1,167 @@
+"""Verified entries of one read: the received bytes and where each entry lies in them.
+
+``decode_entries`` is the reader's hottest loop; nothing is copied in it but what the digest needs.
+A payload is cut out when somebody asks for it, as ``bytes`` of its own, so that one payload that
+is kept does not keep a whole reply in memory.
+
+Source: BookKeeper's ``DigestManager.verifyDigestAndReturnData``, over batches.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, chain, pairwise
+from typing import Self
+
+from zbk.protocol.digest import DIGEST_CODE, DIGEST_SIZE_BY_CODE, DigestFunction
+from zbk.protocol.entry import ENTRY_VERSION, HEADER_SIZE, Entry
+from zbk.protocol.words import DigestType
+
+# an entry's header in two parts, laid out as the table in zbk.protocol.entry says
+_START = struct.Struct("<IIqq")  # payload_size, version | digest_code << 8, ledger_id, entry_id
+_END = struct.Struct("<qq")  # lac, length
+
+assert _START.size + _END.size == HEADER_SIZE
+
+
+class ReadBatch:
+    """Entries of one ledger, verified, in ascending order.
+
+    Invariant: entry i lies at ``bounds[i] .. bounds[i + 1]`` of the body, so there is one bound
+    more than there are ids.
+    """
+
+    __slots__ = ("_body", "_bounds", "_digest_size", "digest_type", "entry_ids", "ledger_id")
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        digest_type: DigestType,
+        body: bytes,
+        bounds: Sequence[int],
+    ) -> None:
+        assert len(bounds) == len(entry_ids) + 1, "bounds part the body into entries"
+        self.ledger_id = ledger_id
+        self.entry_ids = entry_ids  # ascending
+        self.digest_type = digest_type
+        self._digest_size = DIGEST_SIZE_BY_CODE[DIGEST_CODE[digest_type]]
+        self._body = body
+        self._bounds = bounds
+
+    @property
+    def first_entry_id(self) -> int:
+        """The first id of a batch that is not empty."""
+        return self.entry_ids[0]
+
+    @property
+    def last_entry_id(self) -> int:
+        """The last id of a batch that is not empty."""
+        return self.entry_ids[-1]
+
+    @property
+    def encoded(self) -> bytes:
+        """The entries as they were written, back to back."""
+        return self._body[self._bounds[0] : self._bounds[-1]]
+
+    @property
+    def sizes(self) -> Iterator[int]:
+        """Bytes of each encoded entry."""
+        return (end - start for start, end in pairwise(self._bounds))
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(self.entry_ids)
+
+    def __getitem__(self, index: int) -> bytes:
+        """Return the payload of the ``index``-th entry of the batch."""
+        count = len(self.entry_ids)
+        if index < 0:
+            index += count
+        if not 0 <= index < count:
+            raise IndexError(f"entry {index} of {count}")
+        start = self._bounds[index] + HEADER_SIZE
+        return self._body[start : self._bounds[index + 1] - self._digest_size]
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the payloads, in order."""
+        body, digest_size = self._body, self._digest_size
+        for start, end in pairwise(self._bounds):
+            yield body[start + HEADER_SIZE : end - digest_size]
+
+    def entries(self) -> Iterator[Entry]:
+        """Yield the entries, in order, with all that their headers say."""
+        body, ledger_id = self._body, self.ledger_id
+        for entry_id, start, payload in zip(self.entry_ids, self._bounds, self, strict=False):
+            lac, length = _END.unpack_from(body, start + _START.size)
+            yield Entry(ledger_id, entry_id, lac, length, payload)
+
+    def part(self, start: int, stop: int) -> Self:
+        """Return the entries at the indexes ``start .. stop - 1``, over the same bytes."""
+        ids, bounds = self.entry_ids[start:stop], self._bounds[start : stop + 1]
+        return type(self)(self.ledger_id, ids, self.digest_type, self._body, bounds)
+
+    def runs(self) -> "list[Self]":
+        """Return the batch cut into runs of consecutive ids."""
+        ids = self.entry_ids
+        cuts = [i for i in range(1, len(ids)) if ids[i] != ids[i - 1] + 1]
+        return [self.part(start, stop) for start, stop in pairwise([0, *cuts, len(ids)])]
+
+
+def join(batches: Sequence[ReadBatch]) -> ReadBatch:
+    """Return batches of one ledger, each behind the one before it, as one. At least one."""
+    first = batches[0]
+    if len(batches) == 1:
+        return first
+    id_count = sum(map(len, batches))
+    entry_ids: Sequence[int] = range(first.first_entry_id, batches[-1].last_entry_id + 1)
+    if len(entry_ids) != id_count:
+        entry_ids = list(chain.from_iterable(batch.entry_ids for batch in batches))
+    sizes = chain.from_iterable(batch.sizes for batch in batches)
+    return ReadBatch(
+        first.ledger_id,
+        entry_ids,
+        first.digest_type,
+        b"".join(batch.encoded for batch in batches),
+        list(accumulate(sizes, initial=0)),
+    )
+
+
+def decode_entries(
+    body: bytes,
+    entry_ids: Sequence[int],
+    ledger_id: int,
+    digest_type: DigestType,
+    digest: DigestFunction,
+) -> tuple[ReadBatch, bool]:
+    """Return the leading entries of ``body`` that are the ones asked for, verified.
+
+    They are expected back to back, in the order of ``entry_ids``. The flag tells whether they are
+    all that is in ``body``; if not, what follows is not the entry that should come next, whole and
+    undamaged, or was not asked for.
+    """
+    code = DIGEST_CODE[digest_type]
+    digest_size = DIGEST_SIZE_BY_CODE[code]
+    expected_flags = ENTRY_VERSION | code << 8
+    end = len(body)
+    start_max = end - HEADER_SIZE - digest_size
+    unpack = _START.unpack_from
+    bounds = [0]
+    start = 0
+    for entry_id in entry_ids:
+        if start > start_max:
+            break
+        payload_size, flags, stored_ledger, stored_entry = unpack(body, start)
+        payload_end = start + HEADER_SIZE + payload_size
+        stop = payload_end + digest_size
+        if (
+            stored_entry != entry_id
+            or stored_ledger != ledger_id
+            or flags != expected_flags
+            or stop > end
+            or digest(body[start:payload_end]) != body[payload_end:stop]
+        ):
+            break
+        bounds.append(stop)
+        start = stop
+    found_ids = entry_ids[: len(bounds) - 1]
+    return ReadBatch(ledger_id, found_ids, digest_type, body, bounds), start == end

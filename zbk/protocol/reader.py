@@ -1,0 +1,325 @@
+"""Reading one chunk of entries of one fragment, whatever its replicas do.
+
+A chunk is asked for from as few bookies as hold it: from one when E = Qw; on a striped ledger the
+ids are spread over slots. Each entry that comes is verified. Whatever does not come, or does not
+pass, is asked for from the next replica of its write set:
+
+    partial answer        the rest is asked for again, at first from the same slot
+    damaged entry         what came before it is kept; it is asked for elsewhere, and so is, by
+                          preference, what comes after it
+    NoSuchEntry, damage   of one entry, named by the error: as above
+    any other refusal,    all that was asked with it is asked for elsewhere
+    time-out
+
+A slot that failed in any way gets a *strike*; among the replicas not tried yet the one with the
+fewest strikes is asked, then the one that comes first in ``slot_order``. Each failure crosses out
+one replica of one entry at least, so a read always ends.
+
+Entries are delivered in order, as soon as everything before them was. When no replica of an entry
+is left, the read fails there, after all before it was delivered: with the first real error met, or
+with NoSuchEntry when every replica said so.
+
+Decision: no speculative second request. The body's time-out is the only judge of slowness.
+
+Source: BookKeeper's ``PendingReadOp`` and ``BatchedReadOp``.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from zbk.errors import (
+    DamageError,
+    DigestMismatchError,
+    EntryUnreadableError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.protocol.digest import DigestFunction
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.read_batch import ReadBatch, decode_entries, join
+from zbk.protocol.words import DigestType
+
+# ------------------------------------------------------------------ events
+
+
+class ReadStarted(msgspec.Struct, frozen=True):
+    """Begin."""
+
+
+class ReadAnswered(msgspec.Struct, frozen=True):
+    """A bookie sent entries, back to back from the first id asked for. They may be fewer."""
+
+    slot: int
+    read_id: int
+    body: bytes
+
+
+class ReadRefused(msgspec.Struct, frozen=True):
+    """A bookie refused a read, or the connection to it is or was lost."""
+
+    slot: int
+    read_id: int
+    error: ZbkError
+
+
+class ReadTimedOut(msgspec.Struct, frozen=True):
+    """A bookie did not answer in time."""
+
+    slot: int
+    read_id: int
+    timeout_ms: int
+
+
+Event: TypeAlias = ReadStarted | ReadAnswered | ReadRefused | ReadTimedOut
+
+
+# ------------------------------------------------------------------ effects
+
+
+class SendRead(msgspec.Struct, frozen=True):
+    """Ask the bookie of a slot for entries. Answer it with one event of the same ``read_id``."""
+
+    slot: int
+    entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
+    read_id: int
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The next entries, in order. Nothing follows the last ones."""
+
+    batch: ReadBatch
+    is_last: bool
+
+
+class ReadFailed(msgspec.Struct, frozen=True):
+    """The entry behind those delivered can not be read. Nothing follows."""
+
+    error: ZbkError
+
+
+Effect: TypeAlias = SendRead | Delivered | ReadFailed
+
+
+class _Segment:
+    """Ids that share one history: the replicas tried in vain, and what came of it."""
+
+    __slots__ = ("entry_ids", "error", "tried")
+
+    def __init__(
+        self, entry_ids: Sequence[int], tried: int = 0, error: ZbkError | None = None
+    ) -> None:
+        self.entry_ids = entry_ids
+        self.tried = tried  # bits of slots
+        self.error = error
+
+    def after(self, entry_ids: Sequence[int], slot: int, error: ZbkError) -> "_Segment":
+        """Return the history of some of its ids after a failure of theirs at ``slot``."""
+        is_first_real = self.error is None or (_is_absence(self.error) and not _is_absence(error))
+        return _Segment(entry_ids, self.tried | 1 << slot, error if is_first_real else self.error)
+
+    def rest(self, entry_ids: Sequence[int]) -> "_Segment":
+        """Return the unchanged history of some of its ids."""
+        return _Segment(entry_ids, self.tried, self.error)
+
+
+class RangeRead:
+    """One read of the entries ``first .. last``, which lie in one fragment.
+
+    ``slot_order`` names every slot once, preferred ones first. With ``only_slot`` nothing but the
+    replicas in that slot are read: on a striped ledger, of the ids that the slot holds. If it
+    holds none, ``is_over`` is true from the start.
+
+    Invariants, checked in ``_check``:
+      * a read that is not over waits for an answer;
+      * what was verified and is not delivered lies behind an entry that is missing.
+    """
+
+    def __init__(
+        self,
+        ledger_id: int,
+        quorum: Quorum,
+        first: int,
+        last: int,
+        *,
+        digest_type: DigestType,
+        digest: DigestFunction,
+        slot_order: Sequence[int] | None = None,
+        only_slot: int | None = None,
+    ) -> None:
+        assert 0 <= first <= last, "a chunk has at least one entry"
+        self._ledger_id = ledger_id
+        self._quorum = quorum
+        self._digest_type = digest_type
+        self._digest = digest
+        if only_slot is None:
+            self._order = tuple(slot_order or range(quorum.ensemble_size))
+            self._entry_ids: Sequence[int] = range(first, last + 1)
+            assert len(set(self._order)) == quorum.ensemble_size, "every slot, once"
+        else:
+            self._order = (only_slot,)
+            self._entry_ids = quorum.entry_ids(only_slot, first, last)
+        self._is_spread = quorum.is_striped and only_slot is None
+        self._position = 0  # ids delivered
+        self._ahead: dict[int, ReadBatch] = {}  # verified, behind a hole; by first id
+        self._requests: dict[int, tuple[int, _Segment]] = {}
+        self._next_read_id = 0
+        self._strikes = [0] * quorum.ensemble_size
+        self._failure: tuple[int, ZbkError] | None = None  # the lowest id that can not be read
+        self._is_over = not self._entry_ids
+
+    @property
+    def is_over(self) -> bool:
+        """True when everything was delivered, or the read has failed."""
+        return self._is_over
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take one event in; return what is to be done. An answer to no request is late news."""
+        del now_ms  # every machine has the same door; time-outs come as events
+        if self._is_over:
+            return []
+        effects: list[Effect] = []
+        match event:
+            case ReadStarted():
+                effects += self._ask(_Segment(self._entry_ids))
+            case ReadAnswered():
+                effects += self._on_answered(event)
+            case ReadRefused():
+                effects += self._on_refused(event.slot, event.read_id, event.error)
+            case ReadTimedOut():
+                what = f"read of ledger {self._ledger_id} from slot {event.slot}"
+                error = RequestTimeoutError(what, event.timeout_ms / 1000)
+                effects += self._on_refused(event.slot, event.read_id, error)
+            case _:
+                assert_never(event)
+        effects += self._deliver()
+        self._check()
+        return effects
+
+    # ------------------------------------------------------------------ events
+
+    def _on_answered(self, event: ReadAnswered) -> list[Effect]:
+        segment = self._close_request(event.slot, event.read_id)
+        if segment is None:
+            return []
+        batch, is_all = decode_entries(
+            event.body, segment.entry_ids, self._ledger_id, self._digest_type, self._digest
+        )
+        if len(batch):
+            for run in batch.runs() if self._is_spread else [batch]:
+                self._ahead[run.first_entry_id] = run
+        rest = segment.entry_ids[len(batch) :]
+        if not rest:
+            return []
+        if is_all and len(batch):
+            return self._ask(segment.rest(rest))
+        error = DigestMismatchError(self._ledger_id, rest[0])
+        return self._miss(event.slot, segment.rest(rest), 0, error)
+
+    def _on_refused(self, slot: int, read_id: int, error: ZbkError) -> list[Effect]:
+        segment = self._close_request(slot, read_id)
+        if segment is None:
+            return []
+        if isinstance(error, NoSuchEntryError | DamageError):
+            return self._miss(slot, segment, _index_of(error, segment.entry_ids), error)
+        self._strikes[slot] += 1
+        return self._ask(segment.after(segment.entry_ids, slot, error))
+
+    def _close_request(self, slot: int, read_id: int) -> _Segment | None:
+        asked, segment = self._requests.get(read_id, (slot, None))
+        if segment is None or asked != slot:
+            return None
+        del self._requests[read_id]
+        return segment
+
+    def _miss(self, slot: int, segment: _Segment, index: int, error: ZbkError) -> list[Effect]:
+        """Cross out the slot for one entry; what was asked with it is asked for again."""
+        self._strikes[slot] += 1
+        ids = segment.entry_ids
+        effects = self._ask(segment.rest(ids[:index]))
+        effects += self._ask(segment.after(ids[index : index + 1], slot, error))
+        return effects + self._ask(segment.rest(ids[index + 1 :]))
+
+    # ------------------------------------------------------------------ whom to ask
+
+    def _ask(self, segment: _Segment) -> list[Effect]:
+        ids = segment.entry_ids
+        if not ids or (self._failure is not None and ids[0] > self._failure[0]):
+            return []  # what comes after an entry that can not be read is not wanted
+        if not self._is_spread:
+            return self._ask_slot(self._choose(self._order, segment.tried), segment)
+        size = self._quorum.ensemble_size
+        residues = dict.fromkeys(entry_id % size for entry_id in ids)
+        choice = {r: self._choose(self._write_set(r), segment.tried) for r in residues}
+        effects: list[Effect] = []
+        for slot in dict.fromkeys(choice.values()):
+            chosen = array("q", (entry_id for entry_id in ids if choice[entry_id % size] == slot))
+            effects += self._ask_slot(slot, segment.rest(chosen))
+        return effects
+
+    def _write_set(self, residue: int) -> list[int]:
+        members = self._quorum.write_set(residue)
+        return [slot for slot in self._order if slot in members]
+
+    def _choose(self, candidates: Sequence[int], tried: int) -> int | None:
+        left = [slot for slot in candidates if not tried >> slot & 1]
+        return min(left, key=self._strikes.__getitem__) if left else None
+
+    def _ask_slot(self, slot: int | None, segment: _Segment) -> list[Effect]:
+        if slot is None:
+            self._fail(segment)
+            return []
+        read_id = self._next_read_id
+        self._next_read_id += 1
+        self._requests[read_id] = (slot, segment)
+        return [SendRead(slot, segment.entry_ids, read_id)]
+
+    def _fail(self, segment: _Segment) -> None:
+        entry_id, error = segment.entry_ids[0], segment.error
+        assert error is not None, "a replica was tried"
+        if _is_absence(error):
+            error = NoSuchEntryError(self._ledger_id, entry_id)
+        if self._failure is None or entry_id < self._failure[0]:
+            self._failure = (entry_id, error)
+
+    # ------------------------------------------------------------------ what to deliver
+
+    def _deliver(self) -> list[Effect]:
+        runs: list[ReadBatch] = []
+        while self._position < len(self._entry_ids):
+            run = self._ahead.pop(self._entry_ids[self._position], None)
+            if run is None:
+                break
+            runs.append(run)
+            self._position += len(run)
+        is_last = self._position == len(self._entry_ids)
+        effects: list[Effect] = [Delivered(join(runs), is_last)] if runs else []
+        if is_last:
+            self._is_over = True
+        elif self._failure is not None and self._failure[0] == self._entry_ids[self._position]:
+            self._is_over = True
+            effects.append(ReadFailed(self._failure[1]))
+        return effects
+
+    def _check(self) -> None:
+        if self._is_over:
+            return
+        assert self._requests, "a read that goes on waits for somebody"
+        next_id = self._entry_ids[self._position]
+        assert all(first > next_id for first in self._ahead), "what comes next is delivered"
+
+
+def _is_absence(error: ZbkError) -> bool:
+    """Tell whether a bookie said "no", rather than "I can not"."""
+    return isinstance(error, NoSuchEntryError | NoSuchLedgerError)
+
+
+def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:
+    """Return the index of the entry that an error names; the first one if it names none."""
+    named = (NoSuchEntryError, EntryUnreadableError, DigestMismatchError)
+    entry_id = error.args[1] if isinstance(error, named) else None
+    return entry_ids.index(entry_id) if entry_id in entry_ids else 0

@@ -1,0 +1,196 @@
+"""How many ``sync()`` calls share the fsyncs of the bookies.
+
+A sync first waits until everything appended before it is acknowledged: it is *flushed*. Then a
+*round* asks each live bookie to fsync. A round covers what was acknowledged when it began; syncs
+that came later join it if that covers them, else they wait for the next one. So there is at most
+one round at a time, and whoever waits shares the next, as in group commit.
+
+A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
+flushed. A round has failed when no bookie is left that could answer it, and the LAC did not get
+there: at once if an ack quorum answered (a bookie lost what it had not synced), else a bookie that
+is down may come back within a grace time.
+
+Source: the relaxed-durability proposal, section Sync API.
+"""
+
+from collections import deque
+from collections.abc import Collection
+
+from zbk.errors import BusyError, CannotAdvanceError, ZbkError
+from zbk.protocol.writer_events import Effect, SendSync, SyncDone, SyncFailedFor, Ticket
+from zbk.protocol.writer_slots import WriterSlots
+
+
+class _Round:
+    """One fsync of each live bookie."""
+
+    __slots__ = ("awaited", "errors", "heard", "is_demanded", "started_ms", "sync_id", "target_id")
+
+    def __init__(self, sync_id: int, target_id: int, slots: Collection[int], now_ms: int) -> None:
+        self.sync_id = sync_id
+        self.target_id = target_id  # the last acknowledged entry when the round began
+        self.started_ms = now_ms
+        self.awaited = set(slots)
+        self.heard: set[int] = set()
+        self.errors: dict[int, ZbkError] = {}
+        self.is_demanded = False
+
+
+class SyncRounds:
+    """The syncs that wait, in order, and the round that runs.
+
+    A ticket of ``None`` is the writer's own: nobody is told of it.
+
+    Invariant, checked where they are queued: the ids that syncs wait for never go down.
+    """
+
+    def __init__(self, ledger_id: int, *, ack_size: int, grace_ms: int, count_max: int) -> None:
+        self._ledger_id = ledger_id
+        self._ack_size = ack_size
+        self._grace_ms = grace_ms
+        self._count_max = count_max
+        self._waiting: deque[tuple[Ticket | None, int]] = deque()
+        self._is_demanded = False
+        self._round: _Round | None = None
+        self._next_id = 0
+
+    def __len__(self) -> int:
+        """Return the number of syncs that wait."""
+        return len(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nobody waits and no round runs or is demanded."""
+        return not self._waiting and self._round is None and not self._is_demanded
+
+    @property
+    def has_round(self) -> bool:
+        """True while a round runs."""
+        return self._round is not None
+
+    # ------------------------------------------------------------------ who wants to sync
+
+    def request(self, ticket: Ticket | None, flush_id: int) -> None:
+        """Queue a sync of everything up to ``flush_id``.
+
+        Raises:
+            BusyError: too many wait. The writer's own sync is always taken.
+        """
+        assert not self._waiting or self._waiting[-1][1] <= flush_id, "syncs come in order"
+        if ticket is not None and len(self._waiting) >= self._count_max:
+            raise BusyError(f"ledger {self._ledger_id}: {self._count_max} syncs wait already")
+        self._waiting.append((ticket, flush_id))
+
+    def demand(self) -> None:
+        """Have a round as soon as none runs, though nobody waits for it."""
+        self._is_demanded = True
+
+    def fail_all(self, error: ZbkError) -> list[Effect]:
+        """Forget everything; return what to tell those who waited."""
+        failed: list[Effect] = [
+            SyncFailedFor(t, error) for t, _id in self._waiting if t is not None
+        ]
+        self._waiting.clear()
+        self._round = None
+        self._is_demanded = False
+        return failed
+
+    # ------------------------------------------------------------------ what the bookies say
+
+    def slot_up(self, slot: int) -> int | None:
+        """Take a bookie that came (back) into the round that runs; return its id, if there is."""
+        if self._round is None:
+            return None
+        self._round.awaited.add(slot)
+        self._round.heard.discard(slot)  # what its earlier life said is void
+        self._round.errors.pop(slot, None)
+        return self._round.sync_id
+
+    def slot_down(self, slot: int, error: ZbkError) -> None:
+        """Note that a slot will not answer."""
+        if self._round is not None and slot in self._round.awaited:
+            self._round.awaited.discard(slot)
+            self._round.errors[slot] = error
+
+    def answered(self, slot: int, sync_id: int) -> None:
+        """Note an answer. One to an earlier round is late news."""
+        if self._round is not None and self._round.sync_id == sync_id:
+            self._round.awaited.discard(slot)
+            self._round.heard.add(slot)
+
+    def failed(self, slot: int, sync_id: int, error: ZbkError) -> bool:
+        """Note a refusal; tell whether it was one of the round that runs."""
+        if self._round is None or self._round.sync_id != sync_id:
+            return False
+        self.slot_down(slot, error)
+        return True
+
+    # ------------------------------------------------------------------ what follows
+
+    def drive(
+        self, lac: int, last_acked_id: int, slots: WriterSlots, now_ms: int, *, may_wait: bool
+    ) -> list[Effect]:
+        """Answer the syncs that are done or have failed, and begin a round if one is due.
+
+        ``may_wait`` says that it makes sense to wait for bookies that are down.
+        """
+        effects: list[Effect] = []
+        while True:  # once more after each round that ended: syncs pop, or a demand is met
+            effects += self._done(lac)
+            if self._round is None:
+                if not self._is_due(last_acked_id):
+                    return effects
+                effects += self._begin(lac, last_acked_id, slots.live, now_ms)
+            effects += self._settle(lac, slots, now_ms, may_wait=may_wait and bool(slots.down))
+            if self._round is not None:
+                return effects
+
+    def _done(self, lac: int) -> list[Effect]:
+        done: list[Effect] = []
+        while self._waiting and self._waiting[0][1] <= lac:
+            ticket, _flush_id = self._waiting.popleft()
+            if ticket is not None:
+                done.append(SyncDone(ticket, lac))
+        return done
+
+    def _is_due(self, last_acked_id: int) -> bool:
+        return self._is_demanded or (bool(self._waiting) and self._waiting[0][1] <= last_acked_id)
+
+    def _begin(
+        self, lac: int, last_acked_id: int, live: Collection[int], now_ms: int
+    ) -> list[Effect]:
+        sync_id = self._next_id
+        self._next_id += 1
+        self._round = _Round(sync_id, last_acked_id, live, now_ms)
+        self._round.is_demanded, self._is_demanded = self._is_demanded, False
+        return [SendSync(slot, sync_id, lac) for slot in live]
+
+    def _settle(self, lac: int, slots: WriterSlots, now_ms: int, *, may_wait: bool) -> list[Effect]:
+        """End the round if there is nothing more to wait for."""
+        now = self._round
+        if now is None:
+            return []
+        is_wanted = now.is_demanded or (
+            bool(self._waiting) and self._waiting[0][1] <= now.target_id
+        )
+        if lac >= now.target_id or not is_wanted:
+            self._round = None
+            return []
+        is_grace_over = now_ms - now.started_ms >= self._grace_ms
+        may_come = may_wait and not is_grace_over and len(now.heard) < self._ack_size
+        if now.awaited or may_come:
+            return []
+        self._round = None
+        return self._failures(lac, now, slots)
+
+    def _failures(self, lac: int, ended: _Round, slots: WriterSlots) -> list[Effect]:
+        reason = f"{len(ended.heard)} of {len(slots)} bookies synced"
+        if ended.errors:
+            reason += f"; {slots.text(ended.errors)}"
+        failures: list[Effect] = []
+        while self._waiting and self._waiting[0][1] <= ended.target_id:
+            ticket, wanted_id = self._waiting.popleft()
+            if ticket is not None:
+                error = CannotAdvanceError(self._ledger_id, lac, wanted_id, reason)
+                failures.append(SyncFailedFor(ticket, error))
+        return failures

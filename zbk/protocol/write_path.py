@@ -1,0 +1,191 @@
+"""The way of entries through a writer: queued, pushed, acked, durable.
+
+    AppendQueue      appends that wait for a place in a batch
+    BatchEncoder     payloads become batches
+    WriteWindow      batches in memory, and who has to answer them
+    AckTracker       which of them an ack quorum has acknowledged, in order
+    LacPolicy        what of that is durable; the ledger's level knows
+    BatchEnds        the LAC, on ends of batches, with the ledger's length there
+
+It knows nothing of errors, syncs or the end of the ledger: ``WriterCore`` does.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from zbk.protocol.ack_tracker import AckTracker
+from zbk.protocol.append_queue import AppendQueue
+from zbk.protocol.batch_encoder import BatchEncoder
+from zbk.protocol.batch_ends import BatchEnds
+from zbk.protocol.lac_policy import LacPolicy
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.write_window import WriteBatch, WriteWindow
+from zbk.protocol.writer_events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
+
+
+class WritePath:
+    """Entries from ``Append`` to ``Acked`` and beyond.
+
+    Invariants, checked in ``check``:
+      * LAC <= last acked <= last pushed <= last appended;
+      * the newest batch in the window that is not acked is the last one pushed.
+    """
+
+    def __init__(
+        self, quorum: Quorum, policy: LacPolicy, encoder: BatchEncoder, limits: WriterLimits
+    ) -> None:
+        self._policy = policy
+        self._encoder = encoder
+        self._unsynced_count_max = limits.unsynced_batch_count_max
+        self._queue = AppendQueue(
+            entry_overhead_size=encoder.overhead_size,
+            size_max=limits.batch_size_max,
+            count_max=limits.batch_count_max,
+        )
+        self._window = WriteWindow(
+            quorum.ensemble_size, size_max=limits.window_size, count_max=limits.window_count
+        )
+        self._tracker = AckTracker(quorum)
+        self._ends = BatchEnds()
+        self._length = 0  # bytes of payload pushed
+
+    # ------------------------------------------------------------------ where it stands
+
+    @property
+    def last_appended_id(self) -> int:
+        """The highest id given out: the LAP. Its entry may be queued still."""
+        return self._queue.last_entry_id
+
+    @property
+    def last_pushed_id(self) -> int:
+        """The highest id that went into a batch."""
+        return self._tracker.last_pushed_id
+
+    @property
+    def last_acked_id(self) -> int:
+        """The last entry acknowledged, in order."""
+        return self._tracker.last_acked_id
+
+    @property
+    def lac(self) -> int:
+        """Everything up to this id is durable on an ack quorum."""
+        return self._ends.lac
+
+    @property
+    def length(self) -> int:
+        """Bytes of payload up to and with the LAC."""
+        return self._ends.length
+
+    @property
+    def window_size(self) -> int:
+        """Bytes of batches in memory."""
+        return self._window.size
+
+    @property
+    def unsynced_batch_count(self) -> int:
+        """Acknowledged batches beyond the LAC."""
+        return len(self._ends)
+
+    @property
+    def is_flushed(self) -> bool:
+        """True when everything appended is acknowledged."""
+        return not self._queue and self._window.newest_unacked is None
+
+    @property
+    def is_answered(self) -> bool:
+        """True when, besides, every live slot has answered everything."""
+        return not self._queue and not self._window
+
+    def is_reachable(self, down: Collection[int]) -> bool:
+        """Tell whether what is pending can reach an ack quorum without these slots."""
+        return self._tracker.is_reachable(down)
+
+    # ------------------------------------------------------------------ forward
+
+    def append(self, ticket: Ticket, payloads: Sequence[bytes]) -> None:
+        """Queue an append."""
+        self._queue.add(ticket, payloads)
+
+    def send_batches(self, live: Collection[int]) -> list[Effect]:
+        """Form batches of what is queued while the window has room."""
+        effects: list[Effect] = []
+        while self._queue and self._window.has_room and len(self._ends) < self._unsynced_count_max:
+            taken = self._queue.take()
+            newest = self._window.newest_unacked
+            if taken.payloads:
+                first = self._push(taken.payloads, taken.tickets)
+                for slot in live:
+                    effects += self._send(slot, first)
+            elif newest is not None:
+                newest.tickets += taken.tickets
+            else:
+                effects.append(Acked(taken.tickets))
+        return effects
+
+    def resend(self, slot: int, *, is_revoked: bool) -> list[Effect]:
+        """Send a slot that came up what is pending of it; all of it if its acks are revoked."""
+        pending: Iterable[range] = (
+            self._tracker.revoke(slot) if is_revoked else self._tracker.unacked(slot)
+        )
+        return [effect for ids in pending for effect in self._send(slot, ids.start)]
+
+    def is_awaited(self, slot: int, part_first: int) -> bool:
+        """Tell whether a slot has to answer the batch that begins, for it, with this entry."""
+        return self._window.is_awaited(slot, part_first)
+
+    def answered(self, slot: int, part_first: int) -> list[Effect]:
+        """Take in a slot's ack of a batch; return the appends that it completed, if any."""
+        batch = self._window.answered(slot, part_first)
+        if batch is None:
+            return []
+        confirmed = self._tracker.ack(slot, batch.entry_ids.start)
+        if not confirmed:
+            return []
+        tickets: list[AckedTicket] = []
+        for acked in self._window.acked_until(confirmed[-1]):
+            tickets += acked.tickets
+            self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
+        self._policy.on_acked(confirmed[-1])
+        self._advance()
+        return [Acked(tickets)] if tickets else []
+
+    def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
+        """Take in what a bookie has synced; -1 says only that it is in this life now."""
+        self._policy.on_synced(slot, incarnation, last_add_synced)
+        self._advance()
+
+    # ------------------------------------------------------------------ back
+
+    def lost(self, slot: int) -> None:
+        """Note that a slot will answer nothing of what it got."""
+        self._window.lost(slot)
+
+    def drain(self) -> list[Ticket]:
+        """Forget everything that is not acknowledged; return its tickets, in order."""
+        tickets = [t for batch in self._window.drain() for t, _first, _count in batch.tickets]
+        return tickets + self._queue.drain()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        tracker, newest = self._tracker, self._window.newest_unacked
+        last_pushed_id = tracker.last_pushed_id
+        assert NO_ENTRY <= self._ends.lac <= tracker.last_acked_id
+        assert tracker.last_acked_id <= last_pushed_id <= self._queue.last_entry_id
+        assert newest is None or newest.entry_ids[-1] == last_pushed_id
+
+    # ------------------------------------------------------------------ private
+
+    def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket]) -> int:
+        entry_ids = self._tracker.push(len(payloads))
+        encoded = self._encoder.encode(entry_ids.start, self.lac, self._length, payloads)
+        self._length = encoded.length
+        self._window.add(WriteBatch(entry_ids, encoded, tickets))
+        return entry_ids.start
+
+    def _send(self, slot: int, first_entry_id: int) -> list[SendAdd]:
+        part = self._window.sent(slot, first_entry_id)
+        return [] if part is None else [SendAdd(slot, part, self.lac)]
+
+    def _advance(self) -> None:
+        # a bookie may have synced what the application has not been told of yet
+        self._ends.advance(min(self._policy.lac, self.last_acked_id))
