@@ -26,7 +26,7 @@ from zbk.actors.read import ReadActor
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig
-from zbk.errors import BookieError
+from zbk.errors import BookieError, ZbkError
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.registration import Registration, RegistrationState
@@ -34,7 +34,7 @@ from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.identity import lock_directory, next_incarnation
 from zbk.system.clock import monotonic_ms, wall_ms
-from zbk.system.files import File, FileSystem, OsFiles
+from zbk.system.files import FileSystem, OsFiles
 from zbk.system.ticker import Ticker
 from zbk.transport.router import Identity, Inbound, RouterFront
 
@@ -56,11 +56,10 @@ class Bookie:
         self._files: FileSystem = files or OsFiles()
         self.ended = threading.Event()
         self._supervisor = SupervisorActor.start(self.ended)
-        self._locks: list[File] = []
         self._closing: list[Callable[[], None]] = []
         self._front: RouterFront | None = None
         self._storage_actor: pykka.ActorRef[StorageActor] | None = None
-        self._error: BaseException | None = None
+        self._registered: Registration | None = None
 
     # ------------------------------------------------------------------ any thread
 
@@ -108,9 +107,8 @@ class Bookie:
             version=VERSION,
             rack=config.rack,
         )
-        registered = BookieRegistry(store).register(registration, self._on_registration)
-        self._closing.append(registered.close)
-        self._registered: Registration = registered
+        self._registered = BookieRegistry(store).register(registration, self._on_registration)
+        self._closing.append(self._registered.close)
         return registration
 
     def _open_storage(self, cookie: Cookie) -> BookieStorage:
@@ -206,3 +204,50 @@ class Bookie:
         logger.info("registration: %s", state)
         if state is RegistrationState.FAILED:
             self.fail(BookieError("another process holds this bookie's registration"))
+
+    # ------------------------------------------------------------------ stop
+
+    def run_until_ended(self) -> int:
+        """Wait until somebody asks to stop or something fails; take everything down.
+
+        Returns the process's exit code: 0, or 1 after a failure.
+        """
+        self.ended.wait()
+        error = self._supervisor.proxy().error.get()
+        if error is not None:
+            logger.critical("the bookie stops: %s", error, exc_info=_our_own(error))
+        else:
+            self._quiesce()
+        self._take_down()
+        return 0 if error is None else 1
+
+    def _quiesce(self) -> None:
+        """Leave the cluster, take nothing more, keep every promise that is under way."""
+        if self._registered is not None:
+            self._registered.close()
+        done = threading.Event()
+        if self._storage_actor is not None:
+            with suppress(pykka.ActorDeadError):
+                self._storage_actor.tell(Quiesce(done.set))
+                if not done.wait(QUIESCE_TIMEOUT_S):
+                    logger.warning("stopped without waiting longer for the disk")
+
+    def _take_down(self) -> None:
+        while self._closing:
+            close = self._closing.pop()
+            try:
+                close()
+            except Exception:
+                logger.exception("a part of the bookie did not close")
+        self._supervisor.stop()
+
+
+def _stop_actors(actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
+    for name in ("checkpoint", "storage", "read", "journal", "sync"):
+        if name in actors:
+            actors[name].stop(timeout=QUIESCE_TIMEOUT_S)
+
+
+def _our_own(error: BaseException) -> BaseException | None:
+    """Return the error if its traceback is of use: for a bug, not for a full or broken disk."""
+    return None if isinstance(error, ZbkError) else error

@@ -206,6 +206,7 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     free_size: Natural
     rss_size: Natural
     cpu_ms: Natural
+    disk_write_size: Natural
 
 
 class Pong(Message, frozen=True, tag="pong"):

@@ -1,0 +1,222 @@
+"""The journal actors: groups form by themselves, an fsync covers what was written before it."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+
+import pykka
+import pytest
+
+from zbk.actors.journal import (
+    AppendGroup,
+    Flush,
+    JournalActor,
+    JournalSyncActor,
+    SyncDue,
+    Synced,
+    Written,
+)
+from zbk.errors import StorageFailedError
+from zbk.protocol.words import LedgerType
+from zbk.storage.journal_record import JournalRecord, LedgerKeyRecord
+
+DEADLINE_S = 20.0
+
+
+class Progress:
+    """Where the actors' news go; can wait for some."""
+
+    def __init__(self) -> None:
+        self.news: list[Written | Synced] = []
+        self._changed = threading.Condition()
+
+    def tell(self, message: Written | Synced) -> None:
+        with self._changed:
+            self.news.append(message)
+            self._changed.notify_all()
+
+    def wait_for(self, wanted: Written | Synced) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: wanted in self.news, DEADLINE_S), self.news
+
+
+class FakeJournal:
+    """Notes writes and syncs; each can be held up or fail."""
+
+    def __init__(self) -> None:
+        self.writes: list[int] = []
+        self.log: list[str] = []
+        self.sync_began = threading.Semaphore(0)
+        self.may_sync = threading.Semaphore(0)
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.write_began = threading.Semaphore(0)
+        self.error: StorageFailedError | None = None
+
+    def append(self, records: Sequence[JournalRecord]) -> object:
+        self.write_began.release()
+        assert self.may_write.wait(DEADLINE_S)
+        self.writes.append(len(records))
+        self.log.append("write")
+        return None
+
+    def sync(self) -> object:
+        self.log.append("sync")
+        self.sync_began.release()
+        assert self.may_sync.acquire(timeout=DEADLINE_S)
+        if self.error is not None:
+            raise self.error
+        return None
+
+
+class Journals:
+    def __init__(self, *, unsynced_size_max: int = 1 << 30) -> None:
+        self.file = FakeJournal()
+        self.progress = Progress()
+        self.failures: list[BaseException] = []
+        self.failed = threading.Event()
+        self.syncer = JournalSyncActor.start(
+            self.file, self.progress, unsynced_size_max, self._fail
+        )
+        self.writer = JournalActor.start(self.file, self.progress, self.syncer, self._fail)
+
+    def _fail(self, error: BaseException) -> None:
+        self.failures.append(error)
+        self.failed.set()
+
+    def append(self, ticket: int, *, is_sync_needed: bool, count: int = 1, size: int = 100) -> None:
+        record = LedgerKeyRecord(7, bytes(16), LedgerType.PD_JOURNAL)
+        self.writer.tell(AppendGroup(ticket, [record] * count, size, is_sync_needed))
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., Journals]]:
+    yield Journals
+    pykka.ActorRegistry.stop_all(timeout=5)
+
+
+def test_a_group_is_written_then_synced_and_both_are_told(make: Callable[..., Journals]) -> None:
+    journals = make()
+
+    journals.append(1, is_sync_needed=True)
+    journals.progress.wait_for(Written(1))
+    journals.file.may_sync.release()
+
+    journals.progress.wait_for(Synced(1))
+    assert journals.file.log == ["write", "sync"]
+
+
+def test_what_queues_during_a_write_is_one_write(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.may_write.clear()
+    journals.append(1, is_sync_needed=False)
+    assert journals.file.write_began.acquire(timeout=DEADLINE_S)
+    for ticket in range(2, 6):
+        journals.append(ticket, is_sync_needed=False)
+
+    journals.file.may_write.set()
+    journals.progress.wait_for(Written(5))
+
+    assert sum(journals.file.writes) == 5
+    assert len(journals.file.writes) <= 3
+    assert journals.file.writes[0] == 1
+
+
+def test_what_is_written_during_an_fsync_waits_for_the_next_one(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.append(1, is_sync_needed=True)
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+
+    journals.append(2, is_sync_needed=True)
+    journals.progress.wait_for(Written(2))
+    journals.file.may_sync.release()
+    journals.progress.wait_for(Synced(1))
+
+    assert Synced(2) not in journals.progress.news
+    journals.file.may_sync.release()
+    journals.progress.wait_for(Synced(2))
+
+
+def test_volatile_groups_are_not_synced_until_it_is_due(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.may_sync.release()
+    journals.append(1, is_sync_needed=False)
+    journals.append(2, is_sync_needed=False)
+    journals.progress.wait_for(Written(2))
+    assert "sync" not in journals.file.log
+
+    journals.syncer.tell(SyncDue())
+
+    journals.progress.wait_for(Synced(2))
+
+
+def test_nothing_to_sync_costs_no_fsync(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.syncer.tell(SyncDue())
+    journals.file.may_sync.release()
+    journals.append(1, is_sync_needed=True)
+    journals.progress.wait_for(Synced(1))
+
+    assert journals.file.log == ["write", "sync"]
+
+
+def test_many_unsynced_bytes_are_synced_unasked(make: Callable[..., Journals]) -> None:
+    journals = make(unsynced_size_max=1_000)
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=False, size=1_000)
+
+    journals.progress.wait_for(Synced(1))
+
+
+def test_a_barrier_without_records_is_synced_and_writes_nothing(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=True, count=0)
+
+    journals.progress.wait_for(Synced(1))
+    assert journals.file.writes == []
+
+
+@pytest.mark.actor_may_fail
+def test_a_failed_fsync_promises_nothing_and_stops_the_bookie(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.file.error = StorageFailedError("journal", "fsync", "EIO")
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=True)
+
+    assert journals.failed.wait(DEADLINE_S)
+    assert journals.failures == [journals.file.error]
+    assert Synced(1) not in journals.progress.news
+    assert not journals.syncer.is_alive()
+
+
+def test_an_fsync_that_everybody_waits_for_is_one(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.append(1, is_sync_needed=True)
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+    for ticket in range(2, 10):
+        journals.append(ticket, is_sync_needed=True)
+    journals.progress.wait_for(Written(9))
+
+    journals.file.may_sync.release()
+    journals.file.may_sync.release()
+    journals.progress.wait_for(Synced(9))
+
+    assert journals.file.log.count("sync") == 2
+
+
+def test_flush_alone_is_enough_for_the_syncer(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.may_sync.release()
+
+    journals.syncer.tell(Flush(3, 10, is_sync_needed=True))
+
+    journals.progress.wait_for(Synced(3))

@@ -1,0 +1,124 @@
+"""The way from the application to the writer's actor: order, bounds, rousing, the end."""
+
+import threading
+
+import pytest
+
+from zbk.client.mailbox import AppendFuture, AppendMailbox, Ticket
+from zbk.errors import ClientClosedError, LedgerClosedError, RequestTimeoutError
+
+
+class Bell:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def ticket(size: int) -> Ticket:
+    return Ticket(AppendFuture(), size, is_many=False)
+
+
+def test_the_reader_is_roused_once_for_all_that_joins() -> None:
+    bell = Bell()
+    mailbox = AppendMailbox(1_000, bell)
+    tickets = [ticket(1) for _ in range(5)]
+
+    for one in tickets:
+        mailbox.put(one, (b"x",), 1)
+
+    assert bell.count == 1
+    assert [t for t, _payloads in mailbox.take()] == tickets
+
+
+def test_what_joins_after_a_take_rouses_again() -> None:
+    bell = Bell()
+    mailbox = AppendMailbox(1_000, bell)
+    mailbox.put(ticket(1), (b"x",), 1)
+    mailbox.take()
+
+    mailbox.put(ticket(1), (b"y",), 1)
+
+    assert bell.count == 2
+    assert [payloads for _t, payloads in mailbox.take()] == [(b"y",)]
+
+
+def test_a_full_mailbox_times_out_and_adds_nothing() -> None:
+    mailbox = AppendMailbox(10, Bell())
+    mailbox.put(ticket(10), (b"x" * 10,), 1)
+
+    with pytest.raises(RequestTimeoutError):
+        mailbox.put(ticket(1), (b"y",), 0.01)
+
+    assert len(mailbox.take()) == 1
+
+
+def test_taking_gives_no_room_but_releasing_does() -> None:
+    mailbox = AppendMailbox(10, Bell())
+    mailbox.put(ticket(10), (b"x" * 10,), 1)
+    mailbox.take()
+    with pytest.raises(RequestTimeoutError):
+        mailbox.put(ticket(1), (b"y",), 0.01)
+
+    mailbox.release(10)
+
+    mailbox.put(ticket(1), (b"y",), 0.01)
+    assert mailbox.pending_size == 1
+
+
+def test_a_waiter_goes_on_when_room_is_released() -> None:
+    mailbox = AppendMailbox(10, Bell())
+    mailbox.put(ticket(10), (b"x" * 10,), 1)
+    waiter = threading.Thread(target=mailbox.put, args=(ticket(5), (b"y" * 5,), 20))
+    waiter.start()
+
+    mailbox.release(10)
+    waiter.join(20)
+
+    assert not waiter.is_alive()
+    assert mailbox.pending_size == 5
+
+
+def test_one_append_over_the_limit_goes_in_alone() -> None:
+    mailbox = AppendMailbox(10, Bell())
+
+    mailbox.put(ticket(1_000), (b"x" * 1_000,), 0.01)
+
+    assert mailbox.pending_size == 1_000
+
+
+def test_after_the_end_nothing_goes_in() -> None:
+    mailbox = AppendMailbox(10, Bell())
+    mailbox.end(LedgerClosedError(4))
+    mailbox.end(ClientClosedError())
+
+    with pytest.raises(LedgerClosedError):
+        mailbox.put(ticket(1), (b"x",), 1)
+
+
+def test_the_end_wakes_whoever_waits_for_room() -> None:
+    mailbox = AppendMailbox(10, Bell())
+    mailbox.put(ticket(10), (b"x" * 10,), 1)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            mailbox.put(ticket(5), (b"y" * 5,), 20)
+        except LedgerClosedError as error:
+            errors.append(error)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    mailbox.end(LedgerClosedError(4))
+    waiter.join(20)
+
+    assert [type(error) for error in errors] == [LedgerClosedError]
+
+
+def test_an_append_can_not_be_cancelled() -> None:
+    future = AppendFuture()
+
+    assert not future.cancel()
+    future.set_result(3)
+    assert future.result() == 3

@@ -1,0 +1,72 @@
+"""What a bookie tells of itself (``zbk bookie show``): counters and sizes, gathered when asked."""
+
+from typing import Any
+
+import pykka
+
+from zbk.config import BookieConfig
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.system.clock import monotonic_ms
+from zbk.system.files import FileSystem
+from zbk.system.process import usage
+from zbk.transport.router import Identity, RouterFront
+from zbk.wire.messages import BookieInfo
+
+
+class About:
+    """Gathers ``BookieInfo``. Counters are plain numbers that their owners' threads write."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        config: BookieConfig,
+        identity: Identity,
+        front: RouterFront,
+        storage: BookieStorage,
+        *,
+        software: str,
+    ) -> None:
+        self._files = files
+        self._config = config
+        self._identity = identity
+        self._front = front
+        self._storage = storage
+        self._software = software
+        self._started_ms = monotonic_ms()
+        self._actors: dict[str, Any] = {}
+
+    def watch(self, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
+        """Note whose counters to read."""
+        self._actors = {name: ref._actor_weakref() for name, ref in actors.items()}  # noqa: SLF001
+
+    def answer(self, request_id: int) -> BookieInfo:
+        """Return the answer to one ``GetBookieInfo``."""
+        used = usage()
+        adds, reads = self._actors["storage"].counts, self._actors["read"].counts
+        journal = self._storage.journal
+        return BookieInfo(
+            request_id=request_id,
+            incarnation=self._identity.incarnation,
+            bookie_id=self._identity.bookie_id,
+            instance_id=self._identity.instance_id,
+            software=self._software,
+            is_readonly=self._front.is_readonly,
+            uptime_ms=monotonic_ms() - self._started_ms,
+            ledger_count=self._storage.ledger_count,
+            connection_count=self._front.counts.peer_count,
+            add_batch_count=adds.batch_count,
+            add_entry_count=adds.entry_count,
+            add_size=adds.size,
+            read_entry_count=reads.entry_count,
+            read_size=reads.size,
+            journal_write_size=journal.write_size,
+            journal_sync_count=self._actors["sync"].sync_count,
+            journal_position=str(journal.position),
+            last_log_mark=str(self._storage.last_mark),
+            checkpoint_count=self._actors["checkpoint"].checkpoint_count,
+            refused_message_count=self._front.counts.refused_count,
+            free_size=self._files.free_size(self._config.ledger_dir),
+            rss_size=used.rss_size,
+            cpu_ms=used.cpu_ms,
+            disk_write_size=used.disk_write_size,
+        )
