@@ -21,7 +21,7 @@ import pykka
 from zbk.actors.about import About
 from zbk.actors.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.identity import check_identity, directories
-from zbk.actors.journal import JournalActor, JournalSyncActor, SyncDue
+from zbk.actors.journal import JournalActor, JournalSyncActor, NoteSynced, SyncDue
 from zbk.actors.read import ReadActor
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
@@ -45,6 +45,7 @@ MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie takes frames of this size: a client's batches are smaller."""
 
 CHECKPOINT_POLL_MS: Final = 250
+NOTE_SYNCED_MS: Final = 500
 QUIESCE_TIMEOUT_S: Final = 20.0
 
 
@@ -127,8 +128,9 @@ class Bookie:
         self._closing.append(storage.close)
         replayed = storage.open()
         logger.info(
-            "storage open: %d journal records replayed in %d ms",
+            "storage open: %d journal records replayed, %d of a torn tail cut, in %d ms",
             replayed.record_count,
+            replayed.cut_record_count,
             monotonic_ms() - started_ms,
         )
         return storage
@@ -160,7 +162,7 @@ class Bookie:
         )
         self._closing.append(front.stop)
         self._front = front
-        about = About(self._files, config, identity, front, storage, started_ms=monotonic_ms())
+        about = About(self._files, config, identity, front, storage, software=VERSION)
         actors["read"] = ReadActor.start(storage.fetch, front.send, incarnation, self.fail)
         actors["storage"] = StorageActor.start(
             storage,
@@ -197,6 +199,7 @@ class Bookie:
         ticker = Ticker("zbk-bookie-ticker")
         self._closing.append(ticker.stop)
         ticker.every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
+        ticker.every(NOTE_SYNCED_MS, lambda: actors["journal"].tell(NoteSynced()))
         if self._config.sync_interval_ms:
             ticker.every(self._config.sync_interval_ms, lambda: actors["sync"].tell(SyncDue()))
 

@@ -1,7 +1,7 @@
 """The two journal actors: one writes, one syncs, so that a group is written while another syncs.
 
 ``JournalActor``
-    mailbox     AppendGroup, from the storage actor, in order
+    mailbox     AppendGroup, from the storage actor, in order; NoteSynced, from the ticker
     answers     Written, once the records are in the page cache, to the storage actor
     owns        the write side of the Journal
 
@@ -17,7 +17,7 @@ covers exactly the groups that were written before it began.
 On failure the bookie stops: after a failed write or fsync nothing can be promised.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
@@ -37,7 +37,11 @@ class JournalFile(Protocol):
         """Write records to the page cache, in order."""
         ...
 
-    def sync(self) -> None:
+    def note_synced(self) -> None:
+        """Write the evidence of the last sync, when no record has come to carry it."""
+        ...
+
+    def sync(self) -> object:
         """Return once everything appended before this call is on stable storage."""
         ...
 
@@ -49,6 +53,10 @@ class AppendGroup(msgspec.Struct, frozen=True):
     records: Sequence[JournalRecord]
     size: int  # bytes
     is_sync_needed: bool  # somebody waits for the fsync
+
+
+class NoteSynced(msgspec.Struct, frozen=True):
+    """Time to write down what was synced last, if nothing else is to be written."""
 
 
 class Flush(msgspec.Struct, frozen=True):
@@ -83,6 +91,7 @@ class ProgressSink(Protocol):
         ...
 
 
+WriteMessage: TypeAlias = AppendGroup | NoteSynced
 SyncMessage: TypeAlias = Flush | SyncDue
 
 
@@ -103,10 +112,18 @@ class JournalActor(BookieActor):
         self._groups: list[AppendGroup] = []
         self._size = 0
 
-    def on_receive(self, message: AppendGroup) -> None:
+    def on_receive(self, message: WriteMessage) -> None:
         """Join the group; write when nobody else waits to join, or it is large."""
-        self._groups.append(message)
-        self._size += message.size
+        match message:
+            case AppendGroup():
+                self._groups.append(message)
+                self._size += message.size
+            case NoteSynced():
+                if not self._groups:
+                    self._journal.note_synced()
+                    return
+            case _:
+                assert_never(message)
         if self._size >= WRITE_SIZE_MAX or self.actor_inbox.empty():
             self._write()
 

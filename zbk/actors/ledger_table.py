@@ -37,6 +37,7 @@ class LedgerTable:
     def __init__(self, storage: BookieStorage) -> None:
         self._storage = storage
         self._slots: OrderedDict[int, LedgerSlot] = OrderedDict()
+        self._moved: dict[int, LedgerSlot] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -55,6 +56,16 @@ class LedgerTable:
         if slot is None:
             slot = self._keep(LedgerSlot(ledger_id, BookieLedger(ledger_id), NO_ENTRY))
         return slot
+
+    def cursor_moved(self, slot: LedgerSlot) -> None:
+        """Note that more of a ledger is on stable storage than storage knows."""
+        self._moved[slot.ledger_id] = slot
+
+    def keep_cursors(self) -> None:
+        """Hand the sync cursors that moved to storage."""
+        moved, self._moved = self._moved, {}
+        for slot in moved.values():
+            self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
 
     def drop_if_new(self, slot: LedgerSlot) -> None:
         """Forget a ledger whose very first request was refused."""

@@ -13,7 +13,7 @@ import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.errors import ZbkError
-from zbk.storage.bookie_storage import Resolved
+from zbk.storage.entry_reader import Resolved
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import ReadAnswer

@@ -1,7 +1,7 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
-mailbox     list[Inbound], from the front; Written and Synced, from the journal actors; Quiesce,
-            CheckpointBegin and CheckpointEnd, from the supervisor and the checkpoint actor
+mailbox     Requests, from the front; Written and Synced, from the journal actors; RunInStorage,
+            from the checkpoint actor; Quiesce, when the bookie stops
 answers     clients, through the front, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger)
 on failure  the bookie stops
@@ -12,7 +12,6 @@ kept until the journal says Written (VD answers) or Synced (PD answers, sync cur
 """
 
 import logging
-from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -20,6 +19,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.journal import AppendGroup, Synced, Written
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.read import Fetch, Send
@@ -32,9 +32,16 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry import DIGEST_SIZE_MAX, HEADER_SIZE
+from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
+from zbk.protocol.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage, Presence
-from zbk.storage.journal_record import JournalRecord
+from zbk.storage.journal_record import (
+    EntriesRecord,
+    ExplicitLacRecord,
+    JournalRecord,
+    LedgerKeyRecord,
+)
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids, refusal
 from zbk.wire.messages import (
@@ -71,13 +78,6 @@ class Requests(msgspec.Struct, frozen=True):
 class Quiesce(msgspec.Struct, frozen=True):
     """Call ``done`` when everything received before is on stable storage and answered."""
 
-    done: Callable[[], None]
-
-
-class RunInStorage(msgspec.Struct, frozen=True):
-    """Do one step of a checkpoint in the storage actor's thread, then call ``done``."""
-
-    step: Callable[[], None]
     done: Callable[[], None]
 
 
@@ -188,8 +188,8 @@ class StorageActor(BookieActor):
                 self._ticket.quiesced.append(message.done)
                 self._end_ticket(is_barrier=True)
             case RunInStorage():
+                self._ledgers.keep_cursors()  # a checkpoint may write them down
                 message.step()
-                message.done()
             case _:
                 assert_never(message)
         if self._fetches:
@@ -247,16 +247,20 @@ class StorageActor(BookieActor):
         if is_key_new:
             self._storage.set_ledger_key(request.ledger_id, request.ledger_key, request.ledger_type)
             self._records.append(
-                ledger_key_record(request.ledger_id, request.ledger_key, request.ledger_type)
+                LedgerKeyRecord(request.ledger_id, request.ledger_key, request.ledger_type)
             )
         ledger.added(request.lac)
         promise = _Promise(inbound, slot, batch.first_entry_id, batch.last_entry_id)
-        if batch.first_entry_id <= slot.last_entry_id and not self._is_new(batch, slot):
-            # sent again: it is there, and answered like a sync, once it is surely durable
-            self._ticket.after_sync.append(promise)
-            return
+        self._storage.prepare(batch)
+        if batch.first_entry_id <= slot.last_entry_id:
+            missing = self._missing_part(batch, slot)
+            if missing is None:
+                # sent again: it is there, and answered like a sync, once it is surely durable
+                self._ticket.after_sync.append(promise)
+                return
+            batch = missing
         self._batches.append(batch)
-        self._records.append(entries_record(batch))
+        self._records.append(EntriesRecord(batch))
         slot.last_entry_id = max(slot.last_entry_id, batch.last_entry_id)
         if ledger.acknowledges_after(is_recovery=False) == "write":
             self._ticket.after_write.append(promise)
@@ -269,18 +273,20 @@ class StorageActor(BookieActor):
         self.counts.entry_count += batch.count
         self.counts.size += len(batch.body)
 
-    def _is_new(self, batch: EntryBatch, slot: LedgerSlot) -> bool:
-        """Tell whether none of the batch is stored; all of it, byte for byte, is the other way.
+    def _missing_part(self, batch: EntryBatch, slot: LedgerSlot) -> EntryBatch | None:
+        """Return what of the batch is not stored, or ``None`` if all of it is, byte for byte.
 
         Raises:
-            DuplicateEntryError: an id is stored with other bytes, or only part of it is stored.
+            DuplicateEntryError: an id is stored with other bytes.
         """
         self._store_batches()  # the index has to know what came just before
         match self._storage.presence(batch):
             case Presence.NONE:
-                return True
+                return batch
+            case Presence.PART:
+                return self._storage.missing_part(batch)
             case Presence.SAME:
-                return False
+                return None
             case Presence.OTHER:
                 raise DuplicateEntryError(slot.ledger_id, batch.first_entry_id)
 
@@ -313,7 +319,7 @@ class StorageActor(BookieActor):
         slot = self._known(request.ledger_id, request.ledger_key)
         slot.ledger.added(request.lac)
         self._storage.set_explicit_lac(request.ledger_id, slot.ledger.lac)
-        self._records.append(explicit_lac_record(request.ledger_id, slot.ledger.lac))
+        self._records.append(ExplicitLacRecord(request.ledger_id, slot.ledger.lac))
         self._ticket.after_sync.append(_Promise(inbound, slot, 0, NO_ENTRY))
 
     def _sync(self, inbound: Inbound, request: Sync) -> None:
@@ -392,6 +398,7 @@ class StorageActor(BookieActor):
             for promise in ticket.stored:
                 promise.slot.on_its_way_count -= 1
                 promise.slot.ledger.synced(promise.first, promise.last)
+                self._ledgers.cursor_moved(promise.slot)
             self._keep(ticket.after_sync)
             for done in ticket.quiesced:
                 done()

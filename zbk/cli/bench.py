@@ -257,11 +257,22 @@ def floor(
     "bench",
     cls=LazyGroup,
     lazy={
-        "write": LazyCommand(f"{__name__}:write", "Write a ledger; rates, latencies, costs."),
-        "read": LazyCommand(f"{__name__}:read", "Read a ledger from end to end."),
-        "sync": LazyCommand(f"{__name__}:sync", "Sync a VD ledger again and again."),
-        "floor": LazyCommand(f"{__name__}:floor", "What the machine gives without a protocol."),
+        "write": LazyCommand(
+            f"{__name__}:write", "Write one ledger and tell rates, latencies and costs."
+        ),
+        "read": LazyCommand(
+            f"{__name__}:read",
+            "Write a ledger, read it from end to end, and tell rates and costs of the reading.",
+        ),
+        "sync": LazyCommand(
+            f"{__name__}:sync", "Append to a VD ledger and sync, in turn, and tell the latencies."
+        ),
+        "floor": LazyCommand(
+            f"{__name__}:floor",
+            "Run the floor: the same batches to three bare processes, no protocol at all.",
+        ),
     },
+    examples=[("zbk bench write --size 1024 --against-floor", "1 KiB, and the ratio to the floor")],
 )
 def bench() -> None:
     """Measure writes, reads, syncs and the floor."""

@@ -7,9 +7,10 @@ States, as ``on_change`` is told them:
     LOST         our node is gone; it is being made again
     FAILED       another process holds the node for longer than a dead one could; we have given up
 
-Only this object's own thread calls the store; news from the store only wakes it. It then compares
-what is there with what should be there and takes the next step, so that it does not matter which
-news was lost, and which reply.
+Only this object's own thread calls the store. News from the store wakes it; it then compares what
+is there with what should be there and takes the next step, so that it does not matter which news
+was lost, and which reply. Doubt and loss are told at once, from the store's callback thread: our
+own thread may at that moment be waiting for a store that does not answer.
 
 Each attempt to make the node writes a fresh token: a node with the token of our last attempt is
 ours. A node with another one is of an earlier process of this bookie, whose session has not ended
@@ -43,7 +44,7 @@ from zbk.errors import (
 )
 from zbk.metadata.instance import not_initialised
 from zbk.metadata.paths import registration_path
-from zbk.metadata.store import MetadataStore, Node, SessionState
+from zbk.metadata.store import MetadataStore, Node, SessionState, Watch
 from zbk.metadata.values import BookieRegistration, decode, encode
 from zbk.system.clock import monotonic_ms, monotonic_s
 
@@ -65,8 +66,8 @@ class RegistrationState(StrEnum):
 class Registration:
     """One bookie's registration. ``BookieRegistry.register`` makes it.
 
-    ``on_change`` runs in the registration's own thread; it may call the store, and must not wait
-    for this object.
+    ``on_change`` is told each change of the state, one at a time and in order, from the store's
+    callback thread or from one of this object's: it must not block, and not call the store.
     """
 
     def __init__(
@@ -81,24 +82,20 @@ class Registration:
         self._wait_ms = wait_ms
         self._on_change = on_change
         self._changed = threading.Condition()
+        self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
         self._wanted = registration
         self._wanted_number = 1  # grows with each change of what is wanted
         self._reached_number = 0
         self._is_due = True
         self._is_closing = False
-        self._session_news: list[SessionState] = []
+        self._session_number = 0  # grows with all news of the session
         self._state = RegistrationState.LOST
         self._error: ZbkError | None = None
         self._tried: dict[str, bytes] = {}  # by path: what we last tried to put there
         self._blocked_since_ms: int | None = None
-        paths = [
-            registration_path(registration.bookie_id, is_readonly=is_readonly)
-            for is_readonly in (False, True)
-        ]
-        self._watches = [
-            store.on_session(self._note_session),
-            *(store.watch_node(path, self._note_node) for path in paths),
-        ]
+        self._session_watch = store.on_session(self._note_session)
+        self._node_watch: Watch | None = None  # on the node that is wanted
+        self._watched_path = ""
         self._thread = threading.Thread(
             target=self._run, name=f"zbk-registration-{registration.bookie_id}", daemon=True
         )
@@ -163,10 +160,11 @@ class Registration:
         if self._is_closing:
             return
         self._end()
-        for watch in self._watches:
-            watch.cancel()
+        self._session_watch.cancel()
         if threading.current_thread() is not self._thread:
             self._thread.join(CLOSE_TIMEOUT_S)
+        if self._node_watch is not None:
+            self._node_watch.cancel()
         if self._store.session_state() is SessionState.CONNECTED:
             with suppress(ZbkError):  # else it goes with the session
                 for path in list(self._tried):
@@ -176,9 +174,14 @@ class Registration:
 
     def _note_session(self, state: SessionState) -> None:
         with self._changed:
-            self._session_news.append(state)
+            self._session_number += 1
             self._is_due = True
             self._changed.notify_all()
+        if state is SessionState.SUSPENDED:
+            self._report(RegistrationState.IN_DOUBT)
+        elif state is SessionState.LOST:
+            self._report(RegistrationState.LOST)
+        # CONNECTED: what is there now shows when our thread looks
 
     def _note_node(self, _node: Node | None) -> None:
         with self._changed:
@@ -196,9 +199,6 @@ class Registration:
                 if self._is_closing:
                     return
                 self._is_due = False
-                news, self._session_news = self._session_news, []
-            for state in news:
-                self._take_news(state)
             try:
                 retry_s = None if self._reconcile() else RETRY_S
             except MetadataUnavailableError as error:
@@ -212,13 +212,6 @@ class Registration:
                 self._report(RegistrationState.FAILED)
                 return
 
-    def _take_news(self, state: SessionState) -> None:
-        if state is SessionState.SUSPENDED:
-            self._report(RegistrationState.IN_DOUBT)
-        elif state is SessionState.LOST:
-            self._report(RegistrationState.LOST)
-        # CONNECTED: what is there now shows when we look
-
     def _end(self) -> None:
         with self._changed:
             self._is_closing = True
@@ -226,33 +219,46 @@ class Registration:
 
     def _reconcile(self) -> bool:
         """Take one step towards what is wanted; true if nothing remains to be done."""
-        if self._store.session_state() is not SessionState.CONNECTED:
-            return False
         with self._changed:
             wanted, number = self._wanted, self._wanted_number
+            session_number = self._session_number
+        if self._store.session_state() is not SessionState.CONNECTED:
+            self._blocked_since_ms = None  # time in which nobody's session could end
+            return False
         bookie_id = wanted.bookie_id
         path = registration_path(bookie_id, is_readonly=wanted.is_readonly)
         node = self._look(path)
         if node is None:
             if self._state is RegistrationState.REGISTERED and number == self._reached_number:
                 self._report(RegistrationState.LOST)
+            # a new watch tells what is there from now on; an old one would not tell of a node that
+            # was made and removed before it looked
+            self._watched_path = ""
             if not self._create(path, wanted):
                 return False
-        elif node.value != self._tried.get(path):
+        self._watch(path)
+        if node is not None and node.value != self._tried.get(path):
             self._wait_for_other(path, node)
             return False
         self._blocked_since_ms = None
         other = registration_path(bookie_id, is_readonly=not wanted.is_readonly)
         if other in self._tried:
             self._remove_ours(other)
-        self._report(RegistrationState.REGISTERED, number)
-        return True
+        return self._report_registered(number, session_number)
 
     def _look(self, path: str) -> Node | None:
         try:
             return self._store.get(path)
         except NoNodeError:
             return None
+
+    def _watch(self, path: str) -> None:
+        if path == self._watched_path:
+            return
+        if self._node_watch is not None:
+            self._node_watch.cancel()
+        self._node_watch = self._store.watch_node(path, self._note_node)
+        self._watched_path = path
 
     def _create(self, path: str, wanted: BookieRegistration) -> bool:
         value = encode(wanted, write_token=uuid4().hex)
@@ -284,15 +290,24 @@ class Registration:
                 self._store.delete(path, node.version)
         self._tried.pop(path, None)
 
-    def _report(self, state: RegistrationState, number: int = 0) -> None:
-        with self._changed:
-            is_new = state is not self._state
-            self._state = state
-            self._reached_number = max(self._reached_number, number)
-            if state is RegistrationState.REGISTERED:
+    def _report_registered(self, number: int, session_number: int) -> bool:
+        with self._telling:
+            with self._changed:
+                if session_number != self._session_number:
+                    return False  # what we have seen may be gone by now: look again
+                self._reached_number = number
                 self._error = None
-            self._changed.notify_all()
-        if is_new:
+            self._report(RegistrationState.REGISTERED)
+            return True
+
+    def _report(self, state: RegistrationState) -> None:
+        with self._telling:
+            with self._changed:
+                if self._is_closing or self._state in (state, RegistrationState.FAILED):
+                    self._changed.notify_all()
+                    return
+                self._state = state
+                self._changed.notify_all()
             try:
                 self._on_change(state)
             except Exception:

@@ -12,7 +12,6 @@ from contextlib import suppress
 import msgspec
 from kazoo import exceptions as kz
 from kazoo.client import KazooClient, TransactionRequest
-from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
@@ -224,13 +223,13 @@ class ZooKeeperStore:
                 on_done(_reading(key.kind, *result.get_nowait()))
             except kz.NoNodeError:
                 client.exists_async(full, watch=fired).rawlink(on_looked)
-            except (kz.KazooException, KazooTimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - also what kazoo's reader stumbled over
                 fail(error)
 
         def on_looked(result: IAsyncResult) -> None:
             try:
                 is_there = result.get_nowait() is not None
-            except (kz.KazooException, KazooTimeoutError) as error:
+            except Exception as error:  # noqa: BLE001 - also what kazoo's reader stumbled over
                 fail(error)
                 return
             if is_there:  # made since we read

@@ -45,9 +45,9 @@ from zbk.metadata.zookeeper_address import parse_address, why_unreachable
 from zbk.system.clock import monotonic_s
 
 READ_ATTEMPT_COUNT_MAX: Final = 5
-CLOSE_TIMEOUT_S: Final = 3.0
+CLOSE_TIMEOUT_S: Final = 2.0
 _FAILED_CLOSE_TIMEOUT_S = 0.2
-_REPLACE_DELAY_S = 1.0
+_REPLACE_DELAY_S = 0.5
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 2.0, "max_jitter": 0.4}
 
@@ -164,13 +164,13 @@ class ZooKeeperConnection:
         """
         deadline_s = monotonic_s() + self._timeout_s
         self._await_connected(deadline_s)
+        result = start(self._client)
         try:
-            return start(self._client).get(timeout=max(0.0, deadline_s - monotonic_s()))
-        except _UNKNOWN_OUTCOME as error:
-            with self._lock:
-                self._unknown_count += 1
-            raise self.translated(path, error) from error
-        except kz.KazooException as error:
+            return result.get(timeout=max(0.0, deadline_s - monotonic_s()))
+        except Exception as error:  # also what kazoo's reader stumbled over
+            if _is_unknown(error):
+                with self._lock:
+                    self._unknown_count += 1
             raise self.translated(path, error) from error
 
     def read(self, path: str, start: Callable[[KazooClient], IAsyncResult]) -> Any:  # noqa: ANN401 - kazoo has no types
@@ -195,12 +195,11 @@ class ZooKeeperConnection:
                 if has_synced:
                     raise self.translated(path, error) from error
                 must_sync = True
-            except _UNKNOWN_OUTCOME as error:
+            except Exception as error:  # also what kazoo's reader stumbled over
                 failure_count += 1
-                if failure_count >= READ_ATTEMPT_COUNT_MAX or monotonic_s() >= deadline_s:
+                is_final = failure_count >= READ_ATTEMPT_COUNT_MAX or not _is_unknown(error)
+                if is_final or monotonic_s() >= deadline_s:
                     raise self.translated(path, error) from error
-            except kz.KazooException as error:
-                raise self.translated(path, error) from error
 
     def translated(self, path: str, error: Exception) -> ZbkError:
         """Return our error for one of kazoo's."""
@@ -311,3 +310,8 @@ class ZooKeeperConnection:
         thread.join(timeout_s)
         if timeout_s and thread.is_alive():
             LOG.info("%s: closing takes long; the session ends by itself", self._uri)
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Tell whether the server may have done what it was asked for."""
+    return isinstance(error, _UNKNOWN_OUTCOME) or not isinstance(error, kz.KazooException)

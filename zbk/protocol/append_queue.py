@@ -35,7 +35,7 @@ class AppendQueue:
 
     Invariants, checked in ``_check``:
       * ids are given out densely: those taken, then those queued, up to ``last_entry_id``;
-      * only the first append may have been taken in part.
+      * only an append that still waits, the first one, may have been taken in part.
     """
 
     def __init__(self, *, entry_overhead_size: int, size_max: int, count_max: int) -> None:
@@ -119,13 +119,9 @@ class AppendQueue:
         tickets = [ticket for ticket, _payloads in self._items]
         self._items.clear()
         self._offset = 0
-        self._count = self._taken_count
         return tickets
 
     def _check(self) -> None:
-        assert self._taken_count <= self._count, "ids are given out once"
-        if self._items:
-            assert self._offset <= len(self._items[0][1])
-        else:
-            assert self._offset == 0
-            assert self._taken_count == self._count, "nothing waits: everything was taken"
+        waiting_count = len(self._items[0][1]) - self._offset if self._items else 0
+        assert self._taken_count + waiting_count <= self._count, "ids are given out once"
+        assert self._items or not self._offset

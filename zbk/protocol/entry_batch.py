@@ -31,6 +31,9 @@ BODY_SIZE_MAX: Final = 256 * 1024 * 1024
 COUNT_MAX: Final = 1 << 20
 """Entries of one batch."""
 
+STORED_ENTRY_ID_MAX: Final = (1 << 40) - 1
+"""The highest entry id that bookies take: an index file has no room for more in 16 TiB."""
+
 assert array("I").itemsize == 4, "sizes are u32"
 assert array("q").itemsize == 8, "ids are i64"
 
@@ -126,8 +129,10 @@ class EntryBatch(msgspec.Struct, frozen=True):
             return f"{count} sizes for {len(ids)} entry ids"
         if body_size > BODY_SIZE_MAX:
             return f"{body_size} bytes are over the limit of {BODY_SIZE_MAX}"
-        if not (0 <= self.ledger_id <= LEDGER_ID_MAX and ids[0] >= 0):
-            return f"impossible ids {self.ledger_id}, {ids[0]}"
+        if not (0 <= self.ledger_id <= LEDGER_ID_MAX and 0 <= ids[0] <= ids[-1]):
+            return f"impossible ids {self.ledger_id}, {ids[0]}, {ids[-1]}"
+        if ids[-1] > STORED_ENTRY_ID_MAX:
+            return f"entry id {ids[-1]} is over the limit of {STORED_ENTRY_ID_MAX}"
         if isinstance(ids, range) and ids.step != 1:
             return f"entry ids {ids} are not in a row"
         smallest, total = _smallest_and_sum(sizes)

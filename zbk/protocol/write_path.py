@@ -187,5 +187,5 @@ class WritePath:
         return [] if part is None else [SendAdd(slot, part, self.lac)]
 
     def _advance(self) -> None:
-        # a bookie may have synced what the application has not been told of yet
-        self._ends.advance(min(self._policy.lac, self.last_acked_id))
+        # bookies may have synced what is not acknowledged yet: it has no end to move to so far
+        self._ends.advance(self._policy.lac)

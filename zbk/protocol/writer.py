@@ -390,15 +390,16 @@ class WriterCore:
             self._fail(NotEnoughBookiesError(needed, count, slots.why_down()))
 
     def _watch_unsynced(self) -> None:
-        limit = self._limits.unsynced_batch_count_max
-        count = self._path.unsynced_batch_count
-        has_round = self._syncs.has_round
-        if count * 2 >= limit and not has_round and self._now_ms >= self._self_sync_at_ms:
-            self._syncs.demand()
-            self._self_sync_at_ms = self._now_ms + SELF_SYNC_INTERVAL_MS
+        limit, count = self._limits.unsynced_batch_count_max, self._path.unsynced_batch_count
+        is_stuck = count >= limit and self._unsynced_grace.is_over(self._now_ms)
         if count < limit:
             self._unsynced_grace.reset()
-        elif self._unsynced_grace.is_over(self._now_ms) and not has_round:
+        if self._syncs.has_round:
+            return
+        if count * 2 >= limit and self._now_ms >= self._self_sync_at_ms:
+            self._syncs.demand()
+            self._self_sync_at_ms = self._now_ms + SELF_SYNC_INTERVAL_MS
+        elif is_stuck:
             reason = f"{limit} acknowledged batches are not durable: {self._slots.why_down()}"
             self._fail(CannotAdvanceError(self._ledger_id, self.lac, self.last_acked_id, reason))
 

@@ -11,6 +11,7 @@ from zbk.actors.journal import (
     Flush,
     JournalActor,
     JournalSyncActor,
+    NoteSynced,
     SyncDue,
     Synced,
     Written,
@@ -58,6 +59,9 @@ class FakeJournal:
         self.writes.append(len(records))
         self.log.append("write")
         return None
+
+    def note_synced(self) -> None:
+        self.log.append("note")
 
     def sync(self) -> object:
         self.log.append("sync")
@@ -220,3 +224,16 @@ def test_flush_alone_is_enough_for_the_syncer(make: Callable[..., Journals]) -> 
     journals.syncer.tell(Flush(3, 10, is_sync_needed=True))
 
     journals.progress.wait_for(Synced(3))
+
+
+def test_evidence_of_a_sync_is_written_when_nothing_else_is(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.may_sync.release()
+    journals.append(1, is_sync_needed=True)
+    journals.progress.wait_for(Synced(1))
+
+    journals.writer.tell(NoteSynced())
+    journals.append(2, is_sync_needed=False)
+    journals.progress.wait_for(Written(2))
+
+    assert journals.file.log == ["write", "sync", "note", "write"]

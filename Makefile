@@ -1,0 +1,90 @@
+# Everything a developer runs. `make help` lists it.
+#
+# Each target sets itself up: a virtual environment in .venv, filled from requirements/*.txt
+# (exact versions, hashes checked), by uv where it is installed, else by pip. Stamp files remember
+# what is done, so a second call starts at once.
+
+PY ?= python3
+VENV ?= .venv
+ARGS ?=
+SOAK_SECONDS ?= 120
+
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+UV := $(shell command -v uv 2>/dev/null)
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	--no-annotate --no-header
+
+ifdef UV
+MAKE_VENV = $(UV) venv --quiet --allow-existing $(if $(filter file,$(origin PY)),--python '>=3.11',--python $(PY)) $(VENV)
+INSTALL = $(UV) pip install --quiet --python $(BIN)/python --no-build-isolation
+else
+MAKE_VENV = $(PY) -m venv $(VENV)
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+	--use-pep517
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-zookeeper test check soak bench lock clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "Variables: PY=$(PY) (the Python to use), VENV=$(VENV), ARGS=... (more arguments)."
+
+demo: $(if $(findstring --zookeeper,$(ARGS)),$(STAMPS)/zookeeper,$(STAMPS)/run) ## a cluster, two ledgers, a crash: a story that ends
+	@$(BIN)/python -m zbk demo $(ARGS)
+
+demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0.5 GB once)
+	@$(BIN)/python -m zbk demo --zookeeper $(ARGS)
+
+test: $(STAMPS)/dev ## all tests but the soak; under five minutes
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak" $(ARGS)
+
+check: $(STAMPS)/dev ## lint, format, types, layers
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports
+
+soak: $(STAMPS)/dev ## crashes under load for SOAK_SECONDS
+	@SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+
+bench: $(STAMPS)/run ## what zbk writes, beside what the machine gives
+	@$(BIN)/python -m zbk bench write --against-floor $(ARGS)
+
+lock: ## choose new versions for requirements/*.txt (needs uv)
+	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
+	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --group dev -o requirements/dev.txt
+	$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
+	$(COMPILE) pyproject.toml --extra zookeeper -c requirements/dev.txt -o requirements/zookeeper.txt
+	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
+
+clean: ## remove the environment and all caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ------------------------------------------------------------------ set-up
+
+$(STAMPS)/venv:
+ifndef UV
+	@$(PY) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "zbk needs Python 3.11 or newer and '$(PY)' is not: make $(MAKECMDGOALS) PY=python3.12, or install uv" >&2; exit 1; }
+	@$(PY) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "'$(PY)' has no venv module: apt-get install python3-venv, or install uv" >&2; exit 1; }
+endif
+	@echo "setting up $(VENV) (once)" >&2
+	@$(MAKE_VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
+	@$(INSTALL) --require-hashes -r requirements/build.txt
+	@touch $@
+
+$(STAMPS)/zookeeper $(STAMPS)/dev: PYSPARK = yes
+
+$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
+	@$(if $(PYSPARK),echo "installing what requirements/$*.txt names; ZooKeeper's jars come in pyspark (0.5 GB)" >&2)
+	@$(INSTALL) --require-hashes -r requirements/$*.txt
+	@$(INSTALL) --no-deps -e .
+	@touch $@

@@ -1,0 +1,41 @@
+"""What every test of zbk stands on: golden files that can be rewritten, actors that end."""
+
+from collections.abc import Iterator
+
+import pykka
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-golden",
+        action="store_true",
+        help="write what golden scripts print into their files; read the diff before you commit it",
+    )
+
+
+@pytest.fixture
+def rewrite_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten rather than compared."""
+    return bool(request.config.getoption("--rewrite-golden"))
+
+
+@pytest.fixture(autouse=True)
+def _actors_end_with_the_test() -> Iterator[None]:
+    yield
+    if pykka.ActorRegistry.get_all():
+        pykka.ActorRegistry.stop_all(timeout=5)
+        assert pykka.ActorRegistry.get_all() == []
+
+
+@pytest.fixture(autouse=True)
+def _no_actor_dies_unseen(
+    request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> Iterator[None]:
+    """Fail the test when an actor died: pykka only logs it and goes on."""
+    yield
+    if request.node.get_closest_marker("actor_may_fail"):
+        return
+    records = caplog.get_records("setup") + caplog.get_records("call")
+    deaths = [r for r in records if r.name.startswith("pykka") and r.levelname == "ERROR"]
+    assert [death.getMessage() for death in deaths] == []

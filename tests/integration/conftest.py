@@ -1,0 +1,21 @@
+"""A real ZooKeeper for whoever asks for it, one per test process."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from zbk.cluster.zookeeper import LocalZooKeeper
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
+    """A running server. Whoever pauses or kills it sets it right again."""
+    with LocalZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper_uri(zookeeper_server: LocalZooKeeper) -> str:
+    """The address of a root that nobody else uses."""
+    return zookeeper_server.uri(f"/test-{uuid4().hex}/zbk")

@@ -1,0 +1,331 @@
+"""The SQLite body: leases on a clock turned by hand, other writers, files that are none of ours."""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.recorder import Recorder
+from tests.support.waiting import wait_until
+from zbk.errors import (
+    ForkedProcessError,
+    InvalidOptionError,
+    MetadataUnavailableError,
+    UnsupportedVersionError,
+)
+from zbk.metadata.sqlite import SqliteStore
+from zbk.metadata.store import Node, SessionState
+
+CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
+LEASE_MS = 3000
+
+
+class Clock:
+    """Milliseconds that grow when told."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.now_ms = now_ms
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+class Place:
+    """A file, and the stores that a test opened on it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.uri = f"sqlite://{path}"
+        self.stores: list[SqliteStore] = []
+
+    def open(self, clock: Clock | None = None, timeout_s: float = 5.0) -> SqliteStore:
+        now_ms = {"now_ms": clock} if clock else {}
+        self.stores.append(
+            SqliteStore(
+                self.uri, timeout_s=timeout_s, session_timeout_ms=LEASE_MS, poll_ms=5, **now_ms
+            )
+        )
+        return self.stores[-1]
+
+    def connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self.path, isolation_level=None, timeout=5)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = Place(tmp_path / "m.db")
+    yield place
+    for store in place.stores:
+        store.close()
+
+
+def advance(store: SqliteStore, clock: Clock, by_ms: int, step_ms: int = LEASE_MS // 6) -> None:
+    """Turn the clock on in steps, each of which the store's poll thread sees.
+
+    The last step is one millisecond: when its poll begins, the one before it is over and done.
+    """
+    end_ms = clock.now_ms + by_ms
+    steps_ms = [*range(clock.now_ms + step_ms, end_ms - 1, step_ms), end_ms - 1, end_ms]
+    for clock.now_ms in steps_ms:
+        wait_until(lambda: store._polled_ms == clock.now_ms)
+
+
+# ------------------------------------------------------------------ durability
+
+
+def test_what_was_committed_is_fsynced_in_a_wal(place: Place) -> None:
+    connection = place.open()._connection
+
+    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+
+
+def test_nodes_outlive_the_stores_and_ephemeral_ones_do_not(place: Place) -> None:
+    first = place.open()
+    first.create("/a", b"x")
+    first.create("/mine", is_ephemeral=True)
+    first.close()
+
+    second = place.open()
+    assert second.children("/") == ["a"]
+    assert second.get("/a") == Node(b"x", 0)
+
+
+# ------------------------------------------------------------------ leases
+
+
+def test_a_session_that_is_not_renewed_is_removed_by_whoever_polls(place: Place) -> None:
+    frozen, clock = Clock(1_000_000), Clock(1_000_000)
+    stuck = place.open(frozen)  # its clock stands still, so it never renews
+    healthy = place.open(clock)
+    stuck.create("/theirs", is_ephemeral=True)
+    states: Recorder[SessionState] = Recorder()
+    stuck.on_session(states)
+    names: Recorder[list[str]] = Recorder()
+    healthy.watch_children("/", names)
+    names.wait_last(["theirs"])
+
+    advance(healthy, clock, LEASE_MS - 2)
+    assert healthy.children("/") == ["theirs"]
+    advance(healthy, clock, 2)
+
+    names.wait_last([])
+    assert states.wait_count(3) == [SUSPENDED, LOST, CONNECTED]
+    stuck.create("/theirs", b"of the new session", is_ephemeral=True)
+
+
+def test_a_session_that_is_renewed_stays(place: Place) -> None:
+    clock = Clock(1_000_000)
+    one, two = place.open(clock), place.open(clock)
+    one.create("/mine", is_ephemeral=True)
+
+    for _ in range(8):
+        clock.now_ms += LEASE_MS // 6
+        for store in (one, two):
+            wait_until(lambda store=store: store._polled_ms == clock.now_ms)  # type: ignore[misc] # a default binds the loop's value
+        wait_until(lambda: clock.now_ms - one._renewed_ms < LEASE_MS // 3)
+
+    assert two.children("/") == ["mine"]
+    assert one.session_state() is CONNECTED
+
+
+def test_who_was_away_itself_gives_the_others_time_before_it_judges(place: Place) -> None:
+    frozen, clock = Clock(1_000_000), Clock(1_000_000)
+    place.open(frozen).create("/theirs", is_ephemeral=True)
+    sleeper = place.open(clock)
+
+    advance(sleeper, clock, 10 * LEASE_MS, step_ms=10 * LEASE_MS)  # the whole machine was asleep
+    advance(sleeper, clock, LEASE_MS // 2 - 3)
+    assert sleeper.children("/") == ["theirs"]
+    advance(sleeper, clock, 2)
+
+    wait_until(lambda: sleeper.children("/") == [])
+
+
+def test_a_deadline_of_before_the_hosts_last_start_is_over(place: Place) -> None:
+    place.open(Clock(10**12)).create("/old", is_ephemeral=True)
+    clock = Clock(1000)  # the host's clock has begun anew
+    young = place.open(clock)
+
+    wait_until(lambda: young.children("/") == [])
+
+
+def test_a_store_whose_lease_is_over_says_doubt_before_anybody_can_tell_it(place: Place) -> None:
+    clock = Clock(1_000_000)
+    store = place.open(clock)
+    blocker = place.connect()
+    blocker.execute("BEGIN IMMEDIATE")  # so that it can not renew
+    assert store.session_state() is CONNECTED
+    clock.now_ms += LEASE_MS
+
+    assert store.session_state() is SUSPENDED
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    wait_until(lambda: store.session_state() is CONNECTED)
+
+
+def test_a_lease_that_can_not_be_renewed_is_doubt_and_then_goes_on(place: Place) -> None:
+    clock = Clock(1_000_000)
+    store = place.open(clock)
+    store.create("/mine", is_ephemeral=True)
+    states: Recorder[SessionState] = Recorder()
+    store.on_session(states)
+    blocker = place.connect()
+    blocker.execute("BEGIN IMMEDIATE")
+
+    advance(store, clock, LEASE_MS * 2 // 3)
+    states.wait_last(SUSPENDED)
+    blocker.execute("ROLLBACK")
+    blocker.close()
+
+    assert states.wait_last(CONNECTED) == [SUSPENDED, CONNECTED]
+    assert store.children("/") == ["mine"]
+
+
+def test_no_ephemeral_node_is_made_for_a_session_that_is_gone(place: Place) -> None:
+    clock = Clock(1_000_000)
+    store = place.open(clock)
+    thief = place.connect()
+    thief.execute("BEGIN IMMEDIATE")
+    thief.execute("DELETE FROM session")
+    made: Recorder[str] = Recorder()
+
+    def make() -> None:
+        try:
+            store.create("/mine", is_ephemeral=True)
+        except MetadataUnavailableError as error:
+            made(str(error))
+        else:
+            made("made in the new session")
+
+    thread = threading.Thread(target=make)
+    thread.start()
+    thief.execute("COMMIT")
+    thief.close()
+    thread.join(10)
+
+    wait_until(lambda: store.session_state() is CONNECTED)
+    (outcome,) = made.items
+    reader = place.connect()
+    owners = reader.execute("SELECT session_id FROM node WHERE path = '/mine'").fetchall()
+    reader.close()
+    assert owners in ([], [(store._session_id,)])
+    assert ("the session is lost" in outcome) == (owners == [])
+
+
+# ------------------------------------------------------------------ other writers
+
+
+def test_a_file_locked_for_too_long_is_unavailable_in_bounded_time(place: Place) -> None:
+    store = place.open(timeout_s=0.1)
+    store.create("/a")
+    blocker = place.connect()
+    blocker.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(MetadataUnavailableError, match="locked"):
+        store.create("/b")
+    assert store.get("/a") == Node(b"", 0)  # readers do not wait
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    store.create("/b")
+
+
+def test_many_processes_may_make_the_file_at_once(place: Place) -> None:
+    failures: list[BaseException] = []
+
+    def open_one() -> None:
+        try:
+            place.open()
+        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=open_one) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+
+    assert failures == []
+    assert [store.children("/") for store in place.stores] == [[]] * 8
+
+
+def test_a_forked_child_is_refused_at_once(place: Place) -> None:
+    store = place.open()
+    store.create("/mine", is_ephemeral=True)
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            store.get("/mine")
+        except ForkedProcessError:
+            store.close()  # which must not end the parent's session
+            code = 0
+        finally:
+            os._exit(code)
+
+    assert os.waitpid(pid, 0)[1] == 0
+    assert store.children("/") == ["mine"]
+
+
+# ------------------------------------------------------------------ files that are none of ours
+
+
+def _garbage(path: Path) -> None:
+    path.write_bytes(b"this is no database, " * 100)
+
+
+def _foreign(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE t (x)")
+    connection.commit()
+    connection.close()
+
+
+def _damaged(path: Path) -> None:
+    store = SqliteStore(f"sqlite://{path}")
+    for number in range(200):
+        store.create(f"/n{number}", bytes(1000))
+    store.close()
+    data = bytearray(path.read_bytes())
+    data[100:4096] = os.urandom(3996)  # the schema's own page; the file's header stays
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"),
+    [
+        (_garbage, "is not an SQLite database"),
+        (_foreign, "is a database of another program"),
+        (_damaged, "is damaged"),
+    ],
+)
+def test_a_file_that_is_none_of_ours_is_refused_and_left_alone(
+    place: Place, spoil: Callable[[Path], None], reason: str
+) -> None:
+    spoil(place.path)
+    before = place.path.read_bytes()
+
+    with pytest.raises(InvalidOptionError, match=reason):
+        place.open()
+    assert place.path.read_bytes() == before
+
+
+def test_a_file_of_a_newer_zbk_is_refused(place: Place) -> None:
+    place.open().close()
+    connection = place.connect()
+    connection.execute("PRAGMA user_version = 2")
+    connection.close()
+
+    with pytest.raises(UnsupportedVersionError, match="schema version 2"):
+        place.open()
+
+
+def test_a_file_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="can not be opened"):
+        SqliteStore("sqlite:///proc/zbk.db")
+    (tmp_path / "x.db").symlink_to(tmp_path / "none" / "y.db")
+    with pytest.raises(InvalidOptionError, match="can not be opened"):
+        SqliteStore(f"sqlite://{tmp_path}/x.db")

@@ -1,0 +1,154 @@
+"""The command line on real bookies."""
+
+import json
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Shell, cluster
+from tests.support.waiting import wait_until
+from zbk.cluster.local import LocalCluster
+
+__all__ = ["cluster"]
+
+
+@pytest.fixture
+def shell(cluster: LocalCluster, tmp_path: Path) -> Shell:
+    return Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+
+
+def test_what_append_writes_cat_reads(shell: Shell) -> None:
+    content = b"".join(b"line %d\n" % number for number in range(5_000))
+    (shell.home / "input").write_bytes(content)
+
+    shown = json.loads(shell.run("ledger", "append", "input", "-o", "json").stdout)
+
+    assert (shown["entry_count"], shown["state"]) == (5_000, "CLOSED")
+    ledger_id = str(shown["ledger_id"])
+    assert shell.run("ledger", "cat", ledger_id, "--lines").stdout == content
+    listed = shell.run("ledger", "ls", "-o", "json").stdout.splitlines()
+    assert shown["ledger_id"] in [json.loads(line)["ledger_id"] for line in listed]
+    shell.run("ledger", "delete", ledger_id, "--yes")
+    shell.run("ledger", "show", ledger_id, exit_code=1)
+
+
+def test_a_reserved_ledger_is_filled_once_with_its_password(shell: Shell) -> None:
+    shell.environment["ZBK_PASSWORD"] = "s3cret"
+    ledger_id = shell.run("ledger", "create", "--type", "vd").stdout.decode().strip()
+    shell.run("ledger", "append", ledger_id, "--chunk", "64KiB", stdin=bytes(200_000))
+
+    shell.run("ledger", "append", ledger_id, stdin=b"x", exit_code=1)
+    assert len(shell.run("ledger", "cat", ledger_id).stdout) == 200_000
+    del shell.environment["ZBK_PASSWORD"]
+    refused = shell.run("ledger", "cat", ledger_id, exit_code=1)
+    assert refused.stderr.decode() == f"zbk: wrong password for ledger {ledger_id}\n"
+
+
+def test_sync_makes_an_open_vd_ledger_readable(shell: Shell) -> None:
+    made = shell.run(
+        "ledger", "append", "--type", "vd", "--keep-open", "-o", "json", stdin=b"a\nb\nc\n"
+    )
+    ledger_id = str(json.loads(made.stdout)["ledger_id"])
+
+    synced = json.loads(shell.run("ledger", "sync", ledger_id, "-o", "json").stdout)
+
+    assert synced["last_durable_id"] == 2
+
+
+def test_bookies_are_listed_and_asked(shell: Shell, cluster: LocalCluster) -> None:
+    lines = shell.run("bookie", "ls", "-o", "json").stdout.splitlines()
+    listed = {json.loads(line)["bookie_id"]: json.loads(line)["address"] for line in lines}
+
+    assert listed == {bookie.bookie_id: bookie.address for bookie in cluster.bookies}
+    info = json.loads(shell.run("bookie", "show", next(iter(listed)), "-o", "json").stdout)
+    assert info["bookie_id"] in listed
+
+
+def test_without_a_cluster_the_cures_are_named(tmp_path: Path) -> None:
+    failed = Shell(tmp_path).run("ledger", "ls", exit_code=1)
+
+    assert b"zbk up" in failed.stderr
+    assert failed.stdout == b""
+
+
+def test_a_bookie_is_made_run_and_stopped_by_hand(tmp_path: Path) -> None:
+    shell = Shell(tmp_path, {"ZBK_METADATA": f"sqlite://{tmp_path}/metadata.db"})
+    directories = ("--journal-dir", "b/journal", "--ledger-dir", "b/ledgers")
+    bookie_id = shell.run("bookie", "init", *directories).stdout.decode().strip()
+    again = shell.run("bookie", "init", *directories, exit_code=6)
+    assert b"belong" in again.stderr
+
+    arguments = ("bookie", "run", *directories, "--listen", "tcp://127.0.0.1:0")
+    with shell.start(*arguments, "--log-format", "json") as process:
+        assert process.stderr is not None
+        lines = iter(process.stderr.readline, b"")
+        messages = (json.loads(line)["message"] for line in lines)
+        ready = next(message for message in messages if message.startswith("READY"))
+        assert bookie_id in ready
+        second = shell.run(*arguments, exit_code=6)
+        assert b"in use" in second.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+class TestUp:
+    """`zbk up`, its context, and its end."""
+
+    @pytest.fixture
+    def shell(self, tmp_path: Path) -> Shell:
+        return Shell(tmp_path)
+
+    @pytest.fixture
+    def up(self, shell: Shell) -> Iterator[subprocess.Popen[bytes]]:
+        with shell.start("up", "-o", "json", "--bookies", "3") as process:
+            yield process
+            process.kill()
+
+    def test_other_commands_find_it_and_ctrl_c_ends_it(
+        self, shell: Shell, up: subprocess.Popen[bytes]
+    ) -> None:
+        assert up.stdout is not None
+        shown = json.loads(up.stdout.readline())
+        assert shown["is_context"]
+        pids = [bookie["pid"] for bookie in shown["bookies"]]
+
+        shell.run("ledger", "append", stdin=b"kept\n")
+        up.send_signal(signal.SIGINT)
+
+        assert up.wait(30) == 0
+        assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+        assert b"zbk up" in shell.run("ledger", "ls", exit_code=1).stderr
+        with shell.start("up") as again:  # on its data, for people
+            assert again.stdout is not None
+            lines = [again.stdout.readline().decode() for _ in range(6)]
+            assert lines[5].startswith("READY")
+            assert shell.run("ledger", "cat", "0", "--lines").stdout == b"kept\n"
+            again.terminate()
+            assert again.wait(30) == 0
+            rest = again.stdout.read().decode()
+        assert len(lines) + len(rest.splitlines()) <= 12
+
+    def test_its_bookies_end_with_it_even_if_it_is_killed(
+        self, shell: Shell, up: subprocess.Popen[bytes]
+    ) -> None:
+        assert up.stdout is not None
+        pids = [bookie["pid"] for bookie in json.loads(up.stdout.readline())["bookies"]]
+
+        up.kill()
+        up.wait()
+
+        wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+        stale = shell.run("ledger", "ls", exit_code=1).stderr.decode()
+        assert "is gone" in stale
+        assert "rm " in stale
+
+    def test_one_folder_is_for_one_cluster(self, shell: Shell, up: subprocess.Popen[bytes]) -> None:
+        assert up.stdout is not None
+        up.stdout.readline()
+
+        refused = shell.run("up", exit_code=6)
+
+        assert b"in use by another local cluster" in refused.stderr

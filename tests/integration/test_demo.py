@@ -1,0 +1,95 @@
+"""`zbk demo`, on small inputs: with the real one it takes its minute."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.cluster import Shell
+from zbk.cluster.zookeeper import LocalZooKeeper
+from zbk.metadata.connect import open_store
+
+CONTENT = b"".join(b"entry %d of the input\n" % number for number in range(30_000)) + b"\n\nend"
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    (tmp_path / "input").write_bytes(CONTENT)
+    return Shell(tmp_path, {"TMPDIR": str(tmp_path)})
+
+
+def test_the_demo_ends_with_everything_the_same(shell: Shell) -> None:
+    done = shell.run("demo", "input")
+
+    text = done.stdout.decode()
+    assert done.stderr == b""
+    assert text.count("the same") == 6
+    assert "All 180,018 entries read back are what was written." in text
+    assert re.search(r"kill -9 of bookie 1", text)
+    assert not list(shell.home.glob("zbk-demo-*")), "the folder is removed"
+
+
+def test_the_demo_in_json_has_its_figures(shell: Shell) -> None:
+    report = json.loads(shell.run("demo", "input", "-o", "json").stdout)
+
+    assert report["is_same"] is True
+    steps = report["steps"]
+    assert [step["step"] for step in steps] == [
+        "ClusterStarted", "InputRead", "LedgerLoaded", "LedgerLoaded", "LedgerSynced",
+        "BookieKilled", "BookieRestarted", *["ReadBack"] * 6,
+    ]  # fmt: skip
+    loads = [step for step in steps if step["step"] == "LedgerLoaded"]
+    assert {load["entry_count"] for load in loads} == {30_003}
+    assert all(load["batch_latency"]["p99_ms"] > 0 for load in loads)
+    synced = next(step for step in steps if step["step"] == "LedgerSynced")
+    assert synced["lac_after"] == synced["lap"] == 30_002
+    assert len({step["hash"] for step in steps if "hash" in step}) == 1
+
+
+def test_the_demo_runs_on_a_real_zookeeper(shell: Shell) -> None:
+    (shell.home / "small").write_bytes(b"a\nb\n")
+
+    report = json.loads(shell.run("demo", "small", "--zookeeper", "-o", "json").stdout)
+
+    assert report["is_same"] is True
+    assert report["steps"][0]["metadata"].startswith("zk://127.0.0.1:")
+
+
+def test_the_demo_keeps_to_a_node_of_its_own_in_a_zookeeper_that_is_there(shell: Shell) -> None:
+    (shell.home / "small").write_bytes(b"a\n")
+    with LocalZooKeeper(shell.home / "zookeeper") as zookeeper:
+        shell.environment["ZBK_METADATA"] = zookeeper.uri("/zbk")
+
+        report = json.loads(shell.run("demo", "small", "--zookeeper", "-o", "json").stdout)
+
+        assert report["steps"][0]["metadata"].startswith(f"{zookeeper.uri('/zbk')}/demo-")
+        store = open_store(zookeeper.uri("/zbk"))
+        try:
+            (left,) = store.children("/")
+            assert store.children(f"/{left}") == [], "nothing of the demo is left"
+        finally:
+            store.close()
+
+
+def test_another_cluster_of_one_host_is_left_alone(shell: Shell) -> None:
+    shell.environment["ZBK_METADATA"] = "sqlite:///somewhere/metadata.db"
+
+    refused = shell.run("demo", "input", exit_code=1)
+
+    assert b"unset ZBK_METADATA" in refused.stderr
+    assert not list(shell.home.glob("zbk-demo-*"))
+
+
+def test_an_empty_file_is_an_empty_story(shell: Shell) -> None:
+    (shell.home / "empty").write_bytes(b"")
+
+    report = json.loads(shell.run("demo", "empty", "-o", "json").stdout)
+
+    assert report["is_same"] is True
+
+
+def test_what_can_be_read_only_once_is_refused(shell: Shell) -> None:
+    refused = shell.run("demo", "/dev/null", exit_code=1)
+
+    assert b"no regular file" in refused.stderr

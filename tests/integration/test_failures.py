@@ -1,0 +1,236 @@
+"""What survives when processes die, hang, or are missing: kill -9, SIGSTOP, garbage, restarts."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+import zbk
+from tests.support.waiting import wait_until
+from zbk.cluster.local import LocalCluster
+
+ENTRY = b"%08d" + b"." * 92
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three bookies of this test's own: it breaks them."""
+    with LocalCluster(tmp_path_factory.mktemp("broken") / "data") as running:
+        yield running
+
+
+@pytest.fixture
+def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    with zbk.connect(
+        cluster.metadata_uri, quorum_grace_ms=2_000, request_timeout_ms=2_000
+    ) as connected:
+        yield connected
+
+
+class Load:
+    """Appends in a thread of its own and remembers what was acknowledged."""
+
+    def __init__(self, ledger: zbk.LedgerWriter) -> None:
+        self._ledger = ledger
+        self._is_stopping = False
+        self.acked_count = 0
+        self.error: zbk.ZbkError | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._is_stopping:
+                batch = [ENTRY % n for n in range(number, number + 50)]
+                number = self._ledger.append_many(batch).result(30).stop
+                self.acked_count = number
+        except zbk.ZbkError as error:
+            self.error = error
+
+    def wait_for_more(self, count: int) -> None:
+        goal = self.acked_count + count
+        wait_until(lambda: self.acked_count >= goal or self.error is not None, what="the load")
+
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def check_all(client: zbk.Client, ledger_id: int, count: int) -> None:
+    """Every one of ``count`` entries is there, in order, with its bytes."""
+    with client.open_ledger(ledger_id) as reader:
+        assert reader.last_add_confirmed >= count - 1
+        found = [bytes(entry.payload) for entry in reader.read(0, count - 1)]
+    assert found == [ENTRY % n for n in range(count)]
+
+
+@pytest.mark.parametrize("ledger_type", list(zbk.LedgerType))
+def test_kill_9_of_each_bookie_under_load_loses_nothing_acknowledged(
+    client: zbk.Client, cluster: LocalCluster, ledger_type: zbk.LedgerType
+) -> None:
+    ledger = client.create_ledger(ledger_type=ledger_type)
+    load = Load(ledger)
+    for index in range(3):
+        load.wait_for_more(500)
+        cluster.kill(index)
+        load.wait_for_more(500)
+        cluster.restart(index)
+        load.wait_for_more(500)
+    load.stop()
+    assert load.error is None
+
+    ledger.close()
+
+    check_all(client, ledger.ledger_id, load.acked_count)
+
+
+def test_kill_9_of_all_bookies_loses_nothing_acknowledged(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    ledgers = [client.create_ledger(ledger_type=kind) for kind in zbk.LedgerType]
+    loads = [Load(ledger) for ledger in ledgers]
+    for load in loads:
+        load.wait_for_more(1_000)
+    for index in range(3):
+        cluster.kill(index)
+    for load in loads:
+        load.stop()
+    for index in range(3):
+        cluster.restart(index)
+
+    for ledger, load in zip(ledgers, loads, strict=True):
+        with client.open_ledger(ledger.ledger_id) as reader:
+            found = [
+                bytes(entry.payload) for entry in reader.read_unconfirmed(0, load.acked_count - 1)
+            ]
+        assert found == [ENTRY % n for n in range(load.acked_count)]
+
+
+def test_a_restarted_bookie_serves_its_replicas(client: zbk.Client, cluster: LocalCluster) -> None:
+    ledgers = []
+    for kind in zbk.LedgerType:
+        with client.create_ledger(ledger_type=kind) as ledger:
+            ledger.append_many([ENTRY % n for n in range(5_000)]).result(20)
+        ledgers.append(ledger)
+    victim = cluster.bookies[1].bookie_id
+    cluster.kill(1)
+    assert cluster.restart(1).incarnation == 2
+
+    for ledger in ledgers:
+        with client.open_ledger(ledger.ledger_id) as reader:
+            found = [bytes(e.payload) for e in reader.read(0, 4_999, bookie_id=victim)]
+        assert found == [ENTRY % n for n in range(5_000)]
+
+
+def test_a_clean_stop_and_start_keeps_everything(client: zbk.Client, cluster: LocalCluster) -> None:
+    with client.create_ledger() as ledger:
+        ledger.append_many([ENTRY % n for n in range(2_000)]).result(20)
+
+    assert [cluster.terminate(index) for index in range(3)] == [0, 0, 0]
+    for index in range(3):
+        cluster.restart(index)
+
+    check_all(client, ledger.ledger_id, 2_000)
+
+
+@pytest.mark.parametrize("ledger_type", list(zbk.LedgerType))
+def test_without_an_ack_quorum_appends_fail_clearly(
+    client: zbk.Client, cluster: LocalCluster, ledger_type: zbk.LedgerType
+) -> None:
+    ledger = client.create_ledger(ledger_type=ledger_type)
+    ledger.append(ENTRY % 0)
+    cluster.kill(0)
+    cluster.kill(1)
+
+    with pytest.raises(zbk.NotEnoughBookiesError) as caught:
+        ledger.append(ENTRY % 1)
+
+    assert caught.value.outcome == "unknown"
+    assert cluster.bookies[0].bookie_id in str(caught.value)
+    with pytest.raises(zbk.NotEnoughBookiesError):
+        ledger.append(ENTRY % 2)
+
+
+def test_a_volatile_ledger_that_can_not_be_synced_says_so(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    with client.create_ledger(ledger_type="VD_JOURNAL") as ledger:
+        ledger.append(ENTRY % 0)
+        assert ledger.sync() == 0
+        cluster.kill(0)
+        assert ledger.append(ENTRY % 1) == 1
+        assert ledger.sync() == 1  # two of three are a quorum
+
+
+def test_a_bookie_down_at_create_is_not_in_the_ensemble(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    dead = cluster.bookies[2].bookie_id
+    assert cluster.terminate(2) == 0
+    wait_until(lambda: len(client.list_bookies()) == 2)
+
+    with client.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=2) as ledger:
+        ledger.append(ENTRY % 0)
+
+    assert dead not in ledger.metadata.last_fragment.bookies
+    check_all(client, ledger.ledger_id, 1)
+
+
+def test_a_frozen_bookie_does_not_stop_the_others(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    ledger = client.create_ledger()
+    ledger.append(ENTRY % 0)
+    cluster.pause(0)
+    try:
+        assert ledger.append(ENTRY % 1) == 1
+    finally:
+        cluster.resume(0)
+    ledger.append(ENTRY % 2)
+    ledger.close()
+
+    check_all(client, ledger.ledger_id, 3)
+
+
+def test_reads_go_on_at_the_other_replicas(client: zbk.Client, cluster: LocalCluster) -> None:
+    with client.create_ledger() as ledger:
+        ledger.append_many([ENTRY % n for n in range(3_000)]).result(20)
+    cluster.kill(0)
+    cluster.kill(2)
+
+    check_all(client, ledger.ledger_id, 3_000)
+
+
+def test_garbage_on_the_port_hurts_nobody(client: zbk.Client, cluster: LocalCluster) -> None:
+    ledger = client.create_ledger()
+    ledger.append(ENTRY % 0)
+    for bookie in cluster.bookies:
+        host, _, port = bookie.address.removeprefix("tcp://").rpartition(":")
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 10_000, b"\xff\0\0\0\0\0\0\0\x01\x7f"):
+            with suppress(ConnectionError), socket.create_connection((host, int(port))) as raw:
+                raw.sendall(garbage)
+
+    assert ledger.append(ENTRY % 1) == 1
+    ledger.close()
+    assert cluster.deaths == {}
+    check_all(client, ledger.ledger_id, 2)
+
+
+def test_close_to_a_dead_cluster_ends_with_an_error(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    ledger = client.create_ledger(ledger_type="VD_JOURNAL")
+    ledger.append_many([ENTRY % n for n in range(10)]).result(10)
+    for index in range(3):
+        cluster.kill(index)
+
+    with pytest.raises(zbk.NotEnoughBookiesError):
+        ledger.append(ENTRY % 10)
+    with pytest.raises(zbk.NotDurableError) as caught:
+        ledger.close()
+
+    assert caught.value.last_durable_id <= 9

@@ -1,0 +1,67 @@
+"""Real clusters for tests: bookies as processes, and ``zbk`` as a command.
+
+A test module that wants a fixture of these imports it by name.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from zbk.cluster.local import LocalCluster
+
+COMMAND_TIMEOUT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three bookies on SQLite metadata, shared by the tests of one module."""
+    with LocalCluster(tmp_path_factory.mktemp("cluster") / "data") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def zookeeper_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three bookies on a real ZooKeeper, shared by the tests of one module."""
+    folder = tmp_path_factory.mktemp("zookeeper-cluster") / "data"
+    with LocalCluster(folder, use_zookeeper=True) as running:
+        yield running
+
+
+class Shell:
+    """Runs ``zbk`` as a user would: as a process, with a home of its own."""
+
+    def __init__(self, home: Path, environment: Mapping[str, str] | None = None) -> None:
+        self.home = home
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ZBK_", "XDG_"))}
+        self.environment = inherited | {"HOME": str(home)} | dict(environment or {})
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Start a command; whoever calls waits for it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "zbk", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=self.environment,
+            cwd=self.home,
+        )
+
+    def run(
+        self, *arguments: str, stdin: bytes = b"", exit_code: int = 0
+    ) -> "subprocess.CompletedProcess[bytes]":
+        """Run a command to its end, which must have this exit code."""
+        done = subprocess.run(
+            [sys.executable, "-m", "zbk", *arguments],
+            input=stdin,
+            capture_output=True,
+            env=self.environment,
+            cwd=self.home,
+            timeout=COMMAND_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == exit_code, (arguments, done.stdout, done.stderr)
+        return done

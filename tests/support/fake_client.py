@@ -1,0 +1,230 @@
+"""A client without a cluster: ledgers in memory, for tests of what stands above the client."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from zbk.errors import (
+    EntryTooLargeError,
+    NoSuchLedgerError,
+    UnauthorizedError,
+    ZbkError,
+)
+from zbk.metadata.values import BookieRegistration
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.words import DigestType, LedgerType
+from zbk.wire.messages import BookieInfo
+
+BOOKIES = ("bookie-a", "bookie-b", "bookie-c")
+CREATED_MS = 1_700_000_000_000
+
+
+class FakeBatch(list[bytes]):
+    """What a reader yields: payloads, and their ids."""
+
+    def __init__(self, first_entry_id: int, payloads: Iterable[bytes]) -> None:
+        super().__init__(payloads)
+        self.entry_ids = range(first_entry_id, first_entry_id + len(self))
+
+
+class FakeReader:
+    def __init__(self, metadata: LedgerMetadata, entries: list[bytes]) -> None:
+        self.metadata = metadata
+        self._entries = entries
+        self.bookies_asked: list[str | None] = []
+
+    @property
+    def last_add_confirmed(self) -> int:
+        return len(self._entries) - 1
+
+    def read_batches(
+        self, first: int, last: int, *, bookie_id: str | None = None
+    ) -> Iterator[FakeBatch]:
+        self.bookies_asked.append(bookie_id)
+        for start in range(first, last + 1, 3):  # small batches, so that there are several
+            yield FakeBatch(start, self._entries[start : min(last + 1, start + 3)])
+
+
+class FakeWriter:
+    """Acknowledges at once; ``failure`` makes every append after the first batch fail."""
+
+    entry_size_max = 1024 * 1024
+
+    def __init__(self, client: "FakeClient", ledger_id: int) -> None:
+        self._client = client
+        self.ledger_id = ledger_id
+        self.is_closed = False
+
+    @property
+    def last_add_pushed(self) -> int:
+        return len(self._client.entries[self.ledger_id]) - 1
+
+    last_add_confirmed = last_add_pushed
+
+    def append_many(
+        self, payloads: Iterable[bytes], *, timeout: float | None = None
+    ) -> "Future[range]":
+        entries = self._client.entries[self.ledger_id]
+        batch = list(payloads)
+        for payload in batch:
+            if len(payload) > self.entry_size_max:
+                raise EntryTooLargeError(len(payload), self.entry_size_max)
+        future: Future[range] = Future()
+        if self._client.append_failure is not None:
+            future.set_exception(self._client.append_failure)
+            return future
+        future.set_result(range(len(entries), len(entries) + len(batch)))
+        entries += batch
+        return future
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.is_closed = True
+        self._client.close_ledger(self.ledger_id)
+
+
+class FakeClient:
+    """``failure`` is raised by whatever asks for a ledger."""
+
+    def __init__(self) -> None:
+        self.metadata: dict[int, LedgerMetadata] = {}
+        self.entries: dict[int, list[bytes]] = {}
+        self.passwords: dict[int, bytes] = {}
+        self.readers: list[FakeReader] = []
+        self.failure: BaseException | None = None
+        self.append_failure: ZbkError | None = None
+        self.is_closed = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.is_closed = True
+
+    def add_ledger(self, entries: list[bytes], **keywords: Any) -> int:  # noqa: ANN401 - create's
+        """Make a closed ledger."""
+        ledger_id = self.reserve_ledger(**keywords)
+        self.entries[ledger_id] = entries
+        self.close_ledger(ledger_id)
+        return ledger_id
+
+    def close_ledger(self, ledger_id: int) -> None:
+        entries = self.entries[ledger_id]
+        self.metadata[ledger_id] = self.metadata[ledger_id].with_closed(
+            len(entries) - 1, sum(map(len, entries))
+        )
+
+    def reserve_ledger(
+        self,
+        *,
+        ensemble_size: int = 3,
+        write_quorum_size: int = 3,
+        ack_quorum_size: int = 2,
+        ledger_type: str = "PD_JOURNAL",
+        digest_type: str = "XXH3",
+        password: bytes = b"",
+        custom_metadata: dict[str, bytes] | None = None,
+    ) -> int:
+        if self.failure is not None:
+            raise self.failure
+        ledger_id = len(self.metadata)
+        self.metadata[ledger_id] = LedgerMetadata(
+            ledger_id=ledger_id,
+            ensemble_size=ensemble_size,
+            write_quorum_size=write_quorum_size,
+            ack_quorum_size=ack_quorum_size,
+            ledger_type=LedgerType(ledger_type),
+            digest_type=DigestType(digest_type),
+            password_digest=b"",
+            fragments=(Fragment(0, BOOKIES[:ensemble_size]),),
+            created_ms=CREATED_MS,
+            creation_token="",
+            has_writer=False,
+            custom_metadata=custom_metadata or {},
+        )
+        self.entries[ledger_id] = []
+        self.passwords[ledger_id] = password
+        return ledger_id
+
+    def create_ledger(self, **keywords: Any) -> FakeWriter:  # noqa: ANN401 - reserve's
+        return self.open_for_append(self.reserve_ledger(**keywords), keywords.get("password", b""))
+
+    def open_for_append(self, ledger_id: int, password: bytes = b"") -> FakeWriter:
+        self._check(ledger_id, password)
+        self.metadata[ledger_id] = self.metadata[ledger_id].with_writer()
+        return FakeWriter(self, ledger_id)
+
+    def open_ledger(self, ledger_id: int, password: bytes = b"") -> FakeReader:
+        self._check(ledger_id, password)
+        reader = FakeReader(self.metadata[ledger_id], self.entries[ledger_id])
+        self.readers.append(reader)
+        return reader
+
+    def get_ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
+        if self.failure is not None:
+            raise self.failure
+        if ledger_id not in self.metadata:
+            raise NoSuchLedgerError(ledger_id)
+        return self.metadata[ledger_id]
+
+    def list_ledgers(self) -> Iterator[int]:
+        return iter(sorted(self.metadata))
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        del self.metadata[ledger_id]
+
+    def sync_ledger(self, ledger_id: int, password: bytes = b"") -> int:
+        self._check(ledger_id, password)
+        return len(self.entries[ledger_id]) - 1
+
+    def close_reserved_ledger(self, ledger_id: int, password: bytes = b"") -> None:
+        self._check(ledger_id, password)
+        self.close_ledger(ledger_id)
+
+    def list_bookies(self) -> list[BookieRegistration]:
+        return [
+            BookieRegistration(
+                bookie_id=bookie_id,
+                address=f"tcp://127.0.0.1:{4000 + index}",
+                incarnation=index + 1,
+                is_readonly=index == 2,
+                started_ms=CREATED_MS,
+                version="0.1.0",
+            )
+            for index, bookie_id in enumerate(BOOKIES)
+        ]
+
+    def bookie_info(self, bookie_id: str) -> BookieInfo:
+        numbers = {
+            field.name: 7
+            for field in msgspec.structs.fields(BookieInfo)
+            if field.name not in ("bookie_id", "instance_id", "software", "is_readonly")
+        }
+        texts = {"journal_position": "1:2", "last_log_mark": "1:0"}
+        return BookieInfo(
+            bookie_id=bookie_id,
+            instance_id="i",
+            software="zbk",
+            is_readonly=False,
+            **(numbers | texts),  # type: ignore[arg-type]  # fields that are numbers, by name
+        )
+
+    def _check(self, ledger_id: int, password: bytes) -> None:
+        self.get_ledger_metadata(ledger_id)
+        if self.passwords[ledger_id] != password:
+            raise UnauthorizedError(ledger_id)

@@ -1,0 +1,29 @@
+"""Ledger metadata as tests need it."""
+
+from collections.abc import Callable
+from uuid import uuid4
+
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.words import DigestType, LedgerType
+
+
+def metadata_maker(*, has_writer: bool = True) -> Callable[[int], LedgerMetadata]:
+    """Return what ``LedgerStore.create`` wants, with one creation token for one create."""
+    token = uuid4().hex
+
+    def make(ledger_id: int) -> LedgerMetadata:
+        return LedgerMetadata(
+            ledger_id=ledger_id,
+            ensemble_size=3,
+            write_quorum_size=3,
+            ack_quorum_size=2,
+            ledger_type=LedgerType.PD_JOURNAL,
+            digest_type=DigestType.XXH3,
+            password_digest=b"",
+            fragments=(Fragment(0, ("b1", "b2", "b3")),),
+            created_ms=0,
+            creation_token=token,
+            has_writer=has_writer,
+        )
+
+    return make

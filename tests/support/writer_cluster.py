@@ -1,0 +1,354 @@
+"""A cluster of fake bookies around a real ``WriterCore``, and everything that must stay true.
+
+The bookies are as simple as can be: a set of entries held and a set of entries on disk. Requests
+and answers wait in lists until the test lets one of them through, so every order is possible, also
+those that a real network would hardly ever make.
+"""
+
+from collections.abc import Callable
+
+from zbk.durability.level import level_of
+from zbk.errors import (
+    BookieUnavailableError,
+    BusyError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NotDurableError,
+    ZbkError,
+)
+from zbk.protocol.digest import digest_function
+from zbk.protocol.entry import decode_entry, entry_size
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.writer import (
+    Acked,
+    AddAnswered,
+    AddFailed,
+    Append,
+    Appends,
+    CloseFailed,
+    CloseLedger,
+    CloseRequested,
+    Effect,
+    Event,
+    Failed,
+    SendAdd,
+    SendSync,
+    SlotDown,
+    SlotSuspect,
+    SlotUp,
+    SyncAnswered,
+    SyncDone,
+    SyncFailed,
+    SyncFailedFor,
+    SyncRequested,
+    Tick,
+    WriterCore,
+    WriterLimits,
+)
+
+LEDGER_ID = 7
+LIMITS = WriterLimits(
+    window_size=1_000,
+    window_count=4,
+    batch_size_max=300,
+    batch_count_max=5,
+    quorum_grace_ms=1_000,
+    close_linger_ms=500,
+    unsynced_batch_count_max=8,
+    sync_count_max=4,
+)
+PAYLOAD_SIZE_MAX = 150
+
+
+class FakeBookie:
+    """What one bookie holds and has on disk, and what is on its way to and from it."""
+
+    def __init__(self) -> None:
+        self.incarnation = 1
+        self.is_connected = False
+        self.is_fenced = False
+        self.held: set[int] = set()
+        self.durable: set[int] = set()
+        self.lac = NO_ENTRY
+        self.requests: list[SendAdd | SendSync] = []
+        self.answers: list[Event] = []
+
+    def last_add_synced(self) -> int:
+        las = self.lac
+        while las + 1 in self.durable:
+            las += 1
+        return las
+
+    def crash(self, *, loses_power: bool) -> None:
+        """Start again, with what was on disk, or with all if only the process died."""
+        if loses_power:
+            self.held &= self.durable
+        else:
+            self.durable |= self.held  # a start syncs what it finds before it trusts it
+        self.lac = NO_ENTRY
+        self.incarnation += 1
+        self.requests.clear()
+
+
+class WriterCluster:
+    """A writer, its bookies, and what the application has been told."""
+
+    def __init__(self, quorum: Quorum, ledger_type: LedgerType) -> None:
+        self.quorum = quorum
+        self.level = level_of(ledger_type)
+        self.digest = digest_function(DigestType.XXH3, b"", LEDGER_ID)
+        self.core = WriterCore(
+            LEDGER_ID,
+            quorum,
+            self.level,
+            ensemble=[f"b{slot}" for slot in range(quorum.ensemble_size)],
+            digest_type=DigestType.XXH3,
+            digest=self.digest,
+            limits=LIMITS,
+        )
+        self.now_ms = 0
+        self.bookies = [FakeBookie() for _ in range(quorum.ensemble_size)]
+        self.payloads: list[bytes] = []  # by entry id, all that were ever appended
+        self.lives: dict[int, dict[int, int]] = {}  # entry id -> slot -> incarnation that took it
+        self.known_lives = [0] * quorum.ensemble_size  # as the writer was told
+        self.appends: dict[int, tuple[int, int]] = {}  # open tickets -> first id, count
+        self.syncs: dict[int, int] = {}  # open tickets -> last id appended before
+        self.next_ticket = 0
+        self.acked_id = NO_ENTRY
+        self.lac = NO_ENTRY
+        self.last_sync_id = NO_ENTRY
+        self.close_ticket: int | None = None
+        self.end: CloseLedger | CloseFailed | None = None
+        self.seen: set[str] = set()  # kinds of effects and errors
+
+    # ------------------------------------------------------------------ what the test does
+
+    def append(self, sizes: list[int]) -> None:
+        self.handle(self._append_event(sizes))
+
+    def append_each(self, sizes: list[int]) -> None:
+        events = [self._append_event([size]) for size in sizes]
+        self.handle(Appends([(event.ticket, event.payloads) for event in events]))
+
+    def sync(self) -> None:
+        ticket = self._ticket()
+        self.syncs[ticket] = self.core.last_pushed_id
+        self.handle(SyncRequested(ticket))
+
+    def close(self) -> None:
+        ticket = self._ticket()
+        if self.close_ticket is None:
+            self.close_ticket = ticket
+        self.handle(CloseRequested(ticket))
+
+    def wait(self, ms: int) -> None:
+        self.now_ms += ms
+        self.handle(Tick())
+
+    def connect(self, slot: int) -> None:
+        bookie = self.bookies[slot]
+        bookie.requests.clear()
+        bookie.is_connected = True
+        self.known_lives[slot] = bookie.incarnation
+        self.handle(SlotUp(slot, bookie.incarnation))
+
+    def disconnect(self, slot: int) -> None:
+        bookie = self.bookies[slot]
+        bookie.requests.clear()
+        bookie.is_connected = False
+        self.handle(SlotDown(slot, BookieUnavailableError(f"b{slot}", "connection lost")))
+
+    def serve(self, slot: int, refusal: ZbkError | None = None) -> None:
+        """Let a bookie take the oldest request that waits for it."""
+        bookie = self.bookies[slot]
+        if not bookie.requests:
+            return
+        request = bookie.requests.pop(0)
+        if refusal is None and bookie.is_fenced and isinstance(request, SendAdd):
+            refusal = LedgerFencedError(LEDGER_ID)
+        if isinstance(request, SendAdd):
+            bookie.answers.append(self._add(slot, request, refusal))
+        else:
+            bookie.answers.append(self._sync(slot, request, refusal))
+
+    def answer(self, slot: int, index: int) -> None:
+        """Let one of a bookie's answers through, in any order, even from a lost connection."""
+        answers = self.bookies[slot].answers
+        if answers:
+            self.handle(answers.pop(index % len(answers)))
+
+    def heal(self) -> None:
+        """End all faults, and let everything through until nothing is left to do."""
+        for slot, bookie in enumerate(self.bookies):
+            bookie.answers.clear()
+            self.connect(slot)
+        for _ in range(400):
+            for slot, bookie in enumerate(self.bookies):
+                if not bookie.is_connected:
+                    self.connect(slot)
+                while bookie.requests or bookie.answers:
+                    self.serve(slot)
+                    self.answer(slot, 0)
+            if not self.is_waiting():
+                return
+            self.wait(100)
+
+    def is_waiting(self) -> bool:
+        is_closing = self.close_ticket is not None and self.end is None
+        return bool(self.appends or self.syncs or is_closing)
+
+    # ------------------------------------------------------------------ the bookies' side
+
+    def _add(self, slot: int, request: SendAdd, refusal: ZbkError | None) -> Event:
+        bookie, batch = self.bookies[slot], request.batch
+        if refusal is not None:
+            return AddFailed(slot, batch.first_entry_id, refusal)
+        bookie.held |= set(batch.entry_ids)
+        bookie.lac = max(bookie.lac, request.lac)
+        for entry_id in batch.entry_ids:
+            self.lives.setdefault(entry_id, {})[slot] = bookie.incarnation
+        if self.level.acknowledges_after == "sync":
+            bookie.durable |= set(batch.entry_ids)
+        las = bookie.last_add_synced() if self.level.has_sync_cursor else NO_ENTRY
+        return AddAnswered(slot, batch.first_entry_id, bookie.incarnation, las)
+
+    def _sync(self, slot: int, request: SendSync, refusal: ZbkError | None) -> Event:
+        bookie = self.bookies[slot]
+        if refusal is not None:
+            return SyncFailed(slot, request.sync_id, refusal)
+        bookie.durable |= bookie.held
+        bookie.lac = max(bookie.lac, request.lac)
+        return SyncAnswered(slot, request.sync_id, bookie.incarnation, bookie.last_add_synced())
+
+    # ------------------------------------------------------------------ the writer's side
+
+    def handle(self, event: Event) -> None:
+        effects = self.core.handle(event, self.now_ms)
+        for effect in effects:
+            self.seen.add(type(effect).__name__)
+            self._carry_out(effect)
+        self._check()
+
+    def _carry_out(self, effect: Effect) -> None:
+        carry_out: dict[type, Callable[..., None]] = {
+            SendAdd: self._on_send_add,
+            SendSync: self._on_send_sync,
+            Acked: self._on_acked,
+            Failed: self._on_failed,
+            SyncDone: self._on_sync_done,
+            SyncFailedFor: self._on_sync_failed,
+            CloseLedger: self._on_close_ledger,
+            CloseFailed: self._on_close_failed,
+            SlotSuspect: self._on_suspect,
+        }
+        carry_out[type(effect)](effect)
+
+    def _on_send_add(self, effect: SendAdd) -> None:
+        bookie, batch = self.bookies[effect.slot], effect.batch
+        assert bookie.is_connected, "nothing is sent to a slot that is down"
+        assert all(self.quorum.holds(effect.slot, entry_id) for entry_id in batch.entry_ids)
+        assert effect.lac < batch.first_entry_id
+        batch.verify()
+        batch.validate()
+        offset = 0
+        for entry_id in batch.entry_ids:
+            entry, offset = decode_entry(
+                batch.body, offset, LEDGER_ID, entry_id, DigestType.XXH3, self.digest
+            )
+            assert entry.payload == self.payloads[entry_id]
+            assert entry.length == sum(map(len, self.payloads[: entry_id + 1]))
+            assert entry.lac <= self.core.lac
+        bookie.requests.append(effect)
+
+    def _on_send_sync(self, effect: SendSync) -> None:
+        assert self.bookies[effect.slot].is_connected
+        self.bookies[effect.slot].requests.append(effect)
+
+    def _on_acked(self, effect: Acked) -> None:
+        for ticket, first, count in effect.tickets:
+            assert self.appends.pop(ticket) == (first, count)
+            assert first + count - 1 >= self.acked_id, "acks come in order"
+            for entry_id in range(self.acked_id + 1, first + count):
+                self._check_acked(entry_id)
+            self.acked_id = max(self.acked_id, first + count - 1)
+
+    def _check_acked(self, entry_id: int) -> None:
+        lives = self.lives.get(entry_id, {})
+        if self.level.acknowledges_after == "sync":
+            holders = [slot for slot in lives if entry_id in self.bookies[slot].durable]
+            assert len(holders) >= self.quorum.ack_size, "an ack quorum has it on disk"
+        else:
+            holders = [slot for slot, life in lives.items() if life >= self.known_lives[slot]]
+            assert len(holders) >= self.quorum.ack_size, "an ack quorum took it, as far as known"
+
+    def _on_failed(self, effect: Failed) -> None:
+        self.seen.add(type(effect.error).__name__)
+        assert self.core.error is effect.error or isinstance(effect.error, LedgerClosedError)
+        for ticket in effect.tickets:
+            del self.appends[ticket]  # open, and answered once
+
+    def _on_sync_done(self, effect: SyncDone) -> None:
+        assert self.syncs.pop(effect.ticket) <= effect.last_entry_id <= self.core.lac
+        assert effect.last_entry_id >= self.last_sync_id
+        self.last_sync_id = effect.last_entry_id
+
+    def _on_sync_failed(self, effect: SyncFailedFor) -> None:
+        self.seen.add(f"sync: {type(effect.error).__name__}")
+        del self.syncs[effect.ticket]
+
+    def _on_close_ledger(self, effect: CloseLedger) -> None:
+        core = self.core
+        assert self.end is None
+        assert effect.ticket == self.close_ticket
+        assert not isinstance(core.error, LedgerFencedError), "not this writer's to close"
+        assert effect.last_entry_id == core.lac <= core.last_acked_id
+        assert effect.length == sum(map(len, self.payloads[: effect.last_entry_id + 1]))
+        assert isinstance(effect.error, NotDurableError) == (core.lac < core.last_acked_id)
+        assert not self.appends, "closed with an append that was not answered"
+        assert not self.syncs, "closed with a sync that was not answered"
+        self.end = effect
+
+    def _on_close_failed(self, effect: CloseFailed) -> None:
+        if effect.ticket == self.close_ticket:
+            assert isinstance(self.core.error, LedgerFencedError)
+            self.end = effect
+        else:
+            assert isinstance(effect.error, LedgerClosedError | LedgerFencedError)
+
+    def _on_suspect(self, effect: SlotSuspect) -> None:
+        self.seen.add(f"suspect: {type(effect.error).__name__}")
+        self.bookies[effect.slot].is_connected = False
+        self.bookies[effect.slot].requests.clear()
+
+    # ------------------------------------------------------------------ what stays true
+
+    def _check(self) -> None:
+        core = self.core
+        assert core.lac >= self.lac, "the LAC never goes down"
+        for entry_id in range(self.lac + 1, core.lac + 1):
+            durable = [bookie for bookie in self.bookies if entry_id in bookie.durable]
+            assert len(durable) >= self.quorum.ack_size, "the LAC covers what is not durable"
+        self.lac = core.lac
+        copies = self.quorum.write_size if self.quorum.is_striped else 1
+        largest = LIMITS.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
+        assert core.window_size <= LIMITS.window_size + largest * copies
+
+    def _append_event(self, sizes: list[int]) -> Append:
+        ticket = self._ticket()
+        first = self.core.last_pushed_id + 1
+        if self.core.error is None and self.close_ticket is None:
+            first = len(self.payloads)
+            self.payloads += [bytes([(first + i) % 256]) * size for i, size in enumerate(sizes)]
+            payloads = self.payloads[first:]
+        else:
+            payloads = [bytes(size) for size in sizes]
+        self.appends[ticket] = (first, len(sizes))
+        return Append(ticket, payloads)
+
+    def _ticket(self) -> int:
+        self.next_ticket += 1
+        return self.next_ticket
+
+
+REFUSALS = (BusyError("too much"), BookieUnavailableError("b", "no answer"))

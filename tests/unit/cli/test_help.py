@@ -1,0 +1,126 @@
+"""Every page of help: there, true, short, and quick."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from zbk.cli.command import LazyGroup, ZbkCommand
+from zbk.cli.main import cli
+
+Found = tuple[str, click.Command, str]
+
+
+def commands(group: click.Group, prefix: str = "zbk") -> Iterator[Found]:
+    """Yield the full name, the command, and its line in its group's list."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None, name
+        line = (
+            group.lazy[name].help_line
+            if isinstance(group, LazyGroup)
+            else command.get_short_help_str(200)
+        )
+        yield f"{prefix} {name}", command, line
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{prefix} {name}")
+
+
+ALL = list(commands(cli))
+NAMED = [(name, command) for name, command, _ in ALL]
+
+
+def show_help(name: str) -> Result:
+    return CliRunner().invoke(cli, [*name.split()[1:], "--help"])
+
+
+@pytest.mark.parametrize(
+    ("command", "line"), [found[1:] for found in ALL], ids=[found[0] for found in ALL]
+)
+def test_a_command_is_listed_with_the_first_sentence_of_its_help(
+    command: click.Command, line: str
+) -> None:
+    help_text = " ".join((command.help or "").split("\n\n")[0].split())
+
+    assert line == help_text
+
+
+@pytest.mark.parametrize(("name", "command"), NAMED, ids=[found[0] for found in ALL])
+def test_help_has_examples_that_begin_with_zbk(name: str, command: click.Command) -> None:
+    output = show_help(name).output
+    body = output.partition("\n")[2]  # without the line of usage
+    assert "zbk " in body, name
+    if isinstance(command, ZbkCommand):
+        assert 1 <= len(command.examples) <= 4
+    assert max(map(len, output.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(("name", "command"), NAMED, ids=[found[0] for found in ALL])
+def test_every_option_says_what_it_does(name: str, command: click.Command) -> None:
+    for parameter in command.params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, f"{name} {parameter.opts}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [(["ledgr"], "ledger"), (["ledger", "crate"], "create"), (["bookie", "lst"], "ls")],
+)
+def test_a_misspelt_command_names_the_one_that_was_meant(arguments: list[str], meant: str) -> None:
+    result = CliRunner().invoke(cli, arguments)
+
+    assert result.exit_code == 2
+    assert f"Did you mean {meant}" in result.stderr
+
+
+def test_an_unlike_command_lists_the_known_ones() -> None:
+    result = CliRunner().invoke(cli, ["xyzzy"])
+
+    assert result.exit_code == 2
+    assert "Known: demo, up, ledger" in result.stderr
+
+
+def test_the_exit_codes_are_in_the_help() -> None:
+    output = show_help("zbk").output
+
+    for code in ("0", "1", "2", "3", "4", "5", "6", "130"):
+        assert re.search(rf"^  {code} +\w", output, re.MULTILINE), code
+
+
+def test_help_imports_nothing_heavy() -> None:
+    program = (
+        "import sys\n"
+        "from zbk.cli.main import cli\n"
+        "cli(['--help'], standalone_mode=False)\n"
+        "print(*sorted(sys.modules), file=sys.stderr)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    modules = set(done.stderr.split())
+
+    heavy = {"zmq", "pykka", "kazoo", "msgpack", "msgspec", "rich", "xxhash", "sqlite3", "asyncio"}
+    assert modules & heavy == set()
+    ours = {name for name in modules if name.startswith("zbk")}
+    assert ours == {
+        "zbk", "zbk.cli", "zbk.cli.command", "zbk.cli.main", "zbk.cli.session", "zbk.errors",
+    }  # fmt: skip
+
+
+def test_help_comes_quickly() -> None:
+    # the wall clock of a loaded machine lies: the best of several runs is what counts
+    best_s = min(_time_of_help_s() for _ in range(5))
+
+    assert best_s < 0.5
+
+
+def _time_of_help_s() -> float:
+    started_s = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "zbk", "--help"], capture_output=True, check=True)
+    return time.perf_counter() - started_s

@@ -1,0 +1,120 @@
+"""A child process: its last words, its ends, its pauses."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.waiting import wait_until
+from zbk.cluster.child import LOG_LINES_SHOWN, Child
+
+Start = Callable[[str], Child]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    children = []
+
+    def make(program: str) -> Child:
+        child = Child("the child", [sys.executable, "-c", program], tmp_path / "logs" / "child.log")
+        children.append(child)
+        return child
+
+    yield make
+    for child in children:
+        child.kill()
+
+
+def ended(child: Child) -> bool:
+    return child.exit_code is not None
+
+
+def test_a_dead_child_is_named_with_its_exit_code_and_the_end_of_its_log(start: Start) -> None:
+    child = start("import sys\nfor n in range(99): print('line', n)\nsys.exit('no disk')")
+    wait_until(lambda: ended(child))
+
+    text = str(child.death())
+
+    assert "the child ended with exit code 1" in text
+    assert text.splitlines()[-1] == "    no disk"
+    assert len(text.splitlines()) == 1 + LOG_LINES_SHOWN
+
+
+def test_a_child_that_wrote_nothing_is_named_too(start: Start) -> None:
+    child = start("import os\nos.kill(os.getpid(), 9)")
+    wait_until(lambda: ended(child))
+
+    assert "ended by SIGKILL; it wrote nothing to" in str(child.death())
+
+
+def test_the_log_of_an_earlier_start_is_not_shown(start: Start) -> None:
+    first = start("print('earlier')")
+    wait_until(lambda: ended(first))
+    second = start("print('now')")
+    wait_until(lambda: ended(second))
+
+    assert second.log_tail() == ["now"]
+
+
+def test_a_child_that_hears_sigterm_ends_with_its_own_code(start: Start) -> None:
+    child = start(
+        "import signal, sys\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))\n"
+        "print('ready')\n"
+        "while True: signal.pause()"
+    )
+    wait_until(lambda: child.log_tail() == ["ready"])
+
+    child.pause()  # one that is paused is woken to hear it
+    child.ask_to_stop()
+
+    assert child.wait_stopped() == 7
+
+
+def test_a_child_is_killed(start: Start) -> None:
+    child = start("import signal\nsignal.pause()")
+
+    child.kill()
+
+    assert child.exit_code == -signal.SIGKILL
+    child.kill()  # twice is fine
+
+
+def test_a_paused_child_does_not_run(start: Start) -> None:
+    child = start("import sys\nsys.stdin.read()")
+
+    child.pause()
+    wait_until(lambda: state(child.pid) == "T")
+    child.resume()
+    wait_until(lambda: state(child.pid) != "T")
+
+
+def test_a_child_sees_the_end_of_its_parent(start: Start) -> None:
+    middle = start(
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from zbk.cluster.child import Child\n"
+        f"log = Path({str(Path(os.devnull))!r})\n"
+        "program = 'import sys; sys.stdin.read()'\n"
+        "child = Child('grandchild', [sys.executable, '-c', program], log)\n"
+        "print(child.pid)\n"
+        "sys.stdin.read()"
+    )
+    wait_until(lambda: bool(middle.log_tail()))
+    grandchild = int(middle.log_tail()[0])
+    assert state(grandchild) in "RS"
+
+    middle.kill()
+
+    wait_until(lambda: state(grandchild) in ("", "Z"))
+
+
+def state(pid: int) -> str:
+    """Return a process's state as the kernel calls it; empty if there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return ""

@@ -1,0 +1,84 @@
+"""What a local cluster refuses, before it starts anything."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zbk.cluster.local import STATE_NAME, LocalCluster
+from zbk.errors import DirectoryInUseError, InvalidOptionError
+from zbk.system.files import OsFiles
+
+STATE: dict[str, Any] = {
+    "metadata": "sqlite",
+    "bookies": [{"bookie_id": f"b{index}", "port": 1} for index in range(3)],
+    "format_version": 1,
+}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "named"),
+    [
+        ({"bookie_count": 0}, "bookies"),
+        ({"bookie_count": 65}, "bookies"),
+        ({"use_zookeeper": True, "metadata": "zk://h"}, "zookeeper"),
+        ({"bookie_options": {"sync_intervall_ms": 1}}, "did you mean 'sync_interval_ms'"),
+        ({"bookie_options": {"sync_interval_ms": -1}}, "sync_interval_ms"),
+    ],
+)
+def test_a_wrong_option_is_refused_and_makes_no_folder(
+    tmp_path: Path, keywords: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(InvalidOptionError, match=named):
+        LocalCluster(tmp_path / "new", **keywords)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+
+    with pytest.raises(InvalidOptionError, match=r"holds 'thesis\.tex'"):
+        LocalCluster(tmp_path).start()
+
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_folder_in_use_is_named_with_the_cures(tmp_path: Path) -> None:
+    lock = OsFiles().lock(str(tmp_path / "lock"))
+    assert lock is not None
+
+    with pytest.raises(DirectoryInUseError, match="Ctrl-C in its terminal"):
+        LocalCluster(tmp_path).start()
+    lock.close()
+
+
+def without_bookies(state: dict[str, Any]) -> None:
+    del state["bookies"]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (lambda state: state.update(metadata="zookeeper"), "has its metadata in 'zookeeper'"),
+        (lambda state: state["bookies"].append({"bookie_id": "b3"}), "--bookies 4"),
+        (lambda state: state.update(format_version=2), "format version 2"),
+        (without_bookies, "not readable"),
+    ],
+)
+def test_a_folder_of_another_cluster_is_named_with_the_cure(
+    tmp_path: Path, change: Callable[[dict[str, Any]], object], named: str
+) -> None:
+    state = json.loads(json.dumps(STATE))
+    change(state)
+    (tmp_path / STATE_NAME).write_text(json.dumps(state))
+
+    with pytest.raises(InvalidOptionError, match=named):
+        LocalCluster(tmp_path).start()
+
+    assert json.loads((tmp_path / STATE_NAME).read_text()) == state
+    lock = OsFiles().lock(str(tmp_path / "lock"))
+    assert lock is not None, "a cluster that did not start holds nothing"
+    lock.close()

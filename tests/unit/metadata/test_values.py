@@ -1,0 +1,277 @@
+"""The bytes of values: golden, there and back, every cut, every flipped bit, any garbage."""
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError
+from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.values import (
+    BookieRegistration,
+    Cookie,
+    IdCounter,
+    Instance,
+    Layout,
+    LedgerLayout,
+    ValueT,
+    decode,
+    encode,
+)
+from zbk.protocol.digest import checksum
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.words import DigestType, LedgerState, LedgerType
+
+LEDGER = LedgerMetadata(
+    ledger_id=7,
+    ensemble_size=3,
+    write_quorum_size=3,
+    ack_quorum_size=2,
+    ledger_type=LedgerType.VD_JOURNAL,
+    digest_type=DigestType.MAC,
+    password_digest=b"\x00\xff",
+    fragments=(Fragment(0, ("b1", "b2", "b3")), Fragment(9, ("b1", "b4", "b3"))),
+    created_ms=1_700_000_000_000,
+    creation_token="t1",
+    state=LedgerState.CLOSED,
+    last_entry_id=12,
+    length=345,
+    custom_metadata={"job": b"nightly\x00"},
+)
+COOKIE = Cookie(
+    bookie_id="b1",
+    instance_id="i1",
+    journal_dirs=("/j",),
+    ledger_dirs=("/l1", "/l2"),
+    created_ms=1_700_000_000_000,
+)
+REGISTRATION = BookieRegistration(
+    bookie_id="b1",
+    address="tcp://127.0.0.1:3181",
+    incarnation=4,
+    is_readonly=False,
+    started_ms=1_700_000_000_000,
+    version="0.1.0",
+    rack="/r1",
+)
+VALUES: list[Any] = [
+    LEDGER,
+    COOKIE,
+    REGISTRATION,
+    Layout(ledger_layout=LedgerLayout.FLAT),
+    Instance(instance_id="i1"),
+    IdCounter(next_ledger_id=2**40),
+]
+GOLDEN = {
+    "LedgerMetadata": (
+        "de0011a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72"
+        "756d5f73697a6503af61636b5f71756f72756d5f73697a6502ab6c65646765725f74797065aa5644"
+        "5f4a4f55524e414cab6469676573745f74797065a34d4143af70617373776f72645f646967657374"
+        "c40200ffa9667261676d656e74739282ae66697273745f656e7472795f696400a7626f6f6b696573"
+        "93a26231a26232a2623382ae66697273745f656e7472795f696409a7626f6f6b69657393a26231a2"
+        "6234a26233aa637265617465645f6d73cf0000018bcfe56800ae6372656174696f6e5f746f6b656e"
+        "a27431a57374617465a6434c4f534544ad6c6173745f656e7472795f69640ca66c656e677468cd01"
+        "59aa6861735f777269746572c3af637573746f6d5f6d6574616461746181a36a6f62c4086e696768"
+        "746c7900ae666f726d61745f76657273696f6e01a8636865636b73756dcf288fd2eac1e7cfdd"
+    ),
+    "Cookie": (
+        "87a9626f6f6b69655f6964a26231ab696e7374616e63655f6964a26931ac6a6f75726e616c5f6469"
+        "727391a22f6aab6c65646765725f6469727392a32f6c31a32f6c32aa637265617465645f6d73cf00"
+        "00018bcfe56800ae666f726d61745f76657273696f6e01a8636865636b73756dcfdb3f9e77707fb3"
+        "e4"
+    ),
+    "BookieRegistration": (
+        "89a9626f6f6b69655f6964a26231a761646472657373b47463703a2f2f3132372e302e302e313a33"
+        "313831ab696e6361726e6174696f6e04ab69735f726561646f6e6c79c2aa737461727465645f6d73"
+        "cf0000018bcfe56800a776657273696f6ea5302e312e30a47261636ba32f7231ae666f726d61745f"
+        "76657273696f6e01a8636865636b73756dcfd7451e896cb07f93"
+    ),
+    "Layout": (
+        "83ad6c65646765725f6c61796f7574a4666c6174ae666f726d61745f76657273696f6e01a8636865"
+        "636b73756dcff5c2acb55b5aca63"
+    ),
+    "Instance": (
+        "83ab696e7374616e63655f6964a26931ae666f726d61745f76657273696f6e01a8636865636b7375"
+        "6dcf567974782db42f0a"
+    ),
+    "IdCounter": (
+        "83ae6e6578745f6c65646765725f6964cf0000010000000000ae666f726d61745f76657273696f6e"
+        "01a8636865636b73756dcf9792935af175a836"
+    ),
+}
+by_type = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+
+
+def repacked(data: bytes, **changes: object) -> bytes:
+    """Return the value with fields changed, and a checksum that is right for them."""
+    fields = msgpack.unpackb(data) | changes
+    del fields["checksum"]
+    body = msgpack.packb(fields | {"checksum": 2**64 - 1})[:-9]
+    return bytes(body + b"\xcf" + checksum(body).to_bytes(8, "big"))
+
+
+@by_type
+def test_decode_undoes_encode(value: ValueT) -> None:
+    assert decode(type(value), encode(value), "/x") == value
+
+
+@by_type
+def test_a_write_token_is_beside_the_value(value: ValueT) -> None:
+    one, other = encode(value, write_token="1"), encode(value, write_token="2")
+
+    assert one != other
+    assert decode(type(value), one, "/x") == decode(type(value), other, "/x") == value
+
+
+@by_type
+def test_every_cut_is_damage(value: ValueT) -> None:
+    data = encode(value)
+
+    for size in range(len(data)):
+        with pytest.raises(CorruptRecordError):
+            decode(type(value), data[:size], "/x")
+
+
+@by_type
+def test_every_flipped_bit_is_seen(value: ValueT) -> None:
+    data = encode(value)
+
+    for bit in range(len(data) * 8):
+        damaged = bytearray(data)
+        damaged[bit // 8] ^= 1 << bit % 8
+        # a flip in the version number itself may also look like a newer version
+        with pytest.raises((CorruptRecordError, UnsupportedVersionError)):
+            decode(type(value), bytes(damaged), "/x")
+
+
+@by_type
+def test_a_newer_format_version_is_refused_by_name(value: ValueT) -> None:
+    newer = repacked(encode(value), format_version=2)
+
+    with pytest.raises(UnsupportedVersionError, match=f"/x: {type(value).__name__} has .* 2"):
+        decode(type(value), newer, "/x")
+
+
+@by_type
+def test_keys_of_a_later_zbk_are_ignored(value: ValueT) -> None:
+    data = repacked(encode(value), colour="blue", nested={"a": [1, None]})
+
+    assert decode(type(value), data, "/x") == value
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ledger_id": "7"},
+        {"ledger_id": None},
+        {"password_digest": "AP8="},
+        {"fragments": []},
+        {"fragments": [{"first_entry_id": 1, "bookies": ["b1", "b2", "b3"]}]},
+        {"state": "HALF_OPEN"},
+        {"state": "OPEN"},  # with an end
+        {"ack_quorum_size": 4},
+        {"write_quorum_size": 0},
+        {"custom_metadata": {"job": "text"}},
+        {"format_version": 0},
+        {"format_version": "1"},
+        {"format_version": None},
+    ],
+    ids=str,
+)
+def test_wrong_fields_are_damage_even_with_a_right_checksum(changes: dict[str, object]) -> None:
+    with pytest.raises(CorruptRecordError, match=r"^/x at byte 0: "):
+        decode(LedgerMetadata, repacked(encode(LEDGER), **changes), "/x")
+
+
+def test_one_kind_of_value_is_not_taken_for_another() -> None:
+    with pytest.raises(CorruptRecordError, match="is no Cookie"):
+        decode(Cookie, encode(LEDGER), "/x")
+
+
+@settings(max_examples=200)
+@given(data=st.binary(max_size=200))
+def test_garbage_is_damage(data: bytes) -> None:
+    for value in VALUES:
+        with pytest.raises(CorruptRecordError):
+            decode(type(value), data, "/x")
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats() | st.text()
+    | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(field=st.sampled_from(LedgerMetadata.__struct_fields__), content=anything)
+def test_any_field_with_any_content_is_read_or_refused(field: str, content: object) -> None:
+    data = repacked(encode(LEDGER), **{field: content})
+
+    try:
+        metadata = decode(LedgerMetadata, data, "/x")
+    except (CorruptRecordError, UnsupportedVersionError):
+        return
+    assert decode(LedgerMetadata, encode(metadata), "/x") == metadata
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x91" * 5000,
+        b"\x80",
+        b"\xdd\xff\xff\xff\xff",
+        b"\xdf\xff\xff\xff\xff",
+        b"\xc6\xff\xff\xff\xff",
+    ],
+    ids=["deep", "empty", "array", "map", "bin"],
+)
+def test_hostile_sizes_are_refused_before_they_are_allocated(data: bytes) -> None:
+    with pytest.raises(CorruptRecordError):
+        decode(LedgerMetadata, data, "/x")
+
+
+def test_a_value_over_the_limit_is_refused_both_ways() -> None:
+    large = Cookie(
+        bookie_id="b", instance_id="i", journal_dirs=("x" * VALUE_SIZE_MAX,), ledger_dirs=(),
+        created_ms=0,
+    )  # fmt: skip
+
+    with pytest.raises(InvalidOptionError, match="more than"):
+        encode(large)
+    with pytest.raises(CorruptRecordError, match="over the limit"):
+        decode(Cookie, b"\0" * (VALUE_SIZE_MAX + 1), "/x")
+
+
+def test_what_could_not_be_read_again_is_not_written() -> None:
+    names = {f"key {n}": b"" for n in range(5000)}
+    bloated = LedgerMetadata(
+        ledger_id=1, ensemble_size=1, write_quorum_size=1, ack_quorum_size=1,
+        ledger_type=LedgerType.PD_JOURNAL, digest_type=DigestType.NONE, password_digest=b"",
+        fragments=(Fragment(0, ("b",)),), created_ms=0, creation_token="t", custom_metadata=names,
+    )  # fmt: skip
+
+    with pytest.raises(InvalidOptionError, match="max_map_len"):
+        encode(bloated)
+
+
+def test_text_that_is_no_text_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match="surrogates"):
+        encode(Instance(instance_id="\udcff"))
+
+
+def test_an_integer_over_64_bits_is_refused() -> None:
+    with pytest.raises(InvalidOptionError):
+        encode(IdCounter(next_ledger_id=2**64))
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_bytes_of_version_1_never_change(name: str) -> None:
+    value = next(value for value in VALUES if type(value).__name__ == name)
+    golden = bytes.fromhex(GOLDEN[name])
+
+    assert encode(value) == golden
+    assert decode(type(value), golden, "/x") == value

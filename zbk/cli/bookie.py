@@ -1,0 +1,185 @@
+"""``zbk bookie``: make and run one bookie, look at all of them."""
+
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.bookie_options import bookie_config, config_options
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.cli.session import Session
+
+if TYPE_CHECKING:
+    from zbk.metadata.values import BookieRegistration
+
+
+@click.command(
+    "init",
+    cls=ZbkCommand,
+    examples=[
+        (
+            "zbk bookie init --metadata zk://zk1:2181/zbk --journal-dir /j --ledger-dir /l",
+            "once, before the first `zbk bookie run`",
+        )
+    ],
+)
+@config_options
+@output_option
+def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of BookieConfig
+    """Make a bookie: id, cookie, directories.
+
+    The id is printed. It stays with the directories, whatever the address. Each option may also
+    come from the environment: --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
+    """
+    config = bookie_config(options)
+    from zbk.actors.bookie_process import init_bookie
+
+    bookie_id = init_bookie(config)
+    if output == "json":
+        print_object({"bookie_id": bookie_id}, output)
+    else:
+        click.echo(bookie_id)
+
+
+@click.command(
+    "run",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
+        ("zbk bookie run ... --log-format json", "log lines for machines"),
+    ],
+)
+@config_options
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    envvar="ZBK_LOG_FORMAT",
+    show_envvar=True,
+    help="Log lines on standard error.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    envvar="ZBK_LOG_LEVEL",
+    show_envvar=True,
+    help="The least that is logged.",
+)
+@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
+def run(
+    log_format: str,
+    log_level: str,
+    stop_with_parent: bool,
+    **options: Any,  # noqa: ANN401 - fields of BookieConfig
+) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    READY is logged once clients can come. Each option may also come from the environment:
+    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
+    """
+    config = bookie_config(options)
+    from zbk.actors.bookie_process import run_bookie
+    from zbk.cli.logs import log_to_stderr
+
+    log_to_stderr(log_format, log_level)
+
+    if stop_with_parent:
+        threading.Thread(target=_stop_at_end_of_stdin, name="parent", daemon=True).start()
+    sys.exit(run_bookie(config, on_ready=_log_ready))
+
+
+@click.command(
+    "ls",
+    cls=ZbkCommand,
+    examples=[("zbk bookie ls", "who is there"), ("zbk bookie ls -o json", "an object a line")],
+)
+@metadata_option
+@output_option
+@click.pass_obj
+def ls(session: Session, metadata: str | None, output: Format) -> None:
+    """List the bookies that are registered."""
+    columns = ["bookie_id", "address", "state", "incarnation", "rack", "started", "version"]
+    with session.open_client(metadata) as client:
+        print_rows(map(_row, client.list_bookies()), columns, output)
+
+
+@click.command(
+    "show",
+    cls=ZbkCommand,
+    examples=[("zbk bookie show ID", "counts, sizes, marks, as the bookie itself tells them")],
+)
+@click.argument("bookie_id", metavar="ID")
+@metadata_option
+@output_option
+@click.pass_obj
+def show(session: Session, bookie_id: str, metadata: str | None, output: Format) -> None:
+    """Ask a bookie about itself."""
+    import msgspec
+
+    with session.open_client(metadata) as client:
+        info = client.bookie_info(bookie_id)
+    print_object(
+        {
+            name: value
+            for name, value in msgspec.structs.asdict(info).items()
+            if name != "request_id"
+        },
+        output,
+    )
+
+
+@click.group(
+    "bookie",
+    cls=LazyGroup,
+    lazy={
+        "init": LazyCommand("zbk.cli.bookie:init", "Make a bookie: id, cookie, directories."),
+        "run": LazyCommand("zbk.cli.bookie:run", "Serve until SIGTERM or Ctrl-C."),
+        "ls": LazyCommand("zbk.cli.bookie:ls", "List the bookies that are registered."),
+        "show": LazyCommand("zbk.cli.bookie:show", "Ask a bookie about itself."),
+    },
+    examples=[("zbk bookie ls", "who is there"), ("zbk bookie run --help", "all options")],
+)
+def bookie() -> None:
+    """Make, run and look at bookies."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _log_ready(registration: "BookieRegistration") -> None:
+    import logging
+
+    logging.getLogger("zbk.bookie").info(
+        "READY bookie %s at %s, incarnation %d",
+        registration.bookie_id,
+        registration.address,
+        registration.incarnation,
+    )
+
+
+def _stop_at_end_of_stdin() -> None:
+    """Send ourselves SIGTERM when the process that holds the other end of stdin is gone."""
+    import signal
+
+    while os.read(0, 4096):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _row(found: "BookieRegistration") -> dict[str, Any]:
+    return {
+        "bookie_id": found.bookie_id,
+        "address": found.address,
+        "state": "read-only" if found.is_readonly else "writable",
+        "incarnation": found.incarnation,
+        "rack": found.rack,
+        "started": time_text(found.started_ms),
+        "version": found.version,
+    }

@@ -1,0 +1,237 @@
+"""``zbk demo``: run the story of ``zbk.cluster.demo`` and show it."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, assert_never
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import output_option
+from zbk.cli.output import Format, note, print_json, rate_text
+from zbk.cli.progress import telling
+
+if TYPE_CHECKING:
+    from zbk.cluster.demo import ClusterStarted, LedgerLoaded, LedgerSynced, ReadBack, Step
+    from zbk.protocol.words import LedgerType
+
+Say = Callable[[str], None]
+
+
+@click.command(
+    "demo",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk demo", "half a million lines and more: Python's own library"),
+        ("zbk demo access.log --zookeeper", "your file, a real ZooKeeper"),
+    ],
+)
+@click.argument(
+    "file", metavar="[FILE]", required=False, type=click.Path(exists=True, path_type=Path)
+)
+@click.option("--zookeeper", is_flag=True, help="Start a real ZooKeeper for the metadata.")
+@click.option(
+    "--metadata",
+    metavar="URI",
+    envvar="ZBK_METADATA",
+    show_envvar=True,
+    help="A ZooKeeper that is there already: none is started. The demo keeps to a node of its own.",
+)
+@output_option
+def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Format) -> None:
+    """Show what zbk does: a story that ends by itself.
+
+    Starts three bookies in a temporary folder, writes FILE into a ledger of each durability level,
+    kills a bookie, restarts it, and compares what every bookie holds with the input. Ends with 0 if
+    all is the same, with 1 if not.
+    """
+    from zbk.cli.signals import end_like_ctrl_c
+    from zbk.client.api import connect
+    from zbk.cluster.demo import BOOKIE_COUNT, FileInput, ReadBack, StandardLibraryInput, tell
+    from zbk.cluster.local import LocalCluster
+    from zbk.cluster.scratch import scratch_root
+    from zbk.system.clock import monotonic_s
+
+    source = FileInput(file) if file else StandardLibraryInput()
+    end_like_ctrl_c()
+    started_s = monotonic_s()
+    steps: list[Step] = []
+    say: Say = click.echo if output == "table" else lambda _: None
+    with _folder() as folder, scratch_root(metadata) as root, telling() as on_progress:
+        cluster = LocalCluster(
+            folder / "cluster",
+            bookie_count=BOOKIE_COUNT,
+            use_zookeeper=zookeeper and not root,
+            metadata=root,
+        )
+        _say_title(say, cluster.metadata_kind)
+        for step in tell(source, cluster, connect, on_progress=on_progress):
+            steps.append(step)
+            _say_step(say, step)
+        read_backs = [step for step in steps if isinstance(step, ReadBack)]
+        is_same = not any(step.difference for step in read_backs)
+        seconds = monotonic_s() - started_s
+        if output == "json":
+            print_json(
+                {
+                    "is_same": is_same,
+                    "seconds": round(seconds, 3),
+                    "steps": [_json_step(step) for step in steps],
+                }
+            )
+        if not is_same:
+            raise _DifferentError
+    _say_end(say, read_backs, seconds)
+
+
+class _DifferentError(click.ClickException):
+    """What was read back is not what was written."""
+
+    exit_code = 1
+
+    def __init__(self) -> None:
+        super().__init__("what was read back is NOT what was written")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Yield a temporary folder; it stays where the cluster went wrong, for a look at the logs."""
+    from zbk.errors import CallerError
+
+    folder = Path(tempfile.mkdtemp(prefix="zbk-demo-"))
+    try:
+        yield folder
+    except (KeyboardInterrupt, CallerError):
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    except BaseException:
+        note(f"zbk: data and logs are kept in {folder}")
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+# ------------------------------------------------------------------ for people
+
+
+def _say_title(say: Say, metadata_kind: str) -> None:
+    import zbk
+
+    stores = {
+        "sqlite": "an SQLite file (--zookeeper: a real ZooKeeper)",
+        "zookeeper": "a real ZooKeeper",
+    }
+    store = stores.get(metadata_kind, metadata_kind)
+    say(f"zbk {zbk.__version__} demo: a cluster on this machine, its metadata in {store}")
+
+
+def _say_step(say: Say, step: "Step") -> None:
+    from zbk.cluster import demo as story
+
+    match step:
+        case story.ClusterStarted():
+            _say_cluster(say, step)
+        case story.InputRead():
+            size = f"{step.payload_size / 1e6:.1f} MB"
+            say(f"\n1  Input: {step.description}")
+            say(f"   {step.entry_count:,} entries, {size}, hash {step.hash[:16]}")
+        case story.LedgerLoaded():
+            _say_loaded(say, step)
+        case story.LedgerSynced():
+            _say_synced(say, step)
+        case story.BookieKilled():
+            say(f"\n4  Crash: kill -9 of bookie {step.index}")
+        case story.BookieRestarted():
+            say(
+                f"   restarted: its journal replayed, registered again after {step.seconds:.1f} s"
+                f" (incarnation {step.incarnation})"
+            )
+            say("\n5  Read back, each ledger from the replicas of one bookie at a time")
+        case story.ReadBack():
+            _say_read_back(say, step)
+        case _:
+            assert_never(step)
+
+
+def _say_cluster(say: Say, step: "ClusterStarted") -> None:
+    for bookie in step.bookies:
+        say(f"   bookie {bookie.index}  {bookie.address}  process {bookie.pid}")
+    say(f"   READY in {step.seconds:.1f} s")
+
+
+def _say_loaded(say: Say, step: "LedgerLoaded") -> None:
+    from zbk.bench.percentiles import percentiles
+
+    loaded = step.loaded
+    times = percentiles(loaded.latencies_s)
+    number = 2 if _is_pd(step.ledger_type) else 3
+    promise = "when 2 of 3 bookies" + (
+        " have fsynced it" if _is_pd(step.ledger_type) else " have it in memory"
+    )
+    say(f"\n{number}  {step.ledger_type} ledger {step.ledger_id}: acknowledged {promise}")
+    say(
+        f"   {loaded.entry_count:,} entries in {loaded.seconds:.1f} s: "
+        f"{rate_text(loaded.entries_per_s)}, {loaded.mb_per_s:.1f} MB/s"
+    )
+    say(
+        f"   a batch was acknowledged after p50 {times.p50_ms:.1f} ms, p95 {times.p95_ms:.1f} ms, "
+        f"p99 {times.p99_ms:.1f} ms, max {times.max_ms:.1f} ms"
+    )
+    if _is_pd(step.ledger_type):
+        say(f"   last add pushed {step.lap:,}, confirmed {step.lac:,}: all of it is durable")
+
+
+def _say_synced(say: Say, step: "LedgerSynced") -> None:
+    open_count = step.lap - step.lac_before
+    say(
+        f"   before sync(): last add pushed {step.lap:,}, confirmed {step.lac_before:,}: "
+        f"{open_count:,} entries could be lost with the power"
+    )
+    say(
+        f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}: "
+        f"all durable, {step.seconds * 1000:.0f} ms later"
+    )
+
+
+def _say_read_back(say: Say, step: "ReadBack") -> None:
+    verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
+    rate = rate_text(step.entry_count / step.seconds) if step.seconds else "-"
+    say(
+        f"   {step.ledger_type} ledger {step.ledger_id}, bookie {step.index}: "
+        f"{step.entry_count:,} entries, {rate}, {verdict}"
+    )
+
+
+def _say_end(say: Say, read_backs: "list[ReadBack]", seconds: float) -> None:
+    count = sum(step.entry_count for step in read_backs)
+    say(f"\nAll {count:,} entries read back are what was written. {seconds:.1f} s in all.")
+    say("Next:  zbk up                      a cluster that stays")
+    say("       zbk ledger append FILE      in another terminal; then zbk ledger cat ID --lines")
+
+
+def _is_pd(ledger_type: "LedgerType") -> bool:
+    return ledger_type == "PD_JOURNAL"
+
+
+# ------------------------------------------------------------------ for programs
+
+
+def _json_step(step: "Step") -> dict[str, Any]:
+    import msgspec
+
+    from zbk.bench.percentiles import percentiles
+    from zbk.cluster.demo import LedgerLoaded
+
+    value: dict[str, Any] = msgspec.to_builtins(step, enc_hook=str)
+    value["step"] = value.pop("type")
+    if isinstance(step, LedgerLoaded):
+        loaded = value.pop("loaded")
+        del loaded["latencies_s"]
+        value |= loaded | {
+            "entries_per_s": round(step.loaded.entries_per_s),
+            "mb_per_s": round(step.loaded.mb_per_s, 3),
+            "batch_latency": msgspec.to_builtins(percentiles(step.loaded.latencies_s)),
+        }
+    return value

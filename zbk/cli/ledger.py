@@ -1,0 +1,30 @@
+"""``zbk ledger``: the group; its commands live in ``ledger_write`` and ``ledger_read``."""
+
+import click
+
+from zbk.cli.command import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "create": LazyCommand("zbk.cli.ledger_write:create", "Reserve a ledger; print its id."),
+    "append": LazyCommand("zbk.cli.ledger_write:append", "Write a file or a pipe into a ledger."),
+    "cat": LazyCommand("zbk.cli.ledger_read:cat", "Write a ledger's payloads to standard output."),
+    "read": LazyCommand("zbk.cli.ledger_read:read", "List a ledger's entries."),
+    "ls": LazyCommand("zbk.cli.ledger_read:ls", "List the ledgers."),
+    "show": LazyCommand("zbk.cli.ledger_read:show", "Show what the metadata say of a ledger."),
+    "sync": LazyCommand("zbk.cli.ledger_write:sync", "Make an open ledger's entries durable."),
+    "close": LazyCommand("zbk.cli.ledger_write:close", "Close a reserved ledger, empty."),
+    "delete": LazyCommand("zbk.cli.ledger_write:delete", "Delete a ledger for good."),
+}
+
+
+@click.group(
+    "ledger",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    examples=[
+        ("zbk ledger append access.log", "a new ledger, a line an entry"),
+        ("zbk ledger cat 0 --lines", "the lines again"),
+    ],
+)
+def ledger() -> None:
+    """Create, fill, read and look at ledgers."""

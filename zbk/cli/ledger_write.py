@@ -1,0 +1,272 @@
+"""The commands of ``zbk ledger`` that change something."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import (
+    ledger_id_argument,
+    ledger_keywords,
+    ledger_options,
+    metadata_option,
+    output_option,
+    parse_size_option,
+    password_option,
+)
+from zbk.cli.output import Format, note, print_object
+from zbk.cli.progress import telling
+from zbk.cli.session import Session
+
+if TYPE_CHECKING:
+    from zbk.client.ledger_writer import LedgerWriter
+    from zbk.cluster.load import Loaded
+
+
+@click.command(
+    "create",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger create", "three bookies, two must answer"),
+        ("zbk ledger create --type vd --meta job=nightly", "deferred durability"),
+    ],
+)
+@ledger_options
+@metadata_option
+@output_option
+@click.pass_obj
+def create(
+    session: Session,
+    /,
+    metadata: str | None,
+    output: Format,
+    **options: Any,  # noqa: ANN401 - those of `ledger_options`
+) -> None:
+    """Reserve a ledger; print its id.
+
+    It stays open and empty until `zbk ledger append ID` fills it. Exactly one process ever can.
+    """
+    with session.open_client(metadata) as client:
+        ledger_id = client.reserve_ledger(**ledger_keywords(options))
+    if output == "json":
+        print_object({"ledger_id": ledger_id}, output)
+    else:
+        click.echo(ledger_id)
+
+
+@click.command(
+    "append",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger append access.log", "a new ledger, a line an entry"),
+        ("tail -n 99 x | zbk ledger append --type vd", "from a pipe"),
+        ("zbk ledger append 7 data.bin --chunk 64KiB", "into the reserved ledger 7"),
+    ],
+)
+@click.argument("arguments", metavar="[ID] [FILE]", nargs=-1)
+@click.option("--lines", is_flag=True, help="A line an entry, without its end. [default]")
+@click.option(
+    "--chunk", "chunk_size", metavar="SIZE", callback=parse_size_option, help="SIZE bytes an entry."
+)
+@click.option("--whole", is_flag=True, help="All of the input as one entry.")
+@click.option("--keep-open", is_flag=True, help="Leave it open: for `sync`; nobody can add to it.")
+@ledger_options
+@metadata_option
+@output_option
+@click.pass_context
+def append(
+    ctx: click.Context,
+    /,
+    arguments: tuple[str, ...],
+    lines: bool,
+    chunk_size: int | None,
+    whole: bool,
+    keep_open: bool,
+    metadata: str | None,
+    output: Format,
+    **options: Any,  # noqa: ANN401 - those of `ledger_options`
+) -> None:
+    """Write a file or a pipe into a ledger.
+
+    Without ID a ledger is made, with the options below. ID is a ledger that `zbk ledger create`
+    reserved; its options are fixed. The ledger is closed at the end. FILE is standard input where
+    it is missing or `-`; a file whose name is a number is given as ./42.
+    """
+    if lines + (chunk_size is not None) + whole > 1:
+        raise click.UsageError("--lines, --chunk and --whole exclude each other.")
+    ledger_id, file_name = _split(arguments)
+    _refuse_fixed(ctx, ledger_id)
+    with ExitStack() as stack:
+        source = _open(stack, file_name)
+        client = stack.enter_context(ctx.obj.open_client(metadata))
+        if ledger_id is None:
+            writer = client.create_ledger(**ledger_keywords(options))
+        else:
+            writer = client.open_for_append(ledger_id, options["password"])
+        loaded, last_entry_id = _fill(
+            writer, _payload_batches(source, chunk_size, is_whole=whole), keep_open=keep_open
+        )
+    shown = {
+        "ledger_id": writer.ledger_id,
+        "entry_count": loaded.entry_count,
+        "payload_size": loaded.payload_size,
+        "last_entry_id": last_entry_id,
+        "state": "OPEN" if keep_open else "CLOSED",
+        "seconds": round(loaded.seconds, 3),
+    }
+    print_object(shown, output)
+
+
+@click.command(
+    "sync",
+    cls=ZbkCommand,
+    examples=[("zbk ledger sync 7", "print the last durable entry id of ledger 7")],
+)
+@ledger_id_argument
+@password_option
+@metadata_option
+@output_option
+@click.pass_obj
+def sync(
+    session: Session, ledger_id: int, password: bytes, metadata: str | None, output: Format
+) -> None:
+    """Make an open ledger's entries durable.
+
+    Asks its bookies to fsync; prints the last entry id that is durable on an ack quorum, -1 for
+    none.
+    """
+    with session.open_client(metadata) as client:
+        last_durable_id = client.sync_ledger(ledger_id, password)
+    print_object({"ledger_id": ledger_id, "last_durable_id": last_durable_id}, output)
+
+
+@click.command(
+    "close",
+    cls=ZbkCommand,
+    examples=[("zbk ledger close 7", "nobody will fill ledger 7")],
+)
+@ledger_id_argument
+@metadata_option
+@output_option
+@click.pass_obj
+def close(session: Session, ledger_id: int, metadata: str | None, output: Format) -> None:
+    """Close a reserved ledger, empty.
+
+    For a ledger that was made by `zbk ledger create` and never had a writer.
+    """
+    with session.open_client(metadata) as client:
+        client.close_reserved_ledger(ledger_id)
+    print_object({"ledger_id": ledger_id, "last_entry_id": -1, "state": "CLOSED"}, output)
+
+
+@click.command(
+    "delete",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger delete 7", "asks first"),
+        ("zbk ledger delete 7 --yes", "in a script"),
+    ],
+)
+@ledger_id_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@metadata_option
+@output_option
+@click.pass_obj
+def delete(
+    session: Session, ledger_id: int, yes: bool, metadata: str | None, output: Format
+) -> None:
+    """Delete a ledger for good.
+
+    Its metadata go at once, its entries when the bookies next collect garbage.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask in: give --yes.")
+    with session.open_client(metadata) as client:
+        if not yes:
+            found = client.get_ledger_metadata(ledger_id)
+            end = "open" if found.last_entry_id is None else f"{found.last_entry_id + 1} entries"
+            if not click.confirm(f"Delete ledger {ledger_id} ({end})?", err=True):
+                note("zbk: nothing was deleted")
+                return
+        client.delete_ledger(ledger_id)
+    print_object({"ledger_id": ledger_id, "is_deleted": True}, output)
+
+
+# ------------------------------------------------------------------ private
+
+
+def _split(arguments: tuple[str, ...]) -> tuple[int | None, str]:
+    match arguments:
+        case ():
+            return None, "-"
+        case (one,) if one.isdigit():
+            return int(one), "-"
+        case (one,):
+            return None, one
+        case (first, second) if first.isdigit():
+            return int(first), second
+        case _:
+            raise click.UsageError("Give at most a ledger ID and a FILE, in this order.")
+
+
+def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
+    """Refuse options of a new ledger where the ledger is there already."""
+    if ledger_id is None:
+        return
+    fixed = {
+        "ensemble_size", "write_quorum_size", "ack_quorum_size",
+        "ledger_type", "digest_type", "custom_metadata",
+    }  # fmt: skip
+    for parameter in ctx.command.params:
+        source = ctx.get_parameter_source(str(parameter.name))
+        if parameter.name in fixed and source is click.core.ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"{parameter.opts[-1]} is for a new ledger; ledger {ledger_id} was made already."
+            )
+
+
+def _open(stack: ExitStack, file_name: str) -> BinaryIO:
+    if file_name != "-":
+        return stack.enter_context(Path(file_name).open("rb"))
+    if sys.stdin.isatty():
+        note("zbk: reading entries from the terminal; Ctrl-D ends them")
+    return sys.stdin.buffer
+
+
+def _payload_batches(
+    source: BinaryIO, chunk_size: int | None, *, is_whole: bool
+) -> Iterator[list[bytes]]:
+    from zbk.cluster.load import batches, chunks, lines, whole
+
+    if chunk_size is not None:
+        return batches(chunks(source, chunk_size))
+    return batches(whole(source) if is_whole else lines(source))
+
+
+def _fill(
+    writer: "LedgerWriter", payload_batches: Iterator[list[bytes]], *, keep_open: bool
+) -> "tuple[Loaded, int]":
+    """Load and close; after a failure say what is in the ledger, for it exists now."""
+    from zbk.cluster.load import load
+
+    try:
+        with ExitStack() as stack:
+            if not keep_open:
+                stack.enter_context(writer)
+            with telling() as on_progress:
+                loaded = load(
+                    writer,
+                    payload_batches,
+                    on_progress=lambda count: on_progress("appended", count),
+                )
+    except BaseException:
+        note(
+            f"zbk: ledger {writer.ledger_id} exists; its entries up to "
+            f"{writer.last_add_confirmed} are confirmed"
+        )
+        raise
+    return loaded, writer.last_add_pushed

@@ -1,0 +1,149 @@
+"""The ``zbk`` command: parse, call one function, print.
+
+No command holds logic of its own. This is the one place that turns an error into one line on
+standard error and an exit code; a traceback is shown only with ``ZBK_DEBUG=1``, or for a bug of
+ours. Data goes to standard output, everything else to standard error.
+"""
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+import zbk
+from zbk.cli.command import LazyCommand, LazyGroup
+from zbk.cli.session import Session
+from zbk.errors import (
+    BookieError,
+    CallerError,
+    CannotAdvanceError,
+    DamageError,
+    LedgerFencedError,
+    MetadataConflictError,
+    NotDurableError,
+    ZbkError,
+)
+
+EXIT_CALLER = 1
+EXIT_UNAVAILABLE = 3
+EXIT_DAMAGE = 4
+EXIT_NOT_DURABLE = 5
+EXIT_BOOKIE = 6
+EXIT_INTERRUPTED = 130
+
+COMMANDS = {
+    "demo": LazyCommand("zbk.cli.demo:demo", "Show what zbk does: a story that ends by itself."),
+    "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
+    "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
+    "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
+    "bench": LazyCommand("zbk.cli.bench:bench", "Measure writes, reads, syncs and the floor."),
+    "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
+}
+
+
+EXAMPLES = [
+    ("zbk demo", "see it work"),
+    ("zbk up", "keep a cluster; then, in another terminal:"),
+    ("zbk ledger append access.log", "write a file, a line an entry"),
+    ("zbk ledger cat 0 --lines", "read it back"),
+]
+
+SECTIONS = {
+    "Exit codes": [
+        ("0", "done"),
+        (f"{EXIT_CALLER}", "the call was wrong, or what was checked differs"),
+        ("2", "usage"),
+        (
+            f"{EXIT_UNAVAILABLE}",
+            "the cluster did not answer, or not in time: trying again may help",
+        ),
+        (f"{EXIT_DAMAGE}", "damaged data"),
+        (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by somebody else first"),
+        (f"{EXIT_BOOKIE}", "a bookie can not start or go on"),
+        (f"{EXIT_INTERRUPTED}", "interrupted"),
+    ],
+    "Environment": [
+        ("ZBK_METADATA", "the cluster's metadata store"),
+        ("ZBK_PASSWORD", "the ledger's password"),
+        ("ZBK_BOOKIE_...", "options of bookies, see `zbk bookie run --help`"),
+        ("ZBK_DEBUG=1", "show tracebacks"),
+        ("NO_COLOR=1", "no colours"),
+    ],
+}
+
+
+class ZbkGroup(LazyGroup):
+    """The root group: turns a ``ZbkError`` into one line and an exit code."""
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
+        """Run a command; the only place where the CLI catches errors."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("zbk: interrupted", err=True)
+            ctx.exit(EXIT_INTERRUPTED)
+        except BrokenPipeError:
+            _leave_closed_pipe(ctx)
+        except ZbkError as error:
+            _show(error)
+            ctx.exit(exit_code(error))
+        except OSError as error:
+            _show(error)
+            ctx.exit(EXIT_CALLER)
+
+
+def exit_code(error: ZbkError) -> int:
+    """Return the exit code that stands for an error."""
+    match error:
+        case (
+            LedgerFencedError() | NotDurableError() | CannotAdvanceError() | MetadataConflictError()
+        ):
+            return EXIT_NOT_DURABLE
+        case CallerError():
+            return EXIT_CALLER
+        case DamageError():
+            return EXIT_DAMAGE
+        case BookieError():
+            return EXIT_BOOKIE
+        case _:
+            return EXIT_UNAVAILABLE
+
+
+@click.group(
+    cls=ZbkGroup,
+    lazy=COMMANDS,
+    examples=EXAMPLES,
+    sections=SECTIONS,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(zbk.__version__, message="zbk %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Replicated ledgers: append-only logs on several bookies, as durable as you ask.
+
+    A command finds its cluster through --metadata, else $ZBK_METADATA, else the running `zbk up`.
+    """
+    if ctx.obj is None:
+        ctx.obj = Session()
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process."""
+    cli(prog_name="zbk")
+    raise AssertionError("click ends the process")
+
+
+def _show(error: Exception) -> None:
+    import traceback
+
+    if os.environ.get("ZBK_DEBUG") == "1":
+        traceback.print_exception(error)
+    for line in (str(error), *getattr(error, "__notes__", ())):
+        click.echo(f"zbk: {line}", err=True)
+
+
+def _leave_closed_pipe(ctx: click.Context) -> NoReturn:
+    # whoever read our output has left: nothing to say, and nothing more to flush at exit
+    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives to the end
+    ctx.exit(0)

@@ -1,0 +1,24 @@
+"""What commands may use of the world: one object that tests replace.
+
+``open_client`` is ``zbk.connect``; a test gives a fake. Nothing here is imported before a command
+runs.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zbk.client.api import Client
+
+
+def _connect(metadata: str | None) -> "Client":
+    import zbk
+
+    return zbk.connect(metadata)
+
+
+class Session:
+    """How a command reaches its cluster."""
+
+    def __init__(self, open_client: "Callable[[str | None], Client]" = _connect) -> None:
+        self.open_client = open_client

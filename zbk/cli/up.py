@@ -1,0 +1,167 @@
+"""``zbk up``: a cluster on this machine that stays until it is told to end."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import output_option
+from zbk.cli.output import Format, note, print_json
+
+if TYPE_CHECKING:
+    from zbk.cluster.local import LocalCluster
+
+LOOK_INTERVAL_S: Final = 0.5
+BOOKIES_SHOWN: Final = 4
+
+
+def default_data_dir() -> Path:
+    """Return where ``zbk up`` keeps its cluster: ``$XDG_DATA_HOME/zbk/local``."""
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "zbk" / "local"
+
+
+@click.command(
+    "up",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk up", "three bookies; commands in other terminals find them"),
+        ("zbk up --zookeeper --data /data/zk-cluster", "metadata in a real ZooKeeper"),
+    ],
+)
+@click.option(
+    "--bookies",
+    "bookie_count",
+    type=click.IntRange(1, 64),
+    default=3,
+    show_default=True,
+    help="How many bookies.",
+)
+@click.option(
+    "--data",
+    "data_dir",
+    metavar="DIR",
+    envvar="ZBK_DATA",
+    show_envvar=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder of the cluster; one that is there is started again. "
+    "[default: ~/.local/share/zbk/local]",
+)
+@click.option("--zookeeper", is_flag=True, help="Start a real ZooKeeper for the metadata.")
+@click.option(
+    "--metadata",
+    metavar="URI",
+    envvar="ZBK_METADATA",
+    show_envvar=True,
+    help="A metadata store that is there already: none is started.",
+)
+@output_option
+def up(
+    bookie_count: int,
+    data_dir: Path | None,
+    zookeeper: bool,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Run a cluster on this machine until Ctrl-C.
+
+    Each bookie is a process of its own; all listen on loopback only. While it runs, other commands
+    use it without --metadata.
+    """
+    from zbk.cli.signals import end_like_ctrl_c
+    from zbk.cluster.local import LocalCluster
+    from zbk.system.clock import monotonic_s
+
+    end_like_ctrl_c()
+    started_s = monotonic_s()
+    if metadata and zookeeper:
+        note(f"zbk: no ZooKeeper is started: the metadata are in {metadata}")
+    try:
+        with (
+            LocalCluster(
+                data_dir or default_data_dir(),
+                bookie_count=bookie_count,
+                use_zookeeper=zookeeper and not metadata,
+                metadata=metadata,
+            ) as cluster,
+            _as_context(cluster) as is_context,
+        ):
+            _show(cluster, monotonic_s() - started_s, output, is_context=is_context)
+            _stay(cluster)
+    except KeyboardInterrupt:
+        note("zbk: stopped")
+
+
+@contextmanager
+def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
+    """Make this cluster the context, unless another running ``zbk up`` is it."""
+    from zbk.errors import InvalidOptionError
+    from zbk.system.context import clear_context, find_context, write_context
+
+    try:
+        found = find_context()
+    except InvalidOptionError:  # broken: of no use to anybody
+        found = None
+    if found is not None and not found.is_stale:
+        yield False
+        return
+    write_context(cluster.metadata_uri, str(cluster.folder), os.getpid())
+    try:
+        yield True
+    finally:
+        clear_context()
+
+
+def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context: bool) -> None:
+    import zbk
+
+    bookies = cluster.bookies
+    if output == "json":
+        print_json(
+            {
+                "metadata": cluster.metadata_uri,
+                "data_dir": str(cluster.folder),
+                "is_context": is_context,
+                "bookies": [
+                    {"index": b.index, "bookie_id": b.bookie_id, "address": b.address, "pid": b.pid}
+                    for b in bookies
+                ],
+            }
+        )
+        return
+    click.echo(f"zbk {zbk.__version__}, a cluster in {cluster.folder}")
+    click.echo(f"  metadata  {cluster.metadata_uri}")
+    for bookie in bookies[:BOOKIES_SHOWN]:
+        click.echo(
+            f"  bookie {bookie.index}  {bookie.address}  pid {bookie.pid}  {bookie.bookie_id}"
+        )
+    if len(bookies) > BOOKIES_SHOWN:
+        click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")
+    click.echo(f"READY in {seconds:.1f} s. Ctrl-C stops it. Next, in another terminal:")
+    if not is_context:
+        click.echo(f"  export ZBK_METADATA={cluster.metadata_uri}   another `zbk up` runs too")
+    click.echo("  zbk ledger append FILE       a new ledger, a line an entry")
+    click.echo("  zbk ledger cat ID --lines    read it back")
+
+
+def _stay(cluster: "LocalCluster") -> None:
+    """Return when every bookie has ended; tell of each one that does."""
+    from zbk.errors import BookieError
+
+    told: set[int] = set()
+    while True:
+        for index, error in cluster.deaths().items():
+            if index in told:
+                continue
+            told.add(index)
+            note(f"zbk: {error}")
+            left_count = len(cluster.bookies) - len(told)
+            note(f"zbk: the cluster goes on with {left_count} of {len(cluster.bookies)} bookies")
+            if not left_count:
+                raise BookieError("every bookie has ended")
+        threading.Event().wait(LOOK_INTERVAL_S)

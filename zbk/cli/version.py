@@ -1,0 +1,33 @@
+"""``zbk version``."""
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import output_option
+from zbk.cli.output import Format, print_object
+
+
+@click.command(
+    "version",
+    cls=ZbkCommand,
+    examples=[("zbk version", "for people"), ("zbk version -o json", "for programs")],
+)
+@output_option
+def version(output: Format) -> None:
+    """Show versions: zbk, its wire, its formats."""
+    import platform
+
+    import zbk
+    from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION
+    from zbk.wire.messages import VERSION_MAX, VERSION_MIN
+
+    print_object(
+        {
+            "zbk": zbk.__version__,
+            "wire_protocol": f"{VERSION_MIN}..{VERSION_MAX}",
+            "ledger_metadata_format": METADATA_FORMAT_VERSION,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+        },
+        output,
+    )

@@ -1,0 +1,115 @@
+"""One process of a local cluster: started, watched, stopped, killed, paused.
+
+Its output goes to a log file. It runs in a session of its own, so that Ctrl-C in a terminal reaches
+only us and we stop our children in order. Its standard input is a pipe that nobody writes to: when
+we are gone, however that came, the pipe closes, and a child that looks (``zbk bookie run
+--stop-with-parent``) ends too.
+
+Source: redpanda's lesson that a cluster which does not start must show the child's own last words.
+"""
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from zbk.errors import BookieError
+
+LOG_LINES_SHOWN: Final = 20
+LOG_TAIL_SIZE: Final = 16 * 1024  # bytes read from the end of a log for these lines
+STOP_TIMEOUT_S: Final = 15.0
+
+
+class Child:
+    """A process that we started. One thread at a time may use it."""
+
+    def __init__(self, name: str, command: Sequence[str], log_path: Path) -> None:
+        self.name = name
+        self._log_path = log_path
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        with log_path.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            )
+
+    @property
+    def pid(self) -> int:
+        """The process id, also after its end."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """How it ended, as ``subprocess`` says it (-9: SIGKILL); ``None`` while it runs."""
+        return self._process.poll()
+
+    def death(self) -> BookieError:
+        """Return how a process that has ended did so: exit code and the end of its log."""
+        return BookieError(f"{self.name} ended {self._how_it_ended()}; {self._last_words()}")
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a crash of the process would. Returns when it is gone."""
+        self._signal(signal.SIGKILL)
+        self._wait(STOP_TIMEOUT_S)
+
+    def ask_to_stop(self) -> None:
+        """Send SIGTERM and do not wait."""
+        self.resume()  # a paused process does not hear
+        self._signal(signal.SIGTERM)
+
+    def wait_stopped(self) -> int:
+        """Return its exit code once it ended; kill it if it does not end in time."""
+        try:
+            return self._wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return self._wait(STOP_TIMEOUT_S)
+
+    def pause(self) -> None:
+        """Stop it from running (SIGSTOP): alive to the kernel, silent to its peers."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        self._signal(signal.SIGCONT)
+
+    def log_tail(self) -> list[str]:
+        """Return the last lines that it wrote since this start, oldest first."""
+        with self._log_path.open("rb") as log:
+            end = log.seek(0, os.SEEK_END)
+            start = max(self._log_start, end - LOG_TAIL_SIZE)
+            log.seek(start)
+            lines = log.read().decode(errors="replace").splitlines()
+        return lines[-LOG_LINES_SHOWN:]
+
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def _wait(self, timeout_s: float) -> int:
+        exit_code = self._process.wait(timeout_s)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        return exit_code
+
+    def _how_it_ended(self) -> str:
+        exit_code = self._process.returncode
+        if exit_code < 0:
+            with suppress(ValueError):
+                return f"by {signal.Signals(-exit_code).name}"
+            return f"by signal {-exit_code}"
+        return f"with exit code {exit_code}"
+
+    def _last_words(self) -> str:
+        lines = self.log_tail()
+        if not lines:
+            return f"it wrote nothing to {self._log_path}"
+        return f"the end of {self._log_path}:" + "".join(f"\n    {line}" for line in lines)

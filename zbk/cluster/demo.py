@@ -1,0 +1,385 @@
+"""What ``zbk demo`` does, as a story: a generator of the things that happened.
+
+It loads an input into a PD ledger and into a VD ledger, syncs, kills a bookie, restarts it, and
+reads both ledgers back from every bookie's own replicas. What it read is compared with the input
+by a hash over the length and the bytes of each entry, in order; where they differ it looks for the
+first entry that does.
+
+The story knows no terminal: whoever runs it shows the steps. Runs in one thread.
+"""
+
+import hashlib
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final, Protocol, TypeAlias
+
+import msgspec
+
+from zbk.client.api import Client
+from zbk.client.ledger_reader import LedgerReader
+from zbk.cluster.load import Loaded, batches, lines, load
+from zbk.cluster.local import LocalBookie, LocalCluster
+from zbk.errors import InvalidOptionError, UnavailableError, ZbkError
+from zbk.protocol.words import LedgerType
+from zbk.system.clock import monotonic_s
+from zbk.system.files import OsFiles
+
+BOOKIE_COUNT: Final = 3
+VICTIM: Final = 1
+"""The bookie that is killed."""
+
+HASH_SIZE: Final = 16  # bytes
+REPLICA_TIMEOUT_S: Final = 30.0
+"""How long the slowest bookie may take to get what the other two acknowledged."""
+
+ENTRY_OVERHEAD_SIZE: Final = 96  # bytes an entry takes beside its payload: header, record, index
+COPY_COUNT: Final = 12  # two ledgers, three bookies, journal and entry log
+RESERVE_SIZE: Final = 512 * 1024 * 1024  # preallocated journals, metadata, logs
+
+
+# ------------------------------------------------------------------ what happened
+
+
+class ClusterStarted(msgspec.Struct, frozen=True, tag=True):
+    """Metadata and bookies are up."""
+
+    metadata: str
+    bookies: list[LocalBookie]
+    seconds: float
+
+
+class InputRead(msgspec.Struct, frozen=True, tag=True):
+    """The input was read once, to know what must come back."""
+
+    description: str
+    entry_count: int
+    payload_size: int
+    hash: str
+
+
+class LedgerLoaded(msgspec.Struct, frozen=True, tag=True):
+    """The input is in a ledger, and every append was acknowledged."""
+
+    ledger_id: int
+    ledger_type: LedgerType
+    loaded: Loaded
+    lap: int
+    lac: int
+
+
+class LedgerSynced(msgspec.Struct, frozen=True, tag=True):
+    """``sync()`` made everything durable."""
+
+    ledger_id: int
+    lap: int
+    lac_before: int
+    lac_after: int
+    seconds: float
+
+
+class BookieKilled(msgspec.Struct, frozen=True, tag=True):
+    """A bookie got SIGKILL."""
+
+    index: int
+    bookie_id: str
+
+
+class BookieRestarted(msgspec.Struct, frozen=True, tag=True):
+    """It is back, from its own disk, and registered."""
+
+    index: int
+    bookie_id: str
+    incarnation: int
+    seconds: float
+
+
+class ReadBack(msgspec.Struct, frozen=True, tag=True):
+    """One ledger was read from the replicas of one bookie."""
+
+    ledger_id: int
+    ledger_type: LedgerType
+    index: int
+    entry_count: int
+    seconds: float
+    hash: str
+    difference: str  # empty: all as written
+
+
+Step: TypeAlias = (
+    ClusterStarted
+    | InputRead
+    | LedgerLoaded
+    | LedgerSynced
+    | BookieKilled
+    | BookieRestarted
+    | ReadBack
+)
+
+
+# ------------------------------------------------------------------ what is loaded
+
+
+class DemoInput(Protocol):
+    """Something that gives the same payloads each time it is read."""
+
+    @property
+    def description(self) -> str:
+        """What it is, for people."""
+        ...
+
+    def payloads(self) -> Iterator[bytes]:
+        """Yield the payloads, in order."""
+        ...
+
+
+class FileInput:
+    """A file, a line an entry."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.is_file():
+            raise InvalidOptionError(
+                "file", str(path), "is no regular file: the demo reads it several times"
+            )
+        self._path = path
+
+    @property
+    def description(self) -> str:
+        """The file's name."""
+        return f"every line of {self._path}"
+
+    def payloads(self) -> Iterator[bytes]:
+        """Yield the lines, without their ends."""
+        with self._path.open("rb") as file:
+            yield from lines(file)
+
+
+class StandardLibraryInput:
+    """Every line of every ``.py`` file of Python's standard library, files in sorted order."""
+
+    def __init__(self) -> None:
+        root = Path(sysconfig.get_path("stdlib"))
+        foreign = {"site-packages", "dist-packages"}
+        self._paths = sorted(
+            path for path in root.rglob("*.py") if not foreign & {*path.relative_to(root).parts}
+        )
+
+    @property
+    def description(self) -> str:
+        """How many files there are, of which Python."""
+        version = sysconfig.get_python_version()
+        return f"every line of the {len(self._paths):,} files of Python {version}'s library"
+
+    def payloads(self) -> Iterator[bytes]:
+        """Yield the lines, without their ends."""
+        for path in self._paths:
+            with path.open("rb") as file:
+                yield from lines(file)
+
+
+# ------------------------------------------------------------------ the story
+
+
+def tell(
+    source: DemoInput,
+    cluster: LocalCluster,
+    connect: Callable[[str], Client],
+    *,
+    on_progress: Callable[[str, int], None] = lambda _what, _count: None,
+) -> Iterator[Step]:
+    """Run the demo on a cluster that is not started yet; yield each step as it is done.
+
+    ``on_progress`` is told, many times, what goes on and how many entries are done.
+
+    Raises:
+        InvalidOptionError: the disk has too little room, or the input can not be used.
+        ZbkError: the cluster could not do it.
+    """
+    started_s = monotonic_s()
+    with cluster:
+        yield ClusterStarted(cluster.metadata_uri, cluster.bookies, monotonic_s() - started_s)
+        wanted = _read_input(source, on_progress)
+        _check_room(cluster.folder, wanted)
+        yield wanted
+        with closing(connect(cluster.metadata_uri)) as client:
+            ledger_ids = {}
+            for ledger_type in LedgerType:
+                loading = _load(client, source, ledger_type, on_progress)
+                for step in loading:
+                    ledger_ids[ledger_type] = step.ledger_id
+                    yield step
+            _wait_for_replicas(client, ledger_ids.values(), cluster.bookies)
+        yield from _crash(cluster)
+        with closing(connect(cluster.metadata_uri)) as client:
+            for ledger_type, ledger_id in ledger_ids.items():
+                reader = client.open_ledger(ledger_id)
+                for bookie in cluster.bookies:
+                    yield _read_back(reader, bookie, ledger_type, wanted, source, on_progress)
+
+
+def _read_input(source: DemoInput, on_progress: Callable[[str, int], None]) -> InputRead:
+    hasher = _Hasher()
+    for batch in batches(source.payloads()):
+        hasher.update(batch)
+        on_progress("reading the input", hasher.entry_count)
+    return InputRead(
+        source.description, hasher.entry_count, hasher.payload_size, hasher.hexdigest()
+    )
+
+
+def _check_room(folder: Path, wanted: InputRead) -> None:
+    stored_size = wanted.payload_size + wanted.entry_count * ENTRY_OVERHEAD_SIZE
+    needed_size = stored_size * COPY_COUNT + RESERVE_SIZE
+    free_size = OsFiles().free_size(str(folder))
+    if free_size < needed_size:
+        raise InvalidOptionError(
+            "TMPDIR",
+            str(folder.parent),
+            f"the demo needs about {needed_size >> 20} MiB there and {free_size >> 20} MiB are "
+            "free: set TMPDIR to a folder with more room, or give a smaller file",
+        )
+
+
+def _load(
+    client: Client,
+    source: DemoInput,
+    ledger_type: LedgerType,
+    on_progress: Callable[[str, int], None],
+) -> Iterator[LedgerLoaded | LedgerSynced]:
+    what = f"writing the {ledger_type} ledger"
+    with client.create_ledger(ledger_type=ledger_type) as writer:
+        loaded = load(
+            writer,
+            batches(source.payloads()),
+            on_progress=lambda count: on_progress(what, count),
+        )
+        lac_before = writer.last_add_confirmed
+        yield LedgerLoaded(
+            writer.ledger_id, ledger_type, loaded, writer.last_add_pushed, lac_before
+        )
+        if ledger_type is not LedgerType.PD_JOURNAL:
+            lac_before = writer.last_add_confirmed
+            started_s = monotonic_s()
+            lac_after = writer.sync()
+            yield LedgerSynced(
+                writer.ledger_id,
+                writer.last_add_pushed,
+                lac_before,
+                lac_after,
+                monotonic_s() - started_s,
+            )
+
+
+def _wait_for_replicas(
+    client: Client, ledger_ids: Iterable[int], bookies: list[LocalBookie]
+) -> None:
+    """Return when the bookies hold all entries: the ack quorum is two, the third may be late."""
+    deadline_s = monotonic_s() + REPLICA_TIMEOUT_S
+    for ledger_id in ledger_ids:
+        reader = client.open_ledger(ledger_id)
+        last = reader.last_add_confirmed
+        for bookie in bookies:
+            while last >= 0 and not _holds(reader, last, bookie.bookie_id):
+                if monotonic_s() > deadline_s:
+                    raise UnavailableError(
+                        f"bookie {bookie.index} has no entry {last} of ledger {ledger_id} "
+                        f"after {REPLICA_TIMEOUT_S:g} s"
+                    )
+
+
+def _holds(reader: LedgerReader, entry_id: int, bookie_id: str) -> bool:
+    try:
+        for _ in reader.read_batches(entry_id, entry_id, bookie_id=bookie_id):
+            return True
+    except ZbkError:
+        return False
+    return False
+
+
+def _crash(cluster: LocalCluster) -> Iterator[BookieKilled | BookieRestarted]:
+    victim = cluster.bookies[VICTIM]
+    cluster.kill(VICTIM)
+    yield BookieKilled(VICTIM, victim.bookie_id)
+    started_s = monotonic_s()
+    back = cluster.restart(VICTIM)
+    yield BookieRestarted(VICTIM, back.bookie_id, back.incarnation, monotonic_s() - started_s)
+
+
+def _read_back(
+    reader: LedgerReader,
+    bookie: LocalBookie,
+    ledger_type: LedgerType,
+    wanted: InputRead,
+    source: DemoInput,
+    on_progress: Callable[[str, int], None],
+) -> ReadBack:
+    what = f"reading the {ledger_type} ledger from bookie {bookie.index}"
+    hasher = _Hasher()
+    started_s = monotonic_s()
+    difference = ""
+    try:
+        for batch in _read_all(reader, bookie):
+            hasher.update(batch)
+            on_progress(what, hasher.entry_count)
+    except ZbkError as error:
+        difference = f"after {hasher.entry_count:,} entries: {error}"
+    seconds = monotonic_s() - started_s
+    if not difference and hasher.hexdigest() != wanted.hash:
+        difference = _first_difference(source, _read_all(reader, bookie))
+    return ReadBack(
+        reader.metadata.ledger_id,
+        ledger_type,
+        bookie.index,
+        hasher.entry_count,
+        seconds,
+        hasher.hexdigest(),
+        difference,
+    )
+
+
+def _read_all(reader: LedgerReader, bookie: LocalBookie) -> Iterator[Iterable[bytes | memoryview]]:
+    last = reader.last_add_confirmed
+    return reader.read_batches(0, last, bookie_id=bookie.bookie_id) if last >= 0 else iter(())
+
+
+def _first_difference(
+    source: DemoInput, found_batches: Iterator[Iterable[bytes | memoryview]]
+) -> str:
+    payloads = source.payloads()
+    entry_id = 0
+    for batch in found_batches:
+        for found in batch:
+            expected = next(payloads, None)
+            if expected is None:
+                return f"entry {entry_id} is in the ledger and not in the input"
+            if expected != found:
+                return f"entry {entry_id} is {bytes(found[:40])!r}, the input has {expected[:40]!r}"
+            entry_id += 1
+    if next(payloads, None) is not None:
+        return f"the ledger ends before entry {entry_id}, the input does not"
+    return "the input has changed since it was hashed"
+
+
+class _Hasher:
+    """A hash over entries: the length of each, little-endian, and its bytes."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=HASH_SIZE)
+        self.entry_count = 0
+        self.payload_size = 0
+
+    def update(self, batch: Iterable[bytes | memoryview]) -> None:
+        """Take the next entries."""
+        parts: list[bytes | memoryview] = []
+        for payload in batch:
+            parts += (len(payload).to_bytes(4, "little"), payload)
+        joined = b"".join(parts)
+        self._hash.update(joined)
+        count = len(parts) // 2
+        self.entry_count += count
+        self.payload_size += len(joined) - 4 * count
+
+    def hexdigest(self) -> str:
+        """Return the hash of what was taken so far."""
+        return self._hash.hexdigest()

@@ -1,0 +1,193 @@
+"""From a stream of bytes into a ledger, as fast as the writer takes it.
+
+Words: a *payload* is what one entry holds; a *batch* is a list of payloads given to the writer in
+one ``append_many``. What is in memory is bounded: one batch here, and what the writer lets wait.
+
+The calling thread reads and appends; the writer's own thread notes when a batch was acknowledged.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from typing import Final, Protocol
+
+import msgspec
+
+from zbk.config import ENTRY_SIZE_MAX_LIMIT
+from zbk.errors import EntryTooLargeError, RequestTimeoutError
+from zbk.protocol.words import NO_ENTRY
+from zbk.system.clock import monotonic_s
+
+BATCH_COUNT_MAX: Final = 2000
+BATCH_SIZE_MAX: Final = 512 * 1024
+"""Bytes of payload that make a batch full; one payload may be larger and goes alone."""
+
+ACKNOWLEDGE_TIMEOUT_S: Final = 120.0
+"""For the last batch, once everything was read: the writer lets only so much wait."""
+
+
+class Source(Protocol):
+    """A binary stream: a file, standard input."""
+
+    def readline(self, size: int = -1, /) -> bytes:
+        """Return the next line, or ``size`` bytes of it."""
+        ...
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes."""
+        ...
+
+
+class Appender(Protocol):
+    """The part of ``LedgerWriter`` that loading needs."""
+
+    def append_many(
+        self, payloads: Iterable[bytes], *, timeout: float | None = None
+    ) -> "Future[range]":
+        """Append a batch; block while too much waits."""
+        ...
+
+
+class Loaded(msgspec.Struct, frozen=True, kw_only=True):
+    """What a load did."""
+
+    entry_count: int
+    payload_size: int  # bytes
+    first_entry_id: int  # -1: nothing was appended
+    last_entry_id: int
+    seconds: float  # from the first append to the last acknowledgement
+    latencies_s: list[float]  # a batch, from append to acknowledgement, in order of the answers
+
+    @property
+    def entries_per_s(self) -> float:
+        """The rate; 0 for nothing."""
+        return self.entry_count / self.seconds if self.seconds else 0.0
+
+    @property
+    def mb_per_s(self) -> float:
+        """Payload in megabytes (10^6 bytes) a second."""
+        return self.payload_size / self.seconds / 1e6 if self.seconds else 0.0
+
+
+def lines(source: Source) -> Iterator[bytes]:
+    r"""Yield each line without its end; the last one may lack an end, an empty one is an entry.
+
+    Raises:
+        EntryTooLargeError: a line is longer than any entry may be.
+
+    >>> import io
+    >>> list(lines(io.BytesIO(b"one\n\ntwo\r\nthree")))
+    [b'one', b'', b'two\r', b'three']
+    """
+    while line := source.readline(ENTRY_SIZE_MAX_LIMIT + 1):
+        if len(line) > ENTRY_SIZE_MAX_LIMIT:
+            raise EntryTooLargeError(len(line), ENTRY_SIZE_MAX_LIMIT)
+        yield line.removesuffix(b"\n")
+
+
+def chunks(source: Source, size: int) -> Iterator[bytes]:
+    """Yield pieces of ``size`` bytes; the last one may be shorter."""
+    while chunk := _read_exactly(source, size):
+        yield chunk
+
+
+def whole(source: Source) -> Iterator[bytes]:
+    """Yield all there is as one payload.
+
+    Raises:
+        EntryTooLargeError: it is longer than any entry may be.
+    """
+    payload = _read_exactly(source, ENTRY_SIZE_MAX_LIMIT + 1)
+    if len(payload) > ENTRY_SIZE_MAX_LIMIT:
+        raise EntryTooLargeError(len(payload), ENTRY_SIZE_MAX_LIMIT)
+    yield payload
+
+
+def batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Gather payloads until there are enough, by count or by bytes."""
+    batch: list[bytes] = []
+    size = 0
+    for payload in payloads:
+        batch.append(payload)
+        size += len(payload)
+        if size >= BATCH_SIZE_MAX or len(batch) >= BATCH_COUNT_MAX:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def load(
+    writer: Appender,
+    payload_batches: Iterable[list[bytes]],
+    *,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Loaded:
+    """Append every batch and wait until all are acknowledged.
+
+    ``on_progress`` is told how many entries have been appended so far, after each batch.
+
+    Raises:
+        EntryTooLargeError: a payload is over the writer's limit; a note says which one.
+        ZbkError: the writer's own, of the first batch that failed.
+    """
+    latencies_s: list[float] = []
+    failed: list[BaseException] = []
+    count = size = 0
+    first: Future[range] | None = None
+    last: Future[range] | None = None
+    started_s = monotonic_s()
+    for batch in payload_batches:
+        if failed:
+            break
+        try:
+            last = writer.append_many(batch)
+        except EntryTooLargeError as error:
+            number = next(n for n, payload in enumerate(batch) if len(payload) > error.args[1])
+            error.add_note(f"entry {count + number + 1} of the input is too large")
+            raise
+        first = first or last
+        last.add_done_callback(_clock(latencies_s, failed))
+        count += len(batch)
+        size += sum(map(len, batch))
+        on_progress(count)
+    if failed:
+        raise failed[0]
+    return Loaded(
+        entry_count=count,
+        payload_size=size,
+        first_entry_id=_acknowledged(first).start if first else NO_ENTRY,
+        last_entry_id=_acknowledged(last).stop - 1 if last else NO_ENTRY,
+        seconds=monotonic_s() - started_s,
+        latencies_s=list(latencies_s),
+    )
+
+
+def _clock(
+    latencies_s: list[float], failed: list[BaseException]
+) -> "Callable[[Future[range]], None]":
+    """Return what notes, in the writer's thread, how long one batch took or why it failed."""
+    started_s = monotonic_s()
+
+    def note(future: "Future[range]") -> None:
+        error = future.exception()
+        if error is None:
+            latencies_s.append(monotonic_s() - started_s)
+        else:
+            failed.append(error)
+
+    return note
+
+
+def _acknowledged(future: "Future[range]") -> range:
+    try:
+        return future.result(ACKNOWLEDGE_TIMEOUT_S)
+    except TimeoutError:
+        raise RequestTimeoutError("the last appends", ACKNOWLEDGE_TIMEOUT_S) from None
+
+
+def _read_exactly(source: Source, size: int) -> bytes:
+    parts = []
+    while size and (part := source.read(size)):  # a pipe gives less than asked
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)

@@ -1,0 +1,372 @@
+"""A cluster on this machine: metadata store and bookies, each bookie a process of its own.
+
+Used by ``zbk up``, ``zbk demo``, the benchmarks and the tests. Bookies are numbered from 0. What
+is in the folder:
+
+    cluster.json            what the cluster is made of; a folder without it is no cluster
+    lock                    held while a ``LocalCluster`` runs here
+    metadata.db             SQLite metadata, unless there is a ZooKeeper
+    zookeeper/              data and log of the ZooKeeper started here
+    bookie0/journal/        a bookie's directories
+    bookie0/ledgers/
+    bookie0.log             what it wrote, over all its starts
+
+A folder that holds a cluster is started again on its data, bookies at their former ports where
+these are free. Everything listens on loopback only.
+"""
+
+import socket
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import quote
+
+import msgspec
+
+from zbk.actors.bookie_process import init_bookie
+from zbk.cluster.child import Child
+from zbk.config import BookieConfig, convert
+from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
+from zbk.metadata.values import BookieRegistration
+from zbk.system.clock import monotonic_s
+from zbk.system.files import OsFiles
+
+START_TIMEOUT_S: Final = 30.0
+BOOKIE_COUNT_MAX: Final = 64
+STATE_NAME: Final = "cluster.json"
+STATE_FORMAT_VERSION: Final = 1
+LOOK_INTERVAL_S: Final = 0.03
+
+SESSION_TIMEOUT_MS: Final = 4_000
+"""How long a killed bookie stays registered, and so how long its restart may take. On one machine
+a short one is enough: no network comes between a bookie and its metadata."""
+
+ZOOKEEPER_ROOT: Final = "/zbk"
+
+
+class BookieSeat(msgspec.Struct, frozen=True):
+    """What is remembered of one bookie."""
+
+    bookie_id: str
+    port: int = 0  # 0: not known yet
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """``cluster.json``."""
+
+    metadata: str  # "sqlite", "zookeeper", or the URI of somebody else's store
+    bookies: tuple[BookieSeat, ...]
+    format_version: int = STATE_FORMAT_VERSION
+
+
+class LocalBookie(msgspec.Struct, frozen=True, kw_only=True):
+    """One bookie as it runs, or last ran."""
+
+    index: int
+    bookie_id: str
+    pid: int
+    address: str
+    incarnation: int
+    folder: Path
+
+
+class LocalCluster:
+    """Starts, breaks and stops a cluster on this machine. One thread at a time may use it.
+
+    >>> with LocalCluster(folder) as cluster:  # doctest: +SKIP
+    ...     client = zbk.connect(cluster.metadata_uri)
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        bookie_count: int = 3,
+        use_zookeeper: bool = False,
+        metadata: str | None = None,
+        bookie_options: Mapping[str, int | str] | None = None,
+    ) -> None:
+        """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store."""
+        if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
+            raise InvalidOptionError(
+                "bookies", bookie_count, f"must be between 1 and {BOOKIE_COUNT_MAX}"
+            )
+        if metadata and use_zookeeper:
+            raise InvalidOptionError(
+                "zookeeper", metadata, "a metadata store is given: nothing is started beside it"
+            )
+        self.folder = Path(folder).absolute()
+        self._bookie_count = bookie_count
+        self._kind = metadata or ("zookeeper" if use_zookeeper else "sqlite")
+        self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
+        convert(BookieConfig, self._options)  # refuses wrong ones before anything is made
+        self._uri = ""
+        self._seats: list[BookieSeat] = []
+        self._children: dict[int, Child] = {}
+        self._bookies: dict[int, LocalBookie] = {}
+        self._is_expected_down: set[int] = set()
+        self._exit = ExitStack()
+        self._registry: BookieRegistry | None = None
+
+    # -------------------------------------------------------------- start and stop
+
+    def start(self) -> Self:
+        """Start the metadata store and all bookies; return when every one is registered.
+
+        Raises:
+            InvalidOptionError: the folder holds something else.
+            DirectoryInUseError: another cluster runs in the folder.
+            BookieError: a bookie ended; the text has the end of its log.
+        """
+        try:
+            self._take_folder()
+            self._start_metadata()
+            self._init_bookies()
+            self._start_bookies(range(self._bookie_count))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self) -> None:
+        """Stop bookies, then the metadata store. Twice is fine."""
+        for child in self._children.values():
+            child.ask_to_stop()
+        for child in self._children.values():
+            child.wait_stopped()
+        self._children.clear()
+        self._exit.close()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    # -------------------------------------------------------------- what runs
+
+    @property
+    def metadata_uri(self) -> str:
+        """What to give to ``zbk.connect``."""
+        return self._uri
+
+    @property
+    def metadata_kind(self) -> str:
+        """``sqlite``, ``zookeeper``, or the URI of a store that was there already."""
+        return self._kind
+
+    @property
+    def bookies(self) -> list[LocalBookie]:
+        """The bookies by number, running or not."""
+        return [self._bookies[index] for index in sorted(self._bookies)]
+
+    def deaths(self) -> dict[int, BookieError]:
+        """Return the bookies that ended and not through us; the errors have their last words."""
+        found = {}
+        for index, child in self._children.items():
+            if index not in self._is_expected_down and child.exit_code is not None:
+                found[index] = child.death()
+        return found
+
+    # -------------------------------------------------------------- breaking things
+
+    def kill(self, index: int) -> None:
+        """End a bookie with SIGKILL: what it had not fsynced is only in the page cache."""
+        self._is_expected_down.add(index)
+        self._children[index].kill()
+
+    def terminate(self, index: int) -> int:
+        """Stop a bookie cleanly (SIGTERM); return its exit code."""
+        self._is_expected_down.add(index)
+        self._children[index].ask_to_stop()
+        return self._children[index].wait_stopped()
+
+    def restart(self, index: int) -> LocalBookie:
+        """Start a bookie that was killed or stopped, in its directories, at its port.
+
+        Raises:
+            BookieError: it did not come up.
+        """
+        if self._children[index].exit_code is None:
+            self.terminate(index)
+        self._start_bookies([index])
+        return self._bookies[index]
+
+    def pause(self, index: int) -> None:
+        """Let a bookie's process hang (SIGSTOP)."""
+        self._children[index].pause()
+
+    def resume(self, index: int) -> None:
+        """Let a paused bookie go on."""
+        self._children[index].resume()
+
+    # -------------------------------------------------------------- private
+
+    def _take_folder(self) -> None:
+        files = OsFiles()
+        is_new = not (self.folder / STATE_NAME).exists()
+        if is_new and self.folder.is_dir():
+            strange = sorted({path.name for path in self.folder.iterdir()} - {"lock"})
+            if strange:
+                raise InvalidOptionError(
+                    "data",
+                    str(self.folder),
+                    f"the folder holds {strange[0]!r} and no {STATE_NAME}: give a folder that is "
+                    f"new or empty, or remove what an unfinished start left: rm -r {self.folder}",
+                )
+        files.make_dirs(str(self.folder))
+        lock = files.lock(str(self.folder / "lock"))
+        if lock is None:
+            raise DirectoryInUseError(
+                f"{self.folder} is in use by another local cluster: stop that one "
+                "(Ctrl-C in its terminal), or give another folder with --data"
+            )
+        self._exit.callback(lock.close)
+        if not is_new:
+            self._remember(self._read_state())
+
+    def _read_state(self) -> ClusterState:
+        path = self.folder / STATE_NAME
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
+        except (OSError, msgspec.DecodeError) as error:
+            raise InvalidOptionError(
+                "data", str(path), f"is not readable ({error}); to start afresh: {self._clear}"
+            ) from error
+        if state.format_version != STATE_FORMAT_VERSION:
+            raise InvalidOptionError(
+                "data", str(path), f"has format version {state.format_version}, not 1"
+            )
+        return state
+
+    def _remember(self, state: ClusterState) -> None:
+        if state.metadata != self._kind:
+            raise InvalidOptionError(
+                "data",
+                str(self.folder),
+                f"its cluster has its metadata in {state.metadata!r}, not in {self._kind!r}: "
+                f"start it so, give another folder, or start afresh: {self._clear}",
+            )
+        if len(state.bookies) > self._bookie_count:
+            raise InvalidOptionError(
+                "bookies",
+                self._bookie_count,
+                f"the cluster in {self.folder} has {len(state.bookies)} bookies; give "
+                f"--bookies {len(state.bookies)}, or start afresh: {self._clear}",
+            )
+        self._seats = list(state.bookies)
+
+    @property
+    def _clear(self) -> str:
+        return f"rm -r {self.folder}"
+
+    def _start_metadata(self) -> None:
+        match self._kind:
+            case "sqlite":
+                self._uri = f"sqlite://{quote(str(self.folder))}/metadata.db"
+            case "zookeeper":
+                from zbk.cluster.zookeeper import LocalZooKeeper  # noqa: PLC0415 - looks for Java
+
+                zookeeper = LocalZooKeeper(self.folder / "zookeeper")
+                self._exit.callback(zookeeper.stop)
+                zookeeper.start()
+                self._uri = zookeeper.uri(ZOOKEEPER_ROOT)
+            case uri:
+                self._uri = uri
+
+    def _init_bookies(self) -> None:
+        for index in range(len(self._seats), self._bookie_count):
+            bookie_id = init_bookie(convert(BookieConfig, self._bookie_options(index, port=0)))
+            self._seats.append(BookieSeat(bookie_id))
+        store = open_store(self._uri)
+        self._exit.callback(store.close)
+        self._registry = BookieRegistry(store)
+        self._save()
+
+    def _bookie_options(self, index: int, port: int) -> dict[str, int | str]:
+        folder = self.folder / f"bookie{index}"
+        return self._options | {
+            "metadata": self._uri,
+            "journal_dir": str(folder / "journal"),
+            "ledger_dir": str(folder / "ledgers"),
+            "listen": f"tcp://127.0.0.1:{port}",
+        }
+
+    def _start_bookies(self, indexes: Sequence[int]) -> None:
+        former = {index: self._registered_incarnation(index) for index in indexes}
+        for index in indexes:
+            port = self._seats[index].port
+            options = self._bookie_options(index, port if _is_free(port) else 0)
+            command = [sys.executable, "-m", "zbk", "bookie", "run", "--stop-with-parent"]
+            for name, value in options.items():
+                command += [f"--{name.replace('_', '-')}", str(value)]
+            log_path = self.folder / f"bookie{index}.log"
+            self._children[index] = Child(f"bookie {index}", command, log_path)
+            self._is_expected_down.discard(index)
+        deadline_s = monotonic_s() + START_TIMEOUT_S
+        for index in indexes:
+            self._wait_registered(index, former[index], deadline_s)
+        self._save()
+
+    def _registered_incarnation(self, index: int) -> int:
+        """Return the incarnation that is registered, maybe of a bookie killed just now, or 0."""
+        found = self._registration(index)
+        return 0 if found is None else found.incarnation
+
+    def _registration(self, index: int) -> BookieRegistration | None:
+        assert self._registry is not None, "the cluster was started"
+        return self._registry.resolve(self._seats[index].bookie_id)
+
+    def _wait_registered(self, index: int, former_incarnation: int, deadline_s: float) -> None:
+        child = self._children[index]
+        while True:
+            if child.exit_code is not None:
+                raise child.death()
+            found = self._registration(index)
+            if found is not None and found.incarnation > former_incarnation:
+                break
+            if monotonic_s() > deadline_s:
+                last_words = "".join(f"\n    {line}" for line in child.log_tail())
+                raise BookieError(
+                    f"bookie {index} runs and is not registered after {START_TIMEOUT_S:g} s; "
+                    f"the end of its log:{last_words}"
+                )
+            threading.Event().wait(LOOK_INTERVAL_S)
+        bookie_id = self._seats[index].bookie_id
+        self._bookies[index] = LocalBookie(
+            index=index,
+            bookie_id=bookie_id,
+            pid=child.pid,
+            address=found.address,
+            incarnation=found.incarnation,
+            folder=self.folder / f"bookie{index}",
+        )
+        self._seats[index] = BookieSeat(bookie_id, int(found.address.rpartition(":")[2]))
+
+    def _save(self) -> None:
+        state = ClusterState(metadata=self._kind, bookies=tuple(self._seats))
+        new = self.folder / f"{STATE_NAME}.new"
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+        new.replace(self.folder / STATE_NAME)
+
+
+def _is_free(port: int) -> bool:
+    """Tell whether a bookie may listen on a loopback port. 0 stands for any."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

@@ -1,0 +1,423 @@
+"""All that a bookie keeps on disk, behind one door: journal, entry logs, index, last log mark.
+
+    journal_dir/  0000000000000001.journal ...   zbk.storage.journal_segment
+    ledger_dir/   last_mark                      zbk.storage.last_mark
+                  index.flush                    zbk.storage.flush_file
+                  index/00/01/000...0100.idx     zbk.storage.index_file
+                  logs/00000001.log ...          zbk.storage.entry_log_format
+
+Order of an add, as in the seed: ``add`` (entry log, index), then the journal, then the answer.
+The caller journals what it adds, and each change of a ledger that it notes here: what the index
+holds in memory is on stable storage only after the journal's sync or a checkpoint.
+
+Threads: everything belongs to one thread, the owner, but
+    ``fetch``                       any thread
+    ``journal``                     as ``Journal`` says
+    the steps of a ``Checkpoint``   any thread; ``begin_checkpoint`` and ``end_checkpoint`` the owner
+    ``last_mark``, ``ledger_count`` any thread, to look at
+
+Source: the seed, sections Data management and Data flush; BookKeeper's ``BookieImpl`` and
+``InterleavedLedgerStorage``.
+"""
+
+from array import array
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final, assert_never
+
+import msgspec
+
+from zbk.errors import CorruptRecordError, EntryUnreadableError, StorageFailedError
+from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.words import LedgerType
+from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.entry_log import LOG_SIZE, EntryLogs
+from zbk.storage.entry_reader import Resolved, fetch
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.journal import SEGMENT_SIZE, Journal
+from zbk.storage.journal_record import (
+    EntriesRecord,
+    ExplicitLacRecord,
+    FenceRecord,
+    JournalRecord,
+    LedgerKeyRecord,
+    SyncedRecord,
+)
+from zbk.storage.journal_replay import replay
+from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+from zbk.storage.last_mark import LastMark, LogMark
+from zbk.storage.ledger_cache import MEMORY_SIZE, LedgerCache, find_absent, page_runs
+from zbk.storage.ledger_info import LedgerInfo
+from zbk.storage.location import ABSENT, entry_locations
+from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.system.files import FileSystem
+
+_NO_LIMIT: Final = 1 << 62
+
+
+class Presence(Enum):
+    """What the bookie has of a batch."""
+
+    NONE = "none"
+    PART = "part"  # some entries, with the same bytes
+    SAME = "same"  # all of them, with the same bytes
+    OTHER = "other"  # at least one with other bytes
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What ``open`` found and did."""
+
+    record_count: int  # journal records replayed
+    entry_count: int  # of these, entries that had to be stored again
+    orphan_count: int  # records of ledgers that were deleted
+    cut_record_count: int  # whole records of the journal's torn tail, none of them ever promised
+    index_file_count: int  # index files that a crash in the middle of a flush had left half done
+
+
+class BookieStorage:
+    """Storage of one bookie. ``open`` comes first, ``close`` last."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        *,
+        journal_dir: str,
+        ledger_dir: str,
+        bookie_id: str,
+        segment_size: int = SEGMENT_SIZE,
+        log_size_max: int = LOG_SIZE,
+        ledger_cache_size: int = MEMORY_SIZE,
+        open_files_max: int = OPEN_FILES_MAX,
+    ) -> None:
+        self._files = files
+        self._journal_dir = journal_dir
+        self._ledger_dir = ledger_dir
+        self._owner = bookie_id.encode()
+        self._segment_size = segment_size
+        self._fail_stop = FailStop()
+        self._open_files = OpenFiles(files, open_files_max)
+        self._last_mark = LastMark(files, ledger_dir, self._fail_stop)
+        self._logs = EntryLogs(
+            files,
+            f"{ledger_dir}/logs",
+            owner=self._owner,
+            open_files=self._open_files,
+            fail_stop=self._fail_stop,
+            log_size_max=log_size_max,
+        )
+        self._cache = LedgerCache(
+            files,
+            ledger_dir,
+            begin_log_sync=self._logs.begin_sync,
+            open_files=self._open_files,
+            fail_stop=self._fail_stop,
+            memory_size_max=ledger_cache_size,
+        )
+        self._journal: Journal | None = None
+        self._entry_count = 0
+        self._orphan_count = 0
+        self._checkpoint: Checkpoint | None = None
+
+    def open(self) -> Recovery:
+        """Bring the disk to a state that can be served from: finish, replay, checkpoint.
+
+        When this returns, all that was replayed is on stable storage, outside of the old journal.
+
+        Raises:
+            CorruptJournalError: promised records are damaged; nothing was changed.
+            CorruptRecordError: the mark, or an index that records belong to, is damaged.
+            CookieMismatchError: the files are another bookie's.
+            StorageFailedError: reading or writing failed.
+        """
+        try:
+            self._files.make_dirs(self._journal_dir)
+            mark = self._last_mark.load()
+            self._logs.open(0 if mark is None else mark.entry_log_id)
+            index_file_count = self._cache.open()
+        except OSError as error:
+            raise StorageFailedError(self._ledger_dir, "open", str(error)) from error
+        result = replay(
+            self._files,
+            self._journal_dir,
+            None if mark is None else mark.position,
+            self._replay,
+            owner=self._owner,
+        )
+        self._journal = Journal(
+            self._files,
+            self._journal_dir,
+            owner=self._owner,
+            start=result.end,
+            fail_stop=self._fail_stop,
+            segment_size=self._segment_size,
+        )
+        checkpoint = self.begin_checkpoint()
+        checkpoint.run()
+        self.end_checkpoint(checkpoint)
+        return Recovery(
+            result.record_count,
+            self._entry_count,
+            self._orphan_count,
+            result.cut_record_count,
+            index_file_count,
+        )
+
+    def close(self) -> None:
+        """Sync the journal and give the files back; no other thread may be at work.
+
+        Raises:
+            StorageFailedError: an fsync failed.
+        """
+        try:
+            if self._journal is not None:
+                self._journal.close()
+        finally:
+            self._logs.close()
+            self._open_files.close()
+
+    @property
+    def journal(self) -> Journal:
+        """The journal; there is one once storage is open."""
+        assert self._journal is not None, "open comes first"
+        return self._journal
+
+    @property
+    def last_mark(self) -> JournalPosition:
+        """Where a replay would begin."""
+        mark = self._last_mark.mark
+        return NO_POSITION if mark is None else mark.position
+
+    # ------------------------------------------------------------------ ledgers
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers the bookie has."""
+        return self._cache.ledger_count
+
+    def ledgers(self) -> list[int]:
+        """Return the ids of all ledgers, ascending. Walks directories."""
+        return self._cache.ledgers()
+
+    def ledger_info(self, ledger_id: int) -> LedgerInfo | None:
+        """Return what is known of a ledger; ``None`` if the bookie does not have it.
+
+        Raises:
+            CorruptRecordError: its index is damaged: neither yes nor no.
+        """
+        return self._cache.info(ledger_id)
+
+    def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        """Take in a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
+        self._cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+
+    def set_fenced(self, ledger_id: int) -> None:
+        """Note that a ledger is fenced, for ever. To be journaled as ``FenceRecord``."""
+        self._cache.set_fenced(ledger_id)
+
+    def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
+        """Note a LAC, unless a higher one is known. To be journaled as ``ExplicitLacRecord``."""
+        self._cache.set_explicit_lac(ledger_id, lac)
+
+    def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
+        """Keep how far a sync cursor came, so that a restart need not look below. Not journaled.
+
+        Everything up to there has to be on stable storage already, or confirmed by the ensemble.
+        """
+        self._cache.set_last_add_synced(ledger_id, last_add_synced)
+
+    def delete_ledger(self, ledger_id: int) -> None:
+        """Forget a ledger, durably. Its entries stay in the entry logs until these go."""
+        self._cache.delete(ledger_id)
+
+    def contiguous_until(self, ledger_id: int, from_id: int) -> int:
+        """Return the last id of the unbroken run of entries behind ``from_id``; or ``from_id``."""
+        return self._cache.contiguous_until(ledger_id, from_id)
+
+    def held_ranges(
+        self, ledger_id: int, first_entry_id: int, *, range_count_max: int, entry_count_max: int
+    ) -> tuple[list[tuple[int, int]], int | None]:
+        """Return first and last ids of the runs held from ``first_entry_id`` on, ascending.
+
+        Second: where to go on when a limit was reached, else ``None``. A run may be cut in two by
+        a limit.
+        """
+        ranges: list[tuple[int, int]] = []
+        held_count = 0
+        first = self._cache.next_entry_id(ledger_id, first_entry_id)
+        while first is not None:
+            if len(ranges) >= range_count_max or held_count >= entry_count_max:
+                return ranges, first
+            last = self._cache.contiguous_until(ledger_id, first - 1)
+            ranges.append((first, last))
+            held_count += last - first + 1
+            first = self._cache.next_entry_id(ledger_id, last + 1)
+        return ranges, None
+
+    # ------------------------------------------------------------------ entries
+
+    def prepare(self, batch: EntryBatch) -> None:
+        """Read what ``add`` will need: damage then fails this batch, and not those beside it.
+
+        Raises:
+            NoSuchLedgerError: ``set_ledger_key`` comes first.
+            CorruptRecordError: the index is damaged where the batch belongs.
+        """
+        self._cache.prepare(batch.ledger_id, batch.entry_ids)
+
+    def add(self, batches: Sequence[EntryBatch]) -> None:
+        """Append batches to the entry log and set their locations. None of the entries is here.
+
+        Raises:
+            NoSuchLedgerError, CorruptRecordError: as ``prepare``; nothing was written.
+            StorageFailedError: writing failed, or anything failed before.
+        """
+        for batch in batches:
+            self._cache.prepare(batch.ledger_id, batch.entry_ids)
+        bases = self._logs.append(batches)
+        for batch, base in zip(batches, bases, strict=True):
+            locations = entry_locations(base, batch.sizes)
+            self._cache.put(batch.ledger_id, batch.entry_ids, locations)
+        self._cache.make_room()
+
+    def presence(self, batch: EntryBatch) -> Presence:
+        """Tell what the bookie has of a batch. Cheap when all ids are new.
+
+        Raises:
+            NoSuchLedgerError: ``set_ledger_key`` comes first.
+            CorruptRecordError: the index is damaged there.
+            EntryUnreadableError: an entry is here and can not be compared.
+        """
+        if batch.first_entry_id > self._cache.last_entry_id(batch.ledger_id):
+            return Presence.NONE
+        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        present = [at for at, location in enumerate(locations) if location != ABSENT]
+        if not present:
+            return Presence.NONE
+        here = batch if len(present) == batch.count else batch.select(present)
+        known = array("Q", [locations[at] for at in present])
+        resolved = Resolved(batch.ledger_id, here.entry_ids, known, _NO_LIMIT)
+        count, body = self.fetch(resolved)
+        if count < here.count:
+            raise EntryUnreadableError(batch.ledger_id, here.entry_ids[count], "while comparing")
+        if body != here.body:
+            return Presence.OTHER
+        return Presence.SAME if here is batch else Presence.PART
+
+    def missing_part(self, batch: EntryBatch) -> EntryBatch:
+        """Return the entries of a batch that are not here, of which there is at least one."""
+        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
+
+    def resolve(self, ledger_id: int, entry_ids: Sequence[int], size_max: int) -> Resolved | None:
+        """Look up the first of these entries, ascending, up to one that is absent.
+
+        ``None`` if the very first is absent: only that is a "no such entry".
+
+        Raises:
+            NoSuchLedgerError: the bookie does not have the ledger.
+            EntryUnreadableError: the index is damaged there: neither yes nor no.
+        """
+        found: array[int] = array("Q")
+        for _, low, high in page_runs(entry_ids):
+            try:
+                some = self._locations(ledger_id, entry_ids[low:high])
+            except CorruptRecordError as error:
+                if found:
+                    break  # what is whole is answered; the rest is asked again
+                raise EntryUnreadableError(ledger_id, entry_ids[low], str(error)) from error
+            absent = find_absent(some)
+            found += some[:absent]
+            if absent is not None or _is_enough(found, size_max):
+                break
+        if not found:
+            return None
+        return Resolved(ledger_id, entry_ids[: len(found)], found, size_max)
+
+    def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
+        """Return how many of the entries were read and their bytes. Any thread.
+
+        Raises:
+            EntryUnreadableError: the first one can not be read.
+        """
+        return fetch(self._logs.read, resolved)
+
+    # ------------------------------------------------------------------ checkpoint
+
+    @property
+    def is_checkpoint_due(self) -> bool:
+        """True when so much of the index has changed that a flush should not wait."""
+        return self._cache.is_flush_due
+
+    def begin_checkpoint(self) -> Checkpoint:
+        """Return a checkpoint of everything added up to now; its steps have still to be taken.
+
+        Raises:
+            StorageFailedError: anything failed before.
+        """
+        assert self._checkpoint is None, "one checkpoint at a time"
+        position = self.journal.position  # first: what is journaled later may not be in the flush
+        flush = self._cache.begin_flush()
+        mark = LogMark(position, self._logs.last_log_id)
+        self._checkpoint = Checkpoint(mark, flush, self._last_mark, self.journal)
+        return self._checkpoint
+
+    def end_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Note that all steps were taken."""
+        assert self._checkpoint is checkpoint, "the checkpoint that was begun last"
+        self._checkpoint = None
+        self._cache.end_flush(checkpoint.flush)
+
+    # ------------------------------------------------------------------ private
+
+    def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+        if isinstance(entry_ids, range):
+            return self._cache.locations(ledger_id, entry_ids[0], entry_ids[-1])
+        return self._cache.scattered_locations(ledger_id, entry_ids)
+
+    def _replay(self, record: JournalRecord) -> None:
+        match record:
+            case SyncedRecord():
+                return
+            case LedgerKeyRecord(ledger_id, ledger_key, ledger_type):
+                self._cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+                return
+            case EntriesRecord(batch):
+                ledger_id = batch.ledger_id
+            case FenceRecord(ledger_id) | ExplicitLacRecord(ledger_id):
+                pass
+            case _:
+                assert_never(record)
+        if self._cache.info(ledger_id) is None:
+            self._orphan_count += 1  # deleted: its key record is older than the mark
+            return
+        match record:
+            case EntriesRecord(batch):
+                self._replay_entries(batch)
+            case FenceRecord():
+                self._cache.set_fenced(ledger_id)
+            case ExplicitLacRecord(_, lac):
+                self._cache.set_explicit_lac(ledger_id, lac)
+
+    def _replay_entries(self, batch: EntryBatch) -> None:
+        try:
+            presence = self.presence(batch)
+        except EntryUnreadableError:
+            presence = Presence.OTHER
+        match presence:
+            case Presence.SAME:
+                return
+            case Presence.PART:
+                batch = self.missing_part(batch)
+            case Presence.NONE | Presence.OTHER:
+                # other bytes, or none to be had: a damaged entry log. What the journal has passed
+                # its checksum and is what was promised
+                pass
+            case _:
+                assert_never(presence)
+        self.add([batch])
+        self._entry_count += batch.count
+
+
+def _is_enough(locations: "array[int]", size_max: int) -> bool:
+    """Tell whether these fill an answer, or do not lie in a row: then the rest is asked again."""
+    return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max

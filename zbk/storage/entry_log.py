@@ -1,0 +1,242 @@
+"""Entry logs: the bytes of all entries of a bookie, in the order they came, ledgers interleaved.
+
+Threads:
+    owner    ``append``, ``begin_sync``, ``sync``, ``remove``, ``close``
+    any      ``read``; ``LogSync.run``
+
+One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
+when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
+is ever written behind bytes of which it is not known whether they reached the disk.
+
+The index may point at an entry on disk only after ``begin_sync`` and ``run``: whoever writes index
+pages has to ask for that first.
+
+Format: ``zbk.storage.entry_log_format``. Source: BookKeeper's ``DefaultEntryLogger``.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from zbk.protocol.entry_batch import EntryBatch
+from zbk.storage.entry_log_format import (
+    BLOCK_HEADER_SIZE,
+    LOG_HEADER_SIZE,
+    encode_block_header,
+    encode_log_header,
+    encode_map,
+    log_seed,
+)
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.location import OFFSET_MAX, location_of, split_location
+from zbk.storage.open_files import OpenFiles
+from zbk.storage.step import Step
+from zbk.system.files import Buffer, File, FileSystem
+
+LOG_SIZE: Final = 1024 * 1024 * 1024
+"""Bytes at which a log is left."""
+
+_SUFFIX: Final = ".log"
+
+
+def log_path(directory: str, log_id: int) -> str:
+    """Return the path of a log."""
+    return f"{directory}/{log_id:08x}{_SUFFIX}"
+
+
+def log_ids(files: FileSystem, directory: str) -> list[int]:
+    """Return the ids of the logs in a directory, ascending."""
+    stems = [
+        name.removesuffix(_SUFFIX) for name in files.list_dir(directory) if name.endswith(_SUFFIX)
+    ]
+    return sorted(int(s, 16) for s in stems if len(s) == 8 and set(s) <= set("0123456789abcdef"))
+
+
+class LogSync:
+    """What was appended up to now, on its way to stable storage."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str | None,
+        left: Sequence[File],
+        current: File | None,
+        fail_stop: FailStop,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._left = left
+        self._current = current
+        self._fail_stop = fail_stop
+        self._step = Step(self._sync)
+
+    def run(self) -> None:
+        """Return once it is there. Any thread, any number of times.
+
+        Raises:
+            StorageFailedError: an fsync failed, or anything failed before.
+        """
+        self._fail_stop.check()
+        self._step.run()
+
+    def _sync(self) -> None:
+        for file in self._left:
+            self._sync_file(file)
+            file.close()
+        if self._current is not None:
+            self._sync_file(self._current)
+        if self._directory is not None:
+            try:
+                self._files.sync_dir(self._directory)
+            except OSError as error:
+                raise self._fail_stop.failed(self._directory, "fsync", error) from error
+
+    def _sync_file(self, file: File) -> None:
+        try:
+            file.sync()
+        except OSError as error:
+            raise self._fail_stop.failed(file.path, "fsync", error) from error
+
+
+class EntryLogs:
+    """The logs of one ledger directory. A new one is made with the first batch."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        owner: bytes,
+        open_files: OpenFiles,
+        fail_stop: FailStop,
+        log_size_max: int = LOG_SIZE,
+    ) -> None:
+        assert LOG_HEADER_SIZE < log_size_max <= OFFSET_MAX // 4, "a location has to hold offsets"
+        self._files = files
+        self._directory = directory
+        self._owner = owner
+        self._open_files = open_files
+        self._fail_stop = fail_stop
+        self._log_size_max = log_size_max
+        self._log_id = 0
+        self._file: File | None = None
+        self._seed = 0
+        self._offset = 0
+        self._size_by_ledger: dict[int, int] = {}
+        self._left: list[File] = []  # full, and not synced since
+        self._is_dirty = False
+        self._is_name_new = False
+
+    @property
+    def last_log_id(self) -> int:
+        """The id of the log that is written, or was last; 0 before the first."""
+        return self._log_id
+
+    def open(self, last_log_id: int) -> None:
+        """Go on behind the logs that are here; ``last_log_id`` is the highest known otherwise.
+
+        Raises:
+            OSError: the directory can not be made or read.
+        """
+        self._files.make_dirs(self._directory)
+        self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
+
+    def append(self, batches: Sequence[EntryBatch]) -> list[int]:
+        """Write batches in one go; return the location of each one's first entry.
+
+        Raises:
+            StorageFailedError: the write failed, or anything failed before.
+        """
+        self._fail_stop.check()
+        size = sum([len(batch.body) for batch in batches]) + BLOCK_HEADER_SIZE * len(batches)
+        file = self._file
+        if file is None or self._offset + size > self._log_size_max:
+            file = self._next_log()
+        buffers: list[Buffer] = []
+        bases = []
+        offset = self._offset
+        sizes = self._size_by_ledger
+        for batch in batches:
+            buffers += (encode_block_header(batch, self._seed), batch.body)
+            bases.append(location_of(self._log_id, offset + BLOCK_HEADER_SIZE))
+            body_size = len(batch.body)
+            offset += BLOCK_HEADER_SIZE + body_size
+            sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + body_size
+        self._write(file, buffers, self._offset)
+        self._offset = offset
+        return bases
+
+    def begin_sync(self) -> LogSync:
+        """Return the sync of everything appended up to now; it has still to be run."""
+        left, self._left = self._left, []
+        current = self._file if self._is_dirty else None
+        directory = self._directory if self._is_name_new else None
+        self._is_dirty = self._is_name_new = False
+        return LogSync(self._files, directory, left, current, self._fail_stop)
+
+    def sync(self) -> None:
+        """Return once everything appended up to now is on stable storage.
+
+        Raises:
+            StorageFailedError: an fsync failed, or anything failed before.
+        """
+        self.begin_sync().run()
+
+    def read(self, location: int, size: int) -> bytes:
+        """Return up to ``size`` bytes from ``location`` on; fewer only at the end of the log.
+
+        Raises:
+            OSError: the log is missing or can not be read.
+        """
+        log_id, offset = split_location(location)
+        with self._open_files.use(log_path(self._directory, log_id)) as file:
+            return file.pread(size, offset)
+
+    def remove(self, log_id: int) -> None:
+        """Delete a log that nothing points at any more.
+
+        Raises:
+            StorageFailedError: it can not be deleted, or anything failed before.
+        """
+        assert log_id != self._log_id or self._file is None, "the log is being written"
+        self._fail_stop.check()
+        path = log_path(self._directory, log_id)
+        self._open_files.forget(path)
+        try:
+            self._files.remove(path)
+            self._files.sync_dir(self._directory)
+        except OSError as error:
+            raise self._fail_stop.failed(path, "remove", error) from error
+
+    def close(self) -> None:
+        """Give the files back. What was not synced is on its own."""
+        for file in [*self._left, self._file]:
+            if file is not None:
+                file.close()
+        self._left, self._file = [], None
+
+    def _next_log(self) -> File:
+        if self._file is not None:
+            seal = encode_map(self._size_by_ledger, self._offset, self._seed)
+            self._write(self._file, [seal], self._offset)
+            self._left.append(self._file)
+        log_id = self._log_id + 1
+        path = log_path(self._directory, log_id)
+        try:
+            file = self._files.open(path, create=True)
+        except OSError as error:
+            raise self._fail_stop.failed(path, "create", error) from error
+        self._write(file, [encode_log_header(self._owner, log_id)], 0)
+        self._file = file
+        self._log_id = log_id
+        self._seed = log_seed(self._owner, log_id)
+        self._offset = LOG_HEADER_SIZE
+        self._size_by_ledger = {}
+        self._is_name_new = True
+        return file
+
+    def _write(self, file: File, buffers: list[Buffer], offset: int) -> None:
+        self._is_dirty = True
+        try:
+            file.pwrite(buffers, offset)
+        except OSError as error:
+            raise self._fail_stop.failed(file.path, "write", error) from error

@@ -1,0 +1,161 @@
+"""What is in an entry log: by its map, or by walking its blocks.
+
+For garbage collection, compaction and inspection: whatever is damaged, a log that holds entries is
+never said to hold none. Any thread; opens its own file.
+
+Source: BookKeeper's ``DefaultEntryLogger.getEntryLogMetadata``; issue #4607 for the distrust.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CorruptRecordError
+from zbk.protocol.digest import checksum
+from zbk.storage.entry_log import log_path
+from zbk.storage.entry_log_format import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_MAGIC,
+    FOOTER_SIZE,
+    LOG_HEADER_SIZE,
+    BlockHeader,
+    check_log_header,
+    decode_block_header,
+    decode_footer,
+    decode_map,
+    log_seed,
+)
+from zbk.system.files import File, FileSystem
+
+SEARCH_SIZE: Final = 1024 * 1024
+"""Bytes read at once when looking for the next block behind damage."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block whose header is whole."""
+
+    offset: int  # of its first entry, in the log
+    header: BlockHeader
+    is_intact: bool  # the body passes its checksum
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes that belong to no block."""
+
+    offset: int
+    size: int
+    is_tail: bool  # nothing follows: of a log that is not sealed, a write cut off by a crash
+
+
+class EntryLogScan:
+    """One log, looked at from outside.
+
+    Raises:
+        CorruptRecordError: from each method: the log can not be read at all.
+        CookieMismatchError: from ``blocks``, and from what needs it: the log is another bookie's.
+    """
+
+    def __init__(self, files: FileSystem, directory: str, log_id: int, owner: bytes) -> None:
+        self._files = files
+        self._path = log_path(directory, log_id)
+        self._log_id = log_id
+        self._owner = owner
+        self._seed = log_seed(owner, log_id)
+
+    def size_by_ledger(self) -> dict[int, int]:
+        """Return the bytes of entries of each ledger: from the map, or else by a full scan."""
+        with_map = self._read_map()
+        if with_map is not None:
+            return with_map
+        sizes: dict[int, int] = {}
+        for found in self.blocks(is_body_read=False):
+            if isinstance(found, Block):
+                header = found.header
+                sizes[header.ledger_id] = sizes.get(header.ledger_id, 0) + header.body_size
+        return sizes
+
+    def blocks(self, *, is_body_read: bool = True) -> Iterator[Block | Damage]:
+        """Walk the log; bodies that are not read count as intact if they are there at all."""
+        with self._open() as file:
+            yield from self._walk(file, is_body_read=is_body_read)
+
+    @contextmanager
+    def _open(self) -> Iterator[File]:
+        try:
+            file = self._files.open(self._path, write=False)
+            try:
+                yield file
+            finally:
+                file.close()
+        except OSError as error:
+            raise CorruptRecordError(self._path, 0, f"can not be read: {error}") from error
+
+    def _walk(self, file: File, *, is_body_read: bool) -> Iterator[Block | Damage]:
+        end = self._end_of_blocks(file)
+        try:
+            check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path)
+        except CorruptRecordError:
+            yield Damage(0, min(LOG_HEADER_SIZE, file.size()), is_tail=False)
+        offset = LOG_HEADER_SIZE
+        while offset < end:
+            header = self._header_at(file, offset)
+            if header is None:
+                next_offset = self._find_header(file, offset + 1, end)
+                yield Damage(offset, next_offset - offset, is_tail=next_offset == end)
+                offset = next_offset
+                continue
+            offset += BLOCK_HEADER_SIZE
+            yield Block(offset, header, self._is_intact(file, offset, header, end, is_body_read))
+            # the next header may be inside of a body that a crash cut off: look for it there
+            body_end = offset + header.body_size
+            offset = body_end if body_end <= end else self._find_header(file, offset, end)
+
+    def _header_at(self, file: File, offset: int) -> BlockHeader | None:
+        try:
+            head = file.pread(BLOCK_HEADER_SIZE, offset)
+            return decode_block_header(head, 0, self._seed, self._path)
+        except CorruptRecordError:
+            return None
+
+    def _find_header(self, file: File, offset: int, end: int) -> int:
+        while offset < end:
+            window = file.pread(SEARCH_SIZE, offset)
+            found = window.find(BLOCK_MAGIC)
+            while found >= 0:
+                if self._header_at(file, offset + found) is not None:
+                    return offset + found
+                found = window.find(BLOCK_MAGIC, found + 1)
+            if offset + len(window) >= end:
+                break
+            offset += len(window) - len(BLOCK_MAGIC) + 1
+        return end
+
+    def _is_intact(
+        self, file: File, offset: int, header: BlockHeader, end: int, is_body_read: bool
+    ) -> bool:
+        if offset + header.body_size > end:
+            return False
+        if not is_body_read:
+            return True
+        body = file.pread(header.body_size, offset)
+        return checksum(body) == header.body_checksum
+
+    def _end_of_blocks(self, file: File) -> int:
+        size = file.size()
+        try:
+            footer = file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
+            return decode_footer(footer, size, self._seed, self._path)[0]
+        except CorruptRecordError:
+            return size
+
+    def _read_map(self) -> dict[int, int] | None:
+        with self._open() as file:
+            size = file.size()
+            footer = file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
+            try:
+                offset, map_size = decode_footer(footer, size, self._seed, self._path)
+                return decode_map(file.pread(map_size, offset), footer, self._path)
+            except CorruptRecordError:
+                return None

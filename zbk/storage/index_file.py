@@ -1,0 +1,236 @@
+"""The index file of one ledger: its header, its name, and reading it.
+
+Format version 1 of the header. All integers little-endian.
+
+    offset  size  field            type   meaning
+    ------  ----  ---------------  -----  ------------------------------------------------------
+         0     4  magic            u32    "zbkX"
+         4     2  version          u16    1
+         6     1  flags            u8     bit 0: fenced
+         7     1  ledger_type      u8     1 PD_JOURNAL, 2 VD_JOURNAL
+         8     8  ledger_id        i64    >= 0; the name of the file says the same
+        16    16  ledger_key       u8[]   what clients have to show
+        32     8  explicit_lac     i64    -1 is none
+        40     8  last_add_synced  i64    a floor for the sync cursor; -1 is none
+        48     8  last_entry_id    i64    highest id with a location; -1 is none
+        56     4  extent_count     u32    e, at most 56
+        60     4  reserved         u32    0
+        64  16 e  extents          ...    runs of pages that were written: first page i64, count
+                                          u32, flags u32 (bit 0: sparse), ascending
+   64 + 16 e   .  zeros
+      1016     8  checksum         u64    xxh3_64 of bytes 0 .. 1016
+      1024        pages (``zbk.storage.index_page``)
+
+A new file gets its name only when it is whole and synced; later changes go through the flush file
+(``zbk.storage.index_flush``), so that no crash leaves a header or a page half written. Whatever
+fails its checksum here is damage.
+
+Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
+
+Source: BookKeeper's ``FileInfo`` and ``IndexPersistenceMgr``. Decision: directories go by bits 16
+to 23 and 8 to 15 of the ledger id, not by its lowest bits, so that ledgers made one after the other
+share a directory, and an fsync of it.
+"""
+
+import struct
+from typing import Final, Self
+
+import msgspec
+
+from zbk.errors import CorruptRecordError, ShortRecordError
+from zbk.protocol.digest import LEDGER_KEY_SIZE, checksum
+from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.storage.index_page import (
+    INDEX_HEADER_SIZE,
+    PAGE_SIZE,
+    Page,
+    decode_page,
+    page_offset,
+)
+from zbk.storage.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE, LedgerInfo
+from zbk.storage.open_files import OpenFiles
+from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
+from zbk.system.files import FileSystem
+
+_MAGIC: Final = b"zbkX\x01\x00"
+_FIELDS = struct.Struct(f"<6sBBq{LEDGER_KEY_SIZE}sqqqII")
+_EXTENT = struct.Struct("<qII")
+_CHECKSUM = struct.Struct("<Q")
+_SUFFIX: Final = ".idx"
+_FENCED: Final = 1
+_SPARSE: Final = 1
+
+assert _FIELDS.size == 64
+assert _FIELDS.size + EXTENT_COUNT_MAX * _EXTENT.size + _CHECKSUM.size <= INDEX_HEADER_SIZE
+
+
+class LedgerIndex:
+    """What is known of one ledger: its header in memory. Changed by the owner only."""
+
+    __slots__ = (
+        "explicit_lac",
+        "extents",
+        "has_file",
+        "is_fenced",
+        "last_add_synced",
+        "last_entry_id",
+        "ledger_id",
+        "ledger_key",
+        "ledger_type",
+    )
+
+    def __init__(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        assert len(ledger_key) == LEDGER_KEY_SIZE, "keys have a fixed size"
+        self.ledger_id = ledger_id
+        self.ledger_key = ledger_key
+        self.ledger_type = ledger_type
+        self.is_fenced = False
+        self.explicit_lac = NO_ENTRY
+        self.last_add_synced = NO_ENTRY
+        self.last_entry_id = NO_ENTRY
+        self.extents = PageExtents()  # of the pages that flushes have written, or have begun to
+        self.has_file = False
+
+    def info(self) -> LedgerInfo:
+        """Return it as a value."""
+        return LedgerInfo(
+            self.ledger_id,
+            self.ledger_key,
+            self.ledger_type,
+            self.is_fenced,
+            self.explicit_lac,
+            self.last_add_synced,
+            self.last_entry_id,
+        )
+
+
+def encode_header(index: LedgerIndex) -> bytes:
+    """Return the header's bytes."""
+    fields = _FIELDS.pack(
+        _MAGIC,
+        _FENCED if index.is_fenced else 0,
+        CODE_OF_LEDGER_TYPE[index.ledger_type],
+        index.ledger_id,
+        index.ledger_key,
+        index.explicit_lac,
+        index.last_add_synced,
+        index.last_entry_id,
+        len(index.extents),
+        0,
+    )
+    extents = b"".join(
+        _EXTENT.pack(first, last - first + 1, _SPARSE if is_sparse else 0)
+        for first, last, is_sparse in index.extents
+    )
+    head = (fields + extents).ljust(INDEX_HEADER_SIZE - _CHECKSUM.size, b"\0")
+    return head + _CHECKSUM.pack(checksum(head))
+
+
+def decode_header(data: bytes, ledger_id: int, where: str) -> LedgerIndex:
+    """Return what a header says.
+
+    Raises:
+        ShortRecordError: the file ends inside of it.
+        CorruptRecordError: it is damaged, or another ledger's.
+    """
+    if len(data) < INDEX_HEADER_SIZE:
+        raise ShortRecordError(where, 0, "ends inside the index header")
+    head_end = INDEX_HEADER_SIZE - _CHECKSUM.size
+    (stored,) = _CHECKSUM.unpack_from(data, head_end)
+    if checksum(data[:head_end]) != stored:
+        raise CorruptRecordError(where, 0, "the index header is damaged")
+    magic, flags, code, own_id, key, explicit_lac, last_add_synced, last_entry_id, count, _ = (
+        _FIELDS.unpack_from(data, 0)
+    )
+    if magic != _MAGIC or own_id != ledger_id or code not in LEDGER_TYPE_OF_CODE:
+        raise CorruptRecordError(where, 0, f"not the index header of ledger {ledger_id}")
+    index = LedgerIndex(ledger_id, key, LEDGER_TYPE_OF_CODE[code])
+    index.is_fenced = bool(flags & _FENCED)
+    index.explicit_lac = explicit_lac
+    index.last_add_synced = last_add_synced
+    index.last_entry_id = last_entry_id
+    extents = data[_FIELDS.size : _FIELDS.size + count * _EXTENT.size]
+    index.extents = PageExtents(
+        (first, first + page_count - 1, bool(extent_flags & _SPARSE))
+        for first, page_count, extent_flags in _EXTENT.iter_unpack(extents)
+    )
+    index.has_file = True
+    return index
+
+
+class IndexPath(msgspec.Struct, frozen=True):
+    """Where a ledger's index file lies."""
+
+    directory: str
+    path: str
+
+    @classmethod
+    def of(cls, root: str, ledger_id: int) -> Self:
+        """Return the place below the ``root`` of all index files."""
+        directory = f"{root}/{ledger_id >> 16 & 0xFF:02x}/{ledger_id >> 8 & 0xFF:02x}"
+        return cls(directory, f"{directory}/{ledger_id:016x}{_SUFFIX}")
+
+
+def ledger_ids(files: FileSystem, root: str) -> list[int]:
+    """Return the ids of all ledgers that have an index file, ascending."""
+    found = []
+    for upper in files.list_dir(root):
+        for lower in files.list_dir(f"{root}/{upper}"):
+            found += [
+                int(name.removesuffix(_SUFFIX), 16)
+                for name in files.list_dir(f"{root}/{upper}/{lower}")
+                if name.endswith(_SUFFIX)
+            ]
+    return sorted(found)
+
+
+class IndexReader:
+    """Reads headers and pages. Its files are closed when too many are open."""
+
+    def __init__(self, root: str, open_files: OpenFiles) -> None:
+        self._root = root
+        self._open_files = open_files
+
+    def read_header(self, ledger_id: int) -> LedgerIndex | None:
+        """Return what the file says of its ledger; ``None`` if there is no such file.
+
+        Raises:
+            CorruptRecordError: it is damaged or can not be read.
+        """
+        path = IndexPath.of(self._root, ledger_id).path
+        try:
+            with self._open_files.use(path) as file:
+                head = file.pread(INDEX_HEADER_SIZE, 0)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise CorruptRecordError(path, 0, f"can not be read: {error}") from error
+        return decode_header(head, ledger_id, path)
+
+    def read_page(self, index: LedgerIndex, page_no: int) -> Page | None:
+        """Return a page; ``None`` if it was never written.
+
+        Raises:
+            CorruptRecordError: it is damaged or can not be read.
+        """
+        if not index.extents.holds(page_no):
+            return None
+        path = IndexPath.of(self._root, index.ledger_id).path
+        offset = page_offset(page_no)
+        try:
+            with self._open_files.use(path) as file:
+                data = file.pread(PAGE_SIZE, offset)
+        except OSError as error:
+            raise CorruptRecordError(path, offset, f"can not be read: {error}") from error
+        locations = decode_page(
+            data,
+            index.ledger_id,
+            page_no,
+            path,
+            may_be_hole=index.extents.is_sparse_at(page_no),
+        )
+        return None if locations is None else Page(locations)
+
+    def forget(self, ledger_id: int) -> None:
+        """Close the file of a ledger that was deleted."""
+        self._open_files.forget(IndexPath.of(self._root, ledger_id).path)

@@ -1,0 +1,289 @@
+"""The journal: records appended to preallocated segments, made durable by ``sync``.
+
+Threads:
+    writer   ``append``, ``note_synced``; one thread
+    syncer   ``sync``; one thread, may run while the writer appends: it promises exactly what was
+             written before it was called
+    others   ``prepare_next``, ``remove_before``, ``position``, ``synced_position``: any thread
+    ``close`` when nobody else is left
+
+A list of records is one gathered write. A segment that is full is left, and the next one begun; a
+list is never split over two segments, and one larger than a segment makes its segment larger.
+
+Evidence of syncs: each record says up to which record the journal was on stable storage when it
+was written. After a power loss this tells a tail that was never promised, and may be torn in any
+way, from damage to what was promised (``zbk.storage.journal_replay``). ``note_synced`` writes the
+evidence of the last sync when nothing else comes to carry it.
+
+Names are durable before they are used: a segment's file is allocated, synced and its directory
+synced before the first record goes into it. Segments behind the last log mark become *spares*, up
+to ``SPARE_COUNT_MAX``, and are used again under a new name.
+
+Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for the chain.
+"""
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import Final
+
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.journal_record import JournalRecord, SyncedRecord, encode_record
+from zbk.storage.journal_segment import (
+    SEGMENT_HEADER_SIZE,
+    JournalPosition,
+    SegmentHeader,
+    encode_header,
+    segment_ids,
+    segment_path,
+    segment_seed,
+    spare_ids,
+    spare_path,
+)
+from zbk.system.files import Buffer, File, FileSystem
+
+SEGMENT_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of a segment."""
+
+SPARE_COUNT_MAX: Final = 4
+"""Old segments that are kept to be used again."""
+
+
+class Journal:
+    """The write side of the journal of one bookie.
+
+    It begins a new segment, behind ``start``, where replay ended; the segments before it stay
+    until ``remove_before``. Every failed write or fsync ends it (``FailStop``).
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        owner: bytes,
+        start: JournalPosition,
+        fail_stop: FailStop,
+        segment_size: int = SEGMENT_SIZE,
+    ) -> None:
+        assert segment_size > SEGMENT_HEADER_SIZE, "a segment holds records"
+        self._files = files
+        self._directory = directory
+        self._owner = owner
+        self._fail_stop = fail_stop
+        self._segment_size = segment_size
+        self._names_lock = Lock()  # names in the directory, and the prepared segment
+        self._old_ids = segment_ids(files, directory)
+        self._spare_ids = spare_ids(files, directory)
+        self._prepared: tuple[int, File] | None = None
+        self._swap_lock = Lock()  # which segment is written, which ones wait to be synced
+        self._rolled: list[File] = []
+        self._position = start
+        self._synced = start
+        self._is_noted = True  # nothing has been written yet that could be in doubt
+        self._write_size = 0
+        self._segment_id, self._file = self._take_next()
+        self._begin_segment()
+        self._sync_file(self._file)
+        self._synced = self._position
+
+    @property
+    def position(self) -> JournalPosition:
+        """Where the next record will go: behind everything written."""
+        return self._position
+
+    @property
+    def synced_position(self) -> JournalPosition:
+        """Everything before it is on stable storage."""
+        return self._synced
+
+    @property
+    def write_size(self) -> int:
+        """Bytes of records appended since this object was made."""
+        return self._write_size
+
+    # ------------------------------------------------------------------ writer
+
+    def append(self, records: Sequence[JournalRecord]) -> JournalPosition:
+        """Write records to the page cache, in order, in one go; return the place behind them.
+
+        Raises:
+            StorageFailedError: the write failed, or anything failed before.
+        """
+        self._fail_stop.check()
+        size = sum([record.size for record in records])
+        offset = self._position.offset
+        if offset + size > self._segment_size and offset > SEGMENT_HEADER_SIZE:
+            self._roll()
+            offset = self._position.offset
+        sequence, link = self._position.sequence, self._position.link
+        synced_sequence = self._synced.sequence
+        buffers: list[Buffer] = []
+        for record in records:
+            sequence += 1
+            head, body, link = encode_record(
+                record,
+                sequence=sequence,
+                synced_sequence=synced_sequence,
+                previous=link,
+                seed=self._seed,
+            )
+            buffers.append(head)
+            if body:
+                buffers.append(body)
+        try:
+            self._file.pwrite(buffers, offset)
+        except OSError as error:
+            raise self._fail_stop.failed(self._file.path, "write", error) from error
+        self._position = JournalPosition(self._segment_id, offset + size, sequence, link)
+        self._write_size += size
+        self._is_noted = False
+        return self._position
+
+    def note_synced(self) -> None:
+        """Write down how far the journal is synced, unless the last record says so already.
+
+        For whoever owns the writer, when nothing is left to write and everything is synced.
+
+        Raises:
+            StorageFailedError: the write failed, or anything failed before.
+        """
+        if self._synced == self._position and not self._is_noted:
+            self.append([SyncedRecord()])
+            self._is_noted = True
+
+    # ------------------------------------------------------------------ syncer
+
+    def sync(self) -> JournalPosition:
+        """Return, with the place reached, once all that was written is on stable storage.
+
+        Raises:
+            StorageFailedError: an fsync failed, or anything failed before; never tried again.
+        """
+        self._fail_stop.check()
+        position = self._position  # first: what is written from here on is not promised
+        if position == self._synced:
+            return position
+        with self._swap_lock:
+            rolled, self._rolled = self._rolled, []
+            current = self._file
+        for file in rolled:
+            self._sync_file(file)
+            file.close()
+        self._sync_file(current)
+        self._synced = position
+        return position
+
+    # ------------------------------------------------------------------ any thread
+
+    def prepare_next(self) -> None:
+        """Make the file of the next segment ahead of need, once half of this one is written.
+
+        Cheap when there is nothing to do; else it takes two fsyncs.
+
+        Raises:
+            StorageFailedError: it can not be made, or anything failed before.
+        """
+        if self._prepared is None and self._position.offset * 2 > self._segment_size:
+            self._fail_stop.check()
+            with self._names_lock:
+                if self._prepared is None:
+                    self._prepared = self._make_next()
+
+    def remove_before(self, mark: JournalPosition) -> int:
+        """Remove the segments that end before ``mark``, a durable last log mark; return how many.
+
+        Raises:
+            StorageFailedError: a file can not be removed, or anything failed before.
+        """
+        self._fail_stop.check()
+        assert mark.segment_id <= self._position.segment_id, "the mark is behind the end"
+        with self._names_lock:
+            old_ids = [one for one in self._old_ids if one < mark.segment_id]
+            if not old_ids:
+                return 0
+            try:
+                for segment_id in old_ids:
+                    self._remove(segment_id)
+                self._files.sync_dir(self._directory)
+            except OSError as error:
+                raise self._fail_stop.failed(self._directory, "remove", error) from error
+            self._old_ids = [one for one in self._old_ids if one >= mark.segment_id]
+            return len(old_ids)
+
+    def close(self) -> None:
+        """Sync, write the evidence of it, and give the files back.
+
+        Raises:
+            StorageFailedError: an fsync failed. After an earlier failure nothing is synced.
+        """
+        try:
+            if not self._fail_stop.has_failed:
+                self.sync()
+                self.note_synced()
+                self.sync()
+        finally:
+            self._file.close()
+            for file in self._rolled:
+                file.close()
+            if self._prepared is not None:
+                self._prepared[1].close()
+
+    # ------------------------------------------------------------------ private
+
+    def _begin_segment(self) -> None:
+        self._seed = segment_seed(self._owner, self._segment_id)
+        before = self._position
+        header = SegmentHeader(
+            self._segment_id, before.sequence + 1, self._synced.sequence, before.link
+        )
+        try:
+            self._file.pwrite([encode_header(header, self._owner)], 0)
+        except OSError as error:
+            raise self._fail_stop.failed(self._file.path, "write", error) from error
+        self._position = JournalPosition(
+            self._segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
+        )
+
+    def _roll(self) -> None:
+        segment_id, file = self._take_next()
+        with self._swap_lock:
+            self._rolled.append(self._file)
+            self._segment_id, self._file = segment_id, file
+        self._begin_segment()
+
+    def _take_next(self) -> tuple[int, File]:
+        with self._names_lock:
+            prepared = self._prepared or self._make_next()
+            self._prepared = None
+            self._old_ids.append(prepared[0])
+        return prepared
+
+    def _make_next(self) -> tuple[int, File]:
+        segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
+        path = segment_path(self._directory, segment_id)
+        try:
+            if self._spare_ids:
+                self._files.rename(spare_path(self._directory, self._spare_ids.pop()), path)
+                file = self._files.open(path)
+            else:
+                file = self._files.open(path, create=True)
+            file.allocate(self._segment_size)
+            file.sync()
+            self._files.sync_dir(self._directory)
+        except OSError as error:
+            raise self._fail_stop.failed(path, "create", error) from error
+        return segment_id, file
+
+    def _remove(self, segment_id: int) -> None:
+        path = segment_path(self._directory, segment_id)
+        if len(self._spare_ids) < SPARE_COUNT_MAX:
+            self._files.rename(path, spare_path(self._directory, segment_id))
+            self._spare_ids.append(segment_id)
+        else:
+            self._files.remove(path)
+
+    def _sync_file(self, file: File) -> None:
+        try:
+            file.sync()
+        except OSError as error:
+            raise self._fail_stop.failed(file.path, "fsync", error) from error

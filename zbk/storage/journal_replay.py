@@ -1,0 +1,177 @@
+"""Reads the journal after a start: from the last log mark to its end, and no further.
+
+Words: the journal *ends* where no record follows that fits the chain (next sequence, link to the
+record before), neither in the segment nor at the start of the next one.
+
+What lies behind the end is looked at before anything is trusted:
+
+    nothing whole                  the tail of a write that was under way: cut off
+    whole records, none of which   parts of writes that were under way at a power loss, in the
+    says that the missing one      order the disk liked; none of it was ever promised: cut off
+    was synced
+    a whole record that says so    damage to what was promised: refused, nothing is touched
+
+A record says how far the journal was synced when it was written, so the third case covers every
+damage to a group of records that at least one later group followed. For the last group of all the
+evidence is the note that the journal writes when it is idle, and when it is closed.
+
+Cutting off means: segments behind the end are removed, durably, and the segment of the end is made
+shorter; then everything replayed is fsynced, because after ``kill -9`` it may live in the page
+cache only. The bookie goes on in a new segment. A crash at any step leaves a journal that replays
+to the same end.
+
+Runs once, before the bookie serves. Source: BookKeeper's ``Journal.scanJournal``, made strict.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from zbk.errors import CorruptJournalError, StorageFailedError
+from zbk.storage.journal_record import DecodedRecord, JournalRecord, SyncedRecord
+from zbk.storage.journal_segment import (
+    NO_POSITION,
+    SEGMENT_HEADER_SIZE,
+    JournalPosition,
+    segment_ids,
+    segment_path,
+)
+from zbk.storage.segment_reader import SegmentReader
+from zbk.system.files import FileSystem
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """What was replayed."""
+
+    end: JournalPosition  # where the journal goes on, in a segment with a higher id
+    record_count: int
+    cut_record_count: int  # whole records behind the end, none of them ever promised
+
+
+def replay(
+    files: FileSystem,
+    directory: str,
+    mark: JournalPosition | None,
+    on_record: Callable[[JournalRecord], None],
+    *,
+    owner: bytes,
+) -> ReplayResult:
+    """Hand each record from ``mark`` to the end to ``on_record``; cut and sync the tail.
+
+    ``mark`` is ``None`` when no checkpoint has ever ended: all of the journal is replayed.
+
+    Raises:
+        CorruptJournalError: promised records are damaged or missing; nothing was changed on disk.
+        CookieMismatchError: the journal is another bookie's.
+        StorageFailedError: reading, cutting or syncing failed.
+    """
+    ids = segment_ids(files, directory)
+    if mark is not None:
+        if mark.segment_id not in ids:
+            path = segment_path(directory, mark.segment_id)
+            raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
+        ids = ids[ids.index(mark.segment_id) :]
+    elif not ids:
+        return ReplayResult(NO_POSITION, 0, 0)
+    try:
+        return _Replay(files, directory, ids, owner).run(mark, on_record)
+    except OSError as error:
+        raise StorageFailedError(directory, "replay", str(error)) from error
+
+
+class _Replay:
+    def __init__(self, files: FileSystem, directory: str, ids: list[int], owner: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._ids = ids  # of the segments to look at, ascending
+        self._owner = owner
+        self._record_count = 0
+        self._sequence = 0
+        self._link = 0
+
+    def run(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> ReplayResult:
+        offset = SEGMENT_HEADER_SIZE
+        if mark is not None:
+            offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
+        place = 0
+        offset = self._replay_segment(0, offset, on_record)
+        while place + 1 < len(self._ids) and self._continues_in(place + 1):
+            place += 1
+            offset = self._replay_segment(place, SEGMENT_HEADER_SIZE, on_record)
+        cut_record_count = self._look_behind(place, offset)
+        self._cut(place, offset)
+        end = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
+        return ReplayResult(end, self._record_count, cut_record_count)
+
+    def _reader(self, place: int) -> SegmentReader:
+        return SegmentReader(self._files, self._directory, self._ids[place], self._owner)
+
+    def _replay_segment(
+        self, place: int, offset: int, on_record: Callable[[JournalRecord], None]
+    ) -> int:
+        with self._reader(place) as reader:
+            reader.header()  # refuses the journal of another bookie
+            while True:
+                decoded = reader.record_at(offset)
+                if decoded is None or not self._is_next(decoded):
+                    return offset
+                if not isinstance(decoded.record, SyncedRecord):
+                    on_record(decoded.record)
+                self._record_count += 1
+                self._sequence, self._link = decoded.sequence, decoded.checksum
+                offset = decoded.end_offset
+
+    def _continues_in(self, place: int) -> bool:
+        with self._reader(place) as reader:
+            header = reader.header()
+            if header is not None:
+                return (header.first_sequence, header.previous) == (self._sequence + 1, self._link)
+            first = reader.record_at(SEGMENT_HEADER_SIZE)
+            return first is not None and self._is_next(first)
+
+    def _is_next(self, decoded: DecodedRecord) -> bool:
+        return decoded.sequence == self._sequence + 1 and decoded.previous == self._link
+
+    def _look_behind(self, end_place: int, end_offset: int) -> int:
+        """Return how many whole records lie behind the end.
+
+        Raises:
+            CorruptJournalError: one of them says that what is missing had been synced.
+        """
+        count = 0
+        for place in range(end_place, len(self._ids)):
+            with self._reader(place) as reader:
+                header = reader.header()
+                if place > end_place and header is not None:
+                    self._check_evidence(header.synced_sequence, end_place, end_offset)
+                offset = end_offset if place == end_place else SEGMENT_HEADER_SIZE
+                while (decoded := reader.next_record(offset)) is not None:
+                    self._check_evidence(decoded.synced_sequence, end_place, end_offset)
+                    count += 1
+                    offset = decoded.end_offset
+        return count
+
+    def _check_evidence(self, synced_sequence: int, end_place: int, end_offset: int) -> None:
+        if synced_sequence > self._sequence:
+            raise CorruptJournalError(
+                segment_path(self._directory, self._ids[end_place]),
+                end_offset,
+                f"record {self._sequence + 1} was synced and can not be read",
+            )
+
+    def _cut(self, end_place: int, end_offset: int) -> None:
+        # later segments first: a crash in between leaves an end with less behind it
+        later_ids = self._ids[end_place + 1 :]
+        for segment_id in reversed(later_ids):
+            self._files.remove(segment_path(self._directory, segment_id))
+        self._files.sync_dir(self._directory)
+        for segment_id in self._ids[: end_place + 1]:
+            file = self._files.open(segment_path(self._directory, segment_id))
+            try:
+                if segment_id == self._ids[end_place] and file.size() > end_offset:
+                    file.truncate(end_offset)
+                file.sync()
+            finally:
+                file.close()

@@ -1,0 +1,397 @@
+"""The index of a bookie in memory: where each entry is, and what is known of each ledger.
+
+Pages and headers are read when they are needed, changed in memory, and written back by a flush:
+by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
+
+Owned by one thread; the steps of a flush that it began may run in another one.
+
+Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``IndexInMemPageMgr``.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from operator import and_
+from typing import Final
+
+from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
+from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.words import LedgerType
+from zbk.storage.byte_order import to_disk
+from zbk.storage.entry_log import LogSync
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.index_file import IndexReader, LedgerIndex, encode_header, ledger_ids
+from zbk.storage.index_flush import IndexFlush, IndexFlusher, LedgerChange
+from zbk.storage.index_page import (
+    PAGE_BITS,
+    PAGE_ENTRY_COUNT,
+    PAGE_LOCATIONS_SIZE,
+    Page,
+)
+from zbk.storage.ledger_info import LedgerInfo
+from zbk.storage.location import ABSENT
+from zbk.storage.open_files import OpenFiles
+from zbk.storage.write_back import WriteBackCache
+from zbk.system.files import FileSystem
+
+MEMORY_SIZE: Final = 64 * 1024 * 1024
+"""Bytes of pages in memory."""
+
+LEDGER_COUNT_MAX: Final = 20_000
+"""Headers in memory, at about one KiB each."""
+
+_SLOT_MASK: Final = PAGE_ENTRY_COUNT - 1
+_PAGE_MEMORY_SIZE: Final = PAGE_LOCATIONS_SIZE + 512  # with what Python adds
+_NOTHING: Final = bytes(PAGE_LOCATIONS_SIZE)
+_ABSENT_BYTES: Final = bytes(8)
+
+PageKey = tuple[int, int]
+
+
+class LedgerCache:
+    """The index. Methods that take a ledger raise these, unless they say otherwise.
+
+    Raises:
+        NoSuchLedgerError: the bookie does not have the ledger.
+        CorruptRecordError: its index is damaged or can not be read.
+        StorageFailedError: room had to be made, and writing failed, or anything failed before.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        begin_log_sync: Callable[[], LogSync],
+        open_files: OpenFiles,
+        fail_stop: FailStop,
+        memory_size_max: int = MEMORY_SIZE,
+        ledger_count_max: int = LEDGER_COUNT_MAX,
+    ) -> None:
+        self._files = files
+        self._root = f"{directory}/index"
+        self._begin_log_sync = begin_log_sync
+        self._fail_stop = fail_stop
+        self._page_count_max = max(1, memory_size_max // _PAGE_MEMORY_SIZE)
+        self._ledger_count_max = ledger_count_max
+        self._reader = IndexReader(self._root, open_files)
+        self._flusher = IndexFlusher(files, directory, self._root, fail_stop=fail_stop)
+        self._pages: WriteBackCache[PageKey, Page] = WriteBackCache()
+        self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache()
+        self._flush: IndexFlush | None = None
+        self._ledger_count = 0
+
+    def open(self) -> int:
+        """Carry out a flush that a crash cut short; return how many files it touched.
+
+        Raises:
+            StorageFailedError: that failed.
+            OSError: the directories can not be made or read.
+        """
+        self._files.make_dirs(self._root)
+        touched_count = self._flusher.recover()
+        self._ledger_count = len(ledger_ids(self._files, self._root))
+        return touched_count
+
+    # ------------------------------------------------------------------ ledgers
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers there are."""
+        return self._ledger_count
+
+    def ledgers(self) -> list[int]:
+        """Return the ids of all ledgers, ascending. Walks the directories."""
+        try:
+            on_disk = ledger_ids(self._files, self._root)
+        except OSError as error:
+            raise StorageFailedError(self._root, "list", str(error)) from error
+        return sorted({*on_disk, *self._ledgers})
+
+    def info(self, ledger_id: int) -> LedgerInfo | None:
+        """Return what is known of a ledger; ``None`` if the bookie does not have it."""
+        index = self._find(ledger_id)
+        self.make_room()
+        return None if index is None else index.info()
+
+    def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        """Take in a ledger; one that is here already keeps what it has."""
+        if self._find(ledger_id) is None:
+            self._fail_stop.check()
+            index = LedgerIndex(ledger_id, ledger_key, ledger_type)
+            self._ledgers.add(ledger_id, index, is_dirty=True)
+            self._ledger_count += 1
+        self.make_room()
+
+    def set_fenced(self, ledger_id: int) -> None:
+        """Note that the ledger is fenced. There is no way back."""
+        self._changing(ledger_id).is_fenced = True
+        self.make_room()
+
+    def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
+        """Note a LAC; a lower one than before changes nothing."""
+        index = self._changing(ledger_id)
+        index.explicit_lac = max(index.explicit_lac, lac)
+        self.make_room()
+
+    def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
+        """Note how far the ledger's sync cursor came; it must be true already, and never falls."""
+        index = self._changing(ledger_id)
+        index.last_add_synced = max(index.last_add_synced, last_add_synced)
+        self.make_room()
+
+    def last_entry_id(self, ledger_id: int) -> int:
+        """Return the highest id in the index; -1 is none."""
+        return self._existing(ledger_id).last_entry_id
+
+    def delete(self, ledger_id: int) -> None:
+        """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
+        try:
+            is_known = self._find(ledger_id) is not None
+        except CorruptRecordError:
+            is_known = True
+        self._ledgers.drop(ledger_id)
+        for key in [key for key in self._pages if key[0] == ledger_id]:
+            self._pages.drop(key)
+        self._reader.forget(ledger_id)
+        self._flusher.delete(ledger_id)
+        self._ledger_count -= is_known
+
+    # ------------------------------------------------------------------ locations
+
+    def prepare(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """Have all pages in memory that ``put`` will change, so that it can not fail half-way.
+
+        They stay until room is made.
+        """
+        index = self._existing(ledger_id)
+        assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
+        for page_no, _, _ in page_runs(entry_ids):
+            if (ledger_id, page_no) not in self._pages:
+                page = self._reader.read_page(index, page_no) or Page()
+                self._pages.add((ledger_id, page_no), page, is_dirty=False)
+
+    def put(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
+        """Set the locations of entries, ascending, in prepared pages; make room afterwards."""
+        index = self._changing(ledger_id)
+        for page_no, low, high in page_runs(entry_ids):
+            key = (ledger_id, page_no)
+            page = self._pages.get(key)
+            assert page is not None, "prepare comes before put"
+            self._pages.make_dirty(key)
+            slots = page.writable_locations()
+            if isinstance(entry_ids, range):
+                first = entry_ids[low] & _SLOT_MASK
+                slots[first : first + high - low] = locations[low:high]
+            else:
+                wanted = _slots(entry_ids[low:high])
+                deque(map(slots.__setitem__, wanted, locations[low:high]), maxlen=0)
+        index.last_entry_id = max(index.last_entry_id, entry_ids[-1])
+
+    def locations(self, ledger_id: int, first: int, last: int) -> "array[int]":
+        """Return the locations of the entries ``first .. last``, ``ABSENT`` for what is not here.
+
+        The range must not be wider than what the caller wants to have in memory.
+        """
+        index = self._existing(ledger_id)
+        found: array[int] = array("Q")
+        page_no, start = first >> PAGE_BITS, first & _SLOT_MASK
+        while (missing := last - first + 1 - len(found)) > 0:
+            end = min(start + missing, PAGE_ENTRY_COUNT)
+            page = self._page(index, page_no)
+            if page is None:
+                found.frombytes(_NOTHING[: 8 * (end - start)])
+            else:
+                found += page.locations[start:end]
+            page_no, start = page_no + 1, 0
+            self.make_room()
+        return found
+
+    def scattered_locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+        """Return the locations of these entries, ascending ids, ``ABSENT`` for what is not here."""
+        index = self._existing(ledger_id)
+        found: array[int] = array("Q")
+        for page_no, low, high in page_runs(entry_ids):
+            page = self._page(index, page_no)
+            if page is None:
+                found.frombytes(_NOTHING[: 8 * (high - low)])
+            else:
+                found.extend(map(page.locations.__getitem__, _slots(entry_ids[low:high])))
+            self.make_room()
+        return found
+
+    def contiguous_until(self, ledger_id: int, from_id: int) -> int:
+        """Return the last id of the run of entries that starts behind ``from_id``; or ``from_id``.
+
+        So many pages are read as the run is long.
+        """
+        index = self._existing(ledger_id)
+        entry_id = from_id + 1
+        while entry_id <= index.last_entry_id:
+            page = self._page(index, entry_id >> PAGE_BITS)
+            if page is None:
+                break
+            slot = entry_id & _SLOT_MASK
+            absent = find_absent(page.locations, slot)
+            self.make_room()
+            if absent is not None:
+                return entry_id + absent - slot - 1
+            entry_id += PAGE_ENTRY_COUNT - slot
+        return entry_id - 1
+
+    def next_entry_id(self, ledger_id: int, from_id: int) -> int | None:
+        """Return the first id at ``from_id`` or behind it that is here, or ``None``.
+
+        Steps over pages that were never written, whatever their number.
+        """
+        index = self._existing(ledger_id)
+        entry_id = from_id
+        while entry_id <= index.last_entry_id:
+            page = self._page(index, entry_id >> PAGE_BITS)
+            if page is not None:
+                slot = entry_id & _SLOT_MASK
+                present = _find_present(page.locations, slot)
+                self.make_room()
+                if present is not None:
+                    return entry_id + present - slot
+            page_no = self._next_page(index, (entry_id >> PAGE_BITS) + 1)
+            if page_no is None:
+                return None
+            entry_id = page_no << PAGE_BITS
+        return None
+
+    # ------------------------------------------------------------------ flush
+
+    @property
+    def dirty_size(self) -> int:
+        """Bytes of pages in memory that the next flush will write."""
+        return self._pages.dirty_count * _PAGE_MEMORY_SIZE
+
+    @property
+    def is_flush_due(self) -> bool:
+        """True when half of the room for pages is taken by changed ones."""
+        return self._pages.dirty_count * 2 >= self._page_count_max
+
+    def begin_flush(self) -> IndexFlush:
+        """Return a flush of everything changed up to now; it has still to be run."""
+        assert self._flush is None, "one flush at a time"
+        pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
+        for (ledger_id, page_no), page in self._pages.begin_flush().items():
+            page.is_shared = True
+            pages_by_ledger.setdefault(ledger_id, []).append((page_no, page))
+        changes = []
+        for ledger_id, index in self._ledgers.begin_flush().items():
+            pages = sorted(pages_by_ledger.pop(ledger_id, []))
+            index.extents.add(page_no for page_no, _ in pages)
+            views = [(page_no, to_disk(page.locations)) for page_no, page in pages]
+            changes.append(LedgerChange(ledger_id, not index.has_file, encode_header(index), views))
+        assert not pages_by_ledger, "the ledger of a changed page has changed"
+        self._flush = self._flusher.begin(changes, self._begin_log_sync())
+        return self._flush
+
+    def end_flush(self, flush: IndexFlush) -> None:
+        """Note that a flush has taken all its steps; late news if room had to be made meanwhile."""
+        if self._flush is not flush:
+            return
+        self._flush = None
+        for index in self._ledgers.end_flush():
+            index.has_file = True
+        self._pages.end_flush()
+
+    def flush(self) -> None:
+        """Bring everything changed to the disk; of a flush under way take the steps left first."""
+        if self._flush is not None:
+            self._finish(self._flush)
+        self._finish(self.begin_flush())
+
+    # ------------------------------------------------------------------ private
+
+    def _finish(self, flush: IndexFlush) -> None:
+        flush.run()
+        self.end_flush(flush)
+
+    def make_room(self) -> None:
+        """Drop clean pages and headers until the limits hold; with none left, flush first."""
+        while len(self._pages) > self._page_count_max:
+            if self._pages.drop_oldest_clean() is None:
+                self._finish(self._flush or self.begin_flush())
+        while len(self._ledgers) > self._ledger_count_max:
+            if self._ledgers.drop_oldest_clean() is None:
+                self._finish(self._flush or self.begin_flush())
+
+    def _find(self, ledger_id: int) -> LedgerIndex | None:
+        index = self._ledgers.get(ledger_id)
+        if index is None:
+            index = self._reader.read_header(ledger_id)
+            if index is not None:
+                self._ledgers.add(ledger_id, index, is_dirty=False)
+        return index
+
+    def _existing(self, ledger_id: int) -> LedgerIndex:
+        index = self._find(ledger_id)
+        if index is None:
+            raise NoSuchLedgerError(ledger_id)
+        return index
+
+    def _changing(self, ledger_id: int) -> LedgerIndex:
+        self._fail_stop.check()
+        index = self._existing(ledger_id)
+        self._ledgers.make_dirty(ledger_id)
+        return index
+
+    def _page(self, index: LedgerIndex, page_no: int) -> Page | None:
+        key = (index.ledger_id, page_no)
+        page = self._pages.get(key)
+        if page is None:
+            page = self._reader.read_page(index, page_no)
+            if page is not None:
+                self._pages.add(key, page, is_dirty=False)
+        return page
+
+    def _next_page(self, index: LedgerIndex, page_no: int) -> int | None:
+        """Return the first page at ``page_no`` or behind it that was written or is in memory."""
+        candidates = [one for ledger_id, one in self._pages if ledger_id == index.ledger_id]
+        on_disk = index.extents.next_page(page_no)
+        if on_disk is not None:
+            candidates.append(on_disk)
+        return min((one for one in candidates if one >= page_no), default=None)
+
+
+def page_runs(entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """Cut ascending ids at page borders: page, first index, index behind the last.
+
+    >>> list(page_runs(range(1022, 1026)))
+    [(0, 0, 2), (1, 2, 4)]
+    """
+    low, count = 0, len(entry_ids)
+    while low < count:
+        page_no = entry_ids[low] >> PAGE_BITS
+        high = bisect_left(entry_ids, (page_no + 1) << PAGE_BITS, low)
+        yield page_no, low, high
+        low = high
+
+
+def _slots(entry_ids: Sequence[int]) -> Iterator[int]:
+    return map(and_, entry_ids, repeat(_SLOT_MASK))
+
+
+def find_absent(locations: "array[int]", start: int = 0) -> int | None:
+    """Return the place of the first absent entry from ``start`` on, or ``None``.
+
+    >>> find_absent(array("Q", [7, 0, 9, 0]), 2)
+    3
+    """
+    if locations.tobytes().find(_ABSENT_BYTES, 8 * start) < 0:  # 40 times as fast as a loop
+        return None
+    try:
+        return locations.index(ABSENT, start)
+    except ValueError:  # zero bytes of two neighbours
+        return None
+
+
+def _find_present(locations: "array[int]", start: int) -> int | None:
+    rest = locations[start:].tobytes()
+    present = rest.lstrip(b"\0")
+    return start + (len(rest) - len(present)) // 8 if present else None

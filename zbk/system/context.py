@@ -1,0 +1,114 @@
+"""The context: where the running ``zbk up`` keeps its metadata, so that commands need no flags.
+
+A small TOML file, ``context.toml`` in ``$XDG_CONFIG_HOME/zbk`` (default ``~/.config/zbk``):
+
+    metadata       URI of the cluster's metadata store
+    data_dir       folder of the cluster
+    pid            process id of the ``zbk up`` that wrote it
+    started_ticks  when that process started, in clock ticks since boot: tells a reused pid
+
+A *stale* context is one whose process is gone: it is an error that names the cure, never used and
+never passed over in silence. It is written to a new file that is renamed into place, so a reader
+sees a whole one or none.
+"""
+
+import json
+import os
+import tomllib
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from zbk.errors import InvalidOptionError
+
+CONTEXT_NAME: Final = "context.toml"
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What the file says."""
+
+    metadata: str
+    data_dir: str
+    pid: int
+    started_ticks: int
+
+    @property
+    def is_stale(self) -> bool:
+        """True when the process that wrote it is gone."""
+        return _started_ticks(self.pid) != self.started_ticks
+
+
+def context_path() -> str:
+    """Return where the context file is, or would be."""
+    base = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return os.path.join(base, "zbk", CONTEXT_NAME)
+
+
+def find_context() -> Context | None:
+    """Return the context, stale or not; ``None`` if there is none.
+
+    Raises:
+        InvalidOptionError: the file is there and can not be understood.
+    """
+    path = context_path()
+    try:
+        with open(path, encoding="utf-8") as file:
+            return msgspec.convert(tomllib.loads(file.read()), Context)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, not a context
+        raise InvalidOptionError("context", path, f"{error}; to clear it: rm {path}") from error
+
+
+def read_context() -> str | None:
+    """Return the metadata URI of the running ``zbk up``; ``None`` if there is no context.
+
+    Raises:
+        InvalidOptionError: the context is stale or broken; the text says the cure.
+    """
+    context = find_context()
+    if context is None:
+        return None
+    if context.is_stale:
+        path = context_path()
+        raise InvalidOptionError(
+            "context",
+            path,
+            f"the `zbk up` that wrote it (process {context.pid}) is gone; start it again with "
+            f"`zbk up --data {context.data_dir}`, or clear the context: rm {path}",
+        )
+    return context.metadata
+
+
+def write_context(uri: str, data_dir: str, pid: int) -> None:
+    """Make this cluster the one that commands without ``--metadata`` use.
+
+    Raises:
+        OSError: the file can not be written.
+    """
+    path = context_path()
+    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+    new = f"{path}.{pid}.new"
+    with open(new, "w", encoding="utf-8") as file:
+        file.write("# Written by `zbk up`, removed when it ends.\n")
+        # a JSON string is a TOML basic string as well
+        file.write(f"metadata = {json.dumps(uri)}\ndata_dir = {json.dumps(data_dir)}\n")
+        file.write(f"pid = {pid}\nstarted_ticks = {_started_ticks(pid)}\n")
+    os.replace(new, path)
+
+
+def clear_context() -> None:
+    """Remove the context; fine if there is none."""
+    with suppress(FileNotFoundError):
+        os.unlink(context_path())
+
+
+def _started_ticks(pid: int) -> int:
+    """Return when a process started; 0 if there is none, or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return 0 if fields[0] == "Z" else int(fields[19])
