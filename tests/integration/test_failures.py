@@ -216,7 +216,7 @@ def test_garbage_on_the_port_hurts_nobody(client: zbk.Client, cluster: LocalClus
 
     assert ledger.append(ENTRY % 1) == 1
     ledger.close()
-    assert cluster.deaths == {}
+    assert cluster.deaths() == {}
     check_all(client, ledger.ledger_id, 2)
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 import zbk
@@ -170,7 +171,7 @@ def test_a_wrong_password_is_refused_by_the_bookies(client: zbk.Client) -> None:
     with client.create_ledger(password=b"right") as ledger:
         ledger.append(b"secret")
     reader = client.open_ledger(ledger.ledger_id, password=b"right")
-    object.__setattr__(reader._setup, "ledger_key", bytes(16))
+    reader._setup = msgspec.structs.replace(reader._setup, ledger_key=bytes(16))
 
     with pytest.raises(zbk.UnauthorizedError):
         list(reader.read(0, 0))

@@ -115,7 +115,8 @@ class WriterCluster:
         self.appends: dict[int, tuple[int, int]] = {}  # open tickets -> first id, count
         self.syncs: dict[int, int] = {}  # open tickets -> last id appended before
         self.next_ticket = 0
-        self.acked_id = NO_ENTRY
+        self.acked_id = NO_ENTRY  # confirmed by an ack quorum
+        self.told_id = NO_ENTRY  # the last one that the application was told of
         self.lac = NO_ENTRY
         self.last_sync_id = NO_ENTRY
         self.close_ticket: int | None = None
@@ -268,10 +269,8 @@ class WriterCluster:
     def _on_acked(self, effect: Acked) -> None:
         for ticket, first, count in effect.tickets:
             assert self.appends.pop(ticket) == (first, count)
-            assert first + count - 1 >= self.acked_id, "acks come in order"
-            for entry_id in range(self.acked_id + 1, first + count):
-                self._check_acked(entry_id)
-            self.acked_id = max(self.acked_id, first + count - 1)
+            assert self.told_id <= first + count - 1 <= self.core.last_acked_id, "in order"
+            self.told_id = first + count - 1
 
     def _check_acked(self, entry_id: int) -> None:
         lives = self.lives.get(entry_id, {})
@@ -308,6 +307,7 @@ class WriterCluster:
         assert not self.appends, "closed with an append that was not answered"
         assert not self.syncs, "closed with a sync that was not answered"
         self.end = effect
+        self.seen.add(f"close: {type(effect.error).__name__}")
 
     def _on_close_failed(self, effect: CloseFailed) -> None:
         if effect.ticket == self.close_ticket:
@@ -325,6 +325,10 @@ class WriterCluster:
 
     def _check(self) -> None:
         core = self.core
+        for entry_id in range(self.acked_id + 1, core.last_acked_id + 1):
+            self._check_acked(entry_id)
+        assert core.last_acked_id >= self.acked_id
+        self.acked_id = core.last_acked_id
         assert core.lac >= self.lac, "the LAC never goes down"
         for entry_id in range(self.lac + 1, core.lac + 1):
             durable = [bookie for bookie in self.bookies if entry_id in bookie.durable]

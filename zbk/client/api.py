@@ -56,6 +56,9 @@ from zbk.transport.dealer import BookiePool, DealerOptions
 from zbk.wire.messages import BookieInfo, GetBookieInfo, Sync, SyncAnswer
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
+CONNECT_WAIT_MS_MAX: Final = 2_000
+"""How long a new writer waits for the slowest bookie of its ensemble to be connected."""
+
 SOFTWARE: Final = "zbk-python"
 
 
@@ -351,11 +354,14 @@ class Client:
             ledgers=self._ledgers,
             metadata_actor=self._metadata_actor,
             request_timeout_ms=config.request_timeout_ms,
+            connected=threading.Event(),
         )
         reference.append(WriterActor.start(setup, forget))
         self._ticker.every(TICK_MS, tick)
         with self._lock:
             self._writers[serial] = reference[0]
+        # entries that an ack quorum has before the last bookie is connected would miss there
+        setup.connected.wait(min(config.connect_timeout_ms, CONNECT_WAIT_MS_MAX) / 1000)
         return LedgerWriter(
             metadata,
             core,

@@ -2,23 +2,23 @@
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+
+import pykka
 
 from zbk.client.mailbox import AppendFuture, AppendMailbox, Ticket
 from zbk.client.writer_actor import AskClose, AskSync
 from zbk.errors import (
     EntryTooLargeError,
     InvalidOptionError,
-    LedgerClosedError,
     RequestTimeoutError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 
 if TYPE_CHECKING:
-    import pykka
-
     from zbk.client.writer_actor import WriterActor
 
 ResultT = TypeVar("ResultT")
@@ -184,7 +184,7 @@ class LedgerWriter:
         """As ``sync``, but return a future."""
         self._check_usable()
         future: Future[int] = AppendFuture()
-        self._tell(AskSync(future), future)
+        self._tell(AskSync(future))
         return future
 
     def close(self, *, timeout: float | None = None) -> int:
@@ -200,19 +200,16 @@ class LedgerWriter:
         self._check_usable()
         if self._close_future is None:
             future: Future[int] = AppendFuture()
+            self._tell(AskClose(future))
             self._close_future = future
-            self._tell(AskClose(future), future)
         last_entry_id = self._wait(self._close_future, timeout)
         self._actor.stop(block=False)
         return last_entry_id
 
-    def _tell(self, message: AskSync | AskClose, future: "Future[int]") -> None:
-        import pykka  # noqa: PLC0415 - only for its error; the actor itself is here already
-
-        try:
+    def _tell(self, message: AskSync | AskClose) -> None:
+        self._mailbox.ask(message.future)
+        with suppress(pykka.ActorDeadError):  # then its end resolves the future
             self._actor.tell(message)
-        except pykka.ActorDeadError:
-            future.set_exception(LedgerClosedError(self.ledger_id))
 
     def _timeout_s(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else timeout

@@ -49,6 +49,7 @@ class AppendMailbox:
         self._items: list[Item] = []
         self._size = 0  # bytes waiting here or taken and not yet answered
         self._is_roused = False
+        self._asks: set[Future[int]] = set()
         self._end: ZbkError | None = None
         self._changed = threading.Condition(threading.Lock())
         self._waiter_count = 0
@@ -90,6 +91,18 @@ class AppendMailbox:
         finally:
             self._waiter_count -= 1
 
+    def ask(self, future: "Future[int]") -> None:
+        """Note a future that the reader has to resolve, whatever happens to its message.
+
+        Raises:
+            ZbkError: the mailbox was ended.
+        """
+        with self._changed:
+            if self._end is not None:
+                raise self._end
+            self._asks.add(future)
+        future.add_done_callback(self._asks.discard)
+
     def take(self) -> list[Item]:
         """Return all that waits. The reader calls it once for each time it was roused."""
         with self._changed:
@@ -103,6 +116,11 @@ class AppendMailbox:
             self._size -= size
             if self._waiter_count:
                 self._changed.notify_all()
+
+    def unanswered(self) -> "list[Future[int]]":
+        """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
+        with self._changed:
+            return [future for future in self._asks if not future.done()]
 
     def end(self, error: ZbkError) -> None:
         """Refuse everything from now on; whoever waits for room gets ``error``."""

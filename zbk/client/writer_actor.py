@@ -8,6 +8,7 @@ on failure  every future that waits gets the failure; the ledger is left to reco
 """
 
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -96,6 +97,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     ledgers: LedgerStore
     metadata_actor: "pykka.ActorRef[Any]"
     request_timeout_ms: int
+    connected: threading.Event  # set when each bookie of the ensemble is there, or failed, once
 
 
 class ActorSink:
@@ -125,6 +127,7 @@ class WriterActor(pykka.ThreadingActor):
         self._bookies = setup.metadata.last_fragment.bookies
         self._slots = {bookie_id: slot for slot, bookie_id in enumerate(self._bookies)}
         self._sink = ActorSink()
+        self._unheard = set(self._bookies)
         self._sent: tuple[EntryBatch, Add, tuple[bytes, ...]] | None = None
         self._is_ended = False
 
@@ -183,12 +186,19 @@ class WriterActor(pykka.ThreadingActor):
             case BookieUp():
                 slot = self._slots[news.bookie_id]
                 self._handle(core.SlotUp(slot, news.incarnation), now_ms)
+                self._heard(news.bookie_id)
             case BookieDown():
                 self._handle(core.SlotDown(self._slots[news.bookie_id], news.error), now_ms)
+                self._heard(news.bookie_id)
             case Reply():
                 self._handle(_event_of(news), now_ms)
             case _:
                 assert_never(news)
+
+    def _heard(self, bookie_id: str) -> None:
+        self._unheard.discard(bookie_id)
+        if not self._unheard:
+            self._setup.connected.set()
 
     # -------------------------------------------------------------- effects out
 
@@ -314,6 +324,8 @@ class WriterActor(pykka.ThreadingActor):
             self._setup.pool.unsubscribe(bookie_id, self._sink)
         self._handle(core.Abandoned(error), monotonic_ms())
         self._fail([ticket for ticket, _payloads in self._mailbox.take()], error)
+        for future in self._mailbox.unanswered():
+            future.set_exception(error)
         self._on_end()
 
 

@@ -1,11 +1,12 @@
 """From a stream of bytes into a ledger, as fast as the writer takes it.
 
 Words: a *payload* is what one entry holds; a *batch* is a list of payloads given to the writer in
-one ``append_many``. What is in memory is bounded: one batch here, and what the writer lets wait.
+one ``append_many``. What is in memory is bounded: ``WINDOW_COUNT_MAX`` batches.
 
 The calling thread reads and appends; the writer's own thread notes when a batch was acknowledged.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Final, Protocol
@@ -21,8 +22,11 @@ BATCH_COUNT_MAX: Final = 2000
 BATCH_SIZE_MAX: Final = 512 * 1024
 """Bytes of payload that make a batch full; one payload may be larger and goes alone."""
 
+WINDOW_COUNT_MAX: Final = 8
+"""Batches under way. Enough to keep bookies busy; more would only wait in the writer's queue."""
+
 ACKNOWLEDGE_TIMEOUT_S: Final = 120.0
-"""For the last batch, once everything was read: the writer lets only so much wait."""
+"""For the next acknowledgement while the window is full."""
 
 
 class Source(Protocol):
@@ -130,15 +134,13 @@ def load(
         EntryTooLargeError: a payload is over the writer's limit; a note says which one.
         ZbkError: the writer's own, of the first batch that failed.
     """
-    latencies_s: list[float] = []
-    failed: list[BaseException] = []
+    window = _Window()
     count = size = 0
     first: Future[range] | None = None
     last: Future[range] | None = None
     started_s = monotonic_s()
     for batch in payload_batches:
-        if failed:
-            break
+        window.enter()
         try:
             last = writer.append_many(batch)
         except EntryTooLargeError as error:
@@ -146,43 +148,63 @@ def load(
             error.add_note(f"entry {count + number + 1} of the input is too large")
             raise
         first = first or last
-        last.add_done_callback(_clock(latencies_s, failed))
+        last.add_done_callback(window.leave_at(monotonic_s()))
         count += len(batch)
         size += sum(map(len, batch))
         on_progress(count)
-    if failed:
-        raise failed[0]
+    window.wait_empty()
     return Loaded(
         entry_count=count,
         payload_size=size,
-        first_entry_id=_acknowledged(first).start if first else NO_ENTRY,
-        last_entry_id=_acknowledged(last).stop - 1 if last else NO_ENTRY,
+        first_entry_id=first.result().start if first else NO_ENTRY,
+        last_entry_id=last.result().stop - 1 if last else NO_ENTRY,
         seconds=monotonic_s() - started_s,
-        latencies_s=list(latencies_s),
+        latencies_s=window.latencies_s,
     )
 
 
-def _clock(
-    latencies_s: list[float], failed: list[BaseException]
-) -> "Callable[[Future[range]], None]":
-    """Return what notes, in the writer's thread, how long one batch took or why it failed."""
-    started_s = monotonic_s()
+class _Window:
+    """The batches under way: how many, how long each took, and the first that failed."""
 
-    def note(future: "Future[range]") -> None:
-        error = future.exception()
-        if error is None:
-            latencies_s.append(monotonic_s() - started_s)
-        else:
-            failed.append(error)
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._count = 0
+        self._failure: BaseException | None = None
+        self.latencies_s: list[float] = []
 
-    return note
+    def enter(self) -> None:
+        """Count one more batch; wait while the window is full. Raises what a batch failed with."""
+        with self._changed:
+            self._wait(lambda: self._count < WINDOW_COUNT_MAX)
+            self._count += 1
 
+    def wait_empty(self) -> None:
+        """Wait until every batch was acknowledged. Raises what one failed with."""
+        with self._changed:
+            self._wait(lambda: self._count == 0)
 
-def _acknowledged(future: "Future[range]") -> range:
-    try:
-        return future.result(ACKNOWLEDGE_TIMEOUT_S)
-    except TimeoutError:
-        raise RequestTimeoutError("the last appends", ACKNOWLEDGE_TIMEOUT_S) from None
+    def leave_at(self, started_s: float) -> "Callable[[Future[range]], None]":
+        """Return what to call, in the writer's thread, when a batch begun then is done."""
+
+        def leave(future: "Future[range]") -> None:
+            error = future.exception()
+            with self._changed:
+                self._count -= 1
+                if error is None:
+                    self.latencies_s.append(monotonic_s() - started_s)
+                elif self._failure is None:
+                    self._failure = error
+                self._changed.notify()
+
+        return leave
+
+    def _wait(self, is_so: Callable[[], bool]) -> None:
+        if not self._changed.wait_for(
+            lambda: self._failure is not None or is_so(), ACKNOWLEDGE_TIMEOUT_S
+        ):
+            raise RequestTimeoutError("the next acknowledgement", ACKNOWLEDGE_TIMEOUT_S)
+        if self._failure is not None:
+            raise self._failure
 
 
 def _read_exactly(source: Source, size: int) -> bytes:

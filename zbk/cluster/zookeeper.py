@@ -38,7 +38,7 @@ LOG_LINES_SHOWN: Final = 15
 LOG_TAIL_SIZE: Final = 16 * 1024
 
 _POLL_S = 0.02
-_PROBE_TIMEOUT_S = 1.0
+_PROBE_TIMEOUT_S = 0.5
 _TICK_MS = 500
 _SESSION_TIMEOUT_MAX_MS = 600_000
 
@@ -275,12 +275,13 @@ class LocalZooKeeper:
         )
 
     def _log_tail(self) -> str:
+        """Return the last lines of this start, without the frames of stack traces."""
         lines: list[str] = []
         log = self._folder / "zookeeper.log"
         for path, start in ((log, self._log_start), (self._folder / "zookeeper.out", 0)):
             text = path.read_bytes()[start:] if path.exists() else b""
-            tail = text[-LOG_TAIL_SIZE:].decode(errors="replace")
-            lines += tail.splitlines()[-LOG_LINES_SHOWN:]
+            tail = text[-LOG_TAIL_SIZE:].decode(errors="replace").splitlines()
+            lines += [line for line in tail if not line.startswith("\t")][-LOG_LINES_SHOWN:]
         return "\n".join(lines)
 
     def _reap(self) -> None:

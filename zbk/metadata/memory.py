@@ -145,6 +145,7 @@ class MemoryStore:
 
     def close(self) -> None:
         """End the session; its ephemerals go at once. Twice is fine."""
+        assert not self._callbacks.is_current(), "a callback may not call its store"
         with self._tree.lock:
             if self._is_closed:
                 return

@@ -187,6 +187,7 @@ class SqliteStore:
 
     def close(self) -> None:
         """End the session; its ephemerals go at once. Twice is fine."""
+        assert not self._callbacks.is_current(), "a callback may not call its store"
         if self._pid != os.getpid():
             return  # a forked child must not even close the connections: they are the parent's
         with self._watched_lock:

@@ -82,9 +82,14 @@ def connect(path: str, busy_timeout_s: float) -> sqlite3.Connection:
 
 
 def _check_owner(connection: sqlite3.Connection, path: str) -> None:
-    owner = _pragma(connection, "application_id")
-    version = _pragma(connection, "user_version")
-    is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    connection.execute("BEGIN")  # one moment for all three: another process may be making the file
+    try:
+        owner = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     if owner != _APPLICATION_ID and not (owner == 0 and version == 0 and is_empty):
         raise InvalidOptionError("metadata", path, "is a database of another program")
     if version > SCHEMA_VERSION:

@@ -129,16 +129,24 @@ class EntryBatch(msgspec.Struct, frozen=True):
             return f"{count} sizes for {len(ids)} entry ids"
         if body_size > BODY_SIZE_MAX:
             return f"{body_size} bytes are over the limit of {BODY_SIZE_MAX}"
-        if not (0 <= self.ledger_id <= LEDGER_ID_MAX and 0 <= ids[0] <= ids[-1]):
-            return f"impossible ids {self.ledger_id}, {ids[0]}, {ids[-1]}"
-        if ids[-1] > STORED_ENTRY_ID_MAX:
-            return f"entry id {ids[-1]} is over the limit of {STORED_ENTRY_ID_MAX}"
-        if isinstance(ids, range) and ids.step != 1:
-            return f"entry ids {ids} are not in a row"
         smallest, total = _smallest_and_sum(sizes)
         if smallest < HEADER_SIZE or total != body_size:
             return f"sizes from {smallest} up that sum to {total} do not fit {body_size} bytes"
-        return self._prefix_problem(0, 0) or self._prefix_problem(-1, body_size - sizes[-1])
+        return (
+            self._ids_problem()
+            or self._prefix_problem(0, 0)
+            or self._prefix_problem(-1, body_size - sizes[-1])
+        )
+
+    def _ids_problem(self) -> str:
+        ids = self.entry_ids
+        if not 0 <= self.ledger_id <= LEDGER_ID_MAX:
+            return "an impossible ledger id"
+        if isinstance(ids, range) and ids.step != 1:
+            return f"entry ids {ids} are not in a row"
+        if not 0 <= ids[0] <= ids[-1] <= STORED_ENTRY_ID_MAX:
+            return f"entry ids {ids[0]} .. {ids[-1]} are not in 0 .. {STORED_ENTRY_ID_MAX}"
+        return ""
 
     def _prefix_problem(self, index: int, offset: int) -> str:
         wanted = (self.ledger_id, self.entry_ids[index], self.sizes[index])

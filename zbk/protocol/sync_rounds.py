@@ -8,7 +8,9 @@ one round at a time, and whoever waits shares the next, as in group commit.
 A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
 flushed. A round has failed when no bookie is left that could answer it, and the LAC did not get
 there: at once if an ack quorum answered (a bookie lost what it had not synced), else a bookie that
-is down may come back within a grace time.
+is down may come back within a grace time. A round that has moved the LAC, though not far enough, is
+followed by another one: the LAC that it carries lifts the cursors of bookies over entries that
+they miss and an ack quorum has, and what they hold behind such holes then counts.
 
 Source: the relaxed-durability proposal, section Sync API.
 """
@@ -24,10 +26,15 @@ from zbk.protocol.writer_slots import WriterSlots
 class _Round:
     """One fsync of each live bookie."""
 
-    __slots__ = ("awaited", "errors", "heard", "is_demanded", "started_ms", "sync_id", "target_id")
+    __slots__ = (
+        "awaited", "errors", "heard", "is_demanded", "lac", "started_ms", "sync_id", "target_id",
+    )  # fmt: skip
 
-    def __init__(self, sync_id: int, target_id: int, slots: Collection[int], now_ms: int) -> None:
+    def __init__(
+        self, sync_id: int, lac: int, target_id: int, slots: Collection[int], now_ms: int
+    ) -> None:
         self.sync_id = sync_id
+        self.lac = lac  # what the bookies heard with it
         self.target_id = target_id  # the last acknowledged entry when the round began
         self.started_ms = now_ms
         self.awaited = set(slots)
@@ -161,7 +168,7 @@ class SyncRounds:
     ) -> list[Effect]:
         sync_id = self._next_id
         self._next_id += 1
-        self._round = _Round(sync_id, last_acked_id, live, now_ms)
+        self._round = _Round(sync_id, lac, last_acked_id, live, now_ms)
         self._round.is_demanded, self._is_demanded = self._is_demanded, False
         return [SendSync(slot, sync_id, lac) for slot in live]
 
@@ -181,6 +188,8 @@ class SyncRounds:
         if now.awaited or may_come:
             return []
         self._round = None
+        if lac > now.lac and now.heard:
+            return []  # once more: the new LAC may lift a bookie's cursor over a hole
         return self._failures(lac, now, slots)
 
     def _failures(self, lac: int, ended: _Round, slots: WriterSlots) -> list[Effect]:

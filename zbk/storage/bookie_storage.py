@@ -13,7 +13,7 @@ holds in memory is on stable storage only after the journal's sync or a checkpoi
 Threads: everything belongs to one thread, the owner, but
     ``fetch``                       any thread
     ``journal``                     as ``Journal`` says
-    the steps of a ``Checkpoint``   any thread; ``begin_checkpoint`` and ``end_checkpoint`` the owner
+    the steps of a ``Checkpoint``   any thread; its begin and end belong to the owner
     ``last_mark``, ``ledger_count`` any thread, to look at
 
 Source: the seed, sections Data management and Data flush; BookKeeper's ``BookieImpl`` and
@@ -22,8 +22,7 @@ Source: the seed, sections Data management and Data flush; BookKeeper's ``Bookie
 
 from array import array
 from collections.abc import Sequence
-from enum import Enum
-from typing import Final, assert_never
+from typing import Final
 
 import msgspec
 
@@ -35,14 +34,6 @@ from zbk.storage.entry_log import LOG_SIZE, EntryLogs
 from zbk.storage.entry_reader import Resolved, fetch
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal import SEGMENT_SIZE, Journal
-from zbk.storage.journal_record import (
-    EntriesRecord,
-    ExplicitLacRecord,
-    FenceRecord,
-    JournalRecord,
-    LedgerKeyRecord,
-    SyncedRecord,
-)
 from zbk.storage.journal_replay import replay
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
@@ -50,18 +41,10 @@ from zbk.storage.ledger_cache import MEMORY_SIZE, LedgerCache, find_absent, page
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.location import ABSENT, entry_locations
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.recovery import Presence, Replayer
 from zbk.system.files import FileSystem
 
 _NO_LIMIT: Final = 1 << 62
-
-
-class Presence(Enum):
-    """What the bookie has of a batch."""
-
-    NONE = "none"
-    PART = "part"  # some entries, with the same bytes
-    SAME = "same"  # all of them, with the same bytes
-    OTHER = "other"  # at least one with other bytes
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -114,8 +97,6 @@ class BookieStorage:
             memory_size_max=ledger_cache_size,
         )
         self._journal: Journal | None = None
-        self._entry_count = 0
-        self._orphan_count = 0
         self._checkpoint: Checkpoint | None = None
 
     def open(self) -> Recovery:
@@ -136,11 +117,12 @@ class BookieStorage:
             index_file_count = self._cache.open()
         except OSError as error:
             raise StorageFailedError(self._ledger_dir, "open", str(error)) from error
+        replayer = Replayer(self)
         result = replay(
             self._files,
             self._journal_dir,
             None if mark is None else mark.position,
-            self._replay,
+            replayer.apply,
             owner=self._owner,
         )
         self._journal = Journal(
@@ -156,8 +138,8 @@ class BookieStorage:
         self.end_checkpoint(checkpoint)
         return Recovery(
             result.record_count,
-            self._entry_count,
-            self._orphan_count,
+            replayer.entry_count,
+            replayer.orphan_count,
             result.cut_record_count,
             index_file_count,
         )
@@ -373,49 +355,6 @@ class BookieStorage:
         if isinstance(entry_ids, range):
             return self._cache.locations(ledger_id, entry_ids[0], entry_ids[-1])
         return self._cache.scattered_locations(ledger_id, entry_ids)
-
-    def _replay(self, record: JournalRecord) -> None:
-        match record:
-            case SyncedRecord():
-                return
-            case LedgerKeyRecord(ledger_id, ledger_key, ledger_type):
-                self._cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
-                return
-            case EntriesRecord(batch):
-                ledger_id = batch.ledger_id
-            case FenceRecord(ledger_id) | ExplicitLacRecord(ledger_id):
-                pass
-            case _:
-                assert_never(record)
-        if self._cache.info(ledger_id) is None:
-            self._orphan_count += 1  # deleted: its key record is older than the mark
-            return
-        match record:
-            case EntriesRecord(batch):
-                self._replay_entries(batch)
-            case FenceRecord():
-                self._cache.set_fenced(ledger_id)
-            case ExplicitLacRecord(_, lac):
-                self._cache.set_explicit_lac(ledger_id, lac)
-
-    def _replay_entries(self, batch: EntryBatch) -> None:
-        try:
-            presence = self.presence(batch)
-        except EntryUnreadableError:
-            presence = Presence.OTHER
-        match presence:
-            case Presence.SAME:
-                return
-            case Presence.PART:
-                batch = self.missing_part(batch)
-            case Presence.NONE | Presence.OTHER:
-                # other bytes, or none to be had: a damaged entry log. What the journal has passed
-                # its checksum and is what was promised
-                pass
-            case _:
-                assert_never(presence)
-        self.add([batch])
-        self._entry_count += batch.count
 
 
 def _is_enough(locations: "array[int]", size_max: int) -> bool:

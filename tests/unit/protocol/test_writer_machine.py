@@ -1,5 +1,6 @@
 """WriterCore in a random cluster: nothing acked is lost, nothing answered twice, all ends well."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -158,6 +159,138 @@ TestPdMachine = PdMachine.TestCase
 TestVdMachine = VdMachine.TestCase
 TestPdMachine.settings = _settings
 TestVdMachine.settings = _settings
+
+
+# ------------------------------------------------------------------ long runs from seeds
+
+
+class SeededRun:
+    """One long run: the seed first draws which faults there are and how often, then the steps.
+
+    Hypothesis finds and shrinks short stories; these go where only hundreds of steps lead.
+    """
+
+    def __init__(self, seed: int, ledger_type: LedgerType) -> None:
+        self.random = random.Random(seed)
+        size = self.random.randint(1, 4)
+        write = size if ledger_type is LedgerType.VD_JOURNAL else self.random.randint(1, size)
+        self.quorum = Quorum(size, write, self.random.randint(1, write))
+        self.cluster = WriterCluster(self.quorum, ledger_type)
+        every: list[Callable[[int], None]] = [
+            self._refuse,
+            self._disconnect,
+            self._crash_unseen,
+            self._lose_power,
+            self._fence,
+            self._lose_all,
+        ]
+        rates = [0.05, 0.05, 0.02, 0.05, 0.001, 0.005]
+        self.faults = [
+            (fault, rate)
+            for fault, rate in zip(every, rates, strict=True)
+            if self.random.random() < 0.5
+        ]
+
+    def run(self, step_count: int) -> WriterCluster:
+        cluster = self.cluster
+        for slot in range(self.quorum.ensemble_size):
+            cluster.connect(slot)
+        for _ in range(step_count):
+            slot = self.random.randrange(self.quorum.ensemble_size)
+            for fault, rate in self.faults:
+                if self.random.random() < rate:
+                    fault(slot)
+            self.random.choice(self._steps())(slot)
+        if self.random.random() < 0.5:
+            cluster.close()
+        cluster.heal()
+        assert not cluster.is_waiting(), "after healing everything is answered"
+        if cluster.close_ticket is None:
+            cluster.close()
+            cluster.heal()
+        assert cluster.end is not None
+        assert cluster.core.window_size == 0
+        return cluster
+
+    def _steps(self) -> list[Callable[[int], None]]:
+        serve, answer = self.cluster.serve, self._answer
+        return [self._append, serve, serve, serve, answer, answer, answer, self._rarely, self._up]
+
+    def _append(self, _slot: int) -> None:
+        sizes = self.random.choices(range(PAYLOAD_SIZE_MAX + 1), k=self.random.randrange(6))
+        self.random.choice([self.cluster.append, self.cluster.append_each])(sizes)
+
+    def _answer(self, slot: int) -> None:
+        self.cluster.answer(slot, self.random.choice([0, 0, 0, 1, 2]))
+
+    def _rarely(self, slot: int) -> None:
+        match self.random.randrange(4):
+            case 0:
+                self.cluster.sync()
+            case 1:
+                self.cluster.wait(self.random.randrange(300))
+            case 2:
+                self.cluster.bookies[slot].durable |= self.cluster.bookies[slot].held
+            case _:
+                self._answer(slot)
+
+    def _up(self, slot: int) -> None:
+        if not self.cluster.bookies[slot].is_connected:
+            self.cluster.connect(slot)
+
+    def _refuse(self, slot: int) -> None:
+        self.cluster.serve(slot, self.random.choice(REFUSALS))
+
+    def _disconnect(self, slot: int) -> None:
+        self.cluster.disconnect(slot)
+
+    def _crash_unseen(self, slot: int) -> None:
+        self.cluster.bookies[slot].crash(loses_power=self.random.random() < 0.5)
+
+    def _lose_power(self, slot: int) -> None:
+        self.cluster.bookies[slot].crash(loses_power=True)
+        self.cluster.connect(slot)
+
+    def _fence(self, slot: int) -> None:
+        self.cluster.bookies[slot].is_fenced = True
+
+    def _lose_all(self, _slot: int) -> None:
+        for slot in range(self.quorum.ensemble_size):
+            self.cluster.disconnect(slot)
+        for _ in range(3):
+            self.cluster.wait(self.random.randrange(600))
+
+
+# what a hundred runs must have met, or they prove nothing
+REACHED = {
+    LedgerType.PD_JOURNAL: {
+        *("Acked", "SendAdd", "SyncDone", "CloseLedger", "CloseFailed"),
+        *("LedgerFencedError", "NotEnoughBookiesError"),
+        *("suspect: BusyError", "suspect: WrongBookieError"),
+    },
+    LedgerType.VD_JOURNAL: {
+        *("Acked", "SendAdd", "SendSync", "SyncDone", "CloseLedger", "CloseFailed"),
+        *("LedgerFencedError", "NotEnoughBookiesError", "CannotAdvanceError"),
+        *("sync: CannotAdvanceError", "sync: BusyError", "close: NotDurableError"),
+        *("suspect: BusyError", "suspect: WrongBookieError"),
+    },
+}
+
+
+@pytest.mark.parametrize("ledger_type", list(LedgerType))
+def test_long_runs_keep_every_promise_and_reach_every_danger(ledger_type: LedgerType) -> None:
+    seen: set[str] = set()
+    for seed in range(120):
+        try:
+            seen |= SeededRun(seed, ledger_type).run(step_count=250).seen
+        except AssertionError as failure:
+            failure.add_note(f"seed {seed}")
+            raise
+
+    assert seen >= REACHED[ledger_type]
+
+
+# ------------------------------------------------------------------ without any chance
 
 
 def _run(cluster: WriterCluster, rounds: int) -> None:

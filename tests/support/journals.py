@@ -1,0 +1,43 @@
+"""A small journal on a simulated disk, and records for it."""
+
+from tests.support.batches import batch_of
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.journal import Journal
+from zbk.storage.journal_record import EntriesRecord, JournalRecord
+from zbk.storage.journal_replay import ReplayResult, replay
+from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+
+OWNER = b"bookie-1"
+DIRECTORY = "/j"
+SEGMENT_SIZE = 4096
+
+
+def entries_record(number: int, count: int = 2, payload_size: int = 30) -> EntriesRecord:
+    """Return a record that differs from those with other numbers."""
+    first = number * 100
+    return EntriesRecord(batch_of(1, range(first, first + count), payload_size))
+
+
+def open_journal(
+    disk: SimulatedDisk, start: JournalPosition = NO_POSITION, segment_size: int = SEGMENT_SIZE
+) -> Journal:
+    """Return a journal that goes on behind ``start``."""
+    disk.make_dirs(DIRECTORY)
+    return Journal(
+        disk,
+        DIRECTORY,
+        owner=OWNER,
+        start=start,
+        fail_stop=FailStop(),
+        segment_size=segment_size,
+    )
+
+
+def replay_all(
+    disk: SimulatedDisk, mark: JournalPosition | None = None
+) -> tuple[list[JournalRecord], ReplayResult]:
+    """Return what a replay finds, in order."""
+    found: list[JournalRecord] = []
+    result = replay(disk, DIRECTORY, mark, found.append, owner=OWNER)
+    return found, result

@@ -1,0 +1,335 @@
+"""A disk in memory that loses what was not synced, tears writes, and fails on cue.
+
+Implements ``zbk.system.files.FileSystem``. What programs see is the page cache; behind it lies
+what is on the platter. A *power loss* (``crash``) keeps an arbitrary part of what was not synced:
+whole sectors of 512 bytes, in any order, at times torn inside; names made, changed or removed
+without ``sync_dir`` are kept or lost one by one. A *process crash* keeps all of the page cache,
+which is still not synced.
+
+Every operation that changes something counts; ``crash_at`` raises ``SimulatedCrash`` at one.
+"""
+
+import errno
+from collections.abc import Sequence
+from random import Random
+from typing import Self
+
+import msgspec
+
+from zbk.system.files import Buffer, File
+
+SECTOR_SIZE = 512
+
+
+class SimulatedCrash(BaseException):
+    """The machine stops here. No code of ours may catch it."""
+
+
+class Fault(msgspec.Struct):
+    """One operation that fails: the one after ``skip_count`` others of its kind and path."""
+
+    operation: (
+        str  # "pwrite", "sync", "allocate", "create", "rename", "remove", "sync_dir", "pread"
+    )
+    error: int
+    skip_count: int = 0
+    path_part: str = ""
+
+
+class _Write(msgspec.Struct, frozen=True):
+    offset: int
+    data: bytes  # whole sectors as they were after the write, but for the end of the file
+
+
+class _Resize(msgspec.Struct, frozen=True):
+    size: int
+
+
+class _Inode:
+    def __init__(self) -> None:
+        self.visible = bytearray()
+        self.durable = bytearray()
+        self.pending: list[_Write | _Resize] = []
+
+    def write(self, offset: int, data: bytes) -> None:
+        _put(self.visible, offset, data)
+        start = offset - offset % SECTOR_SIZE
+        end = -(-(offset + len(data)) // SECTOR_SIZE) * SECTOR_SIZE
+        self.pending.append(_Write(start, bytes(self.visible[start:end])))
+
+    def resize(self, size: int) -> None:
+        _resize(self.visible, size)
+        self.pending.append(_Resize(size))
+
+    def sync(self) -> None:
+        if self.pending:
+            self.durable = bytearray(self.visible)
+            self.pending = []
+
+    def lose(self, rng: Random, keep_share: float, *, is_torn_anywhere: bool) -> None:
+        """Bring an arbitrary part of what is pending to the platter; forget the rest."""
+        for change in self.pending:
+            match change:
+                case _Resize(size):
+                    if rng.random() < keep_share:
+                        _resize(self.durable, size)
+                case _Write(offset, data):
+                    for at in range(0, len(data), SECTOR_SIZE):
+                        if rng.random() < keep_share:
+                            sector = data[at : at + SECTOR_SIZE]
+                            if is_torn_anywhere and rng.random() < 0.2:
+                                sector = sector[: rng.randrange(len(sector) + 1)]
+                            _put(self.durable, offset + at, sector)
+        self.pending = []
+
+
+class SimulatedFile:
+    """An open file; dead after a crash."""
+
+    def __init__(self, disk: "SimulatedDisk", inode: _Inode, path: str) -> None:
+        self._disk = disk
+        self._inode = inode
+        self._life = disk.life
+        self._path = path
+        self.is_open = True
+        disk.open_count += 1
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def pread(self, size: int, offset: int) -> bytes:
+        self._check_alive()
+        self._disk.fail_on("pread", self._path)
+        return bytes(self._inode.visible[offset : offset + size])
+
+    def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
+        self._check_alive()
+        data = b"".join(buffers)
+        try:
+            self._disk.fail_on("pwrite", self._path)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:  # a short write comes first
+                self._inode.write(offset, data[: len(data) // 2])
+            raise
+        self._inode.write(offset, data)
+        self._disk.step()  # behind: the bytes may reach the platter
+        return len(data)
+
+    def sync(self) -> None:
+        self._check_alive()
+        try:
+            self._disk.fail_on("sync", self._path)
+        except OSError:  # the pages are clean now, and the platter has some of them
+            self._inode.lose(Random(self._disk.operation_count), 0.5, is_torn_anywhere=False)
+            raise
+        self._disk.step()
+        self._inode.sync()
+
+    def allocate(self, size: int) -> None:
+        self._check_alive()
+        self._disk.fail_on("allocate", self._path)
+        if size > len(self._inode.visible):
+            self._inode.resize(size)
+        self._disk.step()
+
+    def truncate(self, size: int) -> None:
+        self._check_alive()
+        self._inode.resize(size)
+        self._disk.step()
+
+    def size(self) -> int:
+        self._check_alive()
+        return len(self._inode.visible)
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            if self._life == self._disk.life:
+                self._disk.open_count -= 1
+
+    def _check_alive(self) -> None:
+        assert self._life == self._disk.life, "a file of before the crash"
+        if not self.is_open:
+            raise OSError(errno.EBADF, "closed", self._path)
+
+
+class SimulatedDisk:
+    """A file system. ``life`` counts crashes; ``operation_count`` what changed something."""
+
+    def __init__(self) -> None:
+        self.life = 0
+        self.operation_count = 0
+        self.crash_at: int | None = None
+        self.open_count = 0
+        self.open_count_max = 0
+        self.faults: list[Fault] = []
+        self._directories = {""}
+        self._names: dict[str, _Inode] = {}
+        self._durable_names: dict[str, _Inode] = {}
+        self._pending_names: list[dict[str, _Inode | None]] = []
+        self._locks: set[str] = set()
+
+    # ------------------------------------------------------------------ the port
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        if create:
+            self.fail_on("create", path)
+            if path in self._names:
+                raise FileExistsError(errno.EEXIST, "exists", path)
+            if _parent(path) not in self._directories:
+                raise FileNotFoundError(errno.ENOENT, "no directory", path)
+            self._rename({path: _Inode()})
+            self.step()
+        self.fail_on("open", path)
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        file = SimulatedFile(self, self._names[path], path)
+        self.open_count_max = max(self.open_count_max, self.open_count)
+        return file
+
+    def exists(self, path: str) -> bool:
+        return path in self._names or path in self._directories
+
+    def list_dir(self, path: str) -> list[str]:
+        if path not in self._directories:
+            raise FileNotFoundError(errno.ENOENT, "no such directory", path)
+        everything = [*self._names, *self._directories]
+        return sorted({p.rpartition("/")[2] for p in everything if p and _parent(p) == path})
+
+    def make_dirs(self, path: str) -> None:
+        while path not in self._directories:
+            self._directories.add(path)
+            path = _parent(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self.fail_on("rename", old)
+        if old not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", old)
+        self._rename({old: None, new: self._names[old]})
+        self.step()
+
+    def remove(self, path: str) -> None:
+        self.fail_on("remove", path)
+        if path not in self._names:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self._rename({path: None})
+        self.step()
+
+    def sync_dir(self, path: str) -> None:
+        self.fail_on("sync_dir", path)
+        self.step()
+        for change in self._pending_names:
+            if _parent(next(iter(change))) == path:
+                _apply(self._durable_names, change)
+        self._pending_names = [
+            change for change in self._pending_names if _parent(next(iter(change))) != path
+        ]
+
+    def free_size(self, path: str) -> int:
+        return 1 << 40
+
+    def lock(self, path: str) -> File | None:
+        if path in self._locks:
+            return None
+        self._locks.add(path)
+        return self.open(path, create=path not in self._names)
+
+    # ------------------------------------------------------------------ what tests do
+
+    def crash(self, rng: Random) -> Self:
+        """Lose power: keep an arbitrary part of what was not synced."""
+        keep_share = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0])
+        is_prefix_kept = rng.random() < 0.5
+        for change in self._pending_names:
+            is_kept = rng.random() < keep_share
+            if is_kept:
+                _apply(self._durable_names, change)
+            elif is_prefix_kept:
+                break
+        is_torn_anywhere = rng.random() < 0.3
+        for path in sorted(self._durable_names):
+            self._durable_names[path].lose(rng, keep_share, is_torn_anywhere=is_torn_anywhere)
+        for inode in self._durable_names.values():
+            inode.visible = bytearray(inode.durable)
+        self._names = dict(self._durable_names)
+        self._pending_names = []
+        return self.process_crash()
+
+    def process_crash(self) -> Self:
+        """Kill the process: the page cache stays."""
+        self.life += 1
+        self.open_count = 0
+        self.crash_at = None
+        self.faults = []
+        self._locks = set()
+        return self
+
+    def step(self) -> None:
+        """Count one operation; crash if it is the one."""
+        self.operation_count += 1
+        if self.crash_at is not None and self.operation_count >= self.crash_at:
+            raise SimulatedCrash
+
+    def fail_on(self, operation: str, path: str) -> None:
+        """Raise what a fault says, once."""
+        for fault in self.faults:
+            if fault.operation == operation and fault.path_part in path:
+                if fault.skip_count:
+                    fault.skip_count -= 1
+                    continue
+                self.faults.remove(fault)
+                raise OSError(fault.error, "simulated", path)
+
+    def content(self, path: str) -> bytes:
+        """Return what a file holds, as programs see it."""
+        return bytes(self._names[path].visible)
+
+    def set_content(self, path: str, content: bytes) -> None:
+        """Make a file hold this, in the page cache and on the platter: damage at rest."""
+        inode = self._names[path]
+        inode.visible, inode.durable, inode.pending = bytearray(content), bytearray(content), []
+
+    def flip_bit(self, path: str, bit: int) -> None:
+        """Change one bit of a file at rest."""
+        content = bytearray(self.content(path))
+        content[bit // 8] ^= 1 << bit % 8
+        self.set_content(path, bytes(content))
+
+    def paths(self, part: str = "") -> list[str]:
+        """Return the paths of all files with ``part`` in them, sorted."""
+        return sorted(path for path in self._names if part in path)
+
+    def remove_at_rest(self, path: str) -> None:
+        """Take a file away, durably."""
+        del self._names[path]
+        self._durable_names.pop(path, None)
+
+    def _rename(self, change: dict[str, _Inode | None]) -> None:
+        _apply(self._names, change)
+        self._pending_names.append(change)
+
+
+def _apply(names: dict[str, _Inode], change: dict[str, _Inode | None]) -> None:
+    for path, inode in change.items():
+        if inode is None:
+            names.pop(path, None)
+        else:
+            names[path] = inode
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _put(content: bytearray, offset: int, data: bytes) -> None:
+    if len(content) < offset:
+        content.extend(bytes(offset - len(content)))
+    content[offset : offset + len(data)] = data
+
+
+def _resize(content: bytearray, size: int) -> None:
+    if size < len(content):
+        del content[size:]
+    else:
+        content.extend(bytes(size - len(content)))
