@@ -15,11 +15,15 @@ from zbk.cluster.local import LocalCluster
 
 COMMAND_TIMEOUT_S = 60.0
 
+QUICK = {"session_timeout_ms": 2_000}
+"""A killed bookie is not registered for long, so its restart does not take long."""
+
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three bookies on SQLite metadata, shared by the tests of one module."""
-    with LocalCluster(tmp_path_factory.mktemp("cluster") / "data") as running:
+    folder = tmp_path_factory.mktemp("cluster") / "data"
+    with LocalCluster(folder, bookie_options=QUICK) as running:
         yield running
 
 
@@ -27,7 +31,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def zookeeper_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """Three bookies on a real ZooKeeper, shared by the tests of one module."""
     folder = tmp_path_factory.mktemp("zookeeper-cluster") / "data"
-    with LocalCluster(folder, use_zookeeper=True) as running:
+    with LocalCluster(folder, use_zookeeper=True, bookie_options=QUICK) as running:
         yield running
 
 

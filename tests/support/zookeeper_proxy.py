@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-CREATE, DELETE, GET, SET, MULTI = 1, 2, 4, 5, 14
+CREATE, DELETE, EXISTS, GET, SET, MULTI = 1, 2, 3, 4, 5, 14
 """Operation codes of ZooKeeper requests."""
 
 _HEAD = struct.Struct(
@@ -25,6 +25,9 @@ class ZooKeeperProxy:
         self._lock = threading.Lock()
         self._doomed_operations: frozenset[int] = frozenset()
         self._is_falsifying = False
+        self._held_operation = 0
+        self._may_go_on = threading.Event()
+        self.request_is_held = threading.Event()
         self._is_open = threading.Event()
         self._is_open.set()
         self._connections: list[_Connection] = []
@@ -48,6 +51,17 @@ class ZooKeeperProxy:
         with self._lock:
             self._is_falsifying = True
 
+    def hold_next_request(self, operation: int) -> None:
+        """Keep the next such request back, and those behind it, until ``release_request``."""
+        self.request_is_held.clear()
+        self._may_go_on.clear()
+        with self._lock:
+            self._held_operation = operation
+
+    def release_request(self) -> None:
+        """Let a request that is held go on."""
+        self._may_go_on.set()
+
     def block(self) -> None:
         """Let nothing through any more: connections stay open, new ones hang."""
         self._is_open.clear()
@@ -69,6 +83,7 @@ class ZooKeeperProxy:
         self._listener.close()
         self._thread.join(5)
         self.unblock()
+        self.release_request()
         self.cut()
 
     def _accept(self) -> None:
@@ -98,6 +113,11 @@ class ZooKeeperProxy:
                     if number and operation in self._doomed_operations:
                         self._doomed_operations = frozenset()
                         connection.doomed_request_id = request_id
+                    is_held = number > 0 and operation == self._held_operation
+                    self._held_operation = 0 if is_held else self._held_operation
+                if is_held:
+                    self.request_is_held.set()
+                    self._may_go_on.wait()
                 connection.server.sendall(frame)
 
     def _forward_replies(self, connection: "_Connection") -> None:

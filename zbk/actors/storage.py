@@ -32,10 +32,11 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.entry import DIGEST_SIZE_MAX, HEADER_SIZE
+from zbk.protocol.entry import entry_overhead_size
 from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.protocol.words import NO_ENTRY
-from zbk.storage.bookie_storage import BookieStorage, Presence
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.recovery import Presence
 from zbk.storage.journal_record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -64,7 +65,6 @@ from zbk.wire.messages import (
 logger = logging.getLogger(__name__)
 
 READ_COUNT_MAX: Final = 65_536
-ENTRY_OVERHEAD_SIZE: Final = HEADER_SIZE + DIGEST_SIZE_MAX
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
 LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
 
@@ -435,6 +435,8 @@ def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> Ent
     batch = EntryBatch(request.ledger_id, entry_ids, sizes, frames[1], request.checksum)
     batch.validate()
     batch.verify()
-    if batch.size > entry_size_max and max(sizes) > entry_size_max + ENTRY_OVERHEAD_SIZE:
-        raise EntryTooLargeError(max(sizes) - ENTRY_OVERHEAD_SIZE, entry_size_max)
+    if batch.size > entry_size_max:  # seldom: only then it is worth to look at each
+        overhead_size = entry_overhead_size(batch.body)
+        if max(sizes) > entry_size_max + overhead_size:
+            raise EntryTooLargeError(max(sizes) - overhead_size, entry_size_max)
     return batch

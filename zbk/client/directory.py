@@ -24,6 +24,9 @@ class BookieDirectory:
         self._known: dict[str, BookieRegistration] = {}
         self._available: dict[str, BookieRegistration] = {}
         self._readonly: dict[str, BookieRegistration] = {}
+        # what is there now is known before the first request, not when the watches get to it
+        self._set_readonly(registry.readonly())
+        self._set_available(registry.available())
         self._watches: list[Watch] = [
             registry.watch_available(self._set_available),
             registry.watch_readonly(self._set_readonly),

@@ -41,6 +41,7 @@ HEADER_SIZE: Final = 40
 DIGEST_SIZE_MAX: Final = max(DIGEST_SIZE_BY_CODE)
 
 _HEADER = struct.Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
+_START = struct.Struct("<II")
 _PREFIX = struct.Struct("<IBBHqq")  # the same start, field by field
 
 assert _HEADER.size == HEADER_SIZE
@@ -65,6 +66,12 @@ def entry_size(payload_size: int, digest_type: DigestType) -> int:
     148
     """
     return HEADER_SIZE + payload_size + DIGEST_SIZE_BY_CODE[DIGEST_CODE[digest_type]]
+
+
+def entry_overhead_size(buffer: Buffer, offset: int = 0) -> int:
+    """Return the bytes beside the payload of the whole entry at ``offset``."""
+    _payload_size, flags = _START.unpack_from(buffer, offset)
+    return HEADER_SIZE + DIGEST_SIZE_BY_CODE[flags >> 8]
 
 
 def encode_entries(

@@ -22,16 +22,23 @@ to ``SPARE_COUNT_MAX``, and are used again under a new name.
 Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for the chain.
 """
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final
 
+import msgspec
+
 from zbk.storage.fail_stop import FailStop
-from zbk.storage.journal_record import JournalRecord, SyncedRecord, encode_record
+from zbk.storage.journal_record import (
+    RECORD_HEADER_SIZE,
+    JournalRecord,
+    SyncedRecord,
+    encode_record,
+)
 from zbk.storage.journal_segment import (
     SEGMENT_HEADER_SIZE,
     JournalPosition,
-    SegmentHeader,
     encode_header,
     segment_ids,
     segment_path,
@@ -46,6 +53,20 @@ SEGMENT_SIZE: Final = 64 * 1024 * 1024
 
 SPARE_COUNT_MAX: Final = 4
 """Old segments that are kept to be used again."""
+
+
+NOTE_DISTANCE: Final = 4096
+"""Bytes that a disk may lose at once."""
+
+
+class _Segment(msgspec.Struct, frozen=True):
+    segment_id: int
+    file: File
+    seed: int
+
+
+def _draw_nonce() -> int:
+    return secrets.randbits(64)
 
 
 class Journal:
@@ -64,6 +85,7 @@ class Journal:
         start: JournalPosition,
         fail_stop: FailStop,
         segment_size: int = SEGMENT_SIZE,
+        draw_nonce: Callable[[], int] = _draw_nonce,
     ) -> None:
         assert segment_size > SEGMENT_HEADER_SIZE, "a segment holds records"
         self._files = files
@@ -71,19 +93,18 @@ class Journal:
         self._owner = owner
         self._fail_stop = fail_stop
         self._segment_size = segment_size
+        self._draw_nonce = draw_nonce
         self._names_lock = Lock()  # names in the directory, and the prepared segment
         self._old_ids = segment_ids(files, directory)
         self._spare_ids = spare_ids(files, directory)
-        self._prepared: tuple[int, File] | None = None
+        self._prepared: _Segment | None = None
         self._swap_lock = Lock()  # which segment is written, which ones wait to be synced
         self._rolled: list[File] = []
         self._position = start
         self._synced = start
         self._is_noted = True  # nothing has been written yet that could be in doubt
         self._write_size = 0
-        self._segment_id, self._file = self._take_next()
-        self._begin_segment()
-        self._sync_file(self._file)
+        self._segment = self._begin_next()
         self._synced = self._position
 
     @property
@@ -115,6 +136,7 @@ class Journal:
         if offset + size > self._segment_size and offset > SEGMENT_HEADER_SIZE:
             self._roll()
             offset = self._position.offset
+        segment = self._segment
         sequence, link = self._position.sequence, self._position.link
         synced_sequence = self._synced.sequence
         buffers: list[Buffer] = []
@@ -125,16 +147,16 @@ class Journal:
                 sequence=sequence,
                 synced_sequence=synced_sequence,
                 previous=link,
-                seed=self._seed,
+                seed=segment.seed,
             )
             buffers.append(head)
             if body:
                 buffers.append(body)
         try:
-            self._file.pwrite(buffers, offset)
+            segment.file.pwrite(buffers, offset)
         except OSError as error:
-            raise self._fail_stop.failed(self._file.path, "write", error) from error
-        self._position = JournalPosition(self._segment_id, offset + size, sequence, link)
+            raise self._fail_stop.failed(segment.file.path, "write", error) from error
+        self._position = JournalPosition(segment.segment_id, offset + size, sequence, link)
         self._write_size += size
         self._is_noted = False
         return self._position
@@ -142,13 +164,15 @@ class Journal:
     def note_synced(self) -> None:
         """Write down how far the journal is synced, unless the last record says so already.
 
-        For whoever owns the writer, when nothing is left to write and everything is synced.
+        For whoever owns the writer, when nothing is left to write and everything is synced. Twice,
+        the second time in a page of its own: no lost page takes records and evidence together.
 
         Raises:
             StorageFailedError: the write failed, or anything failed before.
         """
         if self._synced == self._position and not self._is_noted:
-            self.append([SyncedRecord()])
+            room = NOTE_DISTANCE - (self._position.offset + RECORD_HEADER_SIZE) % NOTE_DISTANCE
+            self.append([SyncedRecord(room % NOTE_DISTANCE), SyncedRecord()])
             self._is_noted = True
 
     # ------------------------------------------------------------------ syncer
@@ -165,7 +189,7 @@ class Journal:
             return position
         with self._swap_lock:
             rolled, self._rolled = self._rolled, []
-            current = self._file
+            current = self._segment.file
         for file in rolled:
             self._sync_file(file)
             file.close()
@@ -222,45 +246,35 @@ class Journal:
                 self.note_synced()
                 self.sync()
         finally:
-            self._file.close()
+            self._segment.file.close()
             for file in self._rolled:
                 file.close()
             if self._prepared is not None:
-                self._prepared[1].close()
+                self._prepared.file.close()
 
     # ------------------------------------------------------------------ private
 
-    def _begin_segment(self) -> None:
-        self._seed = segment_seed(self._owner, self._segment_id)
-        before = self._position
-        header = SegmentHeader(
-            self._segment_id, before.sequence + 1, self._synced.sequence, before.link
-        )
-        try:
-            self._file.pwrite([encode_header(header, self._owner)], 0)
-        except OSError as error:
-            raise self._fail_stop.failed(self._file.path, "write", error) from error
-        self._position = JournalPosition(
-            self._segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
-        )
-
     def _roll(self) -> None:
-        segment_id, file = self._take_next()
+        left = self._segment
         with self._swap_lock:
-            self._rolled.append(self._file)
-            self._segment_id, self._file = segment_id, file
-        self._begin_segment()
+            self._rolled.append(left.file)
+            self._segment = self._begin_next()
 
-    def _take_next(self) -> tuple[int, File]:
+    def _begin_next(self) -> "_Segment":
         with self._names_lock:
-            prepared = self._prepared or self._make_next()
+            segment = self._prepared or self._make_next()
             self._prepared = None
-            self._old_ids.append(prepared[0])
-        return prepared
+            self._old_ids.append(segment.segment_id)
+        before = self._position
+        self._position = JournalPosition(
+            segment.segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
+        )
+        return segment
 
-    def _make_next(self) -> tuple[int, File]:
+    def _make_next(self) -> "_Segment":
         segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
         path = segment_path(self._directory, segment_id)
+        nonce = self._draw_nonce()
         try:
             if self._spare_ids:
                 self._files.rename(spare_path(self._directory, self._spare_ids.pop()), path)
@@ -268,11 +282,12 @@ class Journal:
             else:
                 file = self._files.open(path, create=True)
             file.allocate(self._segment_size)
+            file.pwrite([encode_header(self._owner, segment_id, nonce)], 0)
             file.sync()
             self._files.sync_dir(self._directory)
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
-        return segment_id, file
+        return _Segment(segment_id, file, segment_seed(self._owner, segment_id, nonce))
 
     def _remove(self, segment_id: int) -> None:
         path = segment_path(self._directory, segment_id)

@@ -22,7 +22,8 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
         72     8  checksum         u64   xxh3_64 of bytes 0 .. 72 and the meta part, seeded with
                                          the segment's seed
         80     m  meta             u8[]  entries: ids (i64 each, if listed), sizes (u32 each);
-                                         ledger key: the key (16) and the type (u8); else empty
+                                         ledger key: the key (16) and the type (u8); synced:
+                                         zeros, any number; else empty
     80 + m     n  body             u8[]  the entries back to back; other kinds: empty
 
 Guarantees a reader may use:
@@ -137,10 +138,12 @@ class ExplicitLacRecord(msgspec.Struct, frozen=True):
 class SyncedRecord(msgspec.Struct, frozen=True):
     """Nothing but the evidence that the records before it were synced. Made by the journal."""
 
+    padding_size: int = 0  # bytes of zeros, so that what follows begins where it should
+
     @property
     def size(self) -> int:
         """Bytes that the record takes in the journal."""
-        return RECORD_HEADER_SIZE
+        return RECORD_HEADER_SIZE + self.padding_size
 
 
 JournalRecord: TypeAlias = (
@@ -181,8 +184,9 @@ def encode_record(
             kind = _Kind.FENCE
         case ExplicitLacRecord(ledger_id, value):
             kind = _Kind.EXPLICIT_LAC
-        case SyncedRecord():
+        case SyncedRecord(padding_size):
             kind = _Kind.SYNCED
+            meta = bytes(padding_size)
         case _:
             assert_never(record)
     header = _HEADER.pack(
@@ -308,6 +312,6 @@ def _record(
         case _Kind.EXPLICIT_LAC:
             return ExplicitLacRecord(ledger_id, value)
         case _Kind.SYNCED:
-            return SyncedRecord()
+            return SyncedRecord(len(meta))
         case _:
             raise ValueError(f"unknown kind {kind}")

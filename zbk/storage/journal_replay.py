@@ -96,6 +96,9 @@ class _Replay:
         if mark is not None:
             offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
         place = 0
+            with self._reader(0) as reader:
+                if not reader.has_header:
+                    raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
         offset = self._replay_segment(0, offset, on_record)
         while place + 1 < len(self._ids) and self._continues_in(place + 1):
             place += 1
@@ -112,7 +115,6 @@ class _Replay:
         self, place: int, offset: int, on_record: Callable[[JournalRecord], None]
     ) -> int:
         with self._reader(place) as reader:
-            reader.header()  # refuses the journal of another bookie
             while True:
                 decoded = reader.record_at(offset)
                 if decoded is None or not self._is_next(decoded):
@@ -125,9 +127,6 @@ class _Replay:
 
     def _continues_in(self, place: int) -> bool:
         with self._reader(place) as reader:
-            header = reader.header()
-            if header is not None:
-                return (header.first_sequence, header.previous) == (self._sequence + 1, self._link)
             first = reader.record_at(SEGMENT_HEADER_SIZE)
             return first is not None and self._is_next(first)
 
@@ -143,9 +142,6 @@ class _Replay:
         count = 0
         for place in range(end_place, len(self._ids)):
             with self._reader(place) as reader:
-                header = reader.header()
-                if place > end_place and header is not None:
-                    self._check_evidence(header.synced_sequence, end_place, end_offset)
                 offset = end_offset if place == end_place else SEGMENT_HEADER_SIZE
                 while (decoded := reader.next_record(offset)) is not None:
                     self._check_evidence(decoded.synced_sequence, end_place, end_offset)

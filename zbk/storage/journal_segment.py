@@ -1,27 +1,26 @@
 """A file of the journal: its name, its header, and places in it.
 
-Format version 1 of the header. All integers little-endian.
+Format version 1 of the header. All integers little-endian. There are two copies, at 0 and at 4096,
+so that no lost sector takes both.
 
-    offset  size  field            type  meaning
-    ------  ----  ---------------  ----  ------------------------------------------------------
-         0     4  magic            u32   "zbkS"
-         4     2  version          u16   1
-         6     2  reserved         u16   0
-         8     8  segment_id       u64   1, 2, 3 ...; the name of the file says the same
-        16     8  owner            u64   xxh3_64 of the bookie's identity
-        24     8  first_sequence   u64   sequence of the first record
-        32     8  synced_sequence  u64   as in a record
-        40     8  previous         u64   checksum of the last record of the segments before
-        48     8  reserved         u64   0
-        56     8  checksum         u64   xxh3_64 of bytes 0 .. 56, seeded with the segment's seed
-        64        records, one behind the other; behind the last one zeros, or bytes of the life
+    offset  size  field       type  meaning
+    ------  ----  ----------  ----  ----------------------------------------------------------
+         0     4  magic       u32   "zbkS"
+         4     2  version     u16   1
+         6     2  reserved    u16   0
+         8     8  segment_id  u64   1, 2, 3 ...; the name of the file says the same
+        16     8  owner       u64   xxh3_64 of the bookie's identity
+        24     8  nonce       u64   drawn by chance for each segment; no client ever sees it
+        32     8  checksum    u64   xxh3_64 of bytes 0 .. 32
+      8192        records, one behind the other; behind the last one zeros, or bytes of the life
                   that a re-used file had before: no record of this segment
 
 Words: a *segment* is one file; a *spare* is an old segment that waits to be used again: its blocks
 are on disk already, so that an fsync of bytes in it has no block map to write (measured: 150 µs
-instead of 245 µs). The *seed* of a segment makes its records valid in this file of this bookie and
-nowhere else. It follows from the name, so that records can be told from damage even where the
-header is damaged.
+instead of 245 µs). The *seed* of a segment makes its records valid in this file, in this life of
+it, and nowhere else: bytes of an earlier life, and what a client sends, can not pass for records.
+
+Guarantees a reader may use: the header is on stable storage before the first record is written.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """
@@ -31,19 +30,22 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import CookieMismatchError, CorruptRecordError, ShortRecordError
+from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.protocol.digest import checksum
-from zbk.system.files import Buffer, FileSystem
+from zbk.system.files import FileSystem
 
-SEGMENT_HEADER_SIZE: Final = 64
+SEGMENT_HEADER_SIZE: Final = 8192
+"""Where the records start."""
 
+_COPY_OFFSETS: Final = (0, 4096)
 _MAGIC: Final = b"zbkS\x01\x00"
-_HEADER = struct.Struct("<6sHQQQQQQ")
+_HEADER = struct.Struct("<6sHQQQ")
 _CHECKSUM = struct.Struct("<Q")
+_COPY_SIZE: Final = _HEADER.size + _CHECKSUM.size
 _SEGMENT_SUFFIX: Final = ".journal"
 _SPARE_SUFFIX: Final = ".spare"
 
-assert _HEADER.size + _CHECKSUM.size == SEGMENT_HEADER_SIZE
+assert _COPY_SIZE == 40
 
 
 class JournalPosition(msgspec.Struct, frozen=True, order=True):
@@ -62,60 +64,36 @@ NO_POSITION: Final = JournalPosition()
 """Before the first record of the first segment."""
 
 
-class SegmentHeader(msgspec.Struct, frozen=True):
-    """What a segment says of itself."""
-
-    segment_id: int
-    first_sequence: int
-    synced_sequence: int
-    previous: int
+def segment_seed(owner: bytes, segment_id: int, nonce: int) -> int:
+    """Return the seed of the checksums in a segment."""
+    return checksum(struct.pack("<QQQ", checksum(owner), segment_id, nonce))
 
 
-def segment_seed(owner: bytes, segment_id: int) -> int:
-    """Return the seed of the checksums in a segment of this bookie."""
-    return _seed(checksum(owner), segment_id)
+def encode_header(owner: bytes, segment_id: int, nonce: int) -> bytes:
+    """Return the bytes in front of the records: both copies of the header."""
+    fields = _HEADER.pack(_MAGIC, 0, segment_id, checksum(owner), nonce)
+    copy = fields + _CHECKSUM.pack(checksum(fields))
+    return b"".join(copy.ljust(SEGMENT_HEADER_SIZE // 2, b"\0") for _ in _COPY_OFFSETS)
 
 
-def encode_header(header: SegmentHeader, owner: bytes) -> bytes:
-    """Return the header's bytes."""
-    fields = _HEADER.pack(
-        _MAGIC,
-        0,
-        header.segment_id,
-        checksum(owner),
-        header.first_sequence,
-        header.synced_sequence,
-        header.previous,
-        0,
-    )
-    seed = segment_seed(owner, header.segment_id)
-    return fields + _CHECKSUM.pack(checksum(fields, seed))
-
-
-def decode_header(buffer: Buffer, segment_id: int, owner: bytes, where: str) -> SegmentHeader:
-    """Return the header of the segment that has this id by its name.
+def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> int:
+    """Return the nonce of the segment that has this id by its name, from a whole copy.
 
     Raises:
-        ShortRecordError: the buffer ends inside of the header.
-        CorruptRecordError: it is damaged, or of another life of a re-used file.
-        CookieMismatchError: it is whole, and another bookie's.
+        CorruptRecordError: no copy is whole, or they are of another life of the file.
+        CookieMismatchError: a copy is whole, and another bookie's.
     """
-    if len(buffer) < SEGMENT_HEADER_SIZE:
-        raise ShortRecordError(where, 0, "ends inside the segment's header")
-    fields = bytes(buffer[: _HEADER.size])
-    (stored,) = _CHECKSUM.unpack_from(buffer, _HEADER.size)
-    magic, _, own_id, owner_hash, first_sequence, synced_sequence, previous, _ = _HEADER.unpack(
-        fields
-    )
-    if (
-        magic != _MAGIC
-        or own_id != segment_id
-        or checksum(fields, _seed(owner_hash, segment_id)) != stored
-    ):
-        raise CorruptRecordError(where, 0, "not the header of this segment")
-    if owner_hash != checksum(owner):
-        raise CookieMismatchError(f"{where} is in the journal of another bookie")
-    return SegmentHeader(own_id, first_sequence, synced_sequence, previous)
+    for offset in _COPY_OFFSETS:
+        copy = data[offset : offset + _COPY_SIZE]
+        if len(copy) < _COPY_SIZE:
+            continue
+        magic, _, own_id, owner_hash, nonce = _HEADER.unpack_from(copy)
+        (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
+        if magic == _MAGIC and own_id == segment_id and checksum(copy[: _HEADER.size]) == stored:
+            if owner_hash != checksum(owner):
+                raise CookieMismatchError(f"{where} is in the journal of another bookie")
+            return int(nonce)
+    raise CorruptRecordError(where, 0, "no header of this segment")
 
 
 def segment_path(directory: str, segment_id: int) -> str:
@@ -136,10 +114,6 @@ def segment_ids(files: FileSystem, directory: str) -> list[int]:
 def spare_ids(files: FileSystem, directory: str) -> list[int]:
     """Return the ids that the spares in a directory had, ascending."""
     return _ids(files, directory, _SPARE_SUFFIX)
-
-
-def _seed(owner_hash: int, segment_id: int) -> int:
-    return checksum(struct.pack("<QQ", owner_hash, segment_id))
 
 
 def _ids(files: FileSystem, directory: str, suffix: str) -> list[int]:

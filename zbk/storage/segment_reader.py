@@ -17,7 +17,6 @@ from zbk.storage.journal_record import (
 )
 from zbk.storage.journal_segment import (
     SEGMENT_HEADER_SIZE,
-    SegmentHeader,
     decode_header,
     segment_path,
     segment_seed,
@@ -29,7 +28,12 @@ WINDOW_SIZE: Final = 4 * 1024 * 1024
 
 
 class SegmentReader:
-    """One segment, open for reading. Offsets are those of the file."""
+    """One segment, open for reading. Offsets are those of the file.
+
+    Raises:
+        CookieMismatchError: the segment is another bookie's.
+        OSError: it can not be read.
+    """
 
     def __init__(
         self,
@@ -41,12 +45,20 @@ class SegmentReader:
     ) -> None:
         self.segment_id = segment_id
         self.path = segment_path(directory, segment_id)
-        self._owner = owner
-        self._seed = segment_seed(owner, segment_id)
         self._file = files.open(self.path, write=False)
         self._window_size = window_size
         self._window = b""
         self._window_start = 0
+        self._seed: int | None = None
+        try:
+            head = self._file.pread(SEGMENT_HEADER_SIZE, 0)
+            nonce = decode_header(head, owner, segment_id, self.path)
+            self._seed = segment_seed(owner, segment_id, nonce)
+        except CorruptRecordError:
+            pass  # made and never used, or damaged: there are no records to be told
+        except BaseException:
+            self._file.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -54,20 +66,15 @@ class SegmentReader:
     def __exit__(self, *_: object) -> None:
         self._file.close()
 
-    def header(self) -> SegmentHeader | None:
-        """Return the header, or ``None`` if it is damaged or of another life of the file.
-
-        Raises:
-            CookieMismatchError: the segment is another bookie's.
-        """
-        head = self._file.pread(SEGMENT_HEADER_SIZE, 0)
-        try:
-            return decode_header(head, self.segment_id, self._owner, self.path)
-        except CorruptRecordError:
-            return None
+    @property
+    def has_header(self) -> bool:
+        """False for a file that was never used under its name, or whose header is lost."""
+        return self._seed is not None
 
     def record_at(self, offset: int) -> DecodedRecord | None:
         """Return the whole record at ``offset``, or ``None``; its ``end_offset`` is the file's."""
+        if self._seed is None:
+            return None
         try:
             self._fill(offset, RECORD_HEADER_SIZE)
             head_size = decode_head_size(self._window, offset - self._window_start)
@@ -88,7 +95,7 @@ class SegmentReader:
 
     def next_record(self, offset: int) -> DecodedRecord | None:
         """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
-        while True:
+        while self._seed is not None:
             self._fill(offset, RECORD_HEADER_SIZE)
             found = self._window.find(RECORD_MAGIC, offset - self._window_start)
             if found >= 0:
@@ -102,6 +109,7 @@ class SegmentReader:
             if window_end - offset < RECORD_HEADER_SIZE:
                 return None  # the end of the file: no room for a record
             offset = window_end - len(RECORD_MAGIC) + 1
+        return None
 
     def _fill(self, offset: int, size: int) -> None:
         """Have the bytes from ``offset`` on in the window; fewer only at the end of the file."""

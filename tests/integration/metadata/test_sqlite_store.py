@@ -18,6 +18,7 @@ from zbk.errors import (
 )
 from zbk.metadata.sqlite import SqliteStore
 from zbk.metadata.store import Node, SessionState
+from zbk.system.clock import monotonic_ms
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 LEASE_MS = 3000
@@ -41,14 +42,18 @@ class Place:
         self.uri = f"sqlite://{path}"
         self.stores: list[SqliteStore] = []
 
-    def open(self, clock: Clock | None = None, timeout_s: float = 5.0) -> SqliteStore:
-        now_ms = {"now_ms": clock} if clock else {}
-        self.stores.append(
-            SqliteStore(
-                self.uri, timeout_s=timeout_s, session_timeout_ms=LEASE_MS, poll_ms=5, **now_ms
-            )
+    def open(
+        self, now_ms: Callable[[], int] = monotonic_ms, timeout_s: float = 5.0, poll_ms: int = 5
+    ) -> SqliteStore:
+        store = SqliteStore(
+            self.uri,
+            timeout_s=timeout_s,
+            session_timeout_ms=LEASE_MS,
+            poll_ms=poll_ms,
+            now_ms=now_ms,
         )
-        return self.stores[-1]
+        self.stores.append(store)
+        return store
 
     def connect(self) -> sqlite3.Connection:
         return sqlite3.connect(self.path, isolation_level=None, timeout=5)
@@ -185,34 +190,20 @@ def test_a_lease_that_can_not_be_renewed_is_doubt_and_then_goes_on(place: Place)
 
 
 def test_no_ephemeral_node_is_made_for_a_session_that_is_gone(place: Place) -> None:
-    clock = Clock(1_000_000)
-    store = place.open(clock)
+    store = place.open(poll_ms=60_000)  # so that it does not find out by itself
+    states: Recorder[SessionState] = Recorder()
+    store.on_session(states)
     thief = place.connect()
-    thief.execute("BEGIN IMMEDIATE")
     thief.execute("DELETE FROM session")
-    made: Recorder[str] = Recorder()
-
-    def make() -> None:
-        try:
-            store.create("/mine", is_ephemeral=True)
-        except MetadataUnavailableError as error:
-            made(str(error))
-        else:
-            made("made in the new session")
-
-    thread = threading.Thread(target=make)
-    thread.start()
-    thief.execute("COMMIT")
     thief.close()
-    thread.join(10)
 
-    wait_until(lambda: store.session_state() is CONNECTED)
-    (outcome,) = made.items
-    reader = place.connect()
-    owners = reader.execute("SELECT session_id FROM node WHERE path = '/mine'").fetchall()
-    reader.close()
-    assert owners in ([], [(store._session_id,)])
-    assert ("the session is lost" in outcome) == (owners == [])
+    with pytest.raises(MetadataUnavailableError, match="the session is lost"):
+        store.create("/mine", is_ephemeral=True)
+
+    assert states.wait_count(3) == [SUSPENDED, LOST, CONNECTED]
+    store.create("/mine", is_ephemeral=True)
+    store.close()
+    assert place.open().children("/") == []
 
 
 # ------------------------------------------------------------------ other writers

@@ -13,7 +13,7 @@ from tests.support.ledgers import metadata_maker
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from tests.support.zookeeper import drop_connection
-from tests.support.zookeeper_proxy import CREATE, DELETE, GET, MULTI, SET, ZooKeeperProxy
+from tests.support.zookeeper_proxy import CREATE, DELETE, EXISTS, GET, MULTI, SET, ZooKeeperProxy
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.errors import (
     BadVersionError,
@@ -220,6 +220,20 @@ def test_a_cut_connection_comes_back_with_its_session_and_its_watches(
     names.wait_last(["mine", "theirs"])
     assert states.items == [SUSPENDED, CONNECTED]
     assert direct.children("/") == ["mine", "theirs"]
+
+
+def test_a_node_made_while_a_watch_is_being_set_on_its_absence_is_told(
+    proxy: ZooKeeperProxy, store: ZooKeeperStore, direct: ZooKeeperStore
+) -> None:
+    seen: Recorder[Node | None] = Recorder()
+    proxy.hold_next_request(EXISTS)
+    store.watch_node("/a", seen)
+    assert proxy.request_is_held.wait(10)
+
+    direct.create("/a", b"x")
+    proxy.release_request()
+
+    assert seen.wait_count(1) == [Node(b"x", 0)]
 
 
 def test_calls_wait_for_the_connection_to_come_back(

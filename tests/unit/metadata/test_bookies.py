@@ -18,8 +18,9 @@ from zbk.errors import (
 )
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise
-from zbk.metadata.memory import MemoryTree
+from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.registration import Registration, RegistrationState
+from zbk.metadata.store import SessionState
 from zbk.metadata.values import BookieRegistration, Cookie, encode
 
 COOKIE = Cookie(
@@ -179,10 +180,44 @@ def test_a_node_that_somebody_removed_is_made_again(cluster: Cluster) -> None:
     changes: Recorder[RegistrationState] = Recorder()
     registration = cluster.registry.register(B1, changes)
 
-    cluster.other_store.delete("/available/b1")
-
-    assert changes.wait_count(3) == [REGISTERED, LOST, REGISTERED]
+    for number in range(20):  # also when it is removed before any watch has seen it
+        cluster.other_store.delete("/available/b1")
+        assert changes.wait_count(2 * number + 3)[-2:] == [LOST, REGISTERED]
     registration.close()
+
+
+def test_doubt_that_comes_while_it_registers_is_not_overwritten(cluster: Cluster) -> None:
+    class SuspendedAtOnce(MemoryStore):
+        """Its connection is lost as soon as a node is made."""
+
+        def create(
+            self,
+            path: str,
+            value: bytes = b"",
+            *,
+            is_ephemeral: bool = False,
+            make_parents: bool = False,
+        ) -> None:
+            super().create(path, value, is_ephemeral=is_ephemeral, make_parents=make_parents)
+            self.suspend()
+            self.settle()
+
+    store = SuspendedAtOnce(cluster.tree)
+    changes: Recorder[tuple[RegistrationState, SessionState]] = Recorder()
+    thread = threading.Thread(
+        target=BookieRegistry(store).register,
+        args=(B1, lambda state: changes((state, store.session_state()))),
+    )
+    thread.start()
+    changes.wait_last((IN_DOUBT, SessionState.SUSPENDED))
+    store.resume()
+    thread.join(10)
+
+    assert changes.items == [
+        (IN_DOUBT, SessionState.SUSPENDED),
+        (REGISTERED, SessionState.CONNECTED),
+    ]
+    store.close()
 
 
 def test_a_lost_reply_is_no_other_bookie(cluster: Cluster) -> None:

@@ -68,10 +68,10 @@ def test_a_subscription_tells_news_only() -> None:
     changed = node_reading(1, Node(b"x", 1))
     made_anew = node_reading(2, Node(b"x", 0))
 
-    for reading in (NOTHING, NOTHING, first, first, changed, made_anew, NOTHING):
+    for reading in (NOTHING, NOTHING, first, first, made_anew, changed, NOTHING):
         subscription.offer(reading)
 
-    assert seen == [NOTHING, first, changed, made_anew, NOTHING]
+    assert seen == [NOTHING, first, made_anew, changed, NOTHING]
 
 
 def test_the_same_children_made_anew_are_news_and_no_children_are_none() -> None:
