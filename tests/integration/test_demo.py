@@ -30,8 +30,8 @@ def test_the_demo_ends_with_everything_the_same(shell: Shell) -> None:
     assert not list(shell.home.glob("zbk-demo-*")), "the folder is removed"
 
 
-def test_the_demo_in_json_has_its_figures(shell: Shell) -> None:
-    report = json.loads(shell.run("demo", "input", "-o", "json").stdout)
+def test_the_demo_runs_on_a_real_zookeeper_and_has_its_figures_in_json(shell: Shell) -> None:
+    report = json.loads(shell.run("demo", "input", "--zookeeper", "-o", "json").stdout)
 
     assert report["is_same"] is True
     steps = report["steps"]
@@ -39,6 +39,7 @@ def test_the_demo_in_json_has_its_figures(shell: Shell) -> None:
         "ClusterStarted", "InputRead", "LedgerLoaded", "LedgerLoaded", "LedgerSynced",
         "BookieKilled", "BookieRestarted", *["ReadBack"] * 6,
     ]  # fmt: skip
+    assert steps[0]["metadata"].startswith("zk://127.0.0.1:")
     loads = [step for step in steps if step["step"] == "LedgerLoaded"]
     assert {load["entry_count"] for load in loads} == {30_003}
     assert all(load["batch_latency"]["p99_ms"] > 0 for load in loads)
@@ -47,27 +48,19 @@ def test_the_demo_in_json_has_its_figures(shell: Shell) -> None:
     assert len({step["hash"] for step in steps if "hash" in step}) == 1
 
 
-def test_the_demo_runs_on_a_real_zookeeper(shell: Shell) -> None:
-    (shell.home / "small").write_bytes(b"a\nb\n")
-
-    report = json.loads(shell.run("demo", "small", "--zookeeper", "-o", "json").stdout)
-
-    assert report["is_same"] is True
-    assert report["steps"][0]["metadata"].startswith("zk://127.0.0.1:")
-
-
-def test_the_demo_keeps_to_a_node_of_its_own_in_a_zookeeper_that_is_there(shell: Shell) -> None:
-    (shell.home / "small").write_bytes(b"a\n")
+def test_an_empty_input_in_a_zookeeper_that_is_there_leaves_nothing_behind(shell: Shell) -> None:
+    (shell.home / "empty").write_bytes(b"")
     with LocalZooKeeper(shell.home / "zookeeper") as zookeeper:
         shell.environment["ZBK_METADATA"] = zookeeper.uri("/zbk")
 
-        report = json.loads(shell.run("demo", "small", "--zookeeper", "-o", "json").stdout)
+        report = json.loads(shell.run("demo", "empty", "--zookeeper", "-o", "json").stdout)
 
+        assert report["is_same"] is True
         assert report["steps"][0]["metadata"].startswith(f"{zookeeper.uri('/zbk')}/demo-")
         store = open_store(zookeeper.uri("/zbk"))
         try:
             (left,) = store.children("/")
-            assert store.children(f"/{left}") == [], "nothing of the demo is left"
+            assert store.children(f"/{left}") == []
         finally:
             store.close()
 
@@ -79,14 +72,6 @@ def test_another_cluster_of_one_host_is_left_alone(shell: Shell) -> None:
 
     assert b"unset ZBK_METADATA" in refused.stderr
     assert not list(shell.home.glob("zbk-demo-*"))
-
-
-def test_an_empty_file_is_an_empty_story(shell: Shell) -> None:
-    (shell.home / "empty").write_bytes(b"")
-
-    report = json.loads(shell.run("demo", "empty", "-o", "json").stdout)
-
-    assert report["is_same"] is True
 
 
 def test_what_can_be_read_only_once_is_refused(shell: Shell) -> None:

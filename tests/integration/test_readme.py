@@ -105,6 +105,7 @@ def start_and_wait_ready(home: Path, environment: dict[str, str]) -> "subprocess
     for line in process.stdout:
         if line.startswith("READY"):
             return process
+    process.stdout.close()
     process.wait()
     raise AssertionError("zbk up ended before it was ready")
 

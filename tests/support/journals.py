@@ -6,11 +6,11 @@ from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal import Journal
 from zbk.storage.journal_record import EntriesRecord, JournalRecord
 from zbk.storage.journal_replay import ReplayResult, replay
-from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+from zbk.storage.journal_segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
 
 OWNER = b"bookie-1"
 DIRECTORY = "/j"
-SEGMENT_SIZE = 4096
+SEGMENT_SIZE = SEGMENT_HEADER_SIZE + 4096
 
 
 def entries_record(number: int, count: int = 2, payload_size: int = 30) -> EntriesRecord:
@@ -31,6 +31,7 @@ def open_journal(
         start=start,
         fail_stop=FailStop(),
         segment_size=segment_size,
+        draw_nonce=lambda: disk.operation_count,
     )
 
 

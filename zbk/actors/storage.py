@@ -36,13 +36,13 @@ from zbk.protocol.entry import entry_overhead_size
 from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.protocol.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.recovery import Presence
 from zbk.storage.journal_record import (
     EntriesRecord,
     ExplicitLacRecord,
     JournalRecord,
     LedgerKeyRecord,
 )
+from zbk.storage.recovery import Presence
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids, refusal
 from zbk.wire.messages import (

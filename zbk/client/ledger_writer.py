@@ -13,6 +13,7 @@ from zbk.client.writer_actor import AskClose, AskSync
 from zbk.errors import (
     EntryTooLargeError,
     InvalidOptionError,
+    MetadataUnavailableError,
     RequestTimeoutError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -190,7 +191,8 @@ class LedgerWriter:
     def close(self, *, timeout: float | None = None) -> int:
         """Finish what was appended, sync a VD ledger, close the ledger; return its last entry id.
 
-        Closing twice is fine and gives the same answer.
+        Closing twice is fine and gives the same answer; if the metadata store did not answer, it
+        is tried again.
 
         Raises:
             NotDurableError: a VD ledger was closed, and acknowledged entries are not in it.
@@ -198,16 +200,18 @@ class LedgerWriter:
             LedgerClosedError: another client has closed it at another end.
         """
         self._check_usable()
-        if self._close_future is None:
+        if self._close_future is None or _may_work_now(self._close_future):
             future: Future[int] = AppendFuture()
             self._tell(AskClose(future))
             self._close_future = future
-        last_entry_id = self._wait(self._close_future, timeout)
-        self._actor.stop(block=False)
-        return last_entry_id
+        try:
+            return self._wait(self._close_future, timeout)
+        finally:
+            if self._close_future.done() and not _may_work_now(self._close_future):
+                self._actor.stop(block=False)
 
     def _tell(self, message: AskSync | AskClose) -> None:
-        self._mailbox.ask(message.future)
+        self._mailbox.ask(message.future, is_close=isinstance(message, AskClose))
         with suppress(pykka.ActorDeadError):  # then its end resolves the future
             self._actor.tell(message)
 
@@ -220,6 +224,11 @@ class LedgerWriter:
             return future.result(timeout_s)
         except TimeoutError:
             raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
+
+
+def _may_work_now(close: "Future[int]") -> bool:
+    """Tell whether a close failed for want of the metadata store."""
+    return close.done() and isinstance(close.exception(), MetadataUnavailableError)
 
 
 def _to_bytes(payload: object) -> bytes:

@@ -51,6 +51,7 @@ class AppendMailbox:
         self._is_roused = False
         self._asks: set[Future[int]] = set()
         self._end: ZbkError | None = None
+        self._is_over = False
         self._changed = threading.Condition(threading.Lock())
         self._waiter_count = 0
 
@@ -91,14 +92,16 @@ class AppendMailbox:
         finally:
             self._waiter_count -= 1
 
-    def ask(self, future: "Future[int]") -> None:
+    def ask(self, future: "Future[int]", *, is_close: bool = False) -> None:
         """Note a future that the reader has to resolve, whatever happens to its message.
+
+        A close may be asked for again, as long as there is a reader.
 
         Raises:
             ZbkError: the mailbox was ended.
         """
         with self._changed:
-            if self._end is not None:
+            if self._end is not None and (self._is_over or not is_close):
                 raise self._end
             self._asks.add(future)
         future.add_done_callback(self._asks.discard)
@@ -122,9 +125,13 @@ class AppendMailbox:
         with self._changed:
             return [future for future in self._asks if not future.done()]
 
-    def end(self, error: ZbkError) -> None:
-        """Refuse everything from now on; whoever waits for room gets ``error``."""
+    def end(self, error: ZbkError, *, is_over: bool = False) -> None:
+        """Refuse everything from now on; whoever waits for room gets ``error``.
+
+        ``is_over``: there is no reader any more, either.
+        """
         with self._changed:
+            self._is_over |= is_over
             if self._end is None:
                 self._end = error
             self._changed.notify_all()

@@ -128,6 +128,7 @@ class WriterActor(pykka.ThreadingActor):
         self._slots = {bookie_id: slot for slot, bookie_id in enumerate(self._bookies)}
         self._sink = ActorSink()
         self._unheard = set(self._bookies)
+        self._end_point: core.CloseLedger | None = None
         self._sent: tuple[EntryBatch, Add, tuple[bytes, ...]] | None = None
         self._is_ended = False
 
@@ -154,7 +155,12 @@ class WriterActor(pykka.ThreadingActor):
             case AskClose():
                 self._drain(now_ms)  # what was appended before this call and waits
                 self._mailbox.end(LedgerClosedError(self._setup.metadata.ledger_id))
-                self._handle(core.CloseRequested(message.future), now_ms)
+                if self._end_point is None:
+                    self._handle(core.CloseRequested(message.future), now_ms)
+                else:  # decided before; the metadata store did not answer
+                    self._close_in_metadata(
+                        msgspec.structs.replace(self._end_point, ticket=message.future)
+                    )
             case ClosedInMetadata():
                 self._on_closed(message)
             case _:
@@ -221,6 +227,7 @@ class WriterActor(pykka.ThreadingActor):
             case core.SyncFailedFor():
                 effect.ticket.set_exception(effect.error)
             case core.CloseLedger():
+                self._end_point = effect
                 self._close_in_metadata(effect)
             case core.CloseFailed():
                 effect.ticket.set_exception(effect.error)
@@ -319,7 +326,7 @@ class WriterActor(pykka.ThreadingActor):
         if self._is_ended:
             return
         self._is_ended = True
-        self._mailbox.end(error)
+        self._mailbox.end(error, is_over=True)
         for bookie_id in self._bookies:
             self._setup.pool.unsubscribe(bookie_id, self._sink)
         self._handle(core.Abandoned(error), monotonic_ms())

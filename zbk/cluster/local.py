@@ -198,8 +198,8 @@ class LocalCluster:
         Raises:
             BookieError: it did not come up.
         """
-        if self._children[index].exit_code is None:
-            self.terminate(index)
+        self._children[index].ask_to_stop()
+        self._children[index].wait_stopped()
         self._start_bookies([index])
         return self._bookies[index]
 

@@ -93,6 +93,7 @@ class Journal:
         self._owner = owner
         self._fail_stop = fail_stop
         self._segment_size = segment_size
+        self._half_offset = (SEGMENT_HEADER_SIZE + segment_size) // 2
         self._draw_nonce = draw_nonce
         self._names_lock = Lock()  # names in the directory, and the prepared segment
         self._old_ids = segment_ids(files, directory)
@@ -104,7 +105,7 @@ class Journal:
         self._synced = start
         self._is_noted = True  # nothing has been written yet that could be in doubt
         self._write_size = 0
-        self._segment = self._begin_next()
+        self._begin(self._take_next())
         self._synced = self._position
 
     @property
@@ -207,7 +208,7 @@ class Journal:
         Raises:
             StorageFailedError: it can not be made, or anything failed before.
         """
-        if self._prepared is None and self._position.offset * 2 > self._segment_size:
+        if self._prepared is None and self._position.offset > self._half_offset:
             self._fail_stop.check()
             with self._names_lock:
                 if self._prepared is None:
@@ -255,23 +256,26 @@ class Journal:
     # ------------------------------------------------------------------ private
 
     def _roll(self) -> None:
-        left = self._segment
+        segment = self._take_next()
         with self._swap_lock:
-            self._rolled.append(left.file)
-            self._segment = self._begin_next()
+            self._rolled.append(self._segment.file)
+            self._begin(segment)
 
-    def _begin_next(self) -> "_Segment":
+    def _begin(self, segment: _Segment) -> None:
+        before = self._position
+        self._segment = segment
+        self._position = JournalPosition(
+            segment.segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
+        )
+
+    def _take_next(self) -> _Segment:
         with self._names_lock:
             segment = self._prepared or self._make_next()
             self._prepared = None
             self._old_ids.append(segment.segment_id)
-        before = self._position
-        self._position = JournalPosition(
-            segment.segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
-        )
         return segment
 
-    def _make_next(self) -> "_Segment":
+    def _make_next(self) -> _Segment:
         segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()

@@ -95,10 +95,10 @@ class _Replay:
         offset = SEGMENT_HEADER_SIZE
         if mark is not None:
             offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
-        place = 0
             with self._reader(0) as reader:
                 if not reader.has_header:
                     raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
+        place = 0
         offset = self._replay_segment(0, offset, on_record)
         while place + 1 < len(self._ids) and self._continues_in(place + 1):
             place += 1

@@ -202,6 +202,13 @@ def test_doubt_that_comes_while_it_registers_is_not_overwritten(cluster: Cluster
             self.suspend()
             self.settle()
 
+        def session_state(self) -> SessionState:
+            state = super().session_state()
+            if state is SessionState.SUSPENDED:
+                looked.set()
+            return state
+
+    looked = threading.Event()
     store = SuspendedAtOnce(cluster.tree)
     changes: Recorder[tuple[RegistrationState, SessionState]] = Recorder()
     thread = threading.Thread(
@@ -210,6 +217,8 @@ def test_doubt_that_comes_while_it_registers_is_not_overwritten(cluster: Cluster
     )
     thread.start()
     changes.wait_last((IN_DOUBT, SessionState.SUSPENDED))
+    looked.clear()
+    assert looked.wait(10)  # it goes on, and sees that it may not
     store.resume()
     thread.join(10)
 

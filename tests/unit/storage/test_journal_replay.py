@@ -1,4 +1,4 @@
-"""Replay: everything promised, a prefix of the rest, nothing else; and it tells tail from damage."""
+"""Replay: everything promised, a prefix of the rest, nothing else; a tail is told from damage."""
 
 from random import Random
 
@@ -7,7 +7,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.support.batches import batch_of
 from tests.support.damage import flipped
 from tests.support.journals import (
     DIRECTORY,
@@ -23,7 +22,9 @@ from zbk.errors import (
     CorruptJournalError,
     StorageFailedError,
 )
+from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
+from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal import Journal
 from zbk.storage.journal_record import (
     EntriesRecord,
@@ -49,9 +50,15 @@ def disk() -> SimulatedDisk:
     return SimulatedDisk()
 
 
-def written(disk: SimulatedDisk, records: list[JournalRecord], *, is_noted: bool = True) -> Journal:
+def written(
+    disk: SimulatedDisk,
+    records: list[JournalRecord],
+    *,
+    is_noted: bool = True,
+    segment_size: int = SEGMENT_SIZE,
+) -> Journal:
     """Append and sync records one by one; the journal is closed well, or only synced."""
-    journal = open_journal(disk)
+    journal = open_journal(disk, segment_size=segment_size)
     for record in records:
         journal.append([record])
         journal.sync()
@@ -83,7 +90,7 @@ def test_every_kind_of_record_comes_back_in_order(disk: SimulatedDisk) -> None:
     found, result = replay_all(disk)
 
     assert found == records
-    assert result.end.sequence == 6, "with the note that all is synced"
+    assert result.end.sequence == 7, "with the notes that all is synced"
 
 
 def test_replay_begins_at_the_mark(disk: SimulatedDisk) -> None:
@@ -112,7 +119,7 @@ def test_the_tail_is_synced_before_replay_returns(disk: SimulatedDisk) -> None:
 
 
 def test_the_journal_goes_on_in_a_new_segment(disk: SimulatedDisk) -> None:
-    written(disk, [entries_record(1)])
+    written(disk, [entries_record(1)], is_noted=False)
     _, result = replay_all(disk)
 
     journal = open_journal(disk, result.end)
@@ -236,7 +243,7 @@ def _place_of(disk: SimulatedDisk, record: JournalRecord) -> tuple[str, int]:
 def test_no_flipped_bit_of_a_closed_journal_goes_unseen() -> None:
     records: list[JournalRecord] = [entries_record(n) for n in range(4)]
     original = SimulatedDisk()
-    written(original, records)
+    written(original, records, segment_size=8 * SEGMENT_SIZE)
     content = original.content(SEGMENT_1).rstrip(b"\0")
     refused_count = 0
     for _, damaged in flipped(content, stride=37):
@@ -253,11 +260,11 @@ def test_no_flipped_bit_of_a_closed_journal_goes_unseen() -> None:
     assert refused_count > 8 * sum(record.size for record in records) // 37 - 2
 
 
-@pytest.mark.parametrize("unit", [512, 64])
+@pytest.mark.parametrize("unit", [512, 4096])
 def test_no_sector_lost_or_swapped_in_a_closed_journal_goes_unseen(unit: int) -> None:
     records: list[JournalRecord] = [entries_record(n, count=5) for n in range(4)]
     original = SimulatedDisk()
-    written(original, records)
+    written(original, records, segment_size=8 * SEGMENT_SIZE)
     content = original.content(SEGMENT_1)
     sectors = [content[at : at + unit] for at in range(0, len(content), unit)]
     last = len(content.rstrip(b"\0")) // unit
@@ -315,13 +322,36 @@ def test_a_missing_marked_segment_is_refused(disk: SimulatedDisk) -> None:
         replay_all(disk, JournalPosition(7, SEGMENT_HEADER_SIZE, 1, 1))
 
 
-def test_a_damaged_segment_header_costs_nothing(disk: SimulatedDisk) -> None:
+@pytest.mark.parametrize("copy_offset", [0, 4096])
+def test_one_damaged_copy_of_a_segments_header_costs_nothing(
+    disk: SimulatedDisk, copy_offset: int
+) -> None:
     records: list[JournalRecord] = [entries_record(n, count=30) for n in range(4)]
     written(disk, records)
     for path in disk.paths(".journal"):
-        disk.flip_bit(path, 8 * 30)
+        disk.flip_bit(path, 8 * (copy_offset + 30))
 
     assert replay_all(disk)[0] == records
+
+
+def test_a_marked_segment_without_a_header_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, [entries_record(1)])
+    mark = JournalPosition(1, SEGMENT_HEADER_SIZE, 0, 0)
+    assert replay_all(disk, mark)[0] == [entries_record(1)]
+    for copy_offset in (0, 4096):
+        disk.flip_bit(SEGMENT_1, 8 * (copy_offset + 30))
+
+    with pytest.raises(CorruptJournalError, match="no header"):
+        replay_all(disk, mark)
+
+
+def test_a_lost_header_in_the_middle_is_refused(disk: SimulatedDisk) -> None:
+    written(disk, [entries_record(n, count=30) for n in range(4)])
+    for copy_offset in (0, 4096):
+        disk.flip_bit(segment_path(DIRECTORY, 2), 8 * (copy_offset + 30))
+
+    with pytest.raises(CorruptJournalError):
+        replay_all(disk)
 
 
 def test_the_journal_of_another_bookie_is_refused_and_left_alone(disk: SimulatedDisk) -> None:
@@ -348,52 +378,49 @@ def test_a_file_that_can_not_be_read_is_an_error(disk: SimulatedDisk) -> None:
 def test_records_of_a_files_earlier_life_are_never_taken(disk: SimulatedDisk) -> None:
     journal = open_journal(disk)
     for n in range(6):  # short and long groups, so that old ones lie behind the new ends
-        journal.append([entries_record(n, count=30)])
+        journal.append([entries_record(n, count=45)])
         journal.sync()
         journal.remove_before(journal.position)
     mark = journal.position
-    journal.append([entries_record(50, count=3)])
-    journal.append([entries_record(51, count=30)])
-    journal.append([entries_record(52, count=3)])
+    records = [entries_record(50, count=10), entries_record(51, count=10)]
+    for record in records:
+        journal.append([record])
     journal.sync()
     last = disk.content(segment_path(DIRECTORY, journal.position.segment_id))
     assert last[journal.position.offset :].strip(b"\0"), "old bytes lie behind the end"
 
     found, result = replay_all(disk, mark)
 
-    assert found == [
-        entries_record(50, count=3),
-        entries_record(51, count=30),
-        entries_record(52, count=3),
-    ]
+    assert found == records
     assert result.cut_record_count == 0
 
 
 def test_an_entry_that_holds_a_journal_can_not_pass_for_one(disk: SimulatedDisk) -> None:
-    """A client stores the very bytes of this bookie's journal, and the write is torn."""
+    """A client that knows everything but the nonce sends records, and their write is torn."""
     other = SimulatedDisk()
     written(other, [entries_record(n) for n in range(4)])
-    stolen = other.content(SEGMENT_1)
-    journal = open_journal(disk, segment_size=4 * SEGMENT_SIZE)
+    forged = other.content(SEGMENT_1)
+    disk.make_dirs(DIRECTORY)
+    journal = Journal(
+        disk,
+        DIRECTORY,
+        owner=OWNER,
+        start=NO_POSITION,
+        fail_stop=FailStop(),
+        segment_size=4 * SEGMENT_SIZE,
+        draw_nonce=lambda: 12345,
+    )
     journal.append([entries_record(1)])
     journal.sync()
-    batch = batch_of(1, range(500, 501), 10)
-    forged = EntriesRecord(
-        type(batch).of(1, range(500, 501), [len(stolen)], stolen)  # an older segment's bytes
-    )
-    journal.append([entries_record(2)])
     at = journal.position.offset
-    journal.append([forged])
+    journal.append([EntriesRecord(EntryBatch.of(1, range(1), [len(forged)], forged))])
     disk.process_crash()
-    content = bytearray(disk.content(SEGMENT_1))
-    content[at] ^= 1  # torn: its header never came
-    disk.set_content(SEGMENT_1, bytes(content))
-    # the same records in a segment of another number are not valid here
-    disk.set_content(SEGMENT_1, bytes(content).replace(OWNER, OWNER))
+    disk.flip_bit(SEGMENT_1, 8 * (at + 70))
 
-    found, _ = replay_all(disk, None)
+    found, result = replay_all(disk)
 
-    assert found[:2] == [entries_record(1), entries_record(2)]
+    assert found == [entries_record(1)]
+    assert result.cut_record_count == 0
 
 
 # ---------------------------------------------------------------- crashes of the replay itself
