@@ -1,6 +1,7 @@
 """The command line on real bookies."""
 
 import json
+import os
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -135,7 +136,12 @@ class TestUp:
         self, shell: Shell, up: subprocess.Popen[bytes]
     ) -> None:
         assert up.stdout is not None
+        assert up.stderr is not None
         pids = [bookie["pid"] for bookie in json.loads(up.stdout.readline())["bookies"]]
+        os.kill(pids[1], signal.SIGKILL)
+        told = iter(up.stderr.readline, b"")
+        assert b"bookie 1 ended by SIGKILL" in next(told)
+        assert any(b"goes on with 2 of 3 bookies" in line for line in told)
 
         up.kill()
         up.wait()

@@ -141,11 +141,3 @@ def test_a_server_that_never_answers_is_given_up_in_time(tmp_path: Path) -> None
         server.start(timeout_s=0.2)
     assert monotonic_s() - begin_s < 5
     assert not server.is_running
-
-
-def test_damaged_data_is_told_with_the_servers_own_words(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "version-2").write_text("no folder")
-
-    with pytest.raises(MetadataUnavailableError, match="version-2"):
-        LocalZooKeeper(tmp_path).start()

@@ -17,6 +17,7 @@ import msgspec
 import pytest
 
 import zbk
+from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
 
@@ -50,8 +51,10 @@ def test_what_was_acknowledged_survives_crashes(tmp_path: Path) -> None:
     dice = random.Random(seed)
     deadline_s = monotonic_s() + seconds
     kept: list[Written] = []
-    with LocalCluster(tmp_path / "data") as cluster:
+    round_count = 0
+    with LocalCluster(tmp_path / "data", bookie_options=QUICK) as cluster:
         while monotonic_s() < deadline_s:
+            round_count += 1
             with zbk.connect(cluster.metadata_uri) as client:
                 kept.append(write_through_a_crash(client, cluster, dice))
             if dice.random() < 0.25:
@@ -62,6 +65,7 @@ def test_what_was_acknowledged_survives_crashes(tmp_path: Path) -> None:
                 while len(kept) > KEPT_LEDGER_COUNT:
                     client.delete_ledger(kept.pop(dice.randrange(len(kept))).ledger_id)
         assert cluster.deaths() == {}
+    print(f"{round_count} rounds")  # noqa: T201 - for whoever runs it with -s
 
 
 def write_through_a_crash(

@@ -36,6 +36,13 @@ class FakeReader:
         self._entries = entries
         self.bookies_asked: list[str | None] = []
 
+    @classmethod
+    def of(cls, entries: list[bytes]) -> Self:
+        """Return a reader of ledger 0 that holds these entries."""
+        client = FakeClient()
+        client.add_ledger(entries)
+        return cls(client.metadata[0], entries)
+
     @property
     def last_add_confirmed(self) -> int:
         return len(self._entries) - 1

@@ -37,9 +37,10 @@ class ZooKeeperProxy:
         self._thread = threading.Thread(target=self._accept, name="proxy-accept", daemon=True)
         self._thread.start()
 
-    def uri(self, root: str) -> str:
-        """Return the address of a store behind this proxy."""
-        return f"zk://127.0.0.1:{self.port}{root}"
+    def uri_like(self, uri: str) -> str:
+        """Return the address, behind this proxy, of the root that ``uri`` names."""
+        root = uri.partition("://")[2].partition("/")[2]
+        return f"zk://127.0.0.1:{self.port}/{root}"
 
     def lose_next_reply(self, *operations: int) -> None:
         """Let the next of these requests be answered, and cut the connection instead."""

@@ -4,6 +4,7 @@ from typing import Any
 
 import pykka
 
+from zbk.actors.journal import SyncQueue
 from zbk.config import BookieConfig
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
@@ -35,8 +36,9 @@ class About:
         self._started_ms = monotonic_ms()
         self._actors: dict[str, Any] = {}
 
-    def watch(self, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
+    def watch(self, actors: dict[str, "pykka.ActorRef[Any]"], queue: SyncQueue) -> None:
         """Note whose counters to read."""
+        self._queue = queue
         self._actors = {name: ref._actor_weakref() for name, ref in actors.items()}  # noqa: SLF001
 
     def answer(self, request_id: int) -> BookieInfo:
@@ -60,7 +62,7 @@ class About:
             read_entry_count=reads.entry_count,
             read_size=reads.size,
             journal_write_size=journal.write_size,
-            journal_sync_count=self._actors["sync"].sync_count,
+            journal_sync_count=self._queue.sync_count,
             journal_position=str(journal.position),
             last_log_mark=str(self._storage.last_mark),
             checkpoint_count=self._actors["checkpoint"].checkpoint_count,

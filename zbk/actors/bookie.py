@@ -21,7 +21,7 @@ import pykka
 from zbk.actors.about import About
 from zbk.actors.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.identity import check_identity, directories
-from zbk.actors.journal import JournalActor, JournalSyncActor, NoteSynced, SyncDue
+from zbk.actors.journal import JournalActor, JournalSyncActor, NoteSynced, SyncDue, SyncQueue
 from zbk.actors.read import ReadActor
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
@@ -175,11 +175,15 @@ class Bookie:
             read_size_max=config.read_size_max,
             stop_bookie=self.fail,
         )
-        actors["sync"] = JournalSyncActor.start(
-            storage.journal, actors["storage"], config.journal_unsynced_size_max, self.fail
-        )
+        queue = SyncQueue(storage.journal, actors["storage"], front.send)
+        actors["sync"] = JournalSyncActor.start(queue, self.fail)
         actors["journal"] = JournalActor.start(
-            storage.journal, actors["storage"], actors["sync"], self.fail
+            storage.journal,
+            queue,
+            actors["sync"],
+            front.send,
+            config.journal_unsynced_size_max,
+            self.fail,
         )
         actors["checkpoint"] = CheckpointActor.start(
             storage,
@@ -188,7 +192,7 @@ class Bookie:
             journal_size=config.checkpoint_journal_size,
             stop_bookie=self.fail,
         )
-        about.watch(actors)
+        about.watch(actors, queue)
         self._storage_actor = actors["storage"]
         self._closing.append(lambda: _stop_actors(actors))
         self._start_ticker(actors)

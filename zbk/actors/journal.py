@@ -2,22 +2,27 @@
 
 ``JournalActor``
     mailbox     AppendGroup, from the storage actor, in order; NoteSynced, from the ticker
-    answers     Written, once the records are in the page cache, to the storage actor
+    answers     clients whose answer waits for the page cache only, through the front
     owns        the write side of the Journal
 
 ``JournalSyncActor``
     mailbox     Flush, from the journal actor; SyncDue, from the ticker
-    answers     Synced, once everything up to a ticket is on stable storage, to the storage actor
-    owns        the sync side of the Journal
+    answers     through ``SyncQueue``: clients whose answer waits for the disk; Synced, to the
+                storage actor
+    owns        nothing: the sync side of the Journal belongs to the ``SyncQueue``
 
 A *ticket* numbers the groups of the storage actor. Groups form by themselves: whatever queued
 while the last write, or the last fsync, was under way goes together in the next one. An fsync
 covers exactly the groups that were written before it began.
 
+A small group that nobody follows is synced by the journal actor itself: waking another thread
+would cost a lone add more than it gains.
+
 On failure the bookie stops: after a failed write or fsync nothing can be promised.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
@@ -25,9 +30,15 @@ import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.storage.journal_record import JournalRecord
+from zbk.transport.router import Outbound
 
 WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
 """Bytes of one gathered write: more waits for the next."""
+
+OWN_SYNC_SIZE_MAX: Final = 64 * 1024
+"""Bytes of a group that the journal actor syncs itself when nobody follows."""
+
+Send: TypeAlias = Callable[[Sequence[Outbound]], None]
 
 
 class JournalFile(Protocol):
@@ -47,12 +58,15 @@ class JournalFile(Protocol):
 
 
 class AppendGroup(msgspec.Struct, frozen=True):
-    """Records to write under one ticket; none is a barrier."""
+    """Records to write under one ticket, and who hears of it when. None is a barrier."""
 
     ticket: int
     records: Sequence[JournalRecord]
     size: int  # bytes
-    is_sync_needed: bool  # somebody waits for the fsync
+    after_write: Sequence[Outbound]  # answers to send once the records are in the page cache
+    after_sync: Sequence[Outbound]  # and once they are on stable storage
+    is_sync_news: bool  # the storage actor wants to hear when they are
+    is_sync_needed: bool  # somebody waits for that
 
 
 class NoteSynced(msgspec.Struct, frozen=True):
@@ -60,21 +74,11 @@ class NoteSynced(msgspec.Struct, frozen=True):
 
 
 class Flush(msgspec.Struct, frozen=True):
-    """Everything up to this ticket has been written."""
-
-    ticket: int
-    size: int
-    is_sync_needed: bool
+    """Sync what has been written: somebody waits for it, or it is much."""
 
 
 class SyncDue(msgspec.Struct, frozen=True):
     """Time to sync what nobody waits for."""
-
-
-class Written(msgspec.Struct, frozen=True):
-    """Everything up to this ticket is in the page cache."""
-
-    ticket: int
 
 
 class Synced(msgspec.Struct, frozen=True):
@@ -86,7 +90,7 @@ class Synced(msgspec.Struct, frozen=True):
 class ProgressSink(Protocol):
     """Where the news go: a pykka ref in a bookie, a list in a test."""
 
-    def tell(self, message: Written | Synced) -> None:
+    def tell(self, message: Synced) -> None:
         """Deliver without waiting."""
         ...
 
@@ -95,20 +99,73 @@ WriteMessage: TypeAlias = AppendGroup | NoteSynced
 SyncMessage: TypeAlias = Flush | SyncDue
 
 
+class SyncQueue:
+    """Groups that are written and not synced, and the fsync for all of them. Any thread.
+
+    ``run`` takes what is queued, syncs once, and tells everybody. One run at a time; what is
+    queued during a run waits for the next.
+    """
+
+    def __init__(self, journal: JournalFile, storage: ProgressSink, send: Send) -> None:
+        self._journal = journal
+        self._storage = storage
+        self._send = send
+        self._groups: list[AppendGroup] = []
+        self._groups_lock = threading.Lock()
+        self._run_lock = threading.Lock()
+        self.unsynced_size = 0
+        self.sync_count = 0
+
+    @property
+    def is_running(self) -> bool:
+        """True while an fsync is under way."""
+        return self._run_lock.locked()
+
+    def put(self, groups: Sequence[AppendGroup]) -> None:
+        """Queue groups that have been written."""
+        with self._groups_lock:
+            self._groups += groups
+            self.unsynced_size += sum(group.size for group in groups)
+
+    def run(self) -> None:
+        """Sync what is queued; return when everybody was told.
+
+        Raises:
+            StorageFailedError: the fsync failed; nobody was told anything.
+        """
+        with self._run_lock:
+            with self._groups_lock:
+                groups, self._groups = self._groups, []
+                self.unsynced_size = 0
+            if not groups:
+                return
+            self._journal.sync()  # only what was written before it counts, and that are these
+            self.sync_count += 1
+            answers = [answer for group in groups for answer in group.after_sync]
+            if answers:
+                self._send(answers)
+            if any(group.is_sync_news for group in groups):
+                self._storage.tell(Synced(groups[-1].ticket))
+
+
 class JournalActor(BookieActor):
-    """Writes groups; does not wait for the disk."""
+    """Writes groups; does not wait for the disk if anybody waits for it."""
 
     def __init__(
         self,
         journal: JournalFile,
-        storage: ProgressSink,
+        queue: SyncQueue,
         syncer: "pykka.ActorRef[JournalSyncActor]",
+        send: Send,
+        unsynced_size_max: int,
         stop_bookie: StopBookie,
     ) -> None:
         super().__init__(stop_bookie)
         self._journal = journal
-        self._storage = storage
+        self._queue = queue
         self._syncer = syncer
+        self._send = send
+        self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
 
@@ -133,53 +190,32 @@ class JournalActor(BookieActor):
         records = [record for group in groups for record in group.records]
         if records:
             self._journal.append(records)
-        ticket = groups[-1].ticket
-        is_sync_needed = any(group.is_sync_needed for group in groups)
-        self._syncer.tell(Flush(ticket, size, is_sync_needed))
-        self._storage.tell(Written(ticket))
+        answers = [answer for group in groups for answer in group.after_write]
+        if answers:
+            self._send(answers)
+        self._queue.put(groups)
+        if any(group.is_sync_needed for group in groups):
+            is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
+            if is_lone and not self._queue.is_running:
+                self._queue.run()
+            else:
+                self._syncer.tell(Flush())
+        elif self._queue.unsynced_size >= self._unsynced_size_max:
+            self._syncer.tell(Flush())
 
 
 class JournalSyncActor(BookieActor):
-    """Calls fsync: at once for whoever waits, else when it is due."""
+    """Runs the fsyncs that the journal actor does not wait for."""
 
-    def __init__(
-        self,
-        journal: JournalFile,
-        storage: ProgressSink,
-        unsynced_size_max: int,
-        stop_bookie: StopBookie,
-    ) -> None:
+    def __init__(self, queue: SyncQueue, stop_bookie: StopBookie) -> None:
         super().__init__(stop_bookie)
-        self._journal = journal
-        self._storage = storage
-        self._unsynced_size_max = unsynced_size_max
-        self._written_ticket = 0
-        self._synced_ticket = 0
-        self._unsynced_size = 0
-        self._is_sync_needed = False
-        self.sync_count = 0
+        self._queue = queue
 
     def on_receive(self, message: SyncMessage) -> None:
-        """Note what was written; sync when somebody waits for it."""
+        """Sync; of several wishes in a row the last one is enough."""
         match message:
-            case Flush():
-                self._written_ticket = message.ticket
-                self._unsynced_size += message.size
-                self._is_sync_needed |= message.is_sync_needed
-                is_much = self._unsynced_size >= self._unsynced_size_max
-                if (self._is_sync_needed and self.actor_inbox.empty()) or is_much:
-                    self._sync()
-            case SyncDue():
-                if self._synced_ticket < self._written_ticket:
-                    self._sync()
+            case Flush() | SyncDue():
+                if self.actor_inbox.empty():
+                    self._queue.run()
             case _:
                 assert_never(message)
-
-    def _sync(self) -> None:
-        ticket = self._written_ticket  # only what was written before the fsync begins counts
-        self._is_sync_needed = False
-        self._unsynced_size = 0
-        self._journal.sync()
-        self.sync_count += 1
-        self._synced_ticket = ticket
-        self._storage.tell(Synced(ticket))

@@ -6,19 +6,17 @@ owns        nothing: entry logs may be read from any thread
 on failure  the bookie stops; an entry that can not be read is an answer, not a failure
 """
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable
 
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.journal import Send
 from zbk.errors import ZbkError
 from zbk.storage.entry_reader import Resolved
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import ReadAnswer
-
-Send: TypeAlias = Callable[[Sequence[Outbound]], None]
 
 
 class Fetch(msgspec.Struct, frozen=True):

@@ -1,14 +1,15 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
-mailbox     Requests, from the front; Written and Synced, from the journal actors; RunInStorage,
-            from the checkpoint actor; Quiesce, when the bookie stops
-answers     clients, through the front, when the ledger's type says so
+mailbox     Requests, from the front; Synced, from the journal actors; RunInStorage, from the
+            checkpoint actor; Quiesce, when the bookie stops
+answers     clients, through the front or by way of the journal, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger)
 on failure  the bookie stops
 
 Order of an add, as in the seed: entry log, index, journal, answer. All adds that arrived together
-are one gathered write to the entry log and one ticket of the journal. What a ticket promises is
-kept until the journal says Written (VD answers) or Synced (PD answers, sync cursors, SYNC).
+are one gathered write to the entry log and one ticket of the journal. The answers of adds travel
+with their records and are sent by whoever writes (VD) or syncs (PD) them; what the sync cursor
+has to hear first comes back with Synced: answers to SYNC, and the cursors themselves.
 """
 
 import logging
@@ -20,9 +21,9 @@ import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
-from zbk.actors.journal import AppendGroup, Synced, Written
+from zbk.actors.journal import AppendGroup, Send, Synced
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
-from zbk.actors.read import Fetch, Send
+from zbk.actors.read import Fetch
 from zbk.durability.level import level_of
 from zbk.errors import (
     DuplicateEntryError,
@@ -34,7 +35,6 @@ from zbk.errors import (
 )
 from zbk.protocol.entry import entry_overhead_size
 from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
-from zbk.protocol.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import (
     EntriesRecord,
@@ -81,7 +81,7 @@ class Quiesce(msgspec.Struct, frozen=True):
     done: Callable[[], None]
 
 
-StorageMessage: TypeAlias = Requests | Written | Synced | Quiesce | RunInStorage
+StorageMessage: TypeAlias = Requests | Synced | Quiesce | RunInStorage
 
 
 class FetchSink(Protocol):
@@ -108,29 +108,34 @@ class AddCounts(msgspec.Struct):
     size: int = 0
 
 
-class _Promise:
-    """One request whose answer waits for the journal."""
+class _Stored:
+    """Entries of a VD ledger that a ticket stored: its sync cursor will hear of them."""
 
-    __slots__ = ("first", "inbound", "last", "slot")
+    __slots__ = ("first", "last", "slot")
 
-    def __init__(self, inbound: Inbound, slot: LedgerSlot, first: int, last: int) -> None:
-        self.inbound = inbound
+    def __init__(self, slot: LedgerSlot, first: int, last: int) -> None:
         self.slot = slot
         self.first = first
-        self.last = last  # below ``first`` when no entries belong to it
+        self.last = last
 
 
 class _Ticket:
     """What one group of journal records promises."""
 
-    __slots__ = ("after_sync", "after_write", "number", "quiesced", "stored")
+    __slots__ = ("after_sync", "after_write", "number", "quiesced", "stored", "syncs")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.after_write: list[_Promise] = []
-        self.after_sync: list[_Promise] = []
-        self.stored: list[_Promise] = []  # entries that the sync cursors hear of
+        self.after_write: list[Outbound] = []
+        self.after_sync: list[Outbound] = []
+        self.stored: list[_Stored] = []
+        self.syncs: list[tuple[Inbound, LedgerSlot]] = []
         self.quiesced: list[Callable[[], None]] = []
+
+    @property
+    def is_sync_news(self) -> bool:
+        """True when something is to be done here once the ticket is on stable storage."""
+        return bool(self.stored or self.syncs or self.quiesced)
 
 
 class StorageActor(BookieActor):
@@ -160,7 +165,6 @@ class StorageActor(BookieActor):
         self._entry_size_max = entry_size_max
         self._read_size_max = read_size_max
         self._number = 0
-        self._unwritten: deque[_Ticket] = deque()
         self._unsynced: deque[_Ticket] = deque()
         self._ticket = _Ticket(0)
         self._records: list[JournalRecord] = []
@@ -179,8 +183,6 @@ class StorageActor(BookieActor):
         match message:
             case Requests():
                 self._on_requests(message.batch)
-            case Written():
-                self._on_written(message.ticket)
             case Synced():
                 self._on_synced(message.ticket)
             case Quiesce():
@@ -250,25 +252,29 @@ class StorageActor(BookieActor):
                 LedgerKeyRecord(request.ledger_id, request.ledger_key, request.ledger_type)
             )
         ledger.added(request.lac)
-        promise = _Promise(inbound, slot, batch.first_entry_id, batch.last_entry_id)
+        answer = AddAnswer(
+            request_id=request.request_id,
+            incarnation=self._incarnation,
+            last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
+        )
         self._storage.prepare(batch)
         if batch.first_entry_id <= slot.last_entry_id:
             missing = self._missing_part(batch, slot)
             if missing is None:
                 # sent again: it is there, and answered like a sync, once it is surely durable
-                self._ticket.after_sync.append(promise)
+                self._ticket.after_sync.append(Outbound(inbound, answer))
                 return
             batch = missing
         self._batches.append(batch)
         self._records.append(EntriesRecord(batch))
         slot.last_entry_id = max(slot.last_entry_id, batch.last_entry_id)
         if ledger.acknowledges_after(is_recovery=False) == "write":
-            self._ticket.after_write.append(promise)
+            self._ticket.after_write.append(Outbound(inbound, answer))
         else:
-            self._ticket.after_sync.append(promise)
+            self._ticket.after_sync.append(Outbound(inbound, answer))
         if level_of(request.ledger_type).has_sync_cursor:
             slot.on_its_way_count += 1
-            self._ticket.stored.append(promise)
+            self._ticket.stored.append(_Stored(slot, batch.first_entry_id, batch.last_entry_id))
         self.counts.batch_count += 1
         self.counts.entry_count += batch.count
         self.counts.size += len(batch.body)
@@ -320,12 +326,15 @@ class StorageActor(BookieActor):
         slot.ledger.added(request.lac)
         self._storage.set_explicit_lac(request.ledger_id, slot.ledger.lac)
         self._records.append(ExplicitLacRecord(request.ledger_id, slot.ledger.lac))
-        self._ticket.after_sync.append(_Promise(inbound, slot, 0, NO_ENTRY))
+        answer = LacAnswer(
+            request_id=request.request_id, incarnation=self._incarnation, lac=slot.ledger.lac
+        )
+        self._ticket.after_sync.append(Outbound(inbound, answer))
 
     def _sync(self, inbound: Inbound, request: Sync) -> None:
         slot = self._known(request.ledger_id, request.ledger_key)
         slot.ledger.added(request.lac)
-        self._ticket.after_sync.append(_Promise(inbound, slot, 0, NO_ENTRY))
+        self._ticket.syncs.append((inbound, slot))
 
     def _ledger_info(self, inbound: Inbound, request: GetLedgerInfo) -> None:
         slot = self._ledgers.find(request.ledger_id)
@@ -380,39 +389,38 @@ class StorageActor(BookieActor):
         self._store_batches()
         ticket = self._ticket
         records, self._records = self._records, []
-        if not (records or ticket.after_sync or is_barrier):
+        is_sync_needed = bool(ticket.after_sync or ticket.syncs or is_barrier)
+        if not (records or is_sync_needed):
             return
-        self._unwritten.append(ticket)
-        self._unsynced.append(ticket)
-        size = sum(record.size for record in records)
-        is_sync_needed = is_barrier or bool(ticket.after_sync)
-        self._journal().tell(AppendGroup(ticket.number, records, size, is_sync_needed))
-
-    def _on_written(self, number: int) -> None:
-        while self._unwritten and self._unwritten[0].number <= number:
-            self._keep(self._unwritten.popleft().after_write)
+        if ticket.is_sync_news:
+            self._unsynced.append(ticket)
+        group = AppendGroup(
+            ticket=ticket.number,
+            records=records,
+            size=sum(record.size for record in records),
+            after_write=ticket.after_write,
+            after_sync=ticket.after_sync,
+            is_sync_news=ticket.is_sync_news,
+            is_sync_needed=is_sync_needed,
+        )
+        self._journal().tell(group)
 
     def _on_synced(self, number: int) -> None:
         while self._unsynced and self._unsynced[0].number <= number:
             ticket = self._unsynced.popleft()
-            for promise in ticket.stored:
-                promise.slot.on_its_way_count -= 1
-                promise.slot.ledger.synced(promise.first, promise.last)
-                self._ledgers.cursor_moved(promise.slot)
-            self._keep(ticket.after_sync)
+            for stored in ticket.stored:
+                stored.slot.on_its_way_count -= 1
+                stored.slot.ledger.synced(stored.first, stored.last)
+                self._ledgers.cursor_moved(stored.slot)
+            for inbound, slot in ticket.syncs:
+                answer = SyncAnswer(
+                    request_id=inbound.request.request_id,
+                    incarnation=self._incarnation,
+                    last_add_synced=slot.ledger.last_add_synced,
+                )
+                self._answers.append(Outbound(inbound, answer))
             for done in ticket.quiesced:
                 done()
-
-    def _keep(self, promises: Sequence[_Promise]) -> None:
-        for promise in promises:
-            request = promise.inbound.request
-            kind = SyncAnswer if isinstance(request, Sync) else AddAnswer
-            answer = kind(
-                request_id=request.request_id,
-                incarnation=self._incarnation,
-                last_add_synced=promise.slot.ledger.last_add_synced,
-            )
-            self._answers.append(Outbound(promise.inbound, answer))
 
 
 def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> EntryBatch:

@@ -122,13 +122,14 @@ def write(  # noqa: PLR0917 - click passes all of them by name
     from zbk.bench.load import Api, WriteLoad, run_write
     from zbk.protocol.words import LedgerType
 
+    is_lone = api == "sync"  # one entry in one call at a time, and so in the floor
     load = WriteLoad(
         entry_size=size,
         entry_count=count,
         ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
         api=Api(api),
-        batch_count=batch_count,
-        window=window,
+        batch_count=1 if is_lone else batch_count,
+        window=1 if is_lone else window,
     )
     ratios = []
     with _folder() as folder, _cluster(session, metadata, folder) as client:
@@ -313,13 +314,15 @@ def _run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "Floo
     from zbk.protocol.entry import entry_size
     from zbk.protocol.words import DigestType, LedgerType
 
+    stored_size = entry_size(load.entry_size, DigestType.XXH3)
+    in_calls_size = load.window * load.batch_count * stored_size
     return run(
         str(folder),
         entry_size=load.entry_size,
         entry_count=load.entry_count,
         batch_entry_count=max(1, batch_entry_count),
-        stored_entry_size=entry_size(load.entry_size, DigestType.XXH3),
-        window_size=ClientConfig().window_size,
+        stored_entry_size=stored_size,
+        window_size=min(ClientConfig().window_size, in_calls_size),
         is_synced=load.ledger_type is LedgerType.PD_JOURNAL,
     )
 

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
@@ -11,7 +11,7 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import output_option
-from zbk.cli.output import Format, note, print_json, rate_text
+from zbk.cli.output import Format, note, print_json, rate_text, size_text
 from zbk.cli.progress import telling
 
 if TYPE_CHECKING:
@@ -50,16 +50,12 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.client.api import connect
-    from zbk.cluster.demo import BOOKIE_COUNT, FileInput, ReadBack, StandardLibraryInput, tell
+    from zbk.cluster.demo import BOOKIE_COUNT, FileInput, StandardLibraryInput, tell
     from zbk.cluster.local import LocalCluster
     from zbk.cluster.scratch import scratch_root
-    from zbk.system.clock import monotonic_s
 
     source = FileInput(file) if file else StandardLibraryInput()
     end_like_ctrl_c()
-    started_s = monotonic_s()
-    steps: list[Step] = []
-    say: Say = click.echo if output == "table" else lambda _: None
     with _folder() as folder, scratch_root(metadata) as root, telling() as on_progress:
         cluster = LocalCluster(
             folder / "cluster",
@@ -67,33 +63,38 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
             use_zookeeper=zookeeper and not root,
             metadata=root,
         )
-        _say_title(say, cluster.metadata_kind)
-        for step in tell(source, cluster, connect, on_progress=on_progress):
-            steps.append(step)
-            _say_step(say, step)
-        read_backs = [step for step in steps if isinstance(step, ReadBack)]
-        is_same = not any(step.difference for step in read_backs)
-        seconds = monotonic_s() - started_s
-        if output == "json":
-            print_json(
-                {
-                    "is_same": is_same,
-                    "seconds": round(seconds, 3),
-                    "steps": [_json_step(step) for step in steps],
-                }
-            )
-        if not is_same:
-            raise _DifferentError
-    _say_end(say, read_backs, seconds)
+        steps = tell(source, cluster, connect, on_progress=on_progress)
+        if not show(steps, cluster.metadata_kind, output):
+            raise click.exceptions.Exit(1)
 
 
-class _DifferentError(click.ClickException):
-    """What was read back is not what was written."""
+def show(steps: "Iterable[Step]", metadata_kind: str, output: Format) -> bool:
+    """Show the story as it goes; return whether all that was read back is what was written."""
+    from zbk.cluster.demo import ReadBack
+    from zbk.system.clock import monotonic_s
 
-    exit_code = 1
-
-    def __init__(self) -> None:
-        super().__init__("what was read back is NOT what was written")
+    say: Say = click.echo if output == "table" else lambda _: None
+    started_s = monotonic_s()
+    told: list[Step] = []
+    _say_title(say, metadata_kind)
+    for step in steps:
+        told.append(step)
+        _say_step(say, step)
+    seconds = monotonic_s() - started_s
+    read_backs = [step for step in told if isinstance(step, ReadBack)]
+    is_same = bool(read_backs) and not any(step.difference for step in read_backs)
+    if output == "json":
+        value = {
+            "is_same": is_same,
+            "seconds": round(seconds, 3),
+            "steps": [_json_step(step) for step in told],
+        }
+        print_json(value)
+    if is_same:
+        _say_end(say, read_backs, seconds)
+    else:
+        note("zbk: what was read back is NOT what was written")
+    return is_same
 
 
 @contextmanager
@@ -134,7 +135,7 @@ def _say_step(say: Say, step: "Step") -> None:
         case story.ClusterStarted():
             _say_cluster(say, step)
         case story.InputRead():
-            size = f"{step.payload_size / 1e6:.1f} MB"
+            size = size_text(step.payload_size)
             say(f"\n1  Input: {step.description}")
             say(f"   {step.entry_count:,} entries, {size}, hash {step.hash[:16]}")
         case story.LedgerLoaded():
@@ -176,8 +177,8 @@ def _say_loaded(say: Say, step: "LedgerLoaded") -> None:
         f"{rate_text(loaded.entries_per_s)}, {loaded.mb_per_s:.1f} MB/s"
     )
     say(
-        f"   a batch was acknowledged after p50 {times.p50_ms:.1f} ms, p95 {times.p95_ms:.1f} ms, "
-        f"p99 {times.p99_ms:.1f} ms, max {times.max_ms:.1f} ms"
+        f"   {times.count:,} batches, acknowledged after p50 {times.p50_ms:.1f} ms, "
+        f"p95 {times.p95_ms:.1f} ms, p99 {times.p99_ms:.1f} ms, max {times.max_ms:.1f} ms"
     )
     if _is_pd(step.ledger_type):
         say(f"   last add pushed {step.lap:,}, confirmed {step.lac:,}: all of it is durable")

@@ -8,6 +8,7 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import (
+    ID_MAX,
     ledger_id_argument,
     metadata_option,
     output_option,
@@ -32,14 +33,14 @@ if TYPE_CHECKING:
 
 first_option = click.option(
     "--first",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, ID_MAX),
     default=0,
     show_default=True,
     help="The first entry to read.",
 )
 last_option = click.option(
     "--last",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, ID_MAX),
     help="The last entry to read. [default: the last one confirmed]",
 )
 bookie_option = click.option(

@@ -3,13 +3,15 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import (
+    ID_MAX,
     ledger_id_argument,
     ledger_keywords,
     ledger_options,
@@ -204,13 +206,19 @@ def _split(arguments: tuple[str, ...]) -> tuple[int | None, str]:
         case ():
             return None, "-"
         case (one,) if one.isdigit():
-            return int(one), "-"
+            return _ledger_id(one), "-"
         case (one,):
             return None, one
         case (first, second) if first.isdigit():
-            return int(first), second
+            return _ledger_id(first), second
         case _:
             raise click.UsageError("Give at most a ledger ID and a FILE, in this order.")
+
+
+def _ledger_id(text: str) -> int:
+    if int(text) > ID_MAX:
+        raise click.UsageError(f"{text} is no ledger ID; a file of this name is ./{text}")
+    return int(text)
 
 
 def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
@@ -229,22 +237,22 @@ def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
             )
 
 
-def _open(stack: ExitStack, file_name: str) -> BinaryIO:
+def _open(stack: ExitStack, file_name: str) -> BufferedReader:
     if file_name != "-":
         return stack.enter_context(Path(file_name).open("rb"))
     if sys.stdin.isatty():
         note("zbk: reading entries from the terminal; Ctrl-D ends them")
-    return sys.stdin.buffer
+    return cast("BufferedReader", sys.stdin.buffer)
 
 
 def _payload_batches(
-    source: BinaryIO, chunk_size: int | None, *, is_whole: bool
+    source: BufferedReader, chunk_size: int | None, *, is_whole: bool
 ) -> Iterator[list[bytes]]:
-    from zbk.cluster.load import batches, chunks, lines, whole
+    from zbk.cluster.load import chunks, lines, whole
 
     if chunk_size is not None:
-        return batches(chunks(source, chunk_size))
-    return batches(whole(source) if is_whole else lines(source))
+        return chunks(source, chunk_size)
+    return whole(source) if is_whole else lines(source)
 
 
 def _fill(

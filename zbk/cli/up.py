@@ -110,7 +110,12 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
     if found is not None and not found.is_stale:
         yield False
         return
-    write_context(cluster.metadata_uri, str(cluster.folder), os.getpid())
+    try:
+        write_context(cluster.metadata_uri, str(cluster.folder), os.getpid())
+    except OSError as error:
+        note(f"zbk: other commands can not find this cluster by themselves: {error}")
+        yield False
+        return
     try:
         yield True
     finally:
@@ -144,7 +149,9 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
         click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")
     click.echo(f"READY in {seconds:.1f} s. Ctrl-C stops it. Next, in another terminal:")
     if not is_context:
-        click.echo(f"  export ZBK_METADATA={cluster.metadata_uri}   another `zbk up` runs too")
+        click.echo(
+            f"  export ZBK_METADATA={cluster.metadata_uri}  # another cluster is the default"
+        )
     click.echo("  zbk ledger append FILE       a new ledger, a line an entry")
     click.echo("  zbk ledger cat ID --lines    read it back")
 

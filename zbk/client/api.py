@@ -354,6 +354,7 @@ class Client:
             ledgers=self._ledgers,
             metadata_actor=self._metadata_actor,
             request_timeout_ms=config.request_timeout_ms,
+            condition=threading.Condition(),
             connected=threading.Event(),
         )
         reference.append(WriterActor.start(setup, forget))
@@ -366,6 +367,7 @@ class Client:
             metadata,
             core,
             mailbox,
+            setup.condition,
             reference[0],
             entry_size_max=config.entry_size_max,
             default_timeout_s=config.default_timeout_ms / 1000,

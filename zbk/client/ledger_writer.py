@@ -1,5 +1,6 @@
 """What an application holds of a ledger that it writes."""
 
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -8,7 +9,8 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 
 import pykka
 
-from zbk.client.mailbox import AppendFuture, AppendMailbox, Ticket
+from zbk.client.append_future import AppendFuture
+from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.client.writer_actor import AskClose, AskSync
 from zbk.errors import (
     EntryTooLargeError,
@@ -42,6 +44,7 @@ class LedgerWriter:
         metadata: LedgerMetadata,
         core: WriterCore,
         mailbox: AppendMailbox,
+        condition: threading.Condition,
         actor: "pykka.ActorRef[WriterActor]",
         *,
         entry_size_max: int,
@@ -51,6 +54,7 @@ class LedgerWriter:
         self._metadata = metadata
         self._core = core
         self._mailbox = mailbox
+        self._condition = condition
         self._actor = actor
         self._entry_size_max = entry_size_max
         self._default_timeout_s = default_timeout_s
@@ -138,7 +142,7 @@ class LedgerWriter:
         if len(data) > self._entry_size_max:
             raise EntryTooLargeError(len(data), self._entry_size_max)
         self._check_usable()
-        future = AppendFuture()
+        future = AppendFuture(self._condition)
         ticket = Ticket(future, len(data), is_many=False)
         self._mailbox.put(ticket, (data,), self._timeout_s(timeout))
         return future
@@ -162,7 +166,7 @@ class LedgerWriter:
         if sizes and max(sizes) > self._entry_size_max:
             raise EntryTooLargeError(max(sizes), self._entry_size_max)
         self._check_usable()
-        future = AppendFuture()
+        future = AppendFuture(self._condition)
         ticket = Ticket(future, sum(sizes), is_many=True)
         self._mailbox.put(ticket, data, self._timeout_s(timeout))
         return future

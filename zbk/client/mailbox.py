@@ -9,18 +9,10 @@ of the slowest bookie.
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from typing import Any
 
+from zbk.client.append_future import AppendFuture
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
-
-
-class AppendFuture(Future[Any]):
-    """A future that can not be cancelled: an entry on its way can not be called back."""
-
-    def cancel(self) -> bool:
-        """Return False."""
-        return False
 
 
 class Ticket:

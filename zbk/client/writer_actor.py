@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 import pykka
 
+from zbk.client.append_future import resolve_all
 from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.client.metadata_actor import MetadataTask
 from zbk.errors import BookieUnavailableError, LedgerClosedError, ZbkError
@@ -97,6 +98,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     ledgers: LedgerStore
     metadata_actor: "pykka.ActorRef[Any]"
     request_timeout_ms: int
+    condition: threading.Condition  # of all futures of appends
     connected: threading.Event  # set when each bookie of the ensemble is there, or failed, once
 
 
@@ -283,14 +285,14 @@ class WriterActor(pykka.ThreadingActor):
         )
 
     def _resolve(self, tickets: Sequence[tuple[Ticket, int, int]]) -> None:
-        size = 0
-        for ticket, first_id, count in tickets:
-            size += ticket.size
-            if ticket.is_many:
-                ticket.future.set_result(range(first_id, first_id + count))
-            else:
-                ticket.future.set_result(first_id)
-        self._mailbox.release(size)
+        resolve_all(
+            self._setup.condition,
+            (
+                (ticket.future, range(first_id, first_id + count) if ticket.is_many else first_id)
+                for ticket, first_id, count in tickets
+            ),
+        )
+        self._mailbox.release(sum(ticket.size for ticket, _first_id, _count in tickets))
 
     def _fail(self, tickets: Sequence[Ticket], error: ZbkError) -> None:
         for ticket in tickets:

@@ -12,6 +12,7 @@ import hashlib
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from itertools import chain
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias
 
@@ -152,7 +153,7 @@ class FileInput:
     def payloads(self) -> Iterator[bytes]:
         """Yield the lines, without their ends."""
         with self._path.open("rb") as file:
-            yield from lines(file)
+            yield from chain.from_iterable(lines(file))
 
 
 class StandardLibraryInput:
@@ -175,7 +176,7 @@ class StandardLibraryInput:
         """Yield the lines, without their ends."""
         for path in self._paths:
             with path.open("rb") as file:
-                yield from lines(file)
+                yield from chain.from_iterable(lines(file))
 
 
 # ------------------------------------------------------------------ the story

@@ -22,6 +22,9 @@ BATCH_COUNT_MAX: Final = 2000
 BATCH_SIZE_MAX: Final = 512 * 1024
 """Bytes of payload that make a batch full; one payload may be larger and goes alone."""
 
+READ_SIZE: Final = 256 * 1024
+"""Bytes read from a source at once. What a pipe has now is taken now: nothing waits for a batch."""
+
 WINDOW_COUNT_MAX: Final = 8
 """Batches under way. Enough to keep bookies busy; more would only wait in the writer's queue."""
 
@@ -32,12 +35,8 @@ ACKNOWLEDGE_TIMEOUT_S: Final = 120.0
 class Source(Protocol):
     """A binary stream: a file, standard input."""
 
-    def readline(self, size: int = -1, /) -> bytes:
-        """Return the next line, or ``size`` bytes of it."""
-        ...
-
-    def read(self, size: int = -1, /) -> bytes:
-        """Return up to ``size`` bytes."""
+    def read1(self, size: int = -1, /) -> bytes:
+        """Return up to ``size`` bytes as soon as there are any; none at the end."""
         ...
 
 
@@ -72,38 +71,70 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
         return self.payload_size / self.seconds / 1e6 if self.seconds else 0.0
 
 
-def lines(source: Source) -> Iterator[bytes]:
-    r"""Yield each line without its end; the last one may lack an end, an empty one is an entry.
+def lines(source: Source) -> Iterator[list[bytes]]:
+    r"""Yield the lines, without their ends, in the batches in which they arrive.
+
+    The last line may lack an end; an empty line is an entry.
 
     Raises:
         EntryTooLargeError: a line is longer than any entry may be.
 
     >>> import io
     >>> list(lines(io.BytesIO(b"one\n\ntwo\r\nthree")))
-    [b'one', b'', b'two\r', b'three']
+    [[b'one', b'', b'two\r'], [b'three']]
     """
-    while line := source.readline(ENTRY_SIZE_MAX_LIMIT + 1):
-        if len(line) > ENTRY_SIZE_MAX_LIMIT:
-            raise EntryTooLargeError(len(line), ENTRY_SIZE_MAX_LIMIT)
-        yield line.removesuffix(b"\n")
+    begun: list[bytes] = []  # the parts of a line whose end has not come yet
+    begun_size = 0
+    while data := source.read1(READ_SIZE):
+        first, *others = data.split(b"\n")
+        begun.append(first)
+        begun_size += len(first)
+        if begun_size > ENTRY_SIZE_MAX_LIMIT:
+            raise EntryTooLargeError(begun_size, ENTRY_SIZE_MAX_LIMIT)
+        if others:
+            last = others.pop()
+            yield from _at_most(BATCH_COUNT_MAX, [b"".join(begun), *others])
+            begun, begun_size = [last], len(last)
+    if begun_size:
+        yield [b"".join(begun)]
 
 
-def chunks(source: Source, size: int) -> Iterator[bytes]:
-    """Yield pieces of ``size`` bytes; the last one may be shorter."""
-    while chunk := _read_exactly(source, size):
-        yield chunk
+def chunks(source: Source, size: int) -> Iterator[list[bytes]]:
+    """Yield pieces of ``size`` bytes in the batches in which they arrive; the last may be shorter.
+
+    >>> import io
+    >>> list(chunks(io.BytesIO(b"abcdefgh"), 3))
+    [[b'abc', b'def'], [b'gh']]
+    """
+    rest: list[bytes] = []
+    rest_size = 0
+    while data := source.read1(READ_SIZE):
+        rest.append(data)
+        rest_size += len(data)
+        if rest_size >= size:
+            joined = b"".join(rest)
+            end = rest_size - rest_size % size
+            pieces = [joined[start : start + size] for start in range(0, end, size)]
+            yield from _at_most(max(1, min(BATCH_COUNT_MAX, BATCH_SIZE_MAX // size)), pieces)
+            rest, rest_size = [joined[end:]], rest_size - end
+    if rest_size:
+        yield [b"".join(rest)]
 
 
-def whole(source: Source) -> Iterator[bytes]:
-    """Yield all there is as one payload.
+def whole(source: Source) -> Iterator[list[bytes]]:
+    """Yield all there is as one payload, which may be empty.
 
     Raises:
         EntryTooLargeError: it is longer than any entry may be.
     """
-    payload = _read_exactly(source, ENTRY_SIZE_MAX_LIMIT + 1)
-    if len(payload) > ENTRY_SIZE_MAX_LIMIT:
-        raise EntryTooLargeError(len(payload), ENTRY_SIZE_MAX_LIMIT)
-    yield payload
+    parts: list[bytes] = []
+    size = 0
+    while data := source.read1(READ_SIZE):
+        parts.append(data)
+        size += len(data)
+        if size > ENTRY_SIZE_MAX_LIMIT:
+            raise EntryTooLargeError(size, ENTRY_SIZE_MAX_LIMIT)
+    yield [b"".join(parts)]
 
 
 def batches(payloads: Iterable[bytes]) -> Iterator[list[bytes]]:
@@ -207,9 +238,6 @@ class _Window:
             raise self._failure
 
 
-def _read_exactly(source: Source, size: int) -> bytes:
-    parts = []
-    while size and (part := source.read(size)):  # a pipe gives less than asked
-        parts.append(part)
-        size -= len(part)
-    return b"".join(parts)
+def _at_most(count: int, payloads: list[bytes]) -> Iterator[list[bytes]]:
+    for start in range(0, len(payloads), count):
+        yield payloads[start : start + count]

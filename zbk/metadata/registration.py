@@ -7,6 +7,9 @@ States, as ``on_change`` is told them:
     LOST         our node is gone; it is being made again
     FAILED       another process holds the node for longer than a dead one could; we have given up
 
+News of a session may be late: LOST may be told, once more, after the node was made again under the
+next one. REGISTERED follows it.
+
 Only this object's own thread calls the store. News from the store wakes it; it then compares what
 is there with what should be there and takes the next step, so that it does not matter which news
 was lost, and which reply. Doubt and loss are told at once, from the store's callback thread: our

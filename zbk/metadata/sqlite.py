@@ -87,6 +87,8 @@ class SqliteStore:
         self._renewed_ms = self._polled_ms = self._judge_ms = now_ms()
         self._poll_connection = open_database(database_path(uri), uri, timeout_s)
         self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
+        # a lease need not outlive a power loss, and its renewals shall not disturb the disk
+        self._poll_connection.execute("PRAGMA synchronous = NORMAL")
         self._watched: dict[Subscription, _Watched] = {}
         self._watched_lock = threading.Lock()
         self._callbacks = CallbackThread("zbk-sqlite-callbacks")
@@ -267,6 +269,7 @@ class SqliteStore:
     # ------------------------------------------------------------------ the poll thread
 
     def _run(self) -> None:
+        last_trouble = ""
         while not self._is_closed:
             self._wake.wait(self._poll_ms / 1000)
             self._wake.clear()
@@ -274,11 +277,15 @@ class SqliteStore:
             if now_ms - self._polled_ms > self._lease_ms // 3:
                 self._judge_ms = now_ms + self._lease_ms // 2  # we were away: others perhaps too
             self._polled_ms = now_ms
+            trouble = ""
             for step in (self._look, self._renew, self._remove_dead):
                 try:
                     step()
                 except sqlite3.Error as error:  # mostly "database is locked": next time
-                    LOG.info("%s: %s", self._address, error)
+                    trouble = str(error)
+            if trouble and trouble != last_trouble:
+                LOG.info("%s: %s", self._address, trouble)
+            last_trouble = trouble
             if self._now_ms() >= self._renewed_ms + self._lease_ms * 2 // 3:
                 self._become(SessionState.SUSPENDED)
 

@@ -283,8 +283,8 @@ class RangeRead:
         assert error is not None, "a replica was tried"
         if _is_absence(error):
             error = NoSuchEntryError(self._ledger_id, entry_id)
-        if self._failure is None or entry_id < self._failure[0]:
-            self._failure = (entry_id, error)
+        assert self._failure is None or entry_id < self._failure[0], "later ids are not asked for"
+        self._failure = (entry_id, error)
 
     # ------------------------------------------------------------------ what to deliver
 

@@ -1,4 +1,4 @@
-"""The three bodies of the metadata port, one after another, for the conformance suite."""
+"""The bodies of the metadata port, and a ZooKeeper that fails on cue."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.metadata_bodies import Body, MemoryBody, SqliteBody, ZooKeeperBody
+from tests.support.zookeeper_proxy import ZooKeeperProxy
+from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.metadata.store import MetadataStore
+from zbk.metadata.zookeeper import ZooKeeperStore
 
 
 @pytest.fixture(params=["memory", "sqlite", "zookeeper"])
@@ -35,3 +38,32 @@ def other(body: Body, store: MetadataStore) -> MetadataStore:
     """Another client's store of the same place."""
     assert store.get("/").version == 0
     return body.open()
+
+
+@pytest.fixture
+def proxy(zookeeper_server: LocalZooKeeper) -> Iterator[ZooKeeperProxy]:
+    """A proxy before the server, which fails on cue."""
+    proxy = ZooKeeperProxy(zookeeper_server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+def direct(zookeeper_uri: str) -> Iterator[ZooKeeperStore]:
+    """A store with a good connection."""
+    store = ZooKeeperStore(zookeeper_uri)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def proxied(
+    proxy: ZooKeeperProxy, zookeeper_uri: str, direct: ZooKeeperStore
+) -> Iterator[ZooKeeperStore]:
+    """A store of the same root as ``direct``, behind the proxy."""
+    assert direct.get("/").version == 0
+    uri = proxy.uri_like(zookeeper_uri)
+    store = ZooKeeperStore(uri, timeout_s=5, session_timeout_ms=4000)
+    yield store
+    proxy.unblock()
+    store.close()

@@ -81,11 +81,12 @@ def advance(store: SqliteStore, clock: Clock, by_ms: int, step_ms: int = LEASE_M
 # ------------------------------------------------------------------ durability
 
 
-def test_what_was_committed_is_fsynced_in_a_wal(place: Place) -> None:
-    connection = place.open()._connection
+def test_what_was_committed_is_fsynced_in_a_wal_and_leases_are_not(place: Place) -> None:
+    store = place.open()
 
-    assert connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert store._poll_connection.execute("PRAGMA synchronous").fetchone() == (1,)  # NORMAL
 
 
 def test_nodes_outlive_the_stores_and_ephemeral_ones_do_not(place: Place) -> None:

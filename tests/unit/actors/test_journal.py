@@ -7,37 +7,51 @@ import pykka
 import pytest
 
 from zbk.actors.journal import (
+    OWN_SYNC_SIZE_MAX,
     AppendGroup,
-    Flush,
     JournalActor,
     JournalSyncActor,
     NoteSynced,
     SyncDue,
     Synced,
-    Written,
+    SyncQueue,
 )
 from zbk.errors import StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.journal_record import JournalRecord, LedgerKeyRecord
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.messages import Ping, Pong
 
 DEADLINE_S = 20.0
+LARGE = OWN_SYNC_SIZE_MAX + 1
 
 
 class Progress:
-    """Where the actors' news go; can wait for some."""
+    """Where the actors' news and answers go; can wait for some."""
 
     def __init__(self) -> None:
-        self.news: list[Written | Synced] = []
+        self.news: list[object] = []
         self._changed = threading.Condition()
 
-    def tell(self, message: Written | Synced) -> None:
+    def tell(self, message: Synced) -> None:
+        self._note([message])
+
+    def send(self, answers: Sequence[Outbound]) -> None:
+        self._note([outbound.inbound.peer.decode() for outbound in answers])
+
+    def _note(self, news: list[str] | list[Synced]) -> None:
         with self._changed:
-            self.news.append(message)
+            self.news += news
             self._changed.notify_all()
 
-    def wait_for(self, wanted: Written | Synced) -> None:
+    def wait_for(self, wanted: object) -> None:
         with self._changed:
             assert self._changed.wait_for(lambda: wanted in self.news, DEADLINE_S), self.news
+
+
+def answer(name: str) -> Outbound:
+    """An answer that ``Progress`` notes under this name."""
+    return Outbound(Inbound(name.encode(), Ping(request_id=1), (), 0), Pong(request_id=1))
 
 
 class FakeJournal:
@@ -73,23 +87,37 @@ class FakeJournal:
 
 
 class Journals:
+    """Both actors; group n tells ``write n`` and ``sync n``, and Synced(n)."""
+
     def __init__(self, *, unsynced_size_max: int = 1 << 30) -> None:
         self.file = FakeJournal()
         self.progress = Progress()
         self.failures: list[BaseException] = []
         self.failed = threading.Event()
-        self.syncer = JournalSyncActor.start(
-            self.file, self.progress, unsynced_size_max, self._fail
+        self.queue = SyncQueue(self.file, self.progress, self.progress.send)
+        self.syncer = JournalSyncActor.start(self.queue, self._fail)
+        self.writer = JournalActor.start(
+            self.file, self.queue, self.syncer, self.progress.send, unsynced_size_max, self._fail
         )
-        self.writer = JournalActor.start(self.file, self.progress, self.syncer, self._fail)
 
     def _fail(self, error: BaseException) -> None:
         self.failures.append(error)
         self.failed.set()
 
-    def append(self, ticket: int, *, is_sync_needed: bool, count: int = 1, size: int = 100) -> None:
+    def append(
+        self, ticket: int, *, is_sync_needed: bool, count: int = 1, size: int = LARGE
+    ) -> None:
         record = LedgerKeyRecord(7, bytes(16), LedgerType.PD_JOURNAL)
-        self.writer.tell(AppendGroup(ticket, [record] * count, size, is_sync_needed))
+        group = AppendGroup(
+            ticket=ticket,
+            records=[record] * count,
+            size=size,
+            after_write=[answer(f"write {ticket}")],
+            after_sync=[answer(f"sync {ticket}")],
+            is_sync_news=True,
+            is_sync_needed=is_sync_needed,
+        )
+        self.writer.tell(group)
 
 
 @pytest.fixture
@@ -102,11 +130,24 @@ def test_a_group_is_written_then_synced_and_both_are_told(make: Callable[..., Jo
     journals = make()
 
     journals.append(1, is_sync_needed=True)
-    journals.progress.wait_for(Written(1))
+    journals.progress.wait_for("write 1")
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+    assert journals.progress.news == ["write 1"]
     journals.file.may_sync.release()
 
     journals.progress.wait_for(Synced(1))
+    assert journals.progress.news == ["write 1", "sync 1", Synced(1)]
     assert journals.file.log == ["write", "sync"]
+
+
+def test_a_small_lone_group_is_synced_by_the_writer_itself(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.syncer.stop()
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=True, size=100)
+
+    journals.progress.wait_for(Synced(1))
 
 
 def test_what_queues_during_a_write_is_one_write(make: Callable[..., Journals]) -> None:
@@ -118,11 +159,9 @@ def test_what_queues_during_a_write_is_one_write(make: Callable[..., Journals]) 
         journals.append(ticket, is_sync_needed=False)
 
     journals.file.may_write.set()
-    journals.progress.wait_for(Written(5))
+    journals.progress.wait_for("write 5")
 
-    assert sum(journals.file.writes) == 5
-    assert len(journals.file.writes) <= 3
-    assert journals.file.writes[0] == 1
+    assert journals.file.writes == [1, 4]
 
 
 def test_what_is_written_during_an_fsync_waits_for_the_next_one(
@@ -133,11 +172,11 @@ def test_what_is_written_during_an_fsync_waits_for_the_next_one(
     assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
 
     journals.append(2, is_sync_needed=True)
-    journals.progress.wait_for(Written(2))
+    journals.progress.wait_for("write 2")
     journals.file.may_sync.release()
     journals.progress.wait_for(Synced(1))
 
-    assert Synced(2) not in journals.progress.news
+    assert "sync 2" not in journals.progress.news
     journals.file.may_sync.release()
     journals.progress.wait_for(Synced(2))
 
@@ -147,7 +186,7 @@ def test_volatile_groups_are_not_synced_until_it_is_due(make: Callable[..., Jour
     journals.file.may_sync.release()
     journals.append(1, is_sync_needed=False)
     journals.append(2, is_sync_needed=False)
-    journals.progress.wait_for(Written(2))
+    journals.progress.wait_for("write 2")
     assert "sync" not in journals.file.log
 
     journals.syncer.tell(SyncDue())
@@ -163,6 +202,7 @@ def test_nothing_to_sync_costs_no_fsync(make: Callable[..., Journals]) -> None:
     journals.progress.wait_for(Synced(1))
 
     assert journals.file.log == ["write", "sync"]
+    assert journals.queue.sync_count == 1
 
 
 def test_many_unsynced_bytes_are_synced_unasked(make: Callable[..., Journals]) -> None:
@@ -187,19 +227,19 @@ def test_a_barrier_without_records_is_synced_and_writes_nothing(
 
 
 @pytest.mark.actor_may_fail
+@pytest.mark.parametrize("size", [100, LARGE], ids=["by the writer", "by the syncer"])
 def test_a_failed_fsync_promises_nothing_and_stops_the_bookie(
-    make: Callable[..., Journals],
+    make: Callable[..., Journals], size: int
 ) -> None:
     journals = make()
     journals.file.error = StorageFailedError("journal", "fsync", "EIO")
     journals.file.may_sync.release()
 
-    journals.append(1, is_sync_needed=True)
+    journals.append(1, is_sync_needed=True, size=size)
 
     assert journals.failed.wait(DEADLINE_S)
     assert journals.failures == [journals.file.error]
-    assert Synced(1) not in journals.progress.news
-    assert not journals.syncer.is_alive()
+    assert journals.progress.news == ["write 1"]
 
 
 def test_an_fsync_that_everybody_waits_for_is_one(make: Callable[..., Journals]) -> None:
@@ -208,22 +248,13 @@ def test_an_fsync_that_everybody_waits_for_is_one(make: Callable[..., Journals])
     assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
     for ticket in range(2, 10):
         journals.append(ticket, is_sync_needed=True)
-    journals.progress.wait_for(Written(9))
+    journals.progress.wait_for("write 9")
 
     journals.file.may_sync.release()
     journals.file.may_sync.release()
     journals.progress.wait_for(Synced(9))
 
     assert journals.file.log.count("sync") == 2
-
-
-def test_flush_alone_is_enough_for_the_syncer(make: Callable[..., Journals]) -> None:
-    journals = make()
-    journals.file.may_sync.release()
-
-    journals.syncer.tell(Flush(3, 10, is_sync_needed=True))
-
-    journals.progress.wait_for(Synced(3))
 
 
 def test_evidence_of_a_sync_is_written_when_nothing_else_is(make: Callable[..., Journals]) -> None:
@@ -234,6 +265,6 @@ def test_evidence_of_a_sync_is_written_when_nothing_else_is(make: Callable[..., 
 
     journals.writer.tell(NoteSynced())
     journals.append(2, is_sync_needed=False)
-    journals.progress.wait_for(Written(2))
+    journals.progress.wait_for("write 2")
 
     assert journals.file.log == ["write", "sync", "note", "write"]

@@ -8,7 +8,7 @@ import msgspec
 import pykka
 import pytest
 
-from zbk.actors.journal import AppendGroup, Synced, Written
+from zbk.actors.journal import AppendGroup, Synced
 from zbk.actors.read import Fetch
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.errors import (
@@ -69,6 +69,7 @@ class World:
         self.answers: list[Message] = []
         self.fetches: list[Fetch] = []
         self._number = 0
+        self._written: list[AppendGroup] = []
         self.actor = StorageActor.start(
             self.storage,
             journal=lambda: _Tell(self.groups),
@@ -94,19 +95,24 @@ class World:
         self.actor.ask(Requests([]), timeout=DEADLINE_S)
 
     def written(self) -> None:
-        self._journal()
-        self.actor.tell(Written(self.groups[-1].ticket))
-        self.settle()
-
-    def synced(self) -> None:
-        self.actor.tell(Synced(self.groups[-1].ticket))
-        self.settle()
-
-    def _journal(self) -> None:
-        records = [record for group in self.groups[self._number :] for record in group.records]
+        """Do what the journal actor does once the records are in the page cache."""
+        groups = self.groups[self._number :]
         self._number = len(self.groups)
+        records = [record for group in groups for record in group.records]
         if records:
             self.storage.journal.append(records)
+        for group in groups:
+            self._send(group.after_write)
+        self._written += groups
+
+    def synced(self) -> None:
+        """Do what the sync queue does once they are on stable storage."""
+        groups, self._written = self._written, []
+        for group in groups:
+            self._send(group.after_sync)
+        if any(group.is_sync_news for group in groups):
+            self.actor.tell(Synced(groups[-1].ticket))
+        self.settle()
 
     def last_error(self) -> type[ZbkError]:
         answer = self.answers[-1]

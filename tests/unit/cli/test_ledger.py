@@ -8,7 +8,9 @@ import pytest
 
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
+from zbk.cli.options import ID_MAX
 from zbk.errors import LedgerFencedError
+from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 
 
 def test_create_reserves_a_ledger_and_prints_its_id(run: Run, client: FakeClient) -> None:
@@ -134,6 +136,15 @@ def test_a_file_whose_name_is_a_number_is_given_with_its_folder(
     assert run("ledger", "append", "./42").exit_code == 0
     assert run("ledger", "append", "42").exit_code == 1  # there is no ledger 42
     assert client.entries == {0: [b"x"]}
+
+
+def test_an_id_beyond_all_ids_is_a_mistake_of_use(run: Run) -> None:
+    too_large = str(ID_MAX + 1)
+
+    assert ID_MAX == LEDGER_ID_MAX == ENTRY_ID_MAX
+    assert run("ledger", "append", too_large).exit_code == 2
+    assert run("ledger", "show", too_large).exit_code == 2
+    assert run("ledger", "cat", "0", "--last", too_large).exit_code == 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from zbk.client.mailbox import AppendFuture, AppendMailbox, Ticket
+from zbk.client.append_future import AppendFuture
+from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.errors import ClientClosedError, LedgerClosedError, RequestTimeoutError
 
 
@@ -114,11 +115,3 @@ def test_the_end_wakes_whoever_waits_for_room() -> None:
     waiter.join(20)
 
     assert [type(error) for error in errors] == [LedgerClosedError]
-
-
-def test_an_append_can_not_be_cancelled() -> None:
-    future = AppendFuture()
-
-    assert not future.cancel()
-    future.set_result(3)
-    assert future.result() == 3

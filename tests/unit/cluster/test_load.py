@@ -1,8 +1,9 @@
 """From a stream into a ledger."""
 
 import doctest
-import io
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -24,57 +25,87 @@ from zbk.config import ENTRY_SIZE_MAX_LIMIT
 from zbk.errors import EntryTooLargeError, LedgerFencedError
 
 
-class Trickle(io.RawIOBase):
-    """A pipe that gives one byte at a time."""
+class Pipe:
+    """Gives these pieces, one at a time, whatever size is asked for."""
 
-    def __init__(self, content: bytes) -> None:
-        super().__init__()
-        self._content = io.BytesIO(content)
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = [piece for piece in pieces if piece]
 
-    def read(self, size: int = -1, /) -> bytes:
-        return self._content.read(min(size, 1))
+    def read1(self, size: int = -1, /) -> bytes:
+        assert size > 0, "an unbounded read"
+        return self.pieces.pop(0) if self.pieces else b""
 
 
-class Zeros(io.RawIOBase):
+class Zeros:
     """A line, or a file, without an end."""
 
-    def readline(self, size: int | None = -1, /) -> bytes:
-        assert size is not None
-        assert size > 0, "an unbounded read of a line"
-        return bytes(size)
-
-    def read(self, size: int = -1, /) -> bytes:
+    def read1(self, size: int = -1, /) -> bytes:
         return bytes(size)
 
 
-@given(content=st.binary(max_size=300))
-def test_lines_joined_again_are_the_input(content: bytes) -> None:
-    payloads = list(lines(io.BytesIO(content)))
+def flat(made: Iterator[list[bytes]]) -> list[bytes]:
+    return [payload for batch in made for payload in batch]
+
+
+some_pieces = st.lists(
+    st.sampled_from([b"", b"\n", b"a", b"b\n", b"\n\nccc", b"\r\n"]), max_size=12
+)
+
+
+@given(pieces=some_pieces)
+def test_lines_joined_again_are_the_input(pieces: list[bytes]) -> None:
+    content = b"".join(pieces)
+
+    payloads = flat(lines(Pipe(pieces)))
 
     assert b"\n".join(payloads) == content.removesuffix(b"\n")
     assert len(payloads) == content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
 
 
-@given(content=st.binary(max_size=300), size=st.integers(1, 50))
-def test_chunks_joined_again_are_the_input(content: bytes, size: int) -> None:
-    payloads = list(chunks(Trickle(content), size))
+@given(pieces=some_pieces, size=st.integers(1, 9))
+def test_chunks_joined_again_are_the_input(pieces: list[bytes], size: int) -> None:
+    payloads = flat(chunks(Pipe(pieces), size))
 
-    assert b"".join(payloads) == content
+    assert b"".join(payloads) == b"".join(pieces)
     assert all(len(payload) == size for payload in payloads[:-1])
+    assert not payloads or 1 <= len(payloads[-1]) <= size
+
+
+def test_what_a_pipe_has_given_does_not_wait_for_more() -> None:
+    pipe = Pipe([b"one\ntw", b"o\nthree\n", b"four"])
+    made = lines(pipe)
+
+    assert next(made) == [b"one"]
+    assert len(pipe.pieces) == 2, "nothing more was read"
+    assert list(made) == [[b"two", b"three"], [b"four"]]
+
+
+@pytest.mark.parametrize("cut", [lines, partial(chunks, size=2)])
+def test_a_read_that_gives_much_is_several_batches(
+    cut: Callable[[Source], Iterator[list[bytes]]],
+) -> None:
+    content = b"x\n" * (2 * BATCH_COUNT_MAX + 1)
+
+    assert [len(batch) for batch in cut(Pipe([content]))] == [BATCH_COUNT_MAX, BATCH_COUNT_MAX, 1]
+
+
+def test_large_chunks_make_batches_of_few() -> None:
+    content = bytes(3 * BATCH_SIZE_MAX)
+
+    assert [len(batch) for batch in chunks(Pipe([content]), BATCH_SIZE_MAX // 2)] == [2, 2, 2]
 
 
 def test_a_whole_input_is_one_payload_even_if_it_is_empty() -> None:
-    assert list(whole(Trickle(b"abc"))) == [b"abc"]
-    assert list(whole(io.BytesIO())) == [b""]
+    assert list(whole(Pipe([b"ab", b"c"]))) == [[b"abc"]]
+    assert list(whole(Pipe([]))) == [[b""]]
 
 
 @pytest.mark.parametrize("cut", [lines, whole])
-def test_an_endless_payload_is_refused_at_the_limit(cut: object) -> None:
-    source: Source = Zeros()
-    assert callable(cut)
-
-    with pytest.raises(EntryTooLargeError, match=str(ENTRY_SIZE_MAX_LIMIT + 1)):
-        list(cut(source))
+def test_an_endless_payload_is_refused_at_the_limit(
+    cut: Callable[[Source], Iterator[list[bytes]]],
+) -> None:
+    with pytest.raises(EntryTooLargeError, match=str(ENTRY_SIZE_MAX_LIMIT)):
+        list(cut(Zeros()))
 
 
 @given(sizes=st.lists(st.sampled_from([0, 1, 1000, BATCH_SIZE_MAX // 3, BATCH_SIZE_MAX * 2])))

@@ -12,6 +12,7 @@ from tests.support.quorums import quorums, unstriped_quorums
 from tests.support.writer_cluster import PAYLOAD_SIZE_MAX, REFUSALS, WriterCluster
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import LedgerType
+from zbk.protocol.writer import CloseLedger
 
 FAULTS = ("refuse", "disconnect", "crash", "lose power", "lose all", "fence", "close")
 
@@ -304,17 +305,22 @@ def _run(cluster: WriterCluster, rounds: int) -> None:
 
 
 @pytest.mark.parametrize("ledger_type", list(LedgerType))
-def test_without_faults_everything_is_acked_synced_and_closed(ledger_type: LedgerType) -> None:
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_without_faults_everything_is_acked_and_closed_durable(
+    ledger_type: LedgerType, is_synced: bool
+) -> None:
     cluster = WriterCluster(Quorum(3, 3, 2), ledger_type)
 
     _run(cluster, 100)
-    cluster.sync()
-    cluster.heal()
+    if is_synced:
+        cluster.sync()
+        cluster.heal()
+        assert cluster.core.lac == 299
     cluster.close()
+    cluster.heal()
 
-    assert cluster.acked_id == cluster.core.lac == 299
-    assert cluster.seen >= {"Acked", "SendAdd", "SyncDone", "CloseLedger"}
-    assert cluster.end is not None
+    assert isinstance(cluster.end, CloseLedger)
+    assert (cluster.end.last_entry_id, cluster.end.error) == (299, None)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from tests.support.damage import flipped
 from tests.support.journals import (
@@ -32,15 +32,19 @@ from zbk.storage.journal_record import (
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
+    encode_record,
 )
 from zbk.storage.journal_replay import replay
 from zbk.storage.journal_segment import (
     NO_POSITION,
     SEGMENT_HEADER_SIZE,
     JournalPosition,
+    encode_header,
     segment_ids,
     segment_path,
+    segment_seed,
 )
+from zbk.storage.segment_reader import SegmentReader
 
 SEGMENT_1 = segment_path(DIRECTORY, 1)
 
@@ -107,13 +111,14 @@ def test_replay_begins_at_the_mark(disk: SimulatedDisk) -> None:
     assert replay_all(disk, journal.position)[0] == []
 
 
-def test_the_tail_is_synced_before_replay_returns(disk: SimulatedDisk) -> None:
+@pytest.mark.parametrize("seed", range(8))
+def test_the_tail_is_synced_before_replay_returns(disk: SimulatedDisk, seed: int) -> None:
     journal = open_journal(disk)
     journal.append([entries_record(1), entries_record(2)])
     disk.process_crash()  # they are in the page cache only
 
     found, _ = replay_all(disk)
-    disk.crash(Random(1))
+    disk.crash(Random(seed))
 
     assert replay_all(disk)[0] == found == [entries_record(1), entries_record(2)]
 
@@ -207,6 +212,71 @@ def test_after_a_cut_the_new_tail_is_not_mistaken_for_what_follows_the_old_one(
     disk.set_content(SEGMENT_1, damaged)  # as if the cut itself had been lost
 
     assert replay_all(disk)[0] == [entries_record(1), entries_record(3), entries_record(4)]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_removed_segments_stay_removed(disk: SimulatedDisk, seed: int) -> None:
+    journal = open_journal(disk)
+    for n in range(4):
+        journal.append([entries_record(n, count=30)])
+    disk.process_crash()
+    disk.set_content(SEGMENT_1, disk.content(SEGMENT_1)[: SEGMENT_HEADER_SIZE + 100])
+
+    replay_all(disk)
+    disk.crash(Random(seed))
+
+    assert segment_ids(disk, DIRECTORY) == [1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_mark_may_be_ahead_of_what_the_journal_has_synced(
+    disk: SimulatedDisk, seed: int
+) -> None:
+    journal = open_journal(disk)
+    for n in range(4):
+        journal.append([entries_record(n, count=30)])
+    mark = journal.position  # all of it is safe elsewhere
+    disk.crash(Random(seed))
+
+    found, result = replay_all(disk, mark)
+
+    assert found == []
+    assert result.end.sequence == mark.sequence
+
+
+def test_a_record_that_continues_another_past_is_not_taken(disk: SimulatedDisk) -> None:
+    nonce = 5
+    seed = segment_seed(OWNER, 1, nonce)
+    parts = [encode_header(OWNER, 1, nonce)]
+    for sequence, previous in ((1, 0), (2, 12345)):  # the second one's link is to something else
+        parts += encode_record(
+            entries_record(sequence),
+            sequence=sequence,
+            synced_sequence=0,
+            previous=previous,
+            seed=seed,
+        )[:2]
+    disk.make_dirs(DIRECTORY)
+    disk.open(SEGMENT_1, create=True)
+    disk.set_content(SEGMENT_1, b"".join(parts))
+
+    found, result = replay_all(disk)
+
+    assert found == [entries_record(1)]
+    assert result.cut_record_count == 1
+
+
+def test_the_search_for_records_does_not_depend_on_the_window(disk: SimulatedDisk) -> None:
+    written(disk, [entries_record(1), FenceRecord(3)], is_noted=False)
+    for window_size in range(100, 300):
+        with SegmentReader(disk, DIRECTORY, 1, OWNER, window_size) as reader:
+            found = []
+            offset = 0
+            while (decoded := reader.next_record(offset)) is not None:
+                found.append(decoded.record)
+                offset = decoded.end_offset
+
+        assert found == [entries_record(1), FenceRecord(3)]
 
 
 # ---------------------------------------------------------------- damage
@@ -468,28 +538,30 @@ class JournalMachine(RuleBasedStateMachine):
         self.synced_count = 0
         self.mark: JournalPosition | None = None
 
-    @rule(counts=st.lists(st.integers(1, 25), min_size=1, max_size=3))
-    def append(self, counts: list[int]) -> None:
-        group = []
-        for count in counts:
-            self.number += 1
-            group.append(entries_record(self.number, count=count))
-        self.journal.append(group)
-        self.records += group
+    @rule(
+        groups=st.lists(st.lists(st.integers(1, 25), min_size=1, max_size=3), max_size=4),
+        is_synced=st.booleans(),
+    )
+    def append(self, groups: list[list[int]], is_synced: bool) -> None:
+        for counts in groups:
+            group = []
+            for count in counts:
+                self.number += 1
+                group.append(entries_record(self.number, count=count))
+            self.journal.append(group)
+            self.records += group
+        if is_synced:
+            self.journal.sync()
+            self.synced_count = len(self.records)
 
-    @rule()
-    def sync(self) -> None:
-        self.journal.sync()
-        self.synced_count = len(self.records)
+    @rule(is_prepared=st.booleans(), is_noted=st.booleans())
+    def tend(self, is_prepared: bool, is_noted: bool) -> None:
+        if is_prepared:
+            self.journal.prepare_next()
+        if is_noted:
+            self.journal.note_synced()
 
-    @rule()
-    def note_synced(self) -> None:
-        self.journal.note_synced()
-
-    @rule()
-    def prepare_next(self) -> None:
-        self.journal.prepare_next()
-
+    @precondition(lambda self: len(self.records) > 6)
     @rule()
     def move_the_mark(self) -> None:
         # as a checkpoint does: what lies before the mark is safe elsewhere, synced here or not
@@ -498,34 +570,28 @@ class JournalMachine(RuleBasedStateMachine):
         self.synced_count = 0
         self.journal.remove_before(self.mark)
 
-    @rule(seed=st.integers(0, 2**32))
-    def lose_power(self, seed: int) -> None:
-        self.disk.crash(Random(seed))
+    @precondition(lambda self: len(self.records) > 2)
+    @rule(
+        how=st.sampled_from(["killed", "closed", "power lost", "power lost twice"]),
+        seed=st.integers(0, 2**32),
+        step=st.integers(1, 6),
+    )
+    def stop_and_start(self, how: str, seed: int, step: int) -> None:
+        if how == "closed":
+            self.journal.close()
+        if how in {"closed", "killed"}:
+            self.disk.process_crash()
+            self.synced_count = len(self.records)
+        else:
+            self.disk.crash(Random(seed))
+        if how == "power lost twice":
+            self.disk.crash_at = self.disk.operation_count + step
+            try:
+                self._restart()
+            except SimulatedCrash:
+                self.disk.crash(Random(seed + 1))
+            self.disk.crash_at = None
         self._restart()
-
-    @rule()
-    def kill(self) -> None:
-        self.disk.process_crash()
-        self.synced_count = len(self.records)
-        self._restart()
-
-    @rule()
-    def close(self) -> None:
-        self.journal.close()
-        self.synced_count = len(self.records)
-        self.disk.process_crash()
-        self._restart()
-
-    @rule(seed=st.integers(0, 2**32), step=st.integers(1, 6))
-    def lose_power_while_restarting(self, seed: int, step: int) -> None:
-        self.disk.crash(Random(seed))
-        self.disk.crash_at = self.disk.operation_count + step
-        try:
-            self._restart()
-        except SimulatedCrash:
-            self.disk.crash(Random(seed + 1))
-            self._restart()
-        self.disk.crash_at = None
 
     def _restart(self) -> None:
         found, result = replay_all(self.disk, self.mark)
@@ -536,5 +602,5 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal = open_journal(self.disk, result.end)
 
 
-JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+JournalMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=20, deadline=None)
 TestJournalMachine = JournalMachine.TestCase

@@ -1,0 +1,101 @@
+"""How `zbk demo` shows its story."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.support.cli import Run
+from zbk.cli.demo import show
+from zbk.cluster.demo import (
+    BookieKilled,
+    BookieRestarted,
+    ClusterStarted,
+    InputRead,
+    LedgerLoaded,
+    LedgerSynced,
+    ReadBack,
+    Step,
+)
+from zbk.cluster.load import Loaded
+from zbk.cluster.local import LocalBookie
+from zbk.protocol.words import LedgerType
+
+PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL
+LOADED = Loaded(
+    entry_count=1_000_000,
+    payload_size=50_000_000,
+    first_entry_id=0,
+    last_entry_id=999_999,
+    seconds=2.0,
+    latencies_s=[0.001, 0.002, 0.1],
+)
+STORY: list[Step] = [
+    ClusterStarted(
+        "sqlite:///x",
+        [
+            LocalBookie(
+                index=0,
+                bookie_id="b-0",
+                pid=7,
+                address="tcp://127.0.0.1:1",
+                incarnation=1,
+                folder=Path("/f"),
+            )
+        ],
+        0.5,
+    ),
+    InputRead("every line of x", 1_000_000, 50_000_000, "ab" * 16),
+    LedgerLoaded(0, PD, LOADED, 999_999, 999_999),
+    LedgerLoaded(1, VD, LOADED, 999_999, 400_000),
+    LedgerSynced(1, 999_999, 500_000, 999_999, 0.025),
+    BookieKilled(1, "b-1"),
+    BookieRestarted(1, "b-1", 2, 1.5),
+]
+
+
+def read_back(ledger_type: LedgerType, difference: str = "") -> ReadBack:
+    return ReadBack(0, ledger_type, 2, 1_000_000, 1.0, "ab" * 16, difference)
+
+
+def test_a_story_that_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show([*STORY, read_back(PD), read_back(VD)], "sqlite", "table")
+
+    text = capsys.readouterr().out
+    assert "1,000,000 entries in 2.0 s: 500 k/s, 25.0 MB/s" in text
+    assert "3 batches, acknowledged after p50 2.0 ms, p95 100.0 ms" in text
+    assert "confirmed 500,000: 499,999 entries could be lost with the power" in text
+    assert "confirmed 999,999: all durable, 25 ms later" in text
+    assert "All 2,000,000 entries read back are what was written." in text
+
+
+def test_a_story_that_does_not_end_well(capsys: pytest.CaptureFixture[str]) -> None:
+    bad = read_back(VD, "entry 7 is b'x', the input has b'y'")
+
+    assert not show([*STORY, read_back(PD), bad], "zookeeper", "table")
+
+    captured = capsys.readouterr()
+    assert "DIFFERENT: entry 7 is b'x'" in captured.out
+    assert "are what was written" not in captured.out
+    assert captured.err == "zbk: what was read back is NOT what was written\n"
+
+
+def test_a_story_without_a_comparison_proves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    assert not show(STORY, "sqlite", "json")
+
+    assert json.loads(capsys.readouterr().out)["is_same"] is False
+
+
+def test_a_story_in_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    assert show([*STORY, read_back(PD)], "sqlite", "json")
+
+    report = json.loads(capsys.readouterr().out)
+    assert report["is_same"] is True
+    loaded = report["steps"][2]
+    assert loaded["entries_per_s"] == 500_000
+    assert loaded["batch_latency"]["p50_ms"] == 2.0
+    assert "latencies_s" not in loaded
+
+
+def test_a_file_that_is_not_there_is_a_mistake_of_use(run: Run) -> None:
+    assert run("demo", "no-such-file").exit_code == 2

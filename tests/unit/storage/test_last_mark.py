@@ -1,0 +1,141 @@
+"""The last log mark: two slots, never back, and nothing taken from a torn one."""
+
+import errno
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.damage import cut, flipped
+from tests.support.golden_bytes import golden_bytes
+from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
+from zbk.errors import CorruptRecordError, StorageFailedError
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.journal_segment import JournalPosition
+from zbk.storage.last_mark import LastMark, LogMark, decode_slot, encode_slot
+
+PATH = "/l/last_mark"
+
+u64 = st.integers(0, 2**64 - 1)
+marks = st.builds(LogMark, st.builds(JournalPosition, u64, u64, u64, u64), u64)
+
+
+def mark_at(number: int) -> LogMark:
+    return LogMark(JournalPosition(number, 64, number * 10, number * 7), number)
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    disk = SimulatedDisk()
+    disk.make_dirs("/l")
+    return disk
+
+
+def opened(disk: SimulatedDisk) -> LastMark:
+    last_mark = LastMark(disk, "/l", FailStop())
+    last_mark.load()
+    return last_mark
+
+
+@given(mark=marks, generation=u64)
+def test_decode_undoes_encode(mark: LogMark, generation: int) -> None:
+    assert decode_slot(encode_slot(mark, generation)) == (generation, mark)
+
+
+def test_no_cut_and_no_flipped_bit_of_a_slot_is_taken() -> None:
+    slot = encode_slot(mark_at(3), 1)
+    assert all(decode_slot(short) is None for short in cut(slot))
+    assert all(decode_slot(damaged) is None for _, damaged in flipped(slot))
+
+
+def test_bytes_of_version_1_never_change() -> None:
+    golden = golden_bytes("last_mark_v1.txt")["slot"]
+
+    assert encode_slot(mark_at(3), 5) == golden
+    assert decode_slot(golden) == (5, mark_at(3))
+
+
+def test_there_is_none_at_first(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+
+    assert last_mark.mark is None
+
+
+def test_the_last_one_written_is_found(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    for n in range(1, 6):
+        last_mark.write(mark_at(n))
+        assert last_mark.mark == mark_at(n)
+        assert opened(disk).mark == mark_at(n)
+
+
+def test_an_older_mark_changes_nothing(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    last_mark.write(mark_at(5))
+
+    last_mark.write(mark_at(4))
+    last_mark.write(mark_at(5))
+
+    assert opened(disk).mark == last_mark.mark == mark_at(5)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_crash_at_any_step_leaves_the_old_or_the_new_one(seed: int) -> None:
+    for count in range(4):
+        step = 0
+        is_done = False
+        while not is_done:
+            step += 1
+            disk = SimulatedDisk()
+            disk.make_dirs("/l")
+            last_mark = opened(disk)
+            for n in range(1, count + 1):
+                last_mark.write(mark_at(n))
+            disk.crash_at = disk.operation_count + step
+            try:
+                last_mark.write(mark_at(count + 1))
+                is_done = True
+            except SimulatedCrash:
+                pass
+            disk.crash(Random(seed * 100 + step))
+
+            found = opened(disk)
+
+            old = mark_at(count) if count else None
+            assert found.mark == mark_at(count + 1) or (not is_done and found.mark == old)
+            found.write(mark_at(count + 2))
+            assert opened(disk).mark == mark_at(count + 2)
+        assert step >= 2
+
+
+def test_one_damaged_slot_leaves_the_other(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    last_mark.write(mark_at(1))
+    last_mark.write(mark_at(2))
+    disk.flip_bit(PATH, 8 * 30)  # generation 2 is in the first slot
+
+    assert opened(disk).mark == mark_at(1)
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(576), b"\xff" * 576])
+def test_a_file_without_a_whole_slot_is_refused(disk: SimulatedDisk, content: bytes) -> None:
+    opened(disk).write(mark_at(1))
+    disk.set_content(PATH, content)
+
+    with pytest.raises(CorruptRecordError, match="last log mark"):
+        opened(disk)
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "sync"])
+def test_a_failed_write_is_the_end(disk: SimulatedDisk, operation: str) -> None:
+    last_mark = opened(disk)
+    last_mark.write(mark_at(1))
+    disk.faults = [Fault(operation, errno.EIO)]
+
+    with pytest.raises(StorageFailedError, match="last_mark"):
+        last_mark.write(mark_at(2))
+    with pytest.raises(StorageFailedError):
+        last_mark.write(mark_at(3))
+
+    assert last_mark.mark == mark_at(1)

@@ -1,0 +1,49 @@
+"""What the documents name is there."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+PATH = re.compile(r"(?<![\w/.-])((?:[a-z_]+/)+[a-z_]+(?:\.(?:py|md|txt))?/?|\.ci/run)(?![\w/])")
+
+
+def named_paths(document: str) -> set[str]:
+    """Return what looks like a path of ours: whole, or below zbk/."""
+    text = (ROOT / document).read_text("utf-8")
+    text = re.sub(r"^```(?:sh|python|toml)?\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return {found for found in PATH.findall(text) if found.endswith((".py", ".md", ".txt", "/run"))}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_that_a_document_names_exists(document: str) -> None:
+    for path in named_paths(document):
+        assert (ROOT / path).exists() or (ROOT / "zbk" / path).exists(), f"{document}: {path}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_between_documents_leads_somewhere(document: str) -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / document).read_text("utf-8"))
+
+    for link in links:
+        assert (ROOT / link).exists(), f"{document}: {link}"
+
+
+def test_the_map_names_every_layer() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    layers = text.partition("## Layers")[2].partition("\n## ")[0]
+
+    for folder in (ROOT / "zbk").iterdir():
+        if (folder / "__init__.py").exists():
+            assert re.search(rf"^[a-z |]*\b{folder.name}\b", layers, re.MULTILINE), folder.name
+
+
+def test_every_make_target_that_a_document_names_exists() -> None:
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+    for document in DOCUMENTS:
+        for target in re.findall(r"\bmake ([a-z-]+)", (ROOT / document).read_text("utf-8")):
+            if target in ("and", "nothing"):  # English
+                continue
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{document}: make {target}"
