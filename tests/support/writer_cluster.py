@@ -55,7 +55,7 @@ LIMITS = WriterLimits(
     batch_count_max=5,
     quorum_grace_ms=1_000,
     close_linger_ms=500,
-    unsynced_batch_count_max=8,
+    unsynced_batch_count_max=24,
     sync_count_max=4,
 )
 PAYLOAD_SIZE_MAX = 150

@@ -13,7 +13,7 @@ PATH = re.compile(r"(?<![\w/.-])((?:[a-z_]+/)+[a-z_]+(?:\.(?:py|md|txt))?/?|\.ci
 def named_paths(document: str) -> set[str]:
     """Return what looks like a path of ours: whole, or below zbk/."""
     text = (ROOT / document).read_text("utf-8")
-    text = re.sub(r"^```(?:sh|python|toml)?\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```(?:sh|python|toml)\n.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     return {found for found in PATH.findall(text) if found.endswith((".py", ".md", ".txt", "/run"))}
 
 

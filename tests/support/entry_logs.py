@@ -1,0 +1,31 @@
+"""Entry logs on a simulated disk."""
+
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.storage.entry_log import EntryLogs
+from zbk.storage.entry_log_scan import EntryLogScan
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.open_files import OpenFiles
+
+OWNER = b"bookie-1"
+DIRECTORY = "/l/logs"
+
+
+def open_logs(
+    disk: SimulatedDisk, *, log_size_max: int = 1 << 20, last_log_id: int = 0, open_max: int = 8
+) -> EntryLogs:
+    """Return logs that go on behind those that are here."""
+    logs = EntryLogs(
+        disk,
+        DIRECTORY,
+        owner=OWNER,
+        open_files=OpenFiles(disk, open_max),
+        fail_stop=FailStop(),
+        log_size_max=log_size_max,
+    )
+    logs.open(last_log_id)
+    return logs
+
+
+def scan_of(disk: SimulatedDisk, log_id: int) -> EntryLogScan:
+    """Return a scan of one log."""
+    return EntryLogScan(disk, DIRECTORY, log_id, OWNER)
