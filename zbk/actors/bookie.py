@@ -108,7 +108,8 @@ class Bookie:
             version=VERSION,
             rack=config.rack,
         )
-        self._registered = BookieRegistry(store).register(registration, self._on_registration)
+        registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
+        self._registered = registry.register(registration, self._on_registration)
         self._closing.append(self._registered.close)
         return registration
 

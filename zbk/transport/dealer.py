@@ -146,6 +146,7 @@ class _Connection:
         self._retry_ms = RETRY_MS
         self._next_try_ms = 0
         self._deadline_ms = 0
+        self._lost_ms = 0
         self._last_error: ZbkError | None = None
 
     # -------------------------------------------------------------- what callers want
@@ -161,7 +162,8 @@ class _Connection:
     def enqueue(self, outgoing: Outgoing, now_ms: int) -> None:
         self.used_ms = now_ms
         if self.state is _State.IDLE:
-            if now_ms < self._next_try_ms and self._last_error is not None:
+            # whoever asks now does not wait for the next try of our own, but is no storm, either
+            if now_ms < self._lost_ms + RETRY_MS and self._last_error is not None:
                 self._fail(outgoing, self._last_error)
                 return
             self._connect(now_ms)
@@ -175,6 +177,11 @@ class _Connection:
         self.waiting.append(_Pending(outgoing, now_ms + outgoing.timeout_ms))
         self._waiting_size += outgoing.size
         self.pump(now_ms)
+
+    def hurry(self) -> None:
+        """Try again soon: there is news of where bookies are."""
+        self._next_try_ms = 0
+        self._retry_ms = RETRY_MS
 
     # -------------------------------------------------------------- connecting
 
@@ -255,6 +262,7 @@ class _Connection:
         self.state = _State.IDLE
         self._hello = None
         self._last_error = error
+        self._lost_ms = now_ms
         self._next_try_ms = now_ms + self._retry_ms
         self._retry_ms = min(self._retry_ms * 2, RETRY_MS_MAX)
         failed = [*self.outstanding.values(), *self.waiting]
@@ -449,6 +457,8 @@ class BookiePool:
 
         def replace(_now_ms: int) -> None:
             self._addresses = known
+            for connection in self._connections.values():
+                connection.hurry()
 
         self._put(replace)
 
