@@ -1,0 +1,133 @@
+"""The header of an index file: golden bytes, round trip, every cut, every flipped bit; names."""
+
+import errno
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.support.damage import cut, flipped
+from tests.support.golden_bytes import golden_bytes
+from tests.support.simulated_disk import Fault, SimulatedDisk
+from zbk.errors import CorruptRecordError, ShortRecordError
+from zbk.protocol.words import LedgerType
+from zbk.storage.index_file import (
+    IndexPath,
+    IndexReader,
+    LedgerIndex,
+    decode_header,
+    encode_header,
+    ledger_ids,
+)
+from zbk.storage.index_page import INDEX_HEADER_SIZE, page_offset
+from zbk.storage.open_files import OpenFiles
+from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
+
+KEY = bytes(range(16))
+
+
+def index_of(ledger_id: int = 7, extent_count: int = 2) -> LedgerIndex:
+    index = LedgerIndex(ledger_id, KEY, LedgerType.VD_JOURNAL)
+    index.is_fenced = True
+    index.explicit_lac, index.last_add_synced, index.last_entry_id = 41, 40, 99
+    index.extents = PageExtents((10 * n, 10 * n + 3, n % 2 == 1) for n in range(extent_count))
+    return index
+
+
+@given(
+    ledger_id=st.integers(0, 2**63 - 1),
+    ledger_type=st.sampled_from(LedgerType),
+    is_fenced=st.booleans(),
+    ids=st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
+    extent_count=st.integers(0, EXTENT_COUNT_MAX),
+)
+def test_decode_undoes_encode(
+    ledger_id: int,
+    ledger_type: LedgerType,
+    is_fenced: bool,
+    ids: tuple[int, int, int],
+    extent_count: int,
+) -> None:
+    index = index_of(ledger_id, extent_count)
+    index.ledger_type, index.is_fenced = ledger_type, is_fenced
+    index.explicit_lac, index.last_add_synced, index.last_entry_id = ids
+
+    header = encode_header(index)
+
+    assert len(header) == INDEX_HEADER_SIZE
+    found = decode_header(header, ledger_id, "x")
+    assert found.info() == index.info()
+    assert list(found.extents) == list(index.extents)
+    assert found.has_file
+
+
+def test_every_cut_is_short_and_every_flipped_bit_is_seen() -> None:
+    header = encode_header(index_of())
+    for short in cut(header, stride=3):
+        with pytest.raises(ShortRecordError):
+            decode_header(short, 7, "x")
+    for _, damaged in flipped(header, stride=3):
+        with pytest.raises(CorruptRecordError):
+            decode_header(damaged, 7, "x")
+
+
+def test_the_header_of_another_ledger_is_refused() -> None:
+    with pytest.raises(CorruptRecordError, match="not the index header of ledger 8"):
+        decode_header(encode_header(index_of(7)), 8, "x")
+
+
+def test_bytes_of_version_1_never_change() -> None:
+    golden = golden_bytes("index_v1.txt")
+
+    header = encode_header(index_of())
+
+    assert header[:96] == golden["header start"]
+    assert header[-8:] == golden["header checksum"]
+    assert header[96:-8] == bytes(INDEX_HEADER_SIZE - 96 - 8)
+
+
+def test_ledgers_made_one_after_the_other_share_a_directory() -> None:
+    assert IndexPath.of("/i", 0x0102) == IndexPath("/i/00/01", "/i/00/01/0000000000000102.idx")
+    assert len({IndexPath.of("/i", n).directory for n in range(256)}) == 1
+    assert len({IndexPath.of("/i", n << 8).directory for n in range(1 << 16)}) == 1 << 16
+
+
+def test_ids_are_found_by_name_and_unfinished_files_are_not() -> None:
+    disk = SimulatedDisk()
+    disk.make_dirs("/i")
+    assert ledger_ids(disk, "/i") == []
+    for ledger_id in (2**63 - 1, 5, 1 << 20):
+        place = IndexPath.of("/i", ledger_id)
+        disk.make_dirs(place.directory)
+        disk.open(place.path, create=True)
+    disk.open(f"{IndexPath.of('/i', 6).path}.new", create=True)
+
+    assert ledger_ids(disk, "/i") == [5, 1 << 20, 2**63 - 1]
+
+
+def test_no_file_means_no_ledger_and_everything_else_is_an_error() -> None:
+    disk = SimulatedDisk()
+    reader = IndexReader("/i", OpenFiles(disk, 4))
+    assert reader.read_header(7) is None
+    place = IndexPath.of("/i", 7)
+    disk.make_dirs(place.directory)
+    disk.open(place.path, create=True).close()
+
+    with pytest.raises(ShortRecordError):
+        reader.read_header(7)
+    disk.set_content(place.path, encode_header(index_of()))
+    disk.faults = [Fault("pread", errno.EIO)]
+    with pytest.raises(CorruptRecordError, match="can not be read"):
+        reader.read_header(7)
+    index = reader.read_header(7)
+    assert index is not None
+    assert reader.read_page(index, 5) is None, "never written"
+    with pytest.raises(ShortRecordError):
+        reader.read_page(index, 1)  # written, says the header
+    assert reader.read_page(index, 11) is None, "in a sparse extent it may be a hole"
+    disk.set_content(place.path, encode_header(index_of()) + b"x" * page_offset(20))
+    with pytest.raises(CorruptRecordError):
+        reader.read_page(index, 11)
+    disk.faults = [Fault("pread", errno.EIO)]
+    with pytest.raises(CorruptRecordError, match="can not be read"):
+        reader.read_page(index, 1)
