@@ -83,7 +83,8 @@ def main() -> None:
     share = 10 if options.quick else 1
 
     print(
-        "| type | entry | entries/s | MB/s | p50 ms | p99 ms | floor | ratio | RSS bookie / client |"
+        "| type | entry | entries/s | MB/s | p50 ms | p99 ms | floor | ratio "
+        "| RSS bookie / client |"
     )
     print("|---|---|---|---|---|---|---|---|---|")
     for kind, size, count in WRITES:
@@ -98,8 +99,11 @@ def main() -> None:
         print(single_row(name, "write", "--type", kind, "--api", "async", "--count", "400000"))
     for size in ("100", "1024"):
         for flag, name in (("", "read"), ("--batches", "read_batches")):
-            arguments = ["read", "--size", size, "--count", "500000", *([flag] if flag else [])]
-            print(single_row(f"`{name}`, {size} B", *arguments), flush=True)
+            flags = [flag] if flag else []
+            row = single_row(
+                f"`{name}`, {size} B", "read", "--size", size, "--count", "500000", *flags
+            )
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

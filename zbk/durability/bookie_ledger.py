@@ -23,7 +23,7 @@ from zbk.protocol.digest import is_same_secret
 from zbk.protocol.words import NO_ENTRY, LedgerType
 
 
-class FenceState(Enum):
+class _Fence(Enum):
     """How far a fence has come."""
 
     NONE = "none"
@@ -58,7 +58,7 @@ class BookieLedger:
         self._type: LedgerType | None = None
         self._level: DurabilityLevel | None = None
         self._cursor: SyncCursor | None = None
-        self._fence = FenceState.DURABLE if is_fenced else FenceState.NONE
+        self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
         self._lac = lac
         if ledger_key is not None:
             assert ledger_type is not None, "key and type are recorded together"
@@ -85,12 +85,7 @@ class BookieLedger:
     @property
     def is_fenced(self) -> bool:
         """True when ordinary adds are refused, though the fence may not be durable yet."""
-        return self._fence is not FenceState.NONE
-
-    @property
-    def fence_state(self) -> FenceState:
-        """How far the fence has come."""
-        return self._fence
+        return self._fence is not _Fence.NONE
 
     @property
     def lac(self) -> int:
@@ -154,21 +149,21 @@ class BookieLedger:
         self.check_key(ledger_key)
         self._check_type(ledger_type)
         needs_key_record = self._learn_if_new(ledger_key, ledger_type)
-        needs_fence_record = self._fence is FenceState.NONE
+        needs_fence_record = self._fence is _Fence.NONE
         if needs_fence_record:
-            self._fence = FenceState.PENDING
+            self._fence = _Fence.PENDING
         self._check()
         return needs_key_record, needs_fence_record
 
     @property
     def is_fence_durable(self) -> bool:
         """True when a fence may be answered."""
-        return self._fence is FenceState.DURABLE
+        return self._fence is _Fence.DURABLE
 
     def fence_synced(self) -> None:
         """Note that the fence record is on stable storage."""
-        assert self._fence is not FenceState.NONE, "a fence is accepted before it is durable"
-        self._fence = FenceState.DURABLE
+        assert self._fence is not _Fence.NONE, "a fence is accepted before it is durable"
+        self._fence = _Fence.DURABLE
 
     # ------------------------------------------------------------------ news
 

@@ -48,10 +48,6 @@ class SyncedLac:
         """Every entry up to this id is on stable storage of an ack quorum; -1 is none."""
         return self._lac
 
-    def value_of(self, slot: int) -> int:
-        """Return the highest ``LastAddSynced`` that this life of the slot's bookie has told."""
-        return self._values[slot]
-
     def update(self, slot: int, incarnation: int, last_add_synced: int) -> bool:
         """Note one bookie's value; return whether the LAC grew.
 

@@ -71,11 +71,6 @@ class AckTracker:
         """Number of entries pushed and not confirmed."""
         return self._last_pushed_id - self._last_acked_id
 
-    @property
-    def pending_range_count(self) -> int:
-        """Number of ranges pushed and not confirmed."""
-        return len(self._order)
-
     def push(self, count: int) -> range:
         """Open a range of the next ``count`` entries and return their ids."""
         assert count >= 1, "a range has at least one entry"

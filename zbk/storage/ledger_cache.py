@@ -148,6 +148,7 @@ class LedgerCache:
 
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
+        self._fail_stop.check()
         try:
             is_known = self._find(ledger_id) is not None
         except CorruptRecordError:

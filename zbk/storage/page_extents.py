@@ -9,6 +9,7 @@ left its ensemble and came back, or is one of a wide stripe with long runs of no
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Final
 
 EXTENT_COUNT_MAX: Final = 56
@@ -76,10 +77,7 @@ class PageExtents:
 
     def _merge_nearest(self) -> None:
         gaps = [
-            (behind[0] - ahead[1], at)
-            for at, (ahead, behind) in enumerate(
-                zip(self._extents, self._extents[1:], strict=False)
-            )
+            (behind[0] - ahead[1], at) for at, (ahead, behind) in enumerate(pairwise(self._extents))
         ]
         _, at = min(gaps)
         merged = (self._extents[at][0], self._extents[at + 1][1], True)

@@ -45,7 +45,9 @@ from zbk.wire.messages import Answer, Hello, HelloAnswer, Message, Refused
 logger = logging.getLogger(__name__)
 
 DRAIN_COUNT_MAX: Final = 256
-POLL_MS: Final = 50
+POLL_MS: Final = 25
+TICK_MS: Final = 20
+"""How often connections look at the clock."""
 RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 1_000
 IDLE_MS: Final = 60_000
@@ -409,6 +411,7 @@ class BookiePool:
         self._poller = zmq.Poller()
         self._wakeup = Wakeup()
         self._request_id = 0
+        self._next_tick_ms = 0
         self._is_stopping = False
         self._is_stopped = False
         self._lock = threading.Lock()
@@ -539,12 +542,17 @@ class BookiePool:
             handler = self._by_socket.get(socket)
             if handler is not None:
                 handler(now_ms)
+        if now_ms >= self._next_tick_ms:
+            self._next_tick_ms = now_ms + TICK_MS
+            self._tick(now_ms)
+        self._hand_out()
+
+    def _tick(self, now_ms: int) -> None:
         for connection in self._connections.values():
             connection.tick(now_ms)
         unused = [c.bookie_id for c in self._connections.values() if c.is_unused(now_ms)]
         for bookie_id in unused:
             self._connections.pop(bookie_id).close_socket()
-        self._hand_out()
 
     def _hand_out(self) -> None:
         while self._news:

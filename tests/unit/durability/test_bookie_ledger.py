@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zbk.durability.bookie_ledger import BookieLedger, FenceState
+from zbk.durability.bookie_ledger import BookieLedger
 from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerError, ZbkError
 from zbk.protocol.words import LedgerType
 
@@ -79,7 +79,7 @@ def test_adds_are_refused_from_the_moment_a_fence_is_accepted() -> None:
 
     assert ledger.fence(KEY, VD) == (False, True)
 
-    assert ledger.fence_state is FenceState.PENDING
+    assert ledger.is_fenced
     assert not ledger.is_fence_durable, "not to be answered yet"
     with pytest.raises(LedgerFencedError):
         ledger.admit_add(KEY, VD, is_recovery=False)
@@ -157,7 +157,7 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         self.ledger = BookieLedger(7)
         self.key: bytes | None = None
         self.type: LedgerType | None = None
-        self.fence = FenceState.NONE
+        self.fence = "none"
         self.lac = -1
         self.synced: set[int] = set()
 
@@ -182,7 +182,7 @@ class BookieLedgerMachine(RuleBasedStateMachine):
     )
     def add(self, key: bytes, ledger_type: LedgerType, is_recovery: bool) -> None:
         expected = self._expected_error(key, ledger_type)
-        if expected is None and self.fence is not FenceState.NONE and not is_recovery:
+        if expected is None and self.fence != "none" and not is_recovery:
             expected = LedgerFencedError
         needs_key = self._try(
             expected, lambda: self.ledger.admit_add(key, ledger_type, is_recovery=is_recovery)
@@ -196,16 +196,16 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         expected = self._expected_error(key, ledger_type)
         needs = self._try(expected, lambda: self.ledger.fence(key, ledger_type))
         if expected is None:
-            assert needs == (self.key is None, self.fence is FenceState.NONE)
+            assert needs == (self.key is None, self.fence == "none")
             self.key, self.type = key, ledger_type
-            if self.fence is FenceState.NONE:
-                self.fence = FenceState.PENDING
+            if self.fence == "none":
+                self.fence = "pending"
 
-    @precondition(lambda self: self.fence is not FenceState.NONE)
+    @precondition(lambda self: self.fence != "none")
     @rule()
     def sync_fence(self) -> None:
         self.ledger.fence_synced()
-        self.fence = FenceState.DURABLE
+        self.fence = "durable"
 
     @precondition(lambda self: self.key is not None)
     @rule(lac=st.integers(-1, 20))
@@ -226,8 +226,8 @@ class BookieLedgerMachine(RuleBasedStateMachine):
             las += 1
         assert self.ledger.lac == self.lac
         assert self.ledger.last_add_synced == (las if self.type is VD else -1)
-        assert self.ledger.is_fenced == (self.fence is not FenceState.NONE)
-        assert self.ledger.is_fence_durable == (self.fence is FenceState.DURABLE)
+        assert self.ledger.is_fenced == (self.fence != "none")
+        assert self.ledger.is_fence_durable == (self.fence == "durable")
 
 
 TestBookieLedgerMachine = BookieLedgerMachine.TestCase

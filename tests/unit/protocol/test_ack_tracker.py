@@ -136,7 +136,6 @@ class AckMachine(RuleBasedStateMachine):
         assert self._twin_last_acked() == self.last_acked, "only an ack confirms"
         assert self.tracker.last_acked_id == self.last_acked
         assert self.tracker.pending_count == sum(map(len, self._pending()))
-        assert self.tracker.pending_range_count == len(self._pending())
         for slot in range(self.quorum.ensemble_size):
             unacked = [
                 ids
