@@ -97,11 +97,11 @@ def main() -> None:
     for kind in ("pd", "vd"):
         name = f"`append_async`, 100 B, {kind.upper()}"
         print(single_row(name, "write", "--type", kind, "--api", "async", "--count", "400000"))
-    for size in ("100", "1024"):
+    for read_size in ("100", "1024"):
         for flag, name in (("", "read"), ("--batches", "read_batches")):
             flags = [flag] if flag else []
             row = single_row(
-                f"`{name}`, {size} B", "read", "--size", size, "--count", "500000", *flags
+                f"`{name}`, {read_size} B", "read", "--size", read_size, "--count", "500000", *flags
             )
             print(row, flush=True)
 

@@ -1,0 +1,69 @@
+"""A ledger cache on a simulated disk, with entry logs that count how often they are synced."""
+
+from array import array
+
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.protocol.words import LedgerType
+from zbk.storage.entry_log import LogSync
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.ledger_cache import LedgerCache
+from zbk.storage.open_files import OpenFiles
+
+KEY = bytes(range(16))
+PAGE_MEMORY = 9000
+"""Room for exactly one page."""
+
+
+class FakeLogs:
+    """Entry logs that have nothing to sync, but say when they were asked."""
+
+    def __init__(self, disk: SimulatedDisk, fail_stop: FailStop) -> None:
+        self._disk = disk
+        self._fail_stop = fail_stop
+        self.begun_count = 0
+        self.runs: list[int] = []  # operations on the disk before each run
+
+    def begin_sync(self) -> LogSync:
+        self.begun_count += 1
+        logs = self
+
+        class Sync(LogSync):
+            def run(self) -> None:
+                logs.runs.append(logs._disk.operation_count)
+
+        return Sync(self._disk, None, [], None, self._fail_stop)
+
+
+def open_cache(
+    disk: SimulatedDisk,
+    *,
+    memory_size_max: int = 100 * PAGE_MEMORY,
+    ledger_count_max: int = 100,
+    open_max: int = 8,
+) -> tuple[LedgerCache, FakeLogs]:
+    """Return an open cache, and its logs."""
+    fail_stop = FailStop()
+    logs = FakeLogs(disk, fail_stop)
+    cache = LedgerCache(
+        disk,
+        "/l",
+        begin_log_sync=logs.begin_sync,
+        open_files=OpenFiles(disk, open_max),
+        fail_stop=fail_stop,
+        memory_size_max=memory_size_max,
+        ledger_count_max=ledger_count_max,
+    )
+    cache.open()
+    return cache, logs
+
+
+def put(cache: LedgerCache, ledger_id: int, locations: dict[int, int]) -> None:
+    """Set locations of entries, ascending, as an add does."""
+
+    ids = sorted(locations)
+    is_row = ids[-1] - ids[0] + 1 == len(ids)
+    entry_ids = range(ids[0], ids[-1] + 1) if is_row else array("q", ids)
+    cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+    cache.prepare(ledger_id, entry_ids)
+    cache.put(ledger_id, entry_ids, array("Q", [locations[i] for i in ids]))
+    cache.make_room()
