@@ -6,7 +6,7 @@ A ledger's metadata is an immutable value; each change makes a new one, and is l
     OPEN         -> IN_RECOVERY
     OPEN         -> CLOSED       by its writer
     IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
-    IN_RECOVERY  -> CLOSED       by a recoverer
+    IN_RECOVERY  -> CLOSED       by a recoverer, with the fragments that it needed
     CLOSED       -> CLOSED       one bookie replaced by another
 
 Nothing else may change, ever: not the sizes, the types, the password, the id, the creation. A
@@ -81,6 +81,8 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             return "last entry id and length belong to CLOSED, and to nothing else"
         if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
             return f"impossible last entry id {self.last_entry_id}"
+        if self.length is not None and self.length < 0:
+            return f"impossible length {self.length}"
         return ""
 
     @property
@@ -139,7 +141,15 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return self._changed(fragments=(*kept, Fragment(first_entry_id, bookies)))
 
     def with_replaced_bookie(self, first_entry_id: int, old: str, new: str) -> Self:
-        """Return the metadata with ``new`` in the place of ``old`` in one fragment."""
+        """Return the metadata with ``new`` in the place of ``old`` in one fragment.
+
+        Raises:
+            IllegalTransitionError: there is no such fragment, or ``old`` is not in it.
+        """
+        if not any(f.first_entry_id == first_entry_id and old in f.bookies for f in self.fragments):
+            raise IllegalTransitionError(
+                f"ledger {self.ledger_id}", f"bookie {old} is in no fragment at {first_entry_id}"
+            )
         fragments = tuple(
             Fragment(f.first_entry_id, tuple(new if b == old else b for b in f.bookies))
             if f.first_entry_id == first_entry_id
@@ -191,12 +201,34 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
         raise IllegalTransitionError(name, "a closed ledger's end never changes")
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
-    old_starts = [f.first_entry_id for f in old.fragments]
-    new_starts = [f.first_entry_id for f in new.fragments]
-    if new_starts == old_starts:
-        return
-    is_longer = (
-        new_starts[: len(old_starts)] == old_starts and len(new_starts) == len(old_starts) + 1
+    problem = _fragment_problem(old, new)
+    if problem:
+        raise IllegalTransitionError(name, problem)
+
+
+def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
+    """Return what is wrong with the change of fragments, or nothing.
+
+    Of the fragments that were there one bookie may have been replaced, or the last ensemble of an
+    open ledger as a whole, if it held nothing yet: its writer knows. New ones come at the end: one
+    of an open ledger, any number with the closing of a recovery, which kept them to itself.
+    """
+    kept = new.fragments[: len(old.fragments)]
+    if [f.first_entry_id for f in kept] != [f.first_entry_id for f in old.fragments]:
+        return "the starts of fragments never change"
+    added_count = len(new.fragments) - len(old.fragments)
+    is_open = old.state is new.state is LedgerState.OPEN
+    is_recovered = old.state is LedgerState.IN_RECOVERY and new.is_closed
+    if added_count and not (is_recovered or (is_open and added_count == 1)):
+        return f"{added_count} fragments are not added from {old.state} to {new.state}"
+    changed = [(a, b) for a, b in zip(old.fragments, kept, strict=True) if a != b]
+    if not changed:
+        return ""
+    if is_open and not added_count and changed == [(old.fragments[-1], kept[-1])]:
+        return ""
+    replaced_count = sum(
+        x != y for a, b in changed for x, y in zip(a.bookies, b.bookies, strict=True)
     )
-    if not is_longer or old.state is LedgerState.CLOSED:
-        raise IllegalTransitionError(name, f"fragments {old_starts} do not become {new_starts}")
+    if replaced_count != 1 or added_count:
+        return "one bookie of one fragment is replaced at a time"
+    return ""

@@ -16,7 +16,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, compress, count, pairwise, repeat
-from operator import add, gt, ne, sub
+from operator import add, ne, sub
 from typing import Final, TypeAlias
 
 import msgspec
@@ -24,6 +24,7 @@ import msgspec
 from zbk.errors import CorruptRecordError, EntryUnreadableError
 from zbk.protocol.digest import DIGEST_SIZE_BY_CODE
 from zbk.protocol.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
+from zbk.storage.entry_log_format import BLOCK_MAGIC
 
 GAP_SIZE_MAX: Final = 64 * 1024
 """Bytes from one entry to the next up to which one read is better than two."""
@@ -172,9 +173,11 @@ def _sizes(
     ):
         return _sizes_one_by_one(buffer, offsets, ledger_id, entry_ids)
     sizes = list(map(add, payload_sizes, repeat(overhead)))
-    if any(map(gt, map(add, offsets, sizes), offsets[1:])):
-        return _sizes_one_by_one(buffer, offsets, ledger_id, entry_ids)
-    return sizes
+    ends = list(map(add, offsets, sizes))
+    borders = compress(count(), map(ne, ends, offsets[1:]))
+    if all(_may_end_at(buffer, ends[at], offsets[at + 1], ledger_id) for at in borders):
+        return sizes
+    return _sizes_one_by_one(buffer, offsets, ledger_id, entry_ids)
 
 
 def _sizes_one_by_one(
@@ -188,7 +191,23 @@ def _sizes_one_by_one(
             break
         if (found_ledger, found_entry) != (ledger_id, entry_id):
             break
-        if next_offset is not None and offset + size > next_offset:
+        end = offset + size
+        if next_offset not in {None, end} and not _may_end_at(buffer, end, next_offset, ledger_id):
             break
         sizes.append(size)
     return sizes
+
+
+def _may_end_at(buffer: bytes, end: int, next_offset: int, ledger_id: int) -> bool:
+    """Tell whether an entry may end here, ahead of the next one: a damaged size says another place.
+
+    What follows an entry is another one of its ledger, or the header of a block.
+    """
+    if end > next_offset:
+        return False
+    if buffer.startswith(BLOCK_MAGIC, end):
+        return True
+    try:
+        return read_prefix(buffer, end)[0] == ledger_id
+    except CorruptRecordError:
+        return False

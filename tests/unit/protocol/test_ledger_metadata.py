@@ -149,7 +149,7 @@ def test_a_writer_is_never_taken_away() -> None:
 
 
 def test_a_closed_ledger_gets_no_fragment() -> None:
-    with pytest.raises(IllegalTransitionError, match="do not become"):
+    with pytest.raises(IllegalTransitionError, match="are not added"):
         CLOSED.with_new_fragment(20, ("a", "b", "c"))
 
 
@@ -166,8 +166,41 @@ def test_a_closed_ledger_gets_no_fragment() -> None:
     ],
 )
 def test_fragments_are_only_added_one_at_the_end(fragments: tuple[Fragment, ...]) -> None:
-    with pytest.raises(IllegalTransitionError, match="do not become"):
+    with pytest.raises(IllegalTransitionError, match="starts|are not added"):
         check_transition(LONGER, changed(LONGER, fragments=fragments))
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        (Fragment(0, ("x", "y", "c")), LONGER.fragments[1]),  # two of an old fragment
+        (Fragment(0, ("x", "b", "c")), Fragment(10, ("a", "x", "c"))),  # one of each of two
+        (Fragment(0, ("x", "b", "c")), LONGER.fragments[1], Fragment(20, ("a", "b", "c"))),
+    ],
+    ids=["two bookies", "two fragments", "one, and a new fragment"],
+)
+def test_one_bookie_is_replaced_at_a_time(fragments: tuple[Fragment, ...]) -> None:
+    with pytest.raises(IllegalTransitionError, match="at a time"):
+        check_transition(LONGER, changed(LONGER, fragments=fragments))
+
+
+def test_a_recoverer_closes_with_the_fragments_that_it_needed() -> None:
+    in_recovery = LONGER.with_recovery()
+    more = (*LONGER.fragments, Fragment(20, ("a", "b", "c")), Fragment(30, ("d", "b", "c")))
+
+    check_transition(
+        in_recovery,
+        changed(in_recovery, state=LedgerState.CLOSED, last_entry_id=40, length=1, fragments=more),
+    )
+    with pytest.raises(IllegalTransitionError, match="are not added"):
+        check_transition(in_recovery, changed(in_recovery, fragments=more))
+
+
+def test_replacing_a_bookie_that_is_not_there_is_an_error() -> None:
+    with pytest.raises(IllegalTransitionError, match="in no fragment"):
+        LONGER.with_replaced_bookie(0, "nobody", "z")
+    with pytest.raises(IllegalTransitionError, match="in no fragment"):
+        LONGER.with_replaced_bookie(5, "a", "z")
 
 
 # ------------------------------------------------------------------ impossible values
@@ -186,6 +219,7 @@ def test_fragments_are_only_added_one_at_the_end(fragments: tuple[Fragment, ...]
         {"state": LedgerState.CLOSED},
         {"state": LedgerState.CLOSED, "last_entry_id": 5},
         {"state": LedgerState.CLOSED, "last_entry_id": -2, "length": 0},
+        {"state": LedgerState.CLOSED, "last_entry_id": 2, "length": -1},
     ],
 )
 def test_impossible_metadata_can_not_be_made(fields: dict[str, Any]) -> None:

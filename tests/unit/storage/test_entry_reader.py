@@ -166,16 +166,10 @@ def test_a_damaged_prefix_is_an_error_and_the_entries_before_it_are_answered(
     stored.store(batch_of(1, range(10), payload_size))
     damage(stored, 6, offset)
 
-    count, body = stored.fetch()
-
-    if offset > 0:
-        assert count == 6
-    assert count <= 7
-    assert body[: len(stored.body(range(6)))] == stored.body(range(6))
-    if offset:
-        with pytest.raises(EntryUnreadableError):
-            stored.fetch([6])
+    assert stored.fetch() == (6, stored.body(range(6)))
     assert stored.fetch([7, 8, 9]) == (3, stored.body([7, 8, 9]))
+    with pytest.raises(EntryUnreadableError):
+        stored.fetch([6, 7])
 
 
 def test_a_size_that_reaches_into_the_next_entry_is_an_error() -> None:
@@ -230,7 +224,7 @@ def test_a_missing_log_is_an_error() -> None:
 
 
 def test_a_failed_read_is_an_error() -> None:
-    def failing(location: int, size: int) -> bytes:
+    def failing(_location: int, _size: int) -> bytes:
         raise OSError(errno.EIO, "simulated")
 
     with pytest.raises(EntryUnreadableError, match="simulated"):
