@@ -6,9 +6,11 @@ trusted any more, so the supervisor is told and the bookie stops. Nothing is res
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pykka
+
+from zbk.errors import StorageFailedError
 
 StopBookie: TypeAlias = Callable[[BaseException], None]
 
@@ -21,6 +23,21 @@ class BookieActor(pykka.ThreadingActor):
     def __init__(self, stop_bookie: StopBookie) -> None:
         super().__init__()
         self._stop_bookie = stop_bookie
+        self._has_failed = False
+
+    def handle(self, message: Any) -> None:  # noqa: ANN401 - each actor says what it takes
+        """Take one message, in the actor's thread."""
+        raise AssertionError(f"{type(self).__name__} takes no {type(message).__name__}")
+
+    def on_receive(self, message: Any) -> None:  # noqa: ANN401 - as above
+        """Hand the message to ``handle``; after a failed disk take nothing more."""
+        if self._has_failed:
+            return
+        try:
+            self.handle(message)
+        except StorageFailedError as error:  # expected of disks: no traceback needed
+            self._has_failed = True
+            self._stop_bookie(error)
 
     def on_failure(
         self,

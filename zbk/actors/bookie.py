@@ -245,6 +245,8 @@ class Bookie:
             close = self._closing.pop()
             try:
                 close()
+            except ZbkError as error:  # after a failed disk it can not be otherwise
+                logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed
             except Exception:
                 logger.exception("a part of the bookie did not close")
         self._supervisor.stop()

@@ -76,7 +76,7 @@ class CheckpointActor(BookieActor):
         self._last_write_size = 0
         self.checkpoint_count = 0
 
-    def on_receive(self, message: CheckpointMessage) -> None:
+    def handle(self, message: CheckpointMessage) -> None:
         """Begin, carry out, or end a checkpoint."""
         match message:
             case CheckpointDue():

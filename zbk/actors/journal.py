@@ -169,7 +169,7 @@ class JournalActor(BookieActor):
         self._groups: list[AppendGroup] = []
         self._size = 0
 
-    def on_receive(self, message: WriteMessage) -> None:
+    def handle(self, message: WriteMessage) -> None:
         """Join the group; write when nobody else waits to join, or it is large."""
         match message:
             case AppendGroup():
@@ -211,7 +211,7 @@ class JournalSyncActor(BookieActor):
         super().__init__(stop_bookie)
         self._queue = queue
 
-    def on_receive(self, message: SyncMessage) -> None:
+    def handle(self, message: SyncMessage) -> None:
         """Sync; of several wishes in a row the last one is enough."""
         match message:
             case Flush() | SyncDue():

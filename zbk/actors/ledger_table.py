@@ -8,13 +8,18 @@ yet on stable storage: its sync cursor may only be rebuilt from durable entries.
 Owned by the storage actor.
 """
 
+import logging
 from collections import OrderedDict
 from typing import Final
 
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
+from zbk.errors import EntryUnreadableError
+from zbk.protocol.entry import stored_lac
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
+
+logger = logging.getLogger(__name__)
 
 LEDGER_COUNT_MAX: Final = 50_000
 
@@ -81,10 +86,24 @@ class LedgerTable:
             ledger_key=info.ledger_key,
             ledger_type=info.ledger_type,
             is_fenced=info.is_fenced,
-            lac=info.explicit_lac,
+            lac=max(info.explicit_lac, self._last_lac(ledger_id, info.last_entry_id)),
             last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
         )
         return self._keep(LedgerSlot(ledger_id, ledger, info.last_entry_id))
+
+    def _last_lac(self, ledger_id: int, last_entry_id: int) -> int:
+        """Return the LAC that came with the last entry: once told to a reader, it stays."""
+        if last_entry_id == NO_ENTRY:
+            return NO_ENTRY
+        resolved = self._storage.resolve(ledger_id, range(last_entry_id, last_entry_id + 1), 1)
+        if resolved is None:
+            return NO_ENTRY
+        try:
+            _count, body = self._storage.fetch(resolved)
+        except EntryUnreadableError as error:
+            logger.warning("the LAC of its last entry is not known: %s", error)
+            return NO_ENTRY
+        return stored_lac(body)
 
     def _durable_until(self, ledger_id: int, ledger_type: LedgerType, floor: int) -> int:
         # a ledger is loaded only when all of it is on stable storage: at the start everything

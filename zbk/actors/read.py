@@ -50,7 +50,7 @@ class ReadActor(BookieActor):
         self._incarnation = incarnation
         self.counts = ReadCounts()
 
-    def on_receive(self, message: list[Fetch]) -> None:
+    def handle(self, message: list[Fetch]) -> None:
         """Read and answer one after another: each answer may be megabytes."""
         for one in message:
             self._send([self._answer(one)])

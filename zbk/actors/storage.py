@@ -31,6 +31,7 @@ from zbk.errors import (
     MalformedMessageError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    StorageFailedError,
     ZbkError,
 )
 from zbk.protocol.entry import entry_overhead_size
@@ -178,7 +179,7 @@ class StorageActor(BookieActor):
         """How many ledgers are in the table."""
         return len(self._ledgers)
 
-    def on_receive(self, message: StorageMessage) -> None:
+    def handle(self, message: StorageMessage) -> None:
         """Dispatch; then send what is ready, in lists."""
         match message:
             case Requests():
@@ -208,6 +209,8 @@ class StorageActor(BookieActor):
         for inbound in batch:
             try:
                 self._on_request(inbound)
+            except StorageFailedError:
+                raise  # this is no answer: the bookie stops
             except ZbkError as error:
                 refused = refusal(inbound.request.request_id, self._incarnation, error)
                 self._answers.append(Outbound(inbound, refused))

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from zbk.cli.options import metadata_option
-from zbk.config import BookieConfig, build, read_toml
+from zbk.config import GIB, KIB, MIB, BookieConfig, build, read_toml
 from zbk.errors import InvalidOptionError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -40,8 +40,8 @@ def config_options(command: FunctionT) -> FunctionT:
     """Give a command an option for each field of ``BookieConfig``, and ``--config``."""
     defaults = BookieConfig()
     for name in reversed(OPTION_HELP):
-        default = getattr(defaults, name)
-        shown = f"  [default: {default}]" if default != "" else ""
+        default = _default_text(name, getattr(defaults, name))
+        shown = f"  [default: {default}]" if default else ""
         command = click.option(
             f"--{name.replace('_', '-')}",
             name,
@@ -81,6 +81,20 @@ def bookie_config(options: dict[str, Any]) -> BookieConfig:
             BookieConfig, flags=options | {"metadata": found}, environment=os.environ, table=table
         )
     return config
+
+
+def _default_text(name: str, default: int | str) -> str:
+    """Return a default as one would type it: ``64 MiB``, ``10s``."""
+    units: list[tuple[str, int]] = [("", 1)]
+    match _metavar(name):
+        case "SIZE":
+            units = [(" GiB", GIB), (" MiB", MIB), (" KiB", KIB), ("", 1)]
+        case "DURATION":
+            units = [("s", 1_000), ("ms", 1)]
+    for unit, factor in units:
+        if isinstance(default, int) and default % factor == 0:
+            return f"{default // factor}{unit}"
+    return str(default)
 
 
 def _metavar(name: str) -> str:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 first_option = click.option(
     "--first",
+    metavar="ENTRY",
     type=click.IntRange(0, ID_MAX),
     default=0,
     show_default=True,
@@ -40,6 +41,7 @@ first_option = click.option(
 )
 last_option = click.option(
     "--last",
+    metavar="ENTRY",
     type=click.IntRange(0, ID_MAX),
     help="The last entry to read. [default: the last one confirmed]",
 )
@@ -131,7 +133,7 @@ def read(
     type=click.Choice(["open", "in_recovery", "closed"], case_sensitive=False),
     help="Only ledgers in this state.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Stop after so many.")
+@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Stop after so many.")
 @metadata_option
 @output_option
 @click.pass_obj

@@ -37,6 +37,7 @@ def default_data_dir() -> Path:
 @click.option(
     "--bookies",
     "bookie_count",
+    metavar="N",
     type=click.IntRange(1, 64),
     default=3,
     show_default=True,

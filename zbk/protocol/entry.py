@@ -74,6 +74,12 @@ def entry_overhead_size(buffer: Buffer, offset: int = 0) -> int:
     return HEADER_SIZE + DIGEST_SIZE_BY_CODE[flags >> 8]
 
 
+def stored_lac(buffer: Buffer, offset: int = 0) -> int:
+    """Return the LAC in the header of the whole entry at ``offset``; no digest is looked at."""
+    lac: int = _HEADER.unpack_from(buffer, offset)[4]
+    return lac
+
+
 def encode_entries(
     ledger_id: int,
     entry_ids: Sequence[int],

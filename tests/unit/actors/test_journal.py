@@ -226,7 +226,6 @@ def test_a_barrier_without_records_is_synced_and_writes_nothing(
     assert journals.file.writes == []
 
 
-@pytest.mark.actor_may_fail
 @pytest.mark.parametrize("size", [100, LARGE], ids=["by the writer", "by the syncer"])
 def test_a_failed_fsync_promises_nothing_and_stops_the_bookie(
     make: Callable[..., Journals], size: int
@@ -240,6 +239,20 @@ def test_a_failed_fsync_promises_nothing_and_stops_the_bookie(
     assert journals.failed.wait(DEADLINE_S)
     assert journals.failures == [journals.file.error]
     assert journals.progress.news == ["write 1"]
+
+
+def test_after_a_failed_fsync_nothing_more_is_written(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.error = StorageFailedError("journal", "fsync", "EIO")
+    journals.file.may_sync.release()
+    journals.append(1, is_sync_needed=True, size=100)
+    assert journals.failed.wait(DEADLINE_S)
+
+    journals.append(2, is_sync_needed=False)
+    journals.writer.stop(block=True)
+
+    assert journals.progress.news == ["write 1"]
+    assert journals.file.writes == [1]
 
 
 def test_an_fsync_that_everybody_waits_for_is_one(make: Callable[..., Journals]) -> None:

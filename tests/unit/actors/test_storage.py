@@ -139,12 +139,18 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.storage.close()
 
 
-def batch(first: int, payloads: Sequence[bytes], ids: Sequence[int] | None = None) -> EntryBatch:
+def batch(
+    first: int,
+    payloads: Sequence[bytes],
+    ids: Sequence[int] | None = None,
+    *,
+    lac: int = NO_ENTRY,
+) -> EntryBatch:
     entry_ids = range(first, first + len(payloads)) if ids is None else ids
     pieces = encode_entries(
         LEDGER_ID,
         entry_ids,
-        NO_ENTRY,
+        lac,
         0,
         payloads,
         DigestType.XXH3,
@@ -407,3 +413,21 @@ def test_quiesce_waits_for_everything_before_it(world: World) -> None:
     world.synced()
 
     assert done.is_set()
+
+
+def test_a_lac_that_was_told_is_told_again_after_a_restart(tmp_path: Path) -> None:
+    before = World(tmp_path)
+    before.say(*add(batch(0, [b"a"])))
+    before.say(*add(batch(1, [b"b"], lac=0), lac=0))
+    before.written()
+    before.say(ReadLac(request_id=5, ledger_id=LEDGER_ID, ledger_key=KEY))
+    assert before.answers[-1] == LacAnswer(request_id=5, incarnation=3, lac=0)
+    pykka.ActorRegistry.stop_all(timeout=5)
+    before.storage.close()
+
+    after = World(tmp_path)
+    after.say(ReadLac(request_id=6, ledger_id=LEDGER_ID, ledger_key=KEY))
+
+    assert after.answers[-1] == LacAnswer(request_id=6, incarnation=3, lac=0)
+    pykka.ActorRegistry.stop_all(timeout=5)
+    after.storage.close()

@@ -1,13 +1,14 @@
 """`zbk bookie ls|show`, and how options become a configuration."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.support.cli import Run
 from zbk.cli.bookie_options import OPTION_HELP, bookie_config
-from zbk.config import BookieConfig
+from zbk.config import BookieConfig, convert
 from zbk.errors import InvalidOptionError
 
 NO_FLAGS: dict[str, None] = dict.fromkeys([*OPTION_HELP, "metadata", "config_file"])
@@ -22,6 +23,18 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_every_field_of_the_configuration_is_an_option() -> None:
     assert {*OPTION_HELP, "metadata"} == {*BookieConfig.__struct_fields__}
+
+
+def test_the_defaults_in_the_help_are_what_one_may_type(run: Run) -> None:
+    text = " ".join(run("bookie", "run", "--help").output.split())
+    shown = dict(
+        re.findall(r"--([a-z-]+) (?:SIZE|DURATION|COUNT)\b[^[]*\[default: ([^]]+)\]", text)
+    )
+
+    typed = {name.replace("-", "_"): value for name, value in shown.items()}
+    assert convert(BookieConfig, typed) == BookieConfig()
+    assert typed["journal_segment_size"] == "64 MiB"
+    assert typed["checkpoint_interval_ms"] == "10s"
 
 
 def test_flags_win_over_environment_over_file_over_default(

@@ -166,7 +166,7 @@ def test_a_closed_ledger_gets_no_fragment() -> None:
     ],
 )
 def test_fragments_are_only_added_one_at_the_end(fragments: tuple[Fragment, ...]) -> None:
-    with pytest.raises(IllegalTransitionError, match="starts|are not added"):
+    with pytest.raises(IllegalTransitionError, match=r"starts|are not added"):
         check_transition(LONGER, changed(LONGER, fragments=fragments))
 
 

@@ -1,0 +1,213 @@
+"""Storage of a bookie on a simulated disk, and a twin that knows what was promised."""
+
+from collections.abc import Sequence
+from random import Random
+
+from tests.support.batches import batch_of, entries_in
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.storage.bookie_storage import BookieStorage, Recovery
+from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.journal_record import (
+    EntriesRecord,
+    ExplicitLacRecord,
+    FenceRecord,
+    JournalRecord,
+    LedgerKeyRecord,
+)
+from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.recovery import Presence
+
+KEY = bytes(range(16))
+BOOKIE_ID = "bookie-1"
+NO_LIMIT = 1 << 40
+
+
+def storage_on(
+    disk: SimulatedDisk, *, ledger_cache_size: int = 1 << 20, log_size_max: int = 1 << 20
+) -> BookieStorage:
+    """Return storage with small files, not open yet."""
+    return BookieStorage(
+        disk,
+        journal_dir="/j",
+        ledger_dir="/l",
+        bookie_id=BOOKIE_ID,
+        segment_size=SEGMENT_HEADER_SIZE + 4096,
+        log_size_max=log_size_max,
+        ledger_cache_size=ledger_cache_size,
+        open_files_max=4,
+    )
+
+
+def read_all(storage: BookieStorage, ledger_id: int, entry_ids: Sequence[int]) -> bytes:
+    """Return the entries' bytes, asking again as a client does; all of them must be there."""
+    bodies = []
+    while len(entry_ids):
+        resolved = storage.resolve(ledger_id, entry_ids, NO_LIMIT)
+        assert resolved is not None, f"ledger {ledger_id} has no entry {entry_ids[0]}"
+        count, body = storage.fetch(resolved)
+        bodies.append(body)
+        entry_ids = entry_ids[count:]
+    return b"".join(bodies)
+
+
+class LedgerTwin:
+    """What is known of one ledger."""
+
+    def __init__(self) -> None:
+        self.entries: dict[int, bytes] = {}
+        self.is_fenced = False
+        self.lac = NO_ENTRY
+
+    def copy(self) -> "LedgerTwin":
+        """Return a copy that does not change with it."""
+        twin = LedgerTwin()
+        twin.entries, twin.is_fenced, twin.lac = dict(self.entries), self.is_fenced, self.lac
+        return twin
+
+
+class TwinnedStorage:
+    """Storage driven as the actors drive it; ``written`` and ``promised`` say what it must have."""
+
+    def __init__(
+        self,
+        disk: SimulatedDisk,
+        *,
+        ledger_cache_size: int = 1 << 20,
+        log_size_max: int = 1 << 20,
+    ) -> None:
+        self.disk = disk
+        self._cache_size = ledger_cache_size
+        self._log_size_max = log_size_max
+        self.attempted: dict[int, LedgerTwin] = {}  # begun: may be there after a crash
+        self.written: dict[int, LedgerTwin] = {}  # must survive a killed process
+        self.promised: dict[int, LedgerTwin] = {}  # must survive a power loss
+        self.checkpoint: Checkpoint | None = None
+        self.storage = self._storage()
+
+    def open(self) -> Recovery:
+        """Open storage."""
+        return self.storage.open()
+
+    def add(
+        self, ledger_id: int, entry_ids: Sequence[int], payload_size: int | None = None
+    ) -> None:
+        """Store a batch and journal it."""
+        records: list[JournalRecord] = []
+        if ledger_id not in self.attempted:
+            self.attempted[ledger_id] = LedgerTwin()
+            self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+            records.append(LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL))
+        batch = batch_of(ledger_id, entry_ids, payload_size)
+        self.attempted[ledger_id].entries |= entries_in(batch)
+        assert self.storage.presence(batch) is Presence.NONE
+        self.storage.add([batch])
+        self._journal([*records, EntriesRecord(batch)])
+
+    def fence(self, ledger_id: int) -> None:
+        """Fence a ledger and journal it."""
+        self.attempted[ledger_id].is_fenced = True
+        self.storage.set_fenced(ledger_id)
+        self._journal([FenceRecord(ledger_id)])
+
+    def set_lac(self, ledger_id: int, lac: int) -> None:
+        """Note an explicit LAC and journal it."""
+        self.attempted[ledger_id].lac = max(lac, self.attempted[ledger_id].lac)
+        self.storage.set_explicit_lac(ledger_id, lac)
+        self._journal([ExplicitLacRecord(ledger_id, lac)])
+
+    def sync(self) -> None:
+        """Sync the journal: everything written is promised now."""
+        self.storage.journal.sync()
+        self.promised = _copy(self.written)
+
+    def take_step(self) -> None:
+        """Take one step of a checkpoint, the first one if none is under way."""
+        if self.checkpoint is None:
+            self.checkpoint = self.storage.begin_checkpoint()
+            self._steps = iter(
+                (
+                    self.checkpoint.sync_entry_logs,
+                    self.checkpoint.write_index,
+                    self.checkpoint.apply_index,
+                    self.checkpoint.write_mark,
+                    self.checkpoint.remove_journals,
+                )
+            )
+            return
+        step = next(self._steps, None)
+        if step is None:
+            self.storage.end_checkpoint(self.checkpoint)
+            self.checkpoint = None
+        else:
+            step()
+
+    def finish_checkpoint(self) -> None:
+        """Take all steps that are left, of a new checkpoint if none is under way."""
+        self.take_step()
+        while self.checkpoint is not None:
+            self.take_step()
+
+    def kill(self) -> None:
+        """Stop the process where it is."""
+        self.disk.process_crash()
+        self.promised = _copy(self.written)
+        self._forget()
+
+    def lose_power(self, rng: Random) -> None:
+        """Stop the machine where it is."""
+        self.disk.crash(rng)
+        self._forget()
+
+    def check(self) -> None:
+        """Compare: everything promised is served, and nothing that is wrong; then go on from it."""
+        for ledger_id, twin in self.promised.items():
+            info = self.storage.ledger_info(ledger_id)
+            assert info is not None, f"ledger {ledger_id} is gone"
+            assert info.ledger_key == KEY
+            assert info.is_fenced or not twin.is_fenced, "a fence is for ever"
+            assert info.explicit_lac >= twin.lac
+            ids = sorted(twin.entries)
+            wanted = b"".join(twin.entries[e] for e in ids)
+            assert read_all(self.storage, ledger_id, ids) == wanted
+        here: dict[int, LedgerTwin] = {}
+        for ledger_id, twin in self.attempted.items():
+            info = self.storage.ledger_info(ledger_id)
+            if info is None:
+                continue
+            found = here[ledger_id] = LedgerTwin()
+            found.is_fenced, found.lac = info.is_fenced, info.explicit_lac
+            assert twin.is_fenced or not info.is_fenced
+            assert info.explicit_lac <= twin.lac
+            for entry_id, entry in twin.entries.items():
+                resolved = self.storage.resolve(ledger_id, [entry_id], NO_LIMIT)
+                if resolved is not None:
+                    assert self.storage.fetch(resolved) == (1, entry)
+                    found.entries[entry_id] = entry
+            assert info.last_entry_id == max(found.entries, default=NO_ENTRY)
+        assert self.storage.ledgers() == sorted(here)
+        self.attempted, self.written, self.promised = here, _copy(here), _copy(here)
+
+    def _storage(self) -> BookieStorage:
+        return storage_on(
+            self.disk, ledger_cache_size=self._cache_size, log_size_max=self._log_size_max
+        )
+
+    def _forget(self) -> None:
+        self.checkpoint = None
+        self.storage = self._storage()
+
+    def _journal(self, records: list[JournalRecord]) -> None:
+        self.storage.journal.append(records)
+        self.written = _copy(self.attempted)
+
+
+def _copy(twins: dict[int, LedgerTwin]) -> dict[int, LedgerTwin]:
+    return {ledger_id: twin.copy() for ledger_id, twin in twins.items()}
+
+
+def batch_with_other_bytes(batch: EntryBatch) -> EntryBatch:
+    """Return a batch with the same ids and sizes and another last byte."""
+    body = batch.body[:-1] + bytes([batch.body[-1] ^ 1])
+    return EntryBatch.of(batch.ledger_id, batch.entry_ids, batch.sizes, body)
