@@ -4,7 +4,8 @@ import threading
 from collections.abc import Callable
 
 from zbk.system.clock import monotonic_s
-from zbk.transport.dealer import BookiePool, DealerOptions, News, Outgoing
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import DealerOptions, News, Outgoing
 from zbk.transport.router import Identity, Inbound, Outbound, RouterFront
 from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
 

@@ -52,7 +52,8 @@ from zbk.protocol.writer import WriterCore, WriterLimits
 from zbk.system.clock import wall_ms
 from zbk.system.context import read_context
 from zbk.system.ticker import Ticker
-from zbk.transport.dealer import BookiePool, DealerOptions
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import DealerOptions
 from zbk.wire.messages import BookieInfo, GetBookieInfo, Sync, SyncAnswer
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"

@@ -33,7 +33,7 @@ from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import ReadBatch
 from zbk.protocol.words import NO_ENTRY
 from zbk.system.clock import monotonic_ms, monotonic_s
-from zbk.transport.dealer import Reply
+from zbk.transport.news import Reply
 from zbk.wire.messages import LacAnswer, ReadLac
 
 

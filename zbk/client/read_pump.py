@@ -27,7 +27,7 @@ from zbk.protocol.reader import (
     SendRead,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.transport.dealer import Reply
+from zbk.transport.news import Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Read, ReadAnswer
 

@@ -3,7 +3,8 @@
 import queue
 from collections.abc import Sequence
 
-from zbk.transport.dealer import BookiePool, News, Outgoing, Reply
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import News, Outgoing, Reply
 from zbk.wire.messages import Message
 
 REQUEST_OVERHEAD_SIZE = 512

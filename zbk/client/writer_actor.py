@@ -29,7 +29,8 @@ from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 from zbk.system.clock import monotonic_ms
-from zbk.transport.dealer import BookieDown, BookiePool, BookieUp, News, Outgoing, Reply
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import BookieDown, BookieUp, News, Outgoing, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Add, AddAnswer, Sync, SyncAnswer
 

@@ -20,7 +20,8 @@ from zbk.errors import (
     WrongBookieError,
     ZbkError,
 )
-from zbk.transport.dealer import BookieDown, BookiePool, BookieUp, Reply
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import BookieDown, BookieUp, Reply
 from zbk.transport.router import RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused

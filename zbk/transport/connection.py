@@ -1,0 +1,373 @@
+"""One connection to one bookie: made, greeted, used, lost, made again.
+
+    IDLE -> CONNECTING (TCP and ZeroMQ handshake) -> GREETING (HELLO sent) -> READY -> IDLE
+
+Each life of it has a socket and a routing id of its own. Everything here runs in the thread of the
+pool that owns it (``zbk.transport.dealer``).
+"""
+
+import os
+from collections import OrderedDict, deque
+from enum import Enum
+from typing import Final, Protocol
+
+import msgspec
+import zmq
+from zmq.utils.monitor import recv_monitor_message
+
+from zbk.errors import (
+    BookieUnavailableError,
+    BusyError,
+    HelloRequiredError,
+    MalformedMessageError,
+    RequestTimeoutError,
+    WrongBookieError,
+    ZbkError,
+    from_wire,
+)
+from zbk.system.clock import monotonic_ms
+from zbk.transport.news import (
+    BookieDown,
+    BookieUp,
+    DealerOptions,
+    Frame,
+    News,
+    Outgoing,
+    Reply,
+    Sink,
+)
+from zbk.wire import codec
+from zbk.wire.messages import Answer, Hello, HelloAnswer, Refused
+
+DRAIN_COUNT_MAX: Final = 256
+RETRY_MS: Final = 50
+RETRY_MS_MAX: Final = 1_000
+IDLE_MS: Final = 60_000
+WAITING_SIZE_MAX: Final = 256 * 1024 * 1024
+COPY_SIZE_MAX: Final = 256 * 1024
+HEARTBEAT_MS: Final = 2_000
+HEARTBEAT_TIMEOUT_MS: Final = 6_000
+ANSWER_SIZE_MAX: Final = 512 * 1024 * 1024
+LINGER_MS: Final = 0
+
+
+class Pool(Protocol):
+    """What a connection needs of the pool that owns it."""
+
+    @property
+    def options(self) -> DealerOptions:
+        """Who we are."""
+        ...
+
+    @property
+    def context(self) -> "zmq.Context[zmq.Socket[bytes]]":
+        """Where sockets come from."""
+        ...
+
+    def next_request_id(self) -> int:
+        """Return an id that no other request has."""
+        ...
+
+    def address_of(self, bookie_id: str) -> str | None:
+        """Return where a bookie is registered, if it is."""
+        ...
+
+    def post(self, sink: Sink, news: News) -> None:
+        """Keep news for a sink until the end of this turn of the loop."""
+        ...
+
+    def watch(self, connection: "Connection") -> None:
+        """Poll a connection's sockets."""
+        ...
+
+    def unwatch(self, connection: "Connection") -> None:
+        """Stop polling a connection's sockets."""
+        ...
+
+
+class State(Enum):
+    """Where a connection is in its life."""
+
+    IDLE = "not connected"
+    CONNECTING = "connecting"
+    GREETING = "waiting for the answer to HELLO"
+    READY = "ready"
+
+
+class _Pending(msgspec.Struct):
+    outgoing: Outgoing
+    deadline_ms: int
+
+
+class Connection:
+    """One bookie. Everything runs in the pool's thread."""
+
+    def __init__(self, pool: Pool, bookie_id: str) -> None:
+        self._pool = pool
+        self.bookie_id = bookie_id
+        self.state = State.IDLE
+        self.subscribers: list[Sink] = []
+        self.waiting: deque[_Pending] = deque()
+        self.outstanding: OrderedDict[int, _Pending] = OrderedDict()
+        self.socket: zmq.Socket[bytes] | None = None
+        self.monitor: zmq.Socket[bytes] | None = None
+        self.used_ms = monotonic_ms()
+        self._address = ""
+        self._in_flight_size = 0
+        self._waiting_size = 0
+        self._hello: HelloAnswer | None = None
+        self._retry_ms = RETRY_MS
+        self._next_try_ms = 0
+        self._deadline_ms = 0
+        self._lost_ms = 0
+        self._last_error: ZbkError | None = None
+
+    # -------------------------------------------------------------- what callers want
+
+    def subscribe(self, sink: Sink) -> None:
+        """Tell ``sink`` when the connection comes and goes, beginning with now."""
+        self.subscribers.append(sink)
+        if self.state is State.READY:
+            self._pool.post(sink, self._up())
+        elif self.state is State.IDLE:
+            self._next_try_ms = 0
+            self._connect(monotonic_ms())
+
+    def enqueue(self, outgoing: Outgoing, now_ms: int) -> None:
+        """Take a request: send it, keep it for later, or fail it."""
+        self.used_ms = now_ms
+        if self.state is State.IDLE:
+            # whoever asks now does not wait for the next try of our own, but is no storm, either
+            if now_ms < self._lost_ms + RETRY_MS and self._last_error is not None:
+                self._fail(outgoing, self._last_error)
+                return
+            self._connect(now_ms)
+            if self.state is State.IDLE:
+                assert self._last_error is not None, "connect leaves a reason"
+                self._fail(outgoing, self._last_error)
+                return
+        if self._waiting_size + outgoing.size > WAITING_SIZE_MAX:
+            self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
+            return
+        self.waiting.append(_Pending(outgoing, now_ms + outgoing.timeout_ms))
+        self._waiting_size += outgoing.size
+        self.pump(now_ms)
+
+    def hurry(self) -> None:
+        """Try again soon: there is news of where bookies are."""
+        self._next_try_ms = 0
+        self._retry_ms = RETRY_MS
+
+    # -------------------------------------------------------------- connecting
+
+    def _connect(self, now_ms: int) -> None:
+        address = self._pool.address_of(self.bookie_id)
+        if address is None:
+            self.lose(BookieUnavailableError(self.bookie_id, "is not registered"), now_ms)
+            return
+        self._address = address
+        socket: zmq.Socket[bytes] = self._pool.context.socket(zmq.DEALER)
+        socket.setsockopt(zmq.ROUTING_ID, b"z" + os.urandom(15))
+        socket.setsockopt(zmq.IMMEDIATE, 1)
+        socket.setsockopt(zmq.LINGER, LINGER_MS)
+        socket.setsockopt(zmq.RECONNECT_IVL, -1)
+        socket.setsockopt(zmq.CONNECT_TIMEOUT, self._pool.options.connect_timeout_ms)
+        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        socket.setsockopt(zmq.MAXMSGSIZE, ANSWER_SIZE_MAX)
+        monitor = socket.get_monitor_socket(
+            zmq.EVENT_HANDSHAKE_SUCCEEDED
+            | zmq.EVENT_DISCONNECTED
+            | zmq.EVENT_CLOSED
+            | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+            | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+            | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+        )
+        assert monitor is not None, "a new socket has no monitor yet"
+        self.socket, self.monitor = socket, monitor
+        self.state = State.CONNECTING
+        self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
+        self._pool.watch(self)
+        try:
+            socket.connect(address)
+        except zmq.ZMQError as error:
+            reason = f"can not connect to {address}: {error}"
+            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+
+    def on_monitor(self, now_ms: int) -> None:
+        """Look at what became of the TCP connection."""
+        while self.monitor is not None:
+            try:
+                event = recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"]
+            except zmq.Again:
+                return
+            if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+                self._greet(now_ms)
+            else:
+                what = "was lost" if self.state is State.READY else "was refused"
+                reason = f"the connection to {self._address} {what}"
+                self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+
+    def _greet(self, now_ms: int) -> None:
+        hello = Hello(
+            request_id=self._pool.next_request_id(),
+            instance_id=self._pool.options.instance_id,
+            bookie_id=self.bookie_id,
+            software=self._pool.options.software,
+        )
+        self.state = State.GREETING
+        if not self._try_send([codec.encode(hello)]):
+            self.lose(BookieUnavailableError(self.bookie_id, "takes no HELLO"), now_ms)
+
+    def _on_hello(self, hello: HelloAnswer) -> None:
+        self._hello = hello
+        self.state = State.READY
+        self._retry_ms = RETRY_MS
+        self._last_error = None
+        for sink in self.subscribers:
+            self._pool.post(sink, self._up())
+
+    def _up(self) -> BookieUp:
+        assert self._hello is not None, "a ready connection has said HELLO"
+        return BookieUp(self.bookie_id, self._hello.incarnation, self._hello.entry_size_max)
+
+    def lose(self, error: ZbkError, now_ms: int) -> None:
+        """End this life of the connection: fail what was on its way, plan the next try."""
+        self.close_socket()
+        self.state = State.IDLE
+        self._hello = None
+        self._last_error = error
+        self._lost_ms = now_ms
+        self._next_try_ms = now_ms + self._retry_ms
+        self._retry_ms = min(self._retry_ms * 2, RETRY_MS_MAX)
+        failed = [*self.outstanding.values(), *self.waiting]
+        self.outstanding.clear()
+        self.waiting.clear()
+        self._in_flight_size = self._waiting_size = 0
+        for pending in failed:
+            self._fail(pending.outgoing, error)
+        for sink in self.subscribers:
+            self._pool.post(sink, BookieDown(self.bookie_id, error))
+
+    def close_socket(self) -> None:
+        """Give the socket of this life back."""
+        if self.socket is not None:
+            self._pool.unwatch(self)
+            self.socket.disable_monitor()
+            if self.monitor is not None:
+                self.monitor.close(LINGER_MS)
+            self.socket.close(LINGER_MS)
+            self.socket = self.monitor = None
+
+    # -------------------------------------------------------------- traffic
+
+    def pump(self, now_ms: int) -> None:
+        """Send what waits, as far as the bookie's credit goes."""
+        hello = self._hello
+        if self.state is not State.READY or hello is None:
+            return
+        while self.waiting:
+            pending = self.waiting[0]
+            outgoing = pending.outgoing
+            is_first = not self.outstanding
+            if self._in_flight_size + outgoing.size > hello.credit_size and not is_first:
+                return
+            request_id = self._pool.next_request_id()
+            request = msgspec.structs.replace(
+                outgoing.request, request_id=request_id, incarnation=hello.incarnation
+            )
+            if not self._try_send([codec.encode(request), *outgoing.frames]):
+                return
+            self.waiting.popleft()
+            self._waiting_size -= outgoing.size
+            self._in_flight_size += outgoing.size
+            self.outstanding[request_id] = pending
+        self.used_ms = now_ms
+
+    def _try_send(self, frames: list[Frame]) -> bool:
+        assert self.socket is not None, "only a connected bookie is sent to"
+        is_copied = all(len(frame) <= COPY_SIZE_MAX for frame in frames)
+        try:
+            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=is_copied)
+        except zmq.Again:
+            return False
+        return True
+
+    def on_readable(self, now_ms: int) -> None:
+        """Take the answers that came."""
+        for _ in range(DRAIN_COUNT_MAX):
+            if self.socket is None:
+                return
+            try:
+                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                break
+            try:
+                self._on_answer(codec.decode_answer(frames[0]), frames, now_ms)
+            except MalformedMessageError as error:
+                self.lose(error, now_ms)
+        self.pump(now_ms)
+
+    def _on_answer(self, answer: Answer, frames: list[bytes], now_ms: int) -> None:
+        if self.state is State.GREETING:
+            if isinstance(answer, HelloAnswer):
+                self._on_hello(answer)
+            elif isinstance(answer, Refused):
+                self.lose(from_wire(answer.code, tuple(answer.fields)), now_ms)
+            return
+        pending = self.outstanding.pop(answer.request_id, None)
+        if pending is None:
+            return  # it timed out before
+        self._in_flight_size -= pending.outgoing.size
+        if not isinstance(answer, Refused):
+            outgoing = pending.outgoing
+            reply = Reply(self.bookie_id, outgoing.key, answer, tuple(frames[1:]))
+            self._pool.post(outgoing.sink, reply)
+            return
+        error = from_wire(answer.code, tuple(answer.fields))
+        self._fail(pending.outgoing, error)
+        if isinstance(error, HelloRequiredError | WrongBookieError):
+            self.lose(error, now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Look at the clock: time-outs, the next try, idleness."""
+        if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
+            reason = f"no answer from {self._address} within {self._timeout_s:g} s"
+            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+        elif self.state is State.IDLE:
+            if self.subscribers and now_ms >= self._next_try_ms:
+                self._connect(now_ms)
+        elif self.state is State.READY:
+            self._expire(now_ms)
+            self.pump(now_ms)
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._pool.options.connect_timeout_ms / 1000
+
+    def _expire(self, now_ms: int) -> None:
+        late = [key for key, pending in self.outstanding.items() if now_ms >= pending.deadline_ms]
+        for request_id in late:
+            pending = self.outstanding.pop(request_id)
+            self._in_flight_size -= pending.outgoing.size
+            self._time_out(pending.outgoing)
+        while self.waiting and now_ms >= self.waiting[0].deadline_ms:
+            pending = self.waiting.popleft()
+            self._waiting_size -= pending.outgoing.size
+            self._time_out(pending.outgoing)
+
+    def _time_out(self, outgoing: Outgoing) -> None:
+        what = f"{type(outgoing.request).__name__} to bookie {self.bookie_id} at {self._address}"
+        self._fail(outgoing, RequestTimeoutError(what, outgoing.timeout_ms / 1000))
+
+    def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:
+        self._pool.post(outgoing.sink, Reply(self.bookie_id, outgoing.key, error))
+
+    def is_unused(self, now_ms: int) -> bool:
+        """Tell whether nobody has needed the connection for long."""
+        return (
+            not self.subscribers
+            and not self.outstanding
+            and not self.waiting
+            and now_ms - self.used_ms > IDLE_MS
+        )

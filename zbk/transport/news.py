@@ -1,0 +1,65 @@
+"""What goes through the client's connections: requests on their way, and what comes of them."""
+
+from typing import Protocol, TypeAlias
+
+import msgspec
+
+from zbk.errors import ZbkError
+from zbk.wire.messages import Answer, Message
+
+Frame: TypeAlias = bytes | bytearray | memoryview
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came of one request: an answer with its frames, or an error."""
+
+    bookie_id: str
+    key: object  # the caller's own, from the request
+    outcome: Answer | ZbkError
+    frames: tuple[bytes, ...] = ()
+
+
+class BookieUp(msgspec.Struct, frozen=True):
+    """The connection to a bookie is ready."""
+
+    bookie_id: str
+    incarnation: int
+    entry_size_max: int
+
+
+class BookieDown(msgspec.Struct, frozen=True):
+    """The connection to a bookie was lost, or could not be made."""
+
+    bookie_id: str
+    error: ZbkError
+
+
+News: TypeAlias = Reply | BookieUp | BookieDown
+
+
+class Sink(Protocol):
+    """Whoever sends requests. Called in the pool's thread; must not block."""
+
+    def deliver(self, news: list[News]) -> None:
+        """Take news, in the order in which they happened."""
+        ...
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """One request on its way. ``size`` counts against the credit."""
+
+    bookie_id: str
+    request: Message  # its request id and incarnation are filled in when it is sent
+    frames: tuple[Frame, ...]
+    sink: Sink
+    key: object
+    timeout_ms: int
+    size: int
+
+
+class DealerOptions(msgspec.Struct, frozen=True):
+    """Who we are and how long we wait."""
+
+    instance_id: str
+    software: str
+    connect_timeout_ms: int
