@@ -122,6 +122,21 @@ def test_a_volatile_ledger_is_confirmed_by_sync(client: zbk.Client) -> None:
         assert ledger.last_add_confirmed == 999
 
 
+def test_a_volatile_ledger_is_synced_from_outside_and_readers_see_it(
+    client: zbk.Client, cluster: LocalCluster
+) -> None:
+    with zbk.connect(cluster.metadata_uri) as other:
+        ledger = other.create_ledger(ledger_type="VD_JOURNAL", password=b"p")
+        ledger.append_many([b"x"] * 50).result(10)
+
+    assert client.sync_ledger(ledger.ledger_id, b"p") == 49
+    with client.open_ledger(ledger.ledger_id, b"p") as reader:
+        assert reader.last_add_confirmed == 49
+        assert len(payloads_of(reader)) == 50
+    with pytest.raises(zbk.UnauthorizedError):
+        client.sync_ledger(ledger.ledger_id, b"q")
+
+
 def test_sync_of_a_persistent_ledger_waits_for_what_is_in_flight(client: zbk.Client) -> None:
     with client.create_ledger() as ledger:
         future = ledger.append_many([b"x"] * 100)

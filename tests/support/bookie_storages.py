@@ -84,6 +84,7 @@ class TwinnedStorage:
         self.written: dict[int, LedgerTwin] = {}  # must survive a killed process
         self.promised: dict[int, LedgerTwin] = {}  # must survive a power loss
         self.checkpoint: Checkpoint | None = None
+        self._promised_on_disk: dict[int, LedgerTwin] | None = None  # of a killed process
         self.storage = self._storage()
 
     def open(self) -> Recovery:
@@ -152,16 +153,20 @@ class TwinnedStorage:
     def kill(self) -> None:
         """Stop the process where it is."""
         self.disk.process_crash()
-        self.promised = _copy(self.written)
+        self._promised_on_disk = self.promised
+        self.promised = _copy(self.written)  # the page cache has it, until the power is lost, too
         self._forget()
 
     def lose_power(self, rng: Random) -> None:
         """Stop the machine where it is."""
         self.disk.crash(rng)
+        if self._promised_on_disk is not None:
+            self.promised = self._promised_on_disk
         self._forget()
 
     def check(self) -> None:
         """Compare: everything promised is served, and nothing that is wrong; then go on from it."""
+        self._promised_on_disk = None
         for ledger_id, twin in self.promised.items():
             info = self.storage.ledger_info(ledger_id)
             assert info is not None, f"ledger {ledger_id} is gone"

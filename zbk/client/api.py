@@ -54,7 +54,7 @@ from zbk.system.context import read_context
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
-from zbk.wire.messages import BookieInfo, GetBookieInfo, Sync, SyncAnswer
+from zbk.wire.messages import BookieInfo, GetBookieInfo, Sync, SyncAnswer, WriteLac
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 CONNECT_WAIT_MS_MAX: Final = 2_000
@@ -425,7 +425,8 @@ class Client:
     def sync_ledger(self, ledger_id: int, password: bytes = b"") -> int:
         """Ask the bookies of an open ledger to fsync; return the last id that is durable.
 
-        For a VD ledger whose writer is elsewhere or gone. A closed ledger is durable to its end.
+        For a VD ledger whose writer is elsewhere or gone; readers then see as far. A closed ledger
+        is durable to its end.
 
         Raises:
             CannotAdvanceError: too few bookies answered to say how far it is durable.
@@ -438,25 +439,35 @@ class Client:
         if not level_of(metadata.ledger_type).has_sync_cursor:
             with self.open_ledger(ledger_id, password) as reader:
                 return reader.last_add_confirmed
-        bookies = metadata.last_fragment.bookies
-        request = Sync(
-            request_id=0,
-            ledger_id=ledger_id,
-            ledger_key=ledger_key(password, ledger_id),
-            lac=NO_ENTRY,
-        )
-        replies = self._requests.ask_all(bookies, request)
+        return self._sync_from_outside(metadata, ledger_key(password, ledger_id))
+
+    def _sync_from_outside(self, metadata: LedgerMetadata, key: bytes) -> int:
+        """Sync, and tell the LAC that follows: it lifts cursors over holes, so until it rests."""
+        ledger_id, bookies = metadata.ledger_id, metadata.last_fragment.bookies
         synced = SyncedLac(metadata.quorum)
-        failures: list[str] = []
-        for slot, bookie_id in enumerate(bookies):
-            outcome = replies[bookie_id].outcome
-            if isinstance(outcome, SyncAnswer):
-                synced.update(slot, outcome.incarnation, outcome.last_add_synced)
-            elif not isinstance(outcome, NoSuchLedgerError):
-                failures.append(str(outcome))
-        if len(bookies) - len(failures) < metadata.ack_quorum_size:
-            raise CannotAdvanceError(ledger_id, synced.lac, synced.lac + 1, "; ".join(failures))
-        return synced.lac
+        while True:
+            lac = synced.lac
+            request = Sync(request_id=0, ledger_id=ledger_id, ledger_key=key, lac=lac)
+            replies = self._requests.ask_all(bookies, request)
+            failures: list[str] = []
+            for slot, bookie_id in enumerate(bookies):
+                outcome = replies[bookie_id].outcome
+                if isinstance(outcome, SyncAnswer):
+                    synced.update(slot, outcome.incarnation, outcome.last_add_synced)
+                elif not isinstance(outcome, NoSuchLedgerError):
+                    failures.append(str(outcome))
+            if len(bookies) - len(failures) < metadata.ack_quorum_size:
+                raise CannotAdvanceError(ledger_id, lac, lac + 1, "; ".join(failures))
+            if synced.lac == lac:
+                return lac
+            write_lac = WriteLac(
+                request_id=0,
+                ledger_id=ledger_id,
+                ledger_key=key,
+                ledger_type=metadata.ledger_type,
+                lac=synced.lac,
+            )
+            self._requests.ask_all(bookies, write_lac)  # for readers; who misses it hears it later
 
     def _check_password(self, metadata: LedgerMetadata, password: bytes) -> None:
         mine = password_digest(password, metadata.ledger_id)

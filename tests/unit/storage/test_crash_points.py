@@ -202,5 +202,5 @@ class StorageMachine(RuleBasedStateMachine):
             assert self.bookie.disk.open_count <= 4 + 4
 
 
-StorageMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+StorageMachine.TestCase.settings = settings(max_examples=80, stateful_step_count=20, deadline=None)
 TestStorageMachine = StorageMachine.TestCase
