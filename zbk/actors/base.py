@@ -11,11 +11,12 @@ from typing import Any, TypeAlias
 import pykka
 
 from zbk.errors import StorageFailedError
+from zbk.system.light_inbox import LightInbox
 
 StopBookie: TypeAlias = Callable[[BaseException], None]
 
 
-class BookieActor(pykka.ThreadingActor):
+class BookieActor(LightInbox, pykka.ThreadingActor):
     """An actor whose failure stops the bookie."""
 
     use_daemon_thread = True

@@ -13,6 +13,7 @@ import msgspec
 import pykka
 
 from zbk.errors import MetadataUnavailableError, ZbkError
+from zbk.system.light_inbox import LightInbox
 
 
 class MetadataTask(msgspec.Struct, frozen=True):
@@ -22,7 +23,7 @@ class MetadataTask(msgspec.Struct, frozen=True):
     done: Callable[[Any | ZbkError], None]
 
 
-class MetadataActor(pykka.ThreadingActor):
+class MetadataActor(LightInbox, pykka.ThreadingActor):
     """Runs tasks against the metadata store, one after another."""
 
     use_daemon_thread = True

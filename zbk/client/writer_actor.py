@@ -29,6 +29,7 @@ from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 from zbk.system.clock import monotonic_ms
+from zbk.system.light_inbox import LightInbox
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Outgoing, Reply
 from zbk.wire.codec import encode_ids
@@ -116,7 +117,7 @@ class ActorSink:
                 self.actor.tell(Deliver(news))
 
 
-class WriterActor(pykka.ThreadingActor):
+class WriterActor(LightInbox, pykka.ThreadingActor):
     """The body of one ledger's writer."""
 
     use_daemon_thread = True

@@ -44,11 +44,11 @@ _SLOT_DISTANCE: Final = 512
 assert _SLOT_SIZE == 64
 
 
-class LogMark(msgspec.Struct, frozen=True):
+class LogMark(msgspec.Struct, frozen=True, order=True):
     """Where replay begins."""
 
     position: JournalPosition
-    entry_log_id: int
+    entry_log_id: int  # the highest ever used
 
 
 class LastMark:
@@ -95,7 +95,7 @@ class LastMark:
             StorageFailedError: writing failed, or anything failed before.
         """
         self._fail_stop.check()
-        if self._mark is not None and mark.position <= self._mark.position:
+        if self._mark is not None and mark <= self._mark:
             return
         try:
             self._write(encode_slot(mark, self._generation + 1))

@@ -80,6 +80,10 @@ class Pool(Protocol):
         """Poll a connection's sockets."""
         ...
 
+    def watch_seldom(self, connection: "Connection") -> None:
+        """Stop polling the monitor: the connection looks at it in ``tick``."""
+        ...
+
     def unwatch(self, connection: "Connection") -> None:
         """Stop polling a connection's sockets."""
         ...
@@ -222,6 +226,7 @@ class Connection:
     def _on_hello(self, hello: HelloAnswer) -> None:
         self._hello = hello
         self.state = State.READY
+        self._pool.watch_seldom(self)
         self._retry_ms = RETRY_MS
         self._last_error = None
         for sink in self.subscribers:
@@ -338,6 +343,7 @@ class Connection:
             if self.subscribers and now_ms >= self._next_try_ms:
                 self._connect(now_ms)
         elif self.state is State.READY:
+            self.on_monitor(now_ms)
             self._expire(now_ms)
             self.pump(now_ms)
 

@@ -147,6 +147,12 @@ class BookiePool:
         self._poller.register(connection.socket, zmq.POLLIN)
         self._poller.register(connection.monitor, zmq.POLLIN)
 
+    def watch_seldom(self, connection: Connection) -> None:
+        """Stop polling the monitor: each polled socket costs every turn; a tick is soon enough."""
+        assert connection.monitor is not None
+        del self._by_socket[connection.monitor]
+        self._poller.unregister(connection.monitor)
+
     def unwatch(self, connection: Connection) -> None:
         """Stop polling a connection's sockets."""
         for socket in (connection.socket, connection.monitor):
