@@ -73,8 +73,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     pending_size_max: int = 64 * MIB  # bytes of payload that may wait in one writer
     window_size: int = 8 * MIB  # bytes on their way to the slowest bookie of one writer
-    batch_size_max: int = 512 * KIB  # bytes of entries in one message
-    batch_count_max: int = 4096  # entries in one message
+    batch_size_max: int = 1 * MIB  # bytes of entries in one message
+    batch_count_max: int = 8192  # entries in one message
     read_ahead_count: int = 4  # read requests in flight for one reader
     read_size_max: int = 1 * MIB  # bytes asked for in one read request
     request_timeout_ms: int = 5_000

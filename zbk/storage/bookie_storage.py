@@ -111,38 +111,9 @@ class BookieStorage:
             StorageFailedError: reading or writing failed.
         """
         try:
-            self._files.make_dirs(self._journal_dir)
-            mark = self._last_mark.load()
-            self._logs.open(0 if mark is None else mark.entry_log_id)
-            index_file_count = self._cache.open()
+            return self._open()
         except OSError as error:
             raise StorageFailedError(self._ledger_dir, "open", str(error)) from error
-        replayer = Replayer(self)
-        result = replay(
-            self._files,
-            self._journal_dir,
-            None if mark is None else mark.position,
-            replayer.apply,
-            owner=self._owner,
-        )
-        self._journal = Journal(
-            self._files,
-            self._journal_dir,
-            owner=self._owner,
-            start=result.end,
-            fail_stop=self._fail_stop,
-            segment_size=self._segment_size,
-        )
-        checkpoint = self.begin_checkpoint()
-        checkpoint.run()
-        self.end_checkpoint(checkpoint)
-        return Recovery(
-            result.record_count,
-            replayer.entry_count,
-            replayer.orphan_count,
-            result.cut_record_count,
-            index_file_count,
-        )
 
     def close(self) -> None:
         """Sync the journal and give the files back; no other thread may be at work.
@@ -350,6 +321,38 @@ class BookieStorage:
         self._cache.end_flush(checkpoint.flush)
 
     # ------------------------------------------------------------------ private
+
+    def _open(self) -> Recovery:
+        self._files.make_dirs(self._journal_dir)
+        mark = self._last_mark.load()
+        self._logs.open(0 if mark is None else mark.entry_log_id)
+        index_file_count = self._cache.open()
+        replayer = Replayer(self)
+        result = replay(
+            self._files,
+            self._journal_dir,
+            None if mark is None else mark.position,
+            replayer.apply,
+            owner=self._owner,
+        )
+        self._journal = Journal(
+            self._files,
+            self._journal_dir,
+            owner=self._owner,
+            start=result.end,
+            fail_stop=self._fail_stop,
+            segment_size=self._segment_size,
+        )
+        checkpoint = self.begin_checkpoint()
+        checkpoint.run()
+        self.end_checkpoint(checkpoint)
+        return Recovery(
+            result.record_count,
+            replayer.entry_count,
+            replayer.orphan_count,
+            result.cut_record_count,
+            index_file_count,
+        )
 
     def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
         if isinstance(entry_ids, range):

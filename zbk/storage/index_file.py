@@ -33,6 +33,7 @@ share a directory, and an fsync of it.
 """
 
 import struct
+from collections.abc import Iterator
 from typing import Final, Self
 
 import msgspec
@@ -51,6 +52,9 @@ from zbk.storage.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE, Le
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
 from zbk.system.files import FileSystem
+
+NEW_SUFFIX: Final = ".new"
+"""What the name of a file ends in while it is made."""
 
 _MAGIC: Final = b"zbkX\x01\x00"
 _FIELDS = struct.Struct(f"<6sBBq{LEDGER_KEY_SIZE}sqqqII")
@@ -173,15 +177,22 @@ class IndexPath(msgspec.Struct, frozen=True):
 
 def ledger_ids(files: FileSystem, root: str) -> list[int]:
     """Return the ids of all ledgers that have an index file, ascending."""
-    found = []
+    stems = (path.rpartition("/")[2].removesuffix(_SUFFIX) for path in _paths(files, root, _SUFFIX))
+    return sorted(int(stem, 16) for stem in stems)
+
+
+def unfinished_paths(files: FileSystem, root: str) -> list[str]:
+    """Return the paths of index files that were being made when the bookie died."""
+    return list(_paths(files, root, _SUFFIX + NEW_SUFFIX))
+
+
+def _paths(files: FileSystem, root: str, suffix: str) -> Iterator[str]:
     for upper in files.list_dir(root):
         for lower in files.list_dir(f"{root}/{upper}"):
-            found += [
-                int(name.removesuffix(_SUFFIX), 16)
-                for name in files.list_dir(f"{root}/{upper}/{lower}")
-                if name.endswith(_SUFFIX)
-            ]
-    return sorted(found)
+            directory = f"{root}/{upper}/{lower}"
+            for name in files.list_dir(directory):
+                if name.endswith(suffix):
+                    yield f"{directory}/{name}"
 
 
 class IndexReader:

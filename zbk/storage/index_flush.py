@@ -24,17 +24,14 @@ Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BO
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
-from typing import Final
 
 import msgspec
 
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.flush_file import FlushFile, Part
-from zbk.storage.index_file import IndexPath
+from zbk.storage.index_file import NEW_SUFFIX, IndexPath
 from zbk.system.files import FileSystem
-
-_NEW_SUFFIX: Final = ".new"
 
 
 class LedgerChange(msgspec.Struct, frozen=True):
@@ -144,6 +141,8 @@ class IndexFlusher:
                 if self._files.exists(IndexPath.of(self._root, ledger_id).path):
                     self._write_one(ledger_id, parts)
                     touched_count += 1
+                else:
+                    self._has_deleted = True
         return touched_count
 
     # ------------------------------------------------------------------ steps of IndexFlush
@@ -185,10 +184,8 @@ class IndexFlusher:
     # ------------------------------------------------------------------ private
 
     def _make_one(self, place: IndexPath, change: LedgerChange) -> None:
-        new_path = place.path + _NEW_SUFFIX
+        new_path = place.path + NEW_SUFFIX
         self._files.make_dirs(place.directory)
-        if self._files.exists(new_path):  # left by a crash
-            self._files.remove(new_path)
         file = self._files.open(new_path, create=True)
         try:
             for part in change.parts():

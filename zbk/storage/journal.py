@@ -54,7 +54,6 @@ SEGMENT_SIZE: Final = 64 * 1024 * 1024
 SPARE_COUNT_MAX: Final = 4
 """Old segments that are kept to be used again."""
 
-
 NOTE_DISTANCE: Final = 4096
 """Bytes that a disk may lose at once."""
 

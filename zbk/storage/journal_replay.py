@@ -92,21 +92,33 @@ class _Replay:
     def run(
         self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
     ) -> ReplayResult:
-        offset = SEGMENT_HEADER_SIZE
         if mark is not None:
-            offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
             with self._reader(0) as reader:
                 if not reader.has_header:
                     raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
+        # twice: nothing is touched, here or by whoever takes the records, before it is all checked
+        place, offset = self._walk(mark, lambda _: None)
+        cut_record_count = self._look_behind(place, offset)
+        end = self._walk(mark, on_record)
+        assert end == (place, offset), "the journal has changed while it was replayed"
+        self._cut(place, offset)
+        goes_on = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
+        return ReplayResult(goes_on, self._record_count, cut_record_count)
+
+    def _walk(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> tuple[int, int]:
+        """Hand over each record up to the end; return the place of its segment, and the offset."""
+        offset, self._sequence, self._link = SEGMENT_HEADER_SIZE, 0, 0
+        if mark is not None:
+            offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
+        self._record_count = 0
         place = 0
         offset = self._replay_segment(0, offset, on_record)
         while place + 1 < len(self._ids) and self._continues_in(place + 1):
             place += 1
             offset = self._replay_segment(place, SEGMENT_HEADER_SIZE, on_record)
-        cut_record_count = self._look_behind(place, offset)
-        self._cut(place, offset)
-        end = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
-        return ReplayResult(end, self._record_count, cut_record_count)
+        return place, offset
 
     def _reader(self, place: int) -> SegmentReader:
         return SegmentReader(self._files, self._directory, self._ids[place], self._owner)

@@ -22,7 +22,13 @@ from zbk.protocol.words import LedgerType
 from zbk.storage.byte_order import to_disk
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
-from zbk.storage.index_file import IndexReader, LedgerIndex, encode_header, ledger_ids
+from zbk.storage.index_file import (
+    IndexReader,
+    LedgerIndex,
+    encode_header,
+    ledger_ids,
+    unfinished_paths,
+)
 from zbk.storage.index_flush import IndexFlush, IndexFlusher, LedgerChange
 from zbk.storage.index_page import (
     PAGE_BITS,
@@ -37,7 +43,7 @@ from zbk.storage.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
 MEMORY_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of pages in memory."""
+"""Bytes of pages in memory; a page that changes while it is flushed counts twice meanwhile."""
 
 LEDGER_COUNT_MAX: Final = 20_000
 """Headers in memory, at about one KiB each."""
@@ -86,12 +92,16 @@ class LedgerCache:
     def open(self) -> int:
         """Carry out a flush that a crash cut short; return how many files it touched.
 
+        Files that a crash left without their name are removed: nobody was told of them.
+
         Raises:
             StorageFailedError: that failed.
             OSError: the directories can not be made or read.
         """
         self._files.make_dirs(self._root)
         touched_count = self._flusher.recover()
+        for path in unfinished_paths(self._files, self._root):
+            self._files.remove(path)
         self._ledger_count = len(ledger_ids(self._files, self._root))
         return touched_count
 
@@ -266,11 +276,6 @@ class LedgerCache:
     # ------------------------------------------------------------------ flush
 
     @property
-    def dirty_size(self) -> int:
-        """Bytes of pages in memory that the next flush will write."""
-        return self._pages.dirty_count * _PAGE_MEMORY_SIZE
-
-    @property
     def is_flush_due(self) -> bool:
         """True when half of the room for pages is taken by changed ones."""
         return self._pages.dirty_count * 2 >= self._page_count_max
@@ -278,6 +283,7 @@ class LedgerCache:
     def begin_flush(self) -> IndexFlush:
         """Return a flush of everything changed up to now; it has still to be run."""
         assert self._flush is None, "one flush at a time"
+        self._fail_stop.check()
         pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
         for (ledger_id, page_no), page in self._pages.begin_flush().items():
             page.is_shared = True

@@ -12,11 +12,6 @@ class Step:
         self._lock = Lock()
         self._is_done = False
 
-    @property
-    def is_done(self) -> bool:
-        """True once the work has ended well."""
-        return self._is_done
-
     def run(self) -> None:
         """Return once the work is done. What it raises, it raises to whoever did it."""
         with self._lock:

@@ -44,11 +44,6 @@ class WriteBackCache(Generic[K, V]):
         """How many values the next flush will hold."""
         return len(self._dirty)
 
-    @property
-    def is_flushing(self) -> bool:
-        """True from ``begin_flush`` to ``end_flush``."""
-        return self._is_flushing
-
     def get(self, key: K) -> V | None:
         """Return a value, used just now, or ``None``."""
         value = self._values.get(key)
@@ -64,10 +59,6 @@ class WriteBackCache(Generic[K, V]):
             self._dirty[key] = value
         else:
             self._clean[key] = None
-
-    def is_dirty(self, key: K) -> bool:
-        """Tell whether the value has changed since the last flush began."""
-        return key in self._dirty
 
     def make_dirty(self, key: K) -> None:
         """Note that a value that is here is about to change."""

@@ -15,6 +15,7 @@ from zbk.protocol.entry_batch import (
     COUNT_MAX,
     STORED_ENTRY_ID_MAX,
     EntryBatch,
+    _has_size_below,
     is_uniform,
     sizes_from_wire,
     sizes_to_wire,
@@ -132,6 +133,22 @@ def test_sizes_come_back_from_the_wire(sizes: list[int]) -> None:
 def test_a_frame_that_is_no_list_of_sizes_is_refused(frame: bytes) -> None:
     with pytest.raises(MalformedMessageError):
         sizes_from_wire(frame)
+
+
+@given(
+    sizes=st.lists(st.one_of(st.integers(38, 42), st.integers(0, 2**31 - 1)), min_size=1),
+    limit=st.sampled_from([1, 40]),
+)
+def test_a_size_below_a_limit_is_found(sizes: list[int], limit: int) -> None:
+    assert _has_size_below(limit, array("I", sizes)) == (min(sizes) < limit)
+
+
+@pytest.mark.parametrize("count", [8191, 8192, 8193])
+def test_a_size_below_a_limit_is_found_in_long_batches_too(count: int) -> None:
+    sizes = array("I", [40]) * count
+    assert not _has_size_below(40, sizes)
+    sizes[count // 2] = 39
+    assert _has_size_below(40, sizes)
 
 
 @given(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=6))

@@ -260,17 +260,19 @@ def test_a_damaged_mark_is_refused(disk: SimulatedDisk, storage: BookieStorage) 
         reopened(disk)
 
 
+@pytest.mark.parametrize("victim", [0, 1])
 def test_a_damaged_journal_is_refused_before_anything_changes(
-    disk: SimulatedDisk, storage: BookieStorage
+    disk: SimulatedDisk, storage: BookieStorage, victim: int
 ) -> None:
     journal = storage.journal
-    for n in range(3):
-        batch = batch_of(1, range(n * 10, n * 10 + 10))
+    journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL)])
+    batches = [batch_of(1, range(n * 10, n * 10 + 10)) for n in range(3)]
+    for batch in batches:
         storage.add([batch])
         journal.append([EntriesRecord(batch)])
         journal.sync()
     path = disk.paths(".journal")[-1]
-    disk.flip_bit(path, 8 * (disk.content(path).find(batch_of(1, range(10)).body) + 5))
+    disk.flip_bit(path, 8 * (disk.content(path).find(batches[victim].body) + 5))
     before = {path: disk.content(path) for path in disk.paths()}
 
     with pytest.raises(CorruptJournalError):

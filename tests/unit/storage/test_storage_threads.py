@@ -14,7 +14,7 @@ from zbk.storage.entry_reader import Resolved
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
-BATCH_COUNT = 150
+BATCH_COUNT = 90
 
 
 def open_storage(root: Path) -> BookieStorage:
