@@ -157,6 +157,8 @@ def test_a_removed_log_is_gone_for_good(disk: SimulatedDisk) -> None:
     logs.sync()
 
     logs.remove(1)
+    with pytest.raises(FileNotFoundError):
+        logs.read(bases[0], 10)
     disk.crash(Random(0))
 
     assert 1 not in log_ids(disk, DIRECTORY)

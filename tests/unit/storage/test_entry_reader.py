@@ -182,6 +182,18 @@ def test_a_size_that_reaches_into_the_next_entry_is_an_error() -> None:
         stored.fetch([1, 2])
 
 
+def test_a_size_that_reaches_over_a_whole_entry_is_an_error() -> None:
+    stored = Stored()
+    stored.store(batch_of(1, range(4), 20))
+    path = stored.disk.paths(".log")[0]
+    content = bytearray(stored.disk.content(path))
+    at = content.find(stored.entries[1])
+    content[at : at + 4] = (20 + len(stored.entries[2])).to_bytes(4, "little")
+    stored.disk.set_content(path, bytes(content))
+
+    assert stored.fetch() == (1, stored.body([0]))
+
+
 def test_a_location_of_another_entry_is_an_error() -> None:
     stored = Stored()
     stored.store(batch_of(1, range(3)))

@@ -75,9 +75,29 @@ def test_an_older_mark_changes_nothing(disk: SimulatedDisk) -> None:
     last_mark.write(mark_at(5))
 
     last_mark.write(mark_at(4))
-    last_mark.write(mark_at(5))
-
     assert opened(disk).mark == last_mark.mark == mark_at(5)
+    before = disk.operation_count
+    last_mark.write(mark_at(5))
+    assert disk.operation_count == before
+
+
+def test_the_same_place_with_a_newer_entry_log_is_a_newer_mark(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    last_mark.write(mark_at(5))
+    newer = LogMark(mark_at(5).position, 6)
+
+    last_mark.write(newer)
+
+    assert opened(disk).mark == newer
+
+
+def test_the_slots_are_written_in_turn(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    for n in range(1, 8):
+        last_mark.write(mark_at(n))
+        content = disk.content(PATH)
+        slots = {decode_slot(content[at : at + 64]) for at in (0, 512)}
+        assert slots == {(n, mark_at(n)), None if n == 1 else (n - 1, mark_at(n - 1))}
 
 
 @pytest.mark.parametrize("seed", range(5))

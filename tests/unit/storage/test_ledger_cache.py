@@ -2,6 +2,7 @@
 
 import errno
 from array import array
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -278,6 +279,54 @@ def test_a_ledger_made_anew_has_nothing_of_the_deleted_one(disk: SimulatedDisk) 
     after, _ = open_cache(disk.process_crash())
 
     assert after.locations(1, 0, 19).tolist() == [4242] + [0] * 19
+
+
+def test_a_ledger_made_anew_is_read_from_its_new_file(disk: SimulatedDisk) -> None:
+    cache, _ = open_cache(disk, memory_size_max=PAGE_MEMORY)
+    for ledger_id in (1, 2):
+        put_range(cache, ledger_id, 0, 9)
+    cache.flush()
+    assert cache.locations(1, 9, 9)[0] == location(1, 9)  # its file is open now
+    cache.delete(1)
+    put(cache, 1, {0: 4242})
+    cache.flush()
+    assert cache.locations(2, 0, 0)[0] == location(2, 0)  # takes the one page there is room for
+
+    assert cache.locations(1, 0, 9).tolist() == [4242] + [0] * 9
+
+
+class _DeletesMeanwhile(SimulatedDisk):
+    """Something else happens while the flush file is synced."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def fail_on(self, operation: str, path: str) -> None:
+        if operation == "sync" and path.endswith("index.flush") and self.meanwhile is not None:
+            meanwhile, self.meanwhile = self.meanwhile, None
+            meanwhile()
+        super().fail_on(operation, path)
+
+
+def test_a_ledger_deleted_while_the_flush_file_is_retired_stays_deleted() -> None:
+    disk = _DeletesMeanwhile()
+    cache, _ = open_cache(disk)
+    for last in (9, 19):
+        for ledger_id in (1, 2, 3):
+            put_range(cache, ledger_id, 0, last)
+        cache.flush()
+    cache.delete(1)  # the flush file speaks of it: it is retired by the next flush
+    for ledger_id in (2, 3):
+        put_range(cache, ledger_id, 20, 29)
+    disk.meanwhile = lambda: cache.delete(2)
+    cache.flush()  # and 2 is in the flush file, though it is gone
+    put(cache, 2, {0: 4242})
+    flush = cache.begin_flush()
+    flush.sync_entry_logs()
+    flush.write()
+
+    after, _ = open_cache(disk.process_crash())
+
+    assert after.locations(2, 0, 29).tolist() == [4242] + [0] * 29
 
 
 def test_a_ledger_made_anew_after_a_restart_has_nothing_of_the_deleted_one(
