@@ -11,10 +11,11 @@ The caller journals what it adds, and each change of a ledger that it notes here
 holds in memory is on stable storage only after the journal's sync or a checkpoint.
 
 Threads: everything belongs to one thread, the owner, but
-    ``fetch``                       any thread
-    ``journal``                     as ``Journal`` says
-    the steps of a ``Checkpoint``   any thread; its begin and end belong to the owner
-    ``last_mark``, ``ledger_count`` any thread, to look at
+    ``fetch``                            any thread
+    ``journal``                          as ``Journal`` says
+    the steps of a ``Checkpoint``        any thread; its begin and end belong to the owner
+    ``last_mark``, ``ledger_count`` and
+    ``is_checkpoint_due``                any thread, to look at
 
 Source: the seed, sections Data management and Data flush; BookKeeper's ``BookieImpl`` and
 ``InterleavedLedgerStorage``.
@@ -37,10 +38,11 @@ from zbk.storage.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal_replay import replay
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
-from zbk.storage.ledger_cache import MEMORY_SIZE, LedgerCache, find_absent, page_runs
+from zbk.storage.ledger_cache import MEMORY_SIZE, LedgerCache
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.location import ABSENT, entry_locations
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.page_slots import find_absent, page_runs
 from zbk.storage.recovery import Presence, Replayer
 from zbk.system.files import FileSystem
 

@@ -9,11 +9,8 @@ Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``Inde
 """
 
 from array import array
-from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
-from operator import and_
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
@@ -37,8 +34,14 @@ from zbk.storage.index_page import (
     Page,
 )
 from zbk.storage.ledger_info import LedgerInfo
-from zbk.storage.location import ABSENT
 from zbk.storage.open_files import OpenFiles
+from zbk.storage.page_slots import (
+    SLOT_MASK,
+    find_absent,
+    find_present,
+    page_runs,
+    slots_of,
+)
 from zbk.storage.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
@@ -48,10 +51,8 @@ MEMORY_SIZE: Final = 64 * 1024 * 1024
 LEDGER_COUNT_MAX: Final = 20_000
 """Headers in memory, at about one KiB each."""
 
-_SLOT_MASK: Final = PAGE_ENTRY_COUNT - 1
 _PAGE_MEMORY_SIZE: Final = PAGE_LOCATIONS_SIZE + 512  # with what Python adds
 _NOTHING: Final = bytes(PAGE_LOCATIONS_SIZE)
-_ABSENT_BYTES: Final = bytes(8)
 
 PageKey = tuple[int, int]
 
@@ -194,10 +195,10 @@ class LedgerCache:
             self._pages.make_dirty(key)
             slots = page.writable_locations()
             if isinstance(entry_ids, range):
-                first = entry_ids[low] & _SLOT_MASK
+                first = entry_ids[low] & SLOT_MASK
                 slots[first : first + high - low] = locations[low:high]
             else:
-                wanted = _slots(entry_ids[low:high])
+                wanted = slots_of(entry_ids[low:high])
                 deque(map(slots.__setitem__, wanted, locations[low:high]), maxlen=0)
         index.last_entry_id = max(index.last_entry_id, entry_ids[-1])
 
@@ -208,7 +209,7 @@ class LedgerCache:
         """
         index = self._existing(ledger_id)
         found: array[int] = array("Q")
-        page_no, start = first >> PAGE_BITS, first & _SLOT_MASK
+        page_no, start = first >> PAGE_BITS, first & SLOT_MASK
         while (missing := last - first + 1 - len(found)) > 0:
             end = min(start + missing, PAGE_ENTRY_COUNT)
             page = self._page(index, page_no)
@@ -229,7 +230,7 @@ class LedgerCache:
             if page is None:
                 found.frombytes(_NOTHING[: 8 * (high - low)])
             else:
-                found.extend(map(page.locations.__getitem__, _slots(entry_ids[low:high])))
+                found.extend(map(page.locations.__getitem__, slots_of(entry_ids[low:high])))
             self.make_room()
         return found
 
@@ -244,7 +245,7 @@ class LedgerCache:
             page = self._page(index, entry_id >> PAGE_BITS)
             if page is None:
                 break
-            slot = entry_id & _SLOT_MASK
+            slot = entry_id & SLOT_MASK
             absent = find_absent(page.locations, slot)
             self.make_room()
             if absent is not None:
@@ -262,8 +263,8 @@ class LedgerCache:
         while entry_id <= index.last_entry_id:
             page = self._page(index, entry_id >> PAGE_BITS)
             if page is not None:
-                slot = entry_id & _SLOT_MASK
-                present = _find_present(page.locations, slot)
+                slot = entry_id & SLOT_MASK
+                present = find_present(page.locations, slot)
                 self.make_room()
                 if present is not None:
                     return entry_id + present - slot
@@ -364,41 +365,3 @@ class LedgerCache:
         if on_disk is not None:
             candidates.append(on_disk)
         return min((one for one in candidates if one >= page_no), default=None)
-
-
-def page_runs(entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Cut ascending ids at page borders: page, first index, index behind the last.
-
-    >>> list(page_runs(range(1022, 1026)))
-    [(0, 0, 2), (1, 2, 4)]
-    """
-    low, count = 0, len(entry_ids)
-    while low < count:
-        page_no = entry_ids[low] >> PAGE_BITS
-        high = bisect_left(entry_ids, (page_no + 1) << PAGE_BITS, low)
-        yield page_no, low, high
-        low = high
-
-
-def _slots(entry_ids: Sequence[int]) -> Iterator[int]:
-    return map(and_, entry_ids, repeat(_SLOT_MASK))
-
-
-def find_absent(locations: "array[int]", start: int = 0) -> int | None:
-    """Return the place of the first absent entry from ``start`` on, or ``None``.
-
-    >>> find_absent(array("Q", [7, 0, 9, 0]), 2)
-    3
-    """
-    if locations.tobytes().find(_ABSENT_BYTES, 8 * start) < 0:  # 40 times as fast as a loop
-        return None
-    try:
-        return locations.index(ABSENT, start)
-    except ValueError:  # zero bytes of two neighbours
-        return None
-
-
-def _find_present(locations: "array[int]", start: int) -> int | None:
-    rest = locations[start:].tobytes()
-    present = rest.lstrip(b"\0")
-    return start + (len(rest) - len(present)) // 8 if present else None

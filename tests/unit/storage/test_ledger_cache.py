@@ -16,8 +16,9 @@ from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.index_file import IndexPath
 from zbk.storage.index_page import page_offset
-from zbk.storage.ledger_cache import LedgerCache, find_absent, page_runs
+from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.ledger_info import LedgerInfo
+from zbk.storage.page_slots import find_absent, find_present, page_runs
 
 
 @pytest.fixture
@@ -468,6 +469,8 @@ def test_zero_bytes_of_two_neighbours_are_no_absent_entry() -> None:
     assert find_absent(locations) is None
     assert find_absent(array("Q", [1, 1 << 56, 0, 0])) == 2
     assert find_absent(array("Q", [0, 1, 0]), 1) == 2
+    assert find_present(array("Q", [5, 0, 1 << 56]), 1) == 2
+    assert find_present(array("Q", [5, 0, 0]), 1) is None
 
 
 class CacheMachine(RuleBasedStateMachine):
