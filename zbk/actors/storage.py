@@ -12,7 +12,6 @@ with their records and are sent by whoever writes (VD) or syncs (PD) them; what 
 has to hear first comes back with Synced: answers to SYNC, and the cursors themselves.
 """
 
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeAlias, assert_never
@@ -62,8 +61,6 @@ from zbk.wire.messages import (
     SyncAnswer,
     WriteLac,
 )
-
-logger = logging.getLogger(__name__)
 
 READ_COUNT_MAX: Final = 65_536
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000

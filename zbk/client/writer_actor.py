@@ -7,7 +7,6 @@ owns        a WriterCore; everything it decides is carried out here
 on failure  every future that waits gets the failure; the ledger is left to recovery
 """
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -34,8 +33,6 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Outgoing, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Add, AddAnswer, Sync, SyncAnswer
-
-logger = logging.getLogger(__name__)
 
 TICK_MS: Final = 100
 REQUEST_OVERHEAD_SIZE: Final = 512
