@@ -25,8 +25,8 @@ digest type, so that an entry can be read without its ledger's metadata.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
-from itertools import accumulate, chain, repeat
+from collections.abc import Sequence
+from itertools import accumulate, repeat
 from operator import add
 from typing import Final
 
@@ -39,6 +39,8 @@ from zbk.protocol.words import DigestType
 ENTRY_VERSION: Final = 1
 HEADER_SIZE: Final = 40
 DIGEST_SIZE_MAX: Final = max(DIGEST_SIZE_BY_CODE)
+
+_CHUNK_COUNT: Final = 512
 
 _HEADER = struct.Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
 _START = struct.Struct("<II")
@@ -88,31 +90,33 @@ def encode_entries(
     payloads: Sequence[bytes],
     digest_type: DigestType,
     digest: DigestFunction,
-) -> list[bytes]:
-    """Return two pieces an entry, in order: header with payload, then digest.
+) -> bytes:
+    """Return the entries back to back: the body of a batch.
 
-    ``length`` is the ledger's length before the first entry. The pieces joined are the batch's
-    body. This is the writer's hottest loop: every step runs over the whole batch in C.
+    ``length`` is the ledger's length before the first entry. This is the writer's hottest loop:
+    every step runs in C over a chunk of entries that stays in the processor's cache.
     """
-    payload_sizes = [len(payload) for payload in payloads]
     flags = ENTRY_VERSION | DIGEST_CODE[digest_type] << 8
-    headers = map(
-        _HEADER.pack,
-        payload_sizes,
-        repeat(flags),
-        repeat(ledger_id),
-        entry_ids,
-        repeat(lac),
-        _running(payload_sizes, length),
-    )
-    bodies = list(map(add, headers, payloads))
-    return list(chain.from_iterable(zip(bodies, map(digest, bodies), strict=True)))
-
-
-def _running(payload_sizes: Sequence[int], length: int) -> Iterator[int]:
-    sums = accumulate(payload_sizes, initial=length)
-    next(sums)
-    return sums
+    chunks = []
+    for start in range(0, len(payloads), _CHUNK_COUNT):
+        chunk = payloads[start : start + _CHUNK_COUNT]
+        sizes = list(map(len, chunk))
+        lengths = list(accumulate(sizes, initial=length))[1:]
+        length = lengths[-1]
+        headers = map(
+            _HEADER.pack,
+            sizes,
+            repeat(flags),
+            repeat(ledger_id),
+            entry_ids[start : start + _CHUNK_COUNT],
+            repeat(lac),
+            lengths,
+        )
+        pieces = [b""] * (2 * len(chunk))
+        pieces[::2] = bodies = list(map(add, headers, chunk))
+        pieces[1::2] = map(digest, bodies)
+        chunks.append(b"".join(pieces))
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
 def stored_size(buffer: Buffer, offset: int) -> int:

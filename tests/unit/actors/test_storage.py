@@ -23,7 +23,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
+from zbk.protocol.entry import encode_entries, entry_size
 from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
@@ -147,7 +147,7 @@ def batch(
     lac: int = NO_ENTRY,
 ) -> EntryBatch:
     entry_ids = range(first, first + len(payloads)) if ids is None else ids
-    pieces = encode_entries(
+    body = encode_entries(
         LEDGER_ID,
         entry_ids,
         lac,
@@ -156,8 +156,8 @@ def batch(
         DigestType.XXH3,
         digest_function(DigestType.XXH3, b"", LEDGER_ID),
     )
-    sizes = [len(pieces[i]) + len(pieces[i + 1]) for i in range(0, len(pieces), 2)]
-    return EntryBatch.of(LEDGER_ID, entry_ids, sizes, b"".join(pieces))
+    sizes = [entry_size(len(payload), DigestType.XXH3) for payload in payloads]
+    return EntryBatch.of(LEDGER_ID, entry_ids, sizes, body)
 
 
 def add(

@@ -40,7 +40,7 @@ def encoded(
 ) -> bytes:
     digest = digest_function(digest_type, password, 7)
     ids = range(first, first + len(payloads))
-    return b"".join(encode_entries(7, ids, first - 1, 100, payloads, digest_type, digest))
+    return encode_entries(7, ids, first - 1, 100, payloads, digest_type, digest)
 
 
 def decoded(
@@ -157,8 +157,8 @@ def test_any_payload_that_is_like_bytes_can_be_encoded() -> None:
     digest = digest_function(DigestType.XXH3, b"", 7)
     payloads = [b"one", bytearray(b"two"), memoryview(b"three")]
 
-    pieces = encode_entries(7, range(3), -1, 0, payloads, DigestType.XXH3, digest)  # type: ignore[arg-type] # the annotation says bytes; callers may be laxer
+    body = encode_entries(7, range(3), -1, 0, payloads, DigestType.XXH3, digest)  # type: ignore[arg-type] # the annotation says bytes; callers may be laxer
 
-    assert pieces == encode_entries(
+    assert body == encode_entries(
         7, range(3), -1, 0, [b"one", b"two", b"three"], DigestType.XXH3, digest
     )

@@ -46,10 +46,9 @@ def payload(entry_id: int) -> bytes:
 
 
 def encoded(entry_id: int) -> bytes:
-    pieces = encode_entries(
+    return encode_entries(
         LEDGER_ID, [entry_id], -1, 0, [payload(entry_id)], DigestType.XXH3, DIGEST
     )
-    return b"".join(pieces)
 
 
 def damaged(entry_id: int) -> bytes:

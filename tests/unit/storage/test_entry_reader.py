@@ -140,7 +140,7 @@ def test_entries_with_different_digests_may_stand_side_by_side() -> None:
     for entry_id, digest_type in enumerate([DigestType.XXH3, DigestType.NONE, DigestType.MAC] * 3):
         digest = digest_function(digest_type, b"pw", 1)
         pieces.append(
-            b"".join(encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest))
+            encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest)
         )
     stored.store(EntryBatch.of(1, range(9), [len(p) for p in pieces], b"".join(pieces)))
 
