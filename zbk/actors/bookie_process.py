@@ -13,11 +13,14 @@ from zbk.errors import InvalidOptionError
 from zbk.metadata.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.files import OsFiles
+from zbk.system.memory import keep_freed_memory
 
 logger = logging.getLogger("zbk.bookie")
 
 SWITCH_INTERVAL_S = 0.0005
 """A thread of a bookie waits this long, not Python's 5 ms, for one that does not give way."""
+
+KEPT_MEMORY_SIZE = 32 * 1024 * 1024
 
 
 def init_bookie(config: BookieConfig) -> str:
@@ -46,6 +49,7 @@ def run_bookie(config: BookieConfig, *, on_ready: Callable[[BookieRegistration],
     """
     _check(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    keep_freed_memory(KEPT_MEMORY_SIZE)
     bookie = Bookie(config)
 
     def stop(number: int, _frame: FrameType | None) -> None:

@@ -162,12 +162,14 @@ class LedgerWriter:
         if set(map(type, batch)) - {bytes}:
             batch = [p if type(p) is bytes else _to_bytes(p) for p in batch]
         data = cast("list[bytes]", batch)
-        sizes = list(map(len, data))
-        if sizes and max(sizes) > self._entry_size_max:
-            raise EntryTooLargeError(max(sizes), self._entry_size_max)
+        size = sum(map(len, data))
+        if size > self._entry_size_max:  # only then it is worth to look at each
+            largest = max(map(len, data))
+            if largest > self._entry_size_max:
+                raise EntryTooLargeError(largest, self._entry_size_max)
         self._check_usable()
         future = AppendFuture(self._condition)
-        ticket = Ticket(future, sum(sizes), is_many=True)
+        ticket = Ticket(future, size, is_many=True)
         self._mailbox.put(ticket, data, self._timeout_s(timeout))
         return future
 

@@ -40,7 +40,7 @@ ENTRY_VERSION: Final = 1
 HEADER_SIZE: Final = 40
 DIGEST_SIZE_MAX: Final = max(DIGEST_SIZE_BY_CODE)
 
-_CHUNK_COUNT: Final = 512
+_CHUNK_COUNT: Final = 128
 
 _HEADER = struct.Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
 _START = struct.Struct("<II")
@@ -82,6 +82,12 @@ def stored_lac(buffer: Buffer, offset: int = 0) -> int:
     return lac
 
 
+def stored_length(buffer: Buffer, offset: int = 0) -> int:
+    """Return the length in the header of the whole entry at ``offset``; no digest is looked at."""
+    length: int = _HEADER.unpack_from(buffer, offset)[5]
+    return length
+
+
 def encode_entries(
     ledger_id: int,
     entry_ids: Sequence[int],
@@ -101,7 +107,7 @@ def encode_entries(
     for start in range(0, len(payloads), _CHUNK_COUNT):
         chunk = payloads[start : start + _CHUNK_COUNT]
         sizes = list(map(len, chunk))
-        lengths = list(accumulate(sizes, initial=length))[1:]
+        lengths = _running(sizes, length)
         length = lengths[-1]
         headers = map(
             _HEADER.pack,
@@ -117,6 +123,14 @@ def encode_entries(
         pieces[1::2] = map(digest, bodies)
         chunks.append(b"".join(pieces))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _running(sizes: Sequence[int], length: int) -> Sequence[int]:
+    """Return the ledger's length behind each entry; without adding up where all are the same."""
+    size, count = sizes[0], len(sizes)
+    if size and sizes.count(size) == count:
+        return range(length + size, length + size * count + 1, size)
+    return list(accumulate(sizes, initial=length))[1:]
 
 
 def stored_size(buffer: Buffer, offset: int) -> int:

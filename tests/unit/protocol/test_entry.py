@@ -80,6 +80,23 @@ def test_decode_undoes_encode_at_any_offset(
     assert offset == len(buffer) - len(suffix)
 
 
+@pytest.mark.parametrize("count", [1, 127, 128, 129, 400])
+@pytest.mark.parametrize("sizes", [(0,), (5,), (5, 5, 9), (0, 3)])
+def test_many_entries_are_the_same_bytes_as_each_alone(count: int, sizes: tuple[int, ...]) -> None:
+    digest = digest_function(DigestType.XXH3, b"", 7)
+    payloads = [bytes(sizes[i % len(sizes)]) for i in range(count)]
+
+    together = encode_entries(7, range(count), -1, 100, payloads, DigestType.XXH3, digest)
+
+    alone = []
+    length = 100
+    for entry_id, payload in enumerate(payloads):
+        one = encode_entries(7, [entry_id], -1, length, [payload], DigestType.XXH3, digest)
+        length += len(payload)
+        alone.append(one)
+    assert together == b"".join(alone)
+
+
 @by_digest
 def test_every_cut_is_a_mismatch(digest_type: DigestType) -> None:
     whole = GOLDEN_V1[digest_type]
