@@ -9,7 +9,7 @@ from zbk.system.process import usage
 
 if keep_freed_memory(32 * 1024 * 1024):
     before = usage().rss_size
-    pieces = [bytes(1024 * 1024) for _ in range(8)]
+    pieces = [b"x" * (1024 * 1024 + i) for i in range(8)]
     del pieces
     print(usage().rss_size - before)
 else:
