@@ -24,10 +24,11 @@ Source: BookKeeper's entry packet (``DigestManager``): the same fields, plus pay
 digest type, so that an entry can be read without its ledger's metadata.
 """
 
-import struct
-from collections.abc import Sequence
-from itertools import accumulate, repeat
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate, islice, repeat
 from operator import add
+from struct import Struct
 from typing import Final
 
 import msgspec
@@ -42,9 +43,10 @@ DIGEST_SIZE_MAX: Final = max(DIGEST_SIZE_BY_CODE)
 
 _CHUNK_COUNT: Final = 128
 
-_HEADER = struct.Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
-_START = struct.Struct("<II")
-_PREFIX = struct.Struct("<IBBHqq")  # the same start, field by field
+_HEADER = Struct("<IIqqqq")  # payload_size, version | digest_code << 8, ids, lac, length
+_START = Struct("<II")
+_START_AND_LEDGER = Struct("<IIq")
+_PREFIX = Struct("<IBBHqq")  # the same start, field by field
 
 assert _HEADER.size == HEADER_SIZE
 
@@ -106,31 +108,30 @@ def encode_entries(
     chunks = []
     for start in range(0, len(payloads), _CHUNK_COUNT):
         chunk = payloads[start : start + _CHUNK_COUNT]
+        ids = entry_ids[start : start + _CHUNK_COUNT]
         sizes = list(map(len, chunk))
-        lengths = _running(sizes, length)
-        length = lengths[-1]
-        headers = map(
-            _HEADER.pack,
-            sizes,
-            repeat(flags),
-            repeat(ledger_id),
-            entry_ids[start : start + _CHUNK_COUNT],
-            repeat(lac),
-            lengths,
-        )
+        if sizes.count(sizes[0]) == len(sizes):
+            lengths = accumulate(sizes, initial=length + sizes[0])
+            head = _START_AND_LEDGER.pack(sizes[0], flags, ledger_id)
+            bodies = list(map(_pack_for(sizes[0]), repeat(head), ids, repeat(lac), lengths, chunk))
+        else:
+            lengths = islice(accumulate(sizes, initial=length), 1, None)
+            headers = map(
+                _HEADER.pack, sizes, repeat(flags), repeat(ledger_id), ids, repeat(lac), lengths
+            )
+            bodies = list(map(add, headers, chunk))
+        length += sum(sizes)
         pieces = [b""] * (2 * len(chunk))
-        pieces[::2] = bodies = list(map(add, headers, chunk))
+        pieces[::2] = bodies
         pieces[1::2] = map(digest, bodies)
         chunks.append(b"".join(pieces))
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _running(sizes: Sequence[int], length: int) -> Sequence[int]:
-    """Return the ledger's length behind each entry; without adding up where all are the same."""
-    size, count = sizes[0], len(sizes)
-    if size and sizes.count(size) == count:
-        return range(length + size, length + size * count + 1, size)
-    return list(accumulate(sizes, initial=length))[1:]
+@lru_cache(maxsize=64)
+def _pack_for(payload_size: int) -> Callable[..., bytes]:
+    """Return what makes header and payload at once, where all payloads are of one size."""
+    return Struct(f"<{_START_AND_LEDGER.size}sqqq{payload_size}s").pack
 
 
 def stored_size(buffer: Buffer, offset: int) -> int:
