@@ -24,7 +24,7 @@ Source: BookKeeper's entry packet (``DigestManager``): the same fields, plus pay
 digest type, so that an entry can be read without its ledger's metadata.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from itertools import accumulate, islice, repeat
 from operator import add
@@ -110,6 +110,7 @@ def encode_entries(
         chunk = payloads[start : start + _CHUNK_COUNT]
         ids = entry_ids[start : start + _CHUNK_COUNT]
         sizes = list(map(len, chunk))
+        lengths: Iterator[int]
         if sizes.count(sizes[0]) == len(sizes):
             lengths = accumulate(sizes, initial=length + sizes[0])
             head = _START_AND_LEDGER.pack(sizes[0], flags, ledger_id)
