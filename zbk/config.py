@@ -12,7 +12,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -77,9 +77,14 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     batch_count_max: int = 8192  # entries in one message
     read_ahead_count: int = 4  # read requests in flight for one reader
     read_size_max: int = 1 * MIB  # bytes asked for in one read request
+    speculative_read_ms: int = 200  # silence after which the next replica is asked too; 0 is off
     request_timeout_ms: int = 5_000
     connect_timeout_ms: int = 5_000
     quorum_grace_ms: int = 5_000  # how long a writer waits for a lost ack quorum to come back
+    slow_bookie_ms: int = 2_000  # a bookie that alone holds up a writer so long is replaced
+    explicit_lac_ms: int = 100  # an idle writer tells its LAC after this; 0 is never
+    placement: Literal["random", "rack"] = "random"  # how bookies are chosen
+    avoid_failed_ms: int = 60_000  # how long a bookie that failed is chosen last
     default_timeout_ms: int = 60_000  # of blocking calls without ``timeout=``
     session_timeout_ms: int = 10_000
 
@@ -91,9 +96,13 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "batch_count_max", 1, 65_536)
         _check_range(self, "read_ahead_count", 1, 256)
         _check_range(self, "read_size_max", 4 * KIB, 64 * MIB)
+        _check_range(self, "speculative_read_ms", 0, 3_600_000)
         _check_range(self, "request_timeout_ms", 10, 3_600_000)
         _check_range(self, "connect_timeout_ms", 10, 3_600_000)
         _check_range(self, "quorum_grace_ms", 0, 3_600_000)
+        _check_range(self, "slow_bookie_ms", 100, 3_600_000)
+        _check_range(self, "explicit_lac_ms", 0, 3_600_000)
+        _check_range(self, "avoid_failed_ms", 0, 86_400_000)
         _check_range(self, "default_timeout_ms", 10, 86_400_000)
         _check_range(self, "session_timeout_ms", 1_000, 600_000)
 

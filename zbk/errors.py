@@ -15,7 +15,12 @@
         * ``ForkedProcessError``
         * ``UnsupportedLedgerError``     e.g. a striped VD ledger
         * ``MissingDependencyError``     no Java, no jars, no extra
+        * ``NoSuchLogError``
+        * ``LogClosedError``
+        * ``LogTruncatedError``          the position was cut off
     * ``LedgerFencedError``              another client took the ledger over; stop writing
+    * ``AppendUnansweredError``          the writer ended before the bookies had answered
+    * ``LogFencedError``                 another client took the log over; stop writing
     * ``UnavailableError``               something did not answer; trying again may help
         * ``MetadataUnavailableError``
         * ``BookieUnavailableError``
@@ -24,6 +29,7 @@
         * ``BusyError``                  a named limit was reached
         * ``BookieReadOnlyError``
         * ``CannotAdvanceError``         sync: the LAC can not reach what was asked
+        * ``LedgerRecoveryError``        too few bookies say yes or no; still IN_RECOVERY
     * ``MetadataConflictError``          somebody else changed the node first
         * ``BadVersionError``
         * ``NodeExistsError``
@@ -258,6 +264,43 @@ class MissingDependencyError(CallerError):
         return f"{what}: {cure}"
 
 
+class NoSuchLogError(CallerError):
+    """The metadata store has no log of this name."""
+
+    code = 114
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"no log {self.args[0]!r}"
+
+
+class LogClosedError(CallerError):
+    """This handle of a log was closed."""
+
+    code = 115
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"this handle of log {self.args[0]!r} is closed"
+
+
+class LogTruncatedError(CallerError):
+    """What was to be read was cut off the log. ``position`` and ``first`` are ``LEDGER:ENTRY``."""
+
+    code = 116
+
+    def __init__(self, name: str, position: str, first: str) -> None:
+        super().__init__(name, position, first)
+
+    def __str__(self) -> str:
+        name, position, first = self.args
+        return f"log {name!r} was truncated: {position} is gone, it begins at {first}"
+
+
 # ------------------------------------------------------------------ fenced
 
 
@@ -272,6 +315,33 @@ class LedgerFencedError(ZbkError):
 
     def __str__(self) -> str:
         return f"ledger {self.args[0]} was fenced: another client is recovering or has closed it"
+
+
+class AppendUnansweredError(ZbkError):
+    """The writer ended before an append was answered. It may or may not be in the ledger."""
+
+    code = 201
+    outcome: ClassVar[Outcome] = "unknown"
+
+    def __init__(self, ledger_id: int, reason: str) -> None:
+        super().__init__(ledger_id, reason)
+
+    def __str__(self) -> str:
+        ledger_id, reason = self.args
+        return f"the writer of ledger {ledger_id} ended before the append was answered: {reason}"
+
+
+class LogFencedError(ZbkError):
+    """Another client took the log over. The append may or may not be in it."""
+
+    code = 202
+    outcome: ClassVar[Outcome] = "unknown"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"log {self.args[0]!r} was taken over by another client"
 
 
 # ------------------------------------------------------------------ did not answer
@@ -381,6 +451,19 @@ class CannotAdvanceError(UnavailableError):
         return (
             f"ledger {ledger_id}: durable up to entry {last_durable_id}, not {wanted_id}: {reason}"
         )
+
+
+class LedgerRecoveryError(UnavailableError):
+    """A ledger's end can not be known now. It stays IN_RECOVERY; recover it again later."""
+
+    code = 308
+
+    def __init__(self, ledger_id: int, reason: str) -> None:
+        ZbkError.__init__(self, ledger_id, reason)
+
+    def __str__(self) -> str:
+        ledger_id, reason = self.args
+        return f"ledger {ledger_id} can not be recovered now: {reason}"
 
 
 # ------------------------------------------------------------------ metadata conflicts

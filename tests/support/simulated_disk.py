@@ -6,7 +6,9 @@ whole sectors of 512 bytes, in any order, at times torn inside; names made, chan
 without ``sync_dir`` are kept or lost one by one. A *process crash* keeps all of the page cache,
 which is still not synced.
 
-Every operation that changes something counts; ``crash_at`` raises ``SimulatedCrash`` at one.
+Every operation that changes something counts; ``crash_at`` raises ``SimulatedCrash`` at one. An
+fsync covers what was written before it; with ``sync_until`` only changes up to that
+``change_count``: an fsync that began there, and during which more was written.
 """
 
 import errno
@@ -37,11 +39,13 @@ class Fault(msgspec.Struct):
 
 
 class _Write(msgspec.Struct, frozen=True):
+    number: int
     offset: int
     data: bytes  # whole sectors as they were after the write, but for the end of the file
 
 
 class _Resize(msgspec.Struct, frozen=True):
+    number: int
     size: int
 
 
@@ -51,29 +55,35 @@ class _Inode:
         self.durable = bytearray()
         self.pending: list[_Write | _Resize] = []
 
-    def write(self, offset: int, data: bytes) -> None:
+    def write(self, number: int, offset: int, data: bytes) -> None:
         _put(self.visible, offset, data)
         start = offset - offset % SECTOR_SIZE
         end = -(-(offset + len(data)) // SECTOR_SIZE) * SECTOR_SIZE
-        self.pending.append(_Write(start, bytes(self.visible[start:end])))
+        self.pending.append(_Write(number, start, bytes(self.visible[start:end])))
 
-    def resize(self, size: int) -> None:
+    def resize(self, number: int, size: int) -> None:
         _resize(self.visible, size)
-        self.pending.append(_Resize(size))
+        self.pending.append(_Resize(number, size))
 
-    def sync(self) -> None:
-        if self.pending:
-            self.durable = bytearray(self.visible)
-            self.pending = []
+    def sync(self, until: int | None = None) -> None:
+        """Bring what is pending, up to a change, to the platter; what a failure lost stays lost."""
+        late = [] if until is None else [c for c in self.pending if c.number > until]
+        for change in self.pending[: len(self.pending) - len(late)]:
+            match change:
+                case _Resize(_, size):
+                    _resize(self.durable, size)
+                case _Write(_, offset, data):
+                    _put(self.durable, offset, data)
+        self.pending = late
 
     def lose(self, rng: Random, keep_share: float, *, is_torn_anywhere: bool) -> None:
         """Bring an arbitrary part of what is pending to the platter; forget the rest."""
         for change in self.pending:
             match change:
-                case _Resize(size):
+                case _Resize(_, size):
                     if rng.random() < keep_share:
                         _resize(self.durable, size)
-                case _Write(offset, data):
+                case _Write(_, offset, data):
                     for at in range(0, len(data), SECTOR_SIZE):
                         if rng.random() < keep_share:
                             sector = data[at : at + SECTOR_SIZE]
@@ -110,9 +120,9 @@ class SimulatedFile:
             self._disk.fail_on("pwrite", self._path)
         except OSError as error:
             if error.errno == errno.ENOSPC:  # a short write comes first
-                self._inode.write(offset, data[: len(data) // 2])
+                self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
             raise
-        self._inode.write(offset, data)
+        self._inode.write(self._disk.next_change(), offset, data)
         self._disk.step()  # behind: the bytes may reach the platter
         return len(data)
 
@@ -124,18 +134,18 @@ class SimulatedFile:
             self._inode.lose(Random(self._disk.operation_count), 0.5, is_torn_anywhere=False)
             raise
         self._disk.step()
-        self._inode.sync()
+        self._inode.sync(self._disk.sync_until)
 
     def allocate(self, size: int) -> None:
         self._check_alive()
         self._disk.fail_on("allocate", self._path)
         if size > len(self._inode.visible):
-            self._inode.resize(size)
+            self._inode.resize(self._disk.next_change(), size)
         self._disk.step()
 
     def truncate(self, size: int) -> None:
         self._check_alive()
-        self._inode.resize(size)
+        self._inode.resize(self._disk.next_change(), size)
         self._disk.step()
 
     def size(self) -> int:
@@ -160,10 +170,13 @@ class SimulatedDisk:
     def __init__(self) -> None:
         self.life = 0
         self.operation_count = 0
+        self.change_count = 0
+        self.sync_until: int | None = None
         self.crash_at: int | None = None
         self.open_count = 0
         self.open_count_max = 0
         self.faults: list[Fault] = []
+        self.free = 1 << 40
         self._directories = {""}
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -227,7 +240,7 @@ class SimulatedDisk:
         ]
 
     def free_size(self, path: str) -> int:
-        return 1 << 40
+        return self.free
 
     def lock(self, path: str) -> File | None:
         if path in self._locks:
@@ -261,9 +274,15 @@ class SimulatedDisk:
         self.life += 1
         self.open_count = 0
         self.crash_at = None
+        self.sync_until = None
         self.faults = []
         self._locks = set()
         return self
+
+    def next_change(self) -> int:
+        """Count one change of a file's content."""
+        self.change_count += 1
+        return self.change_count
 
     def step(self) -> None:
         """Count one operation; crash if it is the one."""

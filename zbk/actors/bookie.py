@@ -21,7 +21,14 @@ import pykka
 from zbk.actors.about import About
 from zbk.actors.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.identity import check_identity, directories
-from zbk.actors.journal import JournalActor, JournalSyncActor, NoteSynced, SyncDue, SyncQueue
+from zbk.actors.journal import (
+    JournalActor,
+    JournalSyncActor,
+    NoteSynced,
+    SyncDue,
+    SyncProgress,
+    SyncQueue,
+)
 from zbk.actors.read import ReadActor
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
@@ -164,11 +171,15 @@ class Bookie:
         self._closing.append(front.stop)
         self._front = front
         about = About(self._files, config, identity, front, storage, software=VERSION)
+        progress = SyncProgress()
+        ticker = Ticker("zbk-bookie-ticker")
         actors["read"] = ReadActor.start(storage.fetch, front.send, incarnation, self.fail)
         actors["storage"] = StorageActor.start(
             storage,
             journal=lambda: actors["journal"],
             reader=actors["read"],
+            progress=progress,
+            ticker=ticker,
             send=front.send,
             about=about.answer,
             incarnation=incarnation,
@@ -176,7 +187,7 @@ class Bookie:
             read_size_max=config.read_size_max,
             stop_bookie=self.fail,
         )
-        queue = SyncQueue(storage.journal, actors["storage"], front.send)
+        queue = SyncQueue(storage.journal, actors["storage"], front.send, progress)
         actors["sync"] = JournalSyncActor.start(queue, self.fail)
         actors["journal"] = JournalActor.start(
             storage.journal,
@@ -196,13 +207,12 @@ class Bookie:
         about.watch(actors, queue)
         self._storage_actor = actors["storage"]
         self._closing.append(lambda: _stop_actors(actors))
-        self._start_ticker(actors)
+        self._closing.append(ticker.stop)
+        self._start_ticking(ticker, actors)
         front.start()
         return front
 
-    def _start_ticker(self, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
-        ticker = Ticker("zbk-bookie-ticker")
-        self._closing.append(ticker.stop)
+    def _start_ticking(self, ticker: Ticker, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
         ticker.every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
         ticker.every(NOTE_SYNCED_MS, lambda: actors["journal"].tell(NoteSynced()))
         if self._config.sync_interval_ms:

@@ -15,7 +15,7 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.identity import read_cookie, write_cookie
+from zbk.storage.identity import COOKIE_NAME, read_cookie, write_cookie
 from zbk.system.clock import wall_ms
 from zbk.system.files import FileSystem
 
@@ -58,6 +58,8 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
                 f"{dirs[0]} belongs to bookie {cookie.bookie_id} already: "
                 "start it with `zbk bookie run`, or give empty directories"
             )
+        # with data it is no interrupted init: somebody took the bookie out of the cluster
+        _check_empty(files, dirs, besides=COOKIE_NAME)
     else:
         _check_empty(files, dirs)
         cookie = Cookie(
@@ -99,8 +101,8 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
     if known is None:
         raise CookieMismatchError(
             f"the cluster at {store.address} has no cookie of bookie {cookie.bookie_id}: it was "
-            "removed from the cluster, or its init was interrupted; `zbk bookie init` with the "
-            "same directories finishes an interrupted one"
+            "removed from the cluster, and comes back with empty directories only; or its init "
+            "was interrupted: `zbk bookie init` with the same directories finishes it"
         )
     if known != cookie:
         raise CookieMismatchError(
@@ -126,9 +128,9 @@ def _local_cookie(files: FileSystem, dirs: Sequence[str]) -> bytes | None:
     return cookies[dirs[0]]
 
 
-def _check_empty(files: FileSystem, dirs: Sequence[str]) -> None:
+def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str = "lost+found") -> None:
     for path in dirs:
-        names = [name for name in files.list_dir(path) if name != "lost+found"]
+        names = [name for name in files.list_dir(path) if name not in ("lost+found", besides)]
         if names:
             raise BookieError(
                 f"{path} is not empty (it has {names[0]!r}): a new bookie needs empty directories"

@@ -13,7 +13,8 @@
 
 A *ticket* numbers the groups of the storage actor. Groups form by themselves: whatever queued
 while the last write, or the last fsync, was under way goes together in the next one. An fsync
-covers exactly the groups that were written before it began.
+covers exactly the groups that were written before it began. ``SyncProgress`` says how far that
+came, to whoever looks; nobody is woken for it unless somebody waits.
 
 A small group that nobody follows is synced by the journal actor itself: waking another thread
 would cost a lone add more than it gains.
@@ -87,6 +88,20 @@ class Synced(msgspec.Struct, frozen=True):
     ticket: int
 
 
+class SyncProgress:
+    """How far the journal is on stable storage: a number that may be read in any thread.
+
+    Whoever waits for it sets ``is_watched`` first and looks at ``synced_ticket`` then, while a sync
+    sets ``synced_ticket`` first and looks at ``is_watched`` then: one of them sees the other.
+    """
+
+    __slots__ = ("is_watched", "synced_ticket")
+
+    def __init__(self) -> None:
+        self.synced_ticket = 0  # written by the ``SyncQueue``
+        self.is_watched = False  # written by the storage actor: it wants ``Synced`` of every sync
+
+
 class ProgressSink(Protocol):
     """Where the news go: a pykka ref in a bookie, a list in a test."""
 
@@ -106,10 +121,13 @@ class SyncQueue:
     queued during a run waits for the next.
     """
 
-    def __init__(self, journal: JournalFile, storage: ProgressSink, send: Send) -> None:
+    def __init__(
+        self, journal: JournalFile, storage: ProgressSink, send: Send, progress: SyncProgress
+    ) -> None:
         self._journal = journal
         self._storage = storage
         self._send = send
+        self._progress = progress
         self._groups: list[AppendGroup] = []
         self._groups_lock = threading.Lock()
         self._run_lock = threading.Lock()
@@ -134,18 +152,25 @@ class SyncQueue:
             StorageFailedError: the fsync failed; nobody was told anything.
         """
         with self._run_lock:
-            with self._groups_lock:
-                groups, self._groups = self._groups, []
-                self.unsynced_size = 0
-            if not groups:
-                return
-            self._journal.sync()  # only what was written before it counts, and that are these
-            self.sync_count += 1
-            answers = [answer for group in groups for answer in group.after_sync]
-            if answers:
-                self._send(answers)
-            if any(group.is_sync_news for group in groups):
-                self._storage.tell(Synced(groups[-1].ticket))
+            groups = self._take()
+            if groups:
+                self._journal.sync()  # only what was written before counts, and that are these
+                self._tell(groups)
+
+    def _take(self) -> list[AppendGroup]:
+        with self._groups_lock:
+            groups, self._groups = self._groups, []
+            self.unsynced_size = 0
+        return groups
+
+    def _tell(self, groups: Sequence[AppendGroup]) -> None:
+        self._progress.synced_ticket = groups[-1].ticket
+        self.sync_count += 1
+        answers = [answer for group in groups for answer in group.after_sync]
+        if answers:
+            self._send(answers)
+        if self._progress.is_watched or any(group.is_sync_news for group in groups):
+            self._storage.tell(Synced(groups[-1].ticket))
 
 
 class JournalActor(BookieActor):

@@ -2,8 +2,11 @@
 
 A ``BookieLedger`` is made from what storage keeps of the ledger when somebody asks for it, and
 forgotten, idlest first, when there are more than ``LEDGER_COUNT_MAX`` and nothing of it is on its
-way: what storage keeps is enough to make it again. Not so for a VD ledger of which anything is not
-yet on stable storage: its sync cursor may only be rebuilt from durable entries.
+way: what storage keeps is enough to make it again. Not so while anything of it is not yet on stable
+storage: a fence, a LAC and a sync cursor that are made from storage are taken to be durable.
+
+There is one slot for a ledger, and whoever asks gets that one: a fence that was put on one object
+while adds ask another would not hold.
 
 Owned by the storage actor.
 """
@@ -12,12 +15,14 @@ import logging
 from collections import OrderedDict
 from typing import Final
 
+from zbk.actors.journal import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError
 from zbk.protocol.entry import stored_lac
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.journal_record import LedgerKeyRecord
 
 logger = logging.getLogger(__name__)
 
@@ -27,20 +32,28 @@ LEDGER_COUNT_MAX: Final = 50_000
 class LedgerSlot:
     """One ledger in the table."""
 
-    __slots__ = ("last_entry_id", "ledger", "ledger_id", "on_its_way_count")
+    __slots__ = ("is_stored", "last_entry_id", "ledger", "ledger_id", "ticket", "waiter_count")
 
-    def __init__(self, ledger_id: int, ledger: BookieLedger, last_entry_id: int) -> None:
+    def __init__(
+        self, ledger_id: int, ledger: BookieLedger, last_entry_id: int, *, is_stored: bool
+    ) -> None:
         self.ledger_id = ledger_id
         self.ledger = ledger
         self.last_entry_id = last_entry_id  # highest id stored here
-        self.on_its_way_count = 0  # groups that are not on stable storage yet
+        self.is_stored = is_stored  # storage has its key and type
+        self.ticket = 0  # the last one with anything of this ledger in it
+        self.waiter_count = 0  # long polls
 
 
 class LedgerTable:
     """Ledgers by id, bounded."""
 
-    def __init__(self, storage: BookieStorage) -> None:
+    def __init__(
+        self, storage: BookieStorage, progress: SyncProgress, count_max: int = LEDGER_COUNT_MAX
+    ) -> None:
         self._storage = storage
+        self._progress = progress
+        self._count_max = count_max
         self._slots: OrderedDict[int, LedgerSlot] = OrderedDict()
         self._moved: dict[int, LedgerSlot] = {}
 
@@ -59,7 +72,8 @@ class LedgerTable:
         """Return a ledger; one that this bookie does not have yet starts empty."""
         slot = self.find(ledger_id)
         if slot is None:
-            slot = self._keep(LedgerSlot(ledger_id, BookieLedger(ledger_id), NO_ENTRY))
+            ledger = BookieLedger(ledger_id)
+            slot = self._keep(LedgerSlot(ledger_id, ledger, NO_ENTRY, is_stored=False))
         return slot
 
     def cursor_moved(self, slot: LedgerSlot) -> None:
@@ -72,9 +86,18 @@ class LedgerTable:
         for slot in moved.values():
             self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
 
+    def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
+        """Have a new ledger's key and type in storage; return the record for the journal."""
+        key, kind = slot.ledger.ledger_key, slot.ledger.ledger_type
+        assert key is not None, "the ledger was admitted"
+        assert kind is not None, "key and type are known together"
+        self._storage.set_ledger_key(slot.ledger_id, key, kind)
+        slot.is_stored = True
+        return LedgerKeyRecord(slot.ledger_id, key, kind)
+
     def drop_if_new(self, slot: LedgerSlot) -> None:
         """Forget a ledger whose very first request was refused."""
-        if slot.ledger.ledger_key is None:
+        if not slot.is_stored:
             self._slots.pop(slot.ledger_id, None)
 
     def _load(self, ledger_id: int) -> LedgerSlot | None:
@@ -89,7 +112,7 @@ class LedgerTable:
             lac=max(info.explicit_lac, self._last_lac(ledger_id, info.last_entry_id)),
             last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
         )
-        return self._keep(LedgerSlot(ledger_id, ledger, info.last_entry_id))
+        return self._keep(LedgerSlot(ledger_id, ledger, info.last_entry_id, is_stored=True))
 
     def _last_lac(self, ledger_id: int, last_entry_id: int) -> int:
         """Return the LAC that came with the last entry: once told to a reader, it stays."""
@@ -114,9 +137,10 @@ class LedgerTable:
 
     def _keep(self, slot: LedgerSlot) -> LedgerSlot:
         self._slots[slot.ledger_id] = slot
-        if len(self._slots) > LEDGER_COUNT_MAX:
+        if len(self._slots) > self._count_max:
+            synced_ticket = self._progress.synced_ticket
             for ledger_id, old in self._slots.items():
-                if not old.on_its_way_count and old is not slot:
+                if old.ticket <= synced_ticket and not old.waiter_count and old is not slot:
                     del self._slots[ledger_id]
                     break
         return slot

@@ -7,13 +7,23 @@ fence and taking the add in are one step: no add slips in behind a fence.
     type     fixed by the first add; another one is refused
     fence    NONE -> PENDING -> DURABLE. From PENDING on ordinary adds are refused; the fence is
              answered only when DURABLE. A fence is for ever: no way leads back.
-    LAC      the highest one seen with an add or an explicit LAC
+    LAC      the highest one seen, and the highest one that a start after a loss of power would
+             find again, the *durable LAC*: only that one is told to readers, so that what was
+             once readable stays readable
     cursor   what is synced, on ledgers whose level has a sync cursor
+
+A *ticket* is the number of a group of journal records; groups reach stable storage in the order of
+their tickets, so one number, the highest ticket that is synced, says it of all.
+
+Decision: an explicit LAC is taken on a fenced ledger, too, as in BookKeeper. Whatever a writer
+says is confirmed was acknowledged by an ack quorum, so no recovery ends below it; only the writer
+can say it, as it takes the ledger's key.
 
 Source: BookKeeper's ``LedgerDescriptorImpl`` and ``HandleFactoryImpl``; "The BookKeeper protocol",
 section Closing a ledger as a reader; for the cursor the relaxed-durability proposal.
 """
 
+from collections import deque
 from enum import Enum
 
 from zbk.durability.level import AcknowledgesAfter, DurabilityLevel, level_of
@@ -40,7 +50,8 @@ class BookieLedger:
     Invariants, checked in ``_check``:
       * key and type are known together, and never change;
       * there is a cursor exactly when the type's level has one;
-      * the cursor's ``last_add_synced`` is never below the LAC.
+      * the cursor's ``last_add_synced`` is never below the LAC;
+      * the durable LAC, the recorded ones in their order, and the LAC ascend.
     """
 
     def __init__(
@@ -60,6 +71,8 @@ class BookieLedger:
         self._cursor: SyncCursor | None = None
         self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
         self._lac = lac
+        self._durable_lac = lac
+        self._recorded: deque[tuple[int, int]] = deque()  # (ticket, LAC) of what is not synced yet
         if ledger_key is not None:
             assert ledger_type is not None, "key and type are recorded together"
             self._learn(ledger_key, ledger_type, last_add_synced)
@@ -89,8 +102,19 @@ class BookieLedger:
 
     @property
     def lac(self) -> int:
-        """The highest LAC seen; -1 is none."""
+        """The highest LAC seen, durable or not: sound, but not for readers; -1 is none."""
         return self._lac
+
+    @property
+    def recorded_lac(self) -> int:
+        """The highest LAC that is durable, or will be when its ticket is synced; -1 is none."""
+        return self._recorded[-1][1] if self._recorded else self._durable_lac
+
+    def durable_lac(self, synced_ticket: int) -> int:
+        """Return the highest LAC that a loss of power leaves; -1 is none. It never falls."""
+        while self._recorded and self._recorded[0][0] <= synced_ticket:
+            self._durable_lac = self._recorded.popleft()[1]
+        return self._durable_lac
 
     @property
     def last_add_synced(self) -> int:
@@ -101,6 +125,16 @@ class BookieLedger:
         return NO_ENTRY if self._cursor is None else self._cursor.last_add_synced
 
     # ------------------------------------------------------------------ requests
+
+    def check(self, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        """Accept a request that knows the ledger.
+
+        Raises:
+            UnauthorizedError: the key is another one.
+            UnsupportedLedgerError: the ledger is of another type here.
+        """
+        self.check_key(ledger_key)
+        self._check_type(ledger_type)
 
     def check_key(self, ledger_key: bytes) -> None:
         """Accept a request that shows the right key, or any key while none is known.
@@ -122,10 +156,19 @@ class BookieLedger:
             UnsupportedLedgerError: the ledger is of another type here.
             LedgerFencedError: the ledger is fenced, and this is no recovery add.
         """
-        self.check_key(ledger_key)
-        self._check_type(ledger_type)
+        self.check(ledger_key, ledger_type)
         if self.is_fenced and not is_recovery:
             raise LedgerFencedError(self._ledger_id)
+        return self._learn_if_new(ledger_key, ledger_type)
+
+    def admit_lac(self, ledger_key: bytes, ledger_type: LedgerType) -> bool:
+        """Accept an explicit LAC; return whether a key record must be written, as ``admit_add``.
+
+        Raises:
+            UnauthorizedError: the key is another one.
+            UnsupportedLedgerError: the ledger is of another type here.
+        """
+        self.check(ledger_key, ledger_type)
         return self._learn_if_new(ledger_key, ledger_type)
 
     def acknowledges_after(self, *, is_recovery: bool) -> AcknowledgesAfter:
@@ -146,8 +189,7 @@ class BookieLedger:
             UnauthorizedError: the key is another one; the ledger is not fenced.
             UnsupportedLedgerError: the ledger is of another type here.
         """
-        self.check_key(ledger_key)
-        self._check_type(ledger_type)
+        self.check(ledger_key, ledger_type)
         needs_key_record = self._learn_if_new(ledger_key, ledger_type)
         needs_fence_record = self._fence is _Fence.NONE
         if needs_fence_record:
@@ -177,6 +219,24 @@ class BookieLedger:
             if self._cursor is not None:
                 self._cursor.raise_floor(lac)
             self._check()
+
+    def lac_recorded(self, lac: int, ticket: int, synced_ticket: int) -> None:
+        """Note a LAC that is on its way to stable storage: in an entry's header, or by itself.
+
+        The entry has to be the last one that the bookie holds: its header is what a start reads.
+        """
+        assert ticket > synced_ticket, "a ticket is synced after it was filled"
+        if lac <= self._durable_lac:
+            return
+        self.durable_lac(synced_ticket)  # forgets what is durable: no more is kept than is not
+        if self._recorded:
+            last_ticket, last_lac = self._recorded[-1]
+            if lac <= last_lac:
+                return
+            if last_ticket == ticket:
+                self._recorded.pop()
+        self._recorded.append((ticket, lac))
+        self.added(lac)
 
     def synced(self, first: int, last: int) -> None:
         """Note that the entries ``first .. last`` are on stable storage here, for any reason."""
@@ -211,3 +271,4 @@ class BookieLedger:
             assert (self._cursor is not None) == self._level.has_sync_cursor
         if self._cursor is not None:
             assert self._cursor.last_add_synced >= self._lac, "a LAC raises the floor"
+        assert self._durable_lac <= self.recorded_lac <= self._lac, "what is durable was seen"

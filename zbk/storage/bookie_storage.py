@@ -38,7 +38,7 @@ from zbk.storage.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal_replay import replay
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
-from zbk.storage.ledger_cache import MEMORY_SIZE, LedgerCache
+from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE, LedgerCache
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.location import ABSENT, entry_locations
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
@@ -73,6 +73,7 @@ class BookieStorage:
         log_size_max: int = LOG_SIZE,
         ledger_cache_size: int = MEMORY_SIZE,
         open_files_max: int = OPEN_FILES_MAX,
+        ledger_count_max: int = LEDGER_COUNT_MAX,
     ) -> None:
         self._files = files
         self._journal_dir = journal_dir
@@ -97,6 +98,7 @@ class BookieStorage:
             open_files=self._open_files,
             fail_stop=self._fail_stop,
             memory_size_max=ledger_cache_size,
+            ledger_count_max=ledger_count_max,
         )
         self._journal: Journal | None = None
         self._checkpoint: Checkpoint | None = None

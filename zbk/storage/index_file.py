@@ -186,13 +186,20 @@ def unfinished_paths(files: FileSystem, root: str) -> list[str]:
     return list(_paths(files, root, _SUFFIX + NEW_SUFFIX))
 
 
-def _paths(files: FileSystem, root: str, suffix: str) -> Iterator[str]:
+def index_directories(files: FileSystem, root: str) -> Iterator[str]:
+    """Yield ``root`` and the two levels of directories below it; the last one holds the files."""
+    yield root
     for upper in files.list_dir(root):
+        yield f"{root}/{upper}"
         for lower in files.list_dir(f"{root}/{upper}"):
-            directory = f"{root}/{upper}/{lower}"
-            for name in files.list_dir(directory):
-                if name.endswith(suffix):
-                    yield f"{directory}/{name}"
+            yield f"{root}/{upper}/{lower}"
+
+
+def _paths(files: FileSystem, root: str, suffix: str) -> Iterator[str]:
+    for directory in index_directories(files, root):
+        for name in files.list_dir(directory):
+            if name.endswith(suffix):
+                yield f"{directory}/{name}"
 
 
 class IndexReader:

@@ -137,12 +137,17 @@ class IndexFlusher:
         """
         touched_count = 0
         with self._failing(self._flush_file.path, "recovery"):
-            for ledger_id, parts in self._flush_file.read():
+            found = self._flush_file.read()
+            for ledger_id, parts in found:
                 if self._files.exists(IndexPath.of(self._root, ledger_id).path):
                     self._write_one(ledger_id, parts)
                     touched_count += 1
                 else:
                     self._has_deleted = True
+            if found:
+                # what was read may be in the page cache only: a loss of power would bring back the
+                # flush before, and the start after it would put old pages over newer ones
+                self._flush_file.retire()
         return touched_count
 
     # ------------------------------------------------------------------ steps of IndexFlush

@@ -64,6 +64,14 @@ class _Segment(msgspec.Struct, frozen=True):
     seed: int
 
 
+class SyncBegun(msgspec.Struct, frozen=True):
+    """An fsync that has begun, and what it will promise."""
+
+    position: JournalPosition  # everything before it
+    rolled: list[File]  # segments that are full
+    current: File
+
+
 def _draw_nonce() -> int:
     return secrets.randbits(64)
 
@@ -183,19 +191,37 @@ class Journal:
         Raises:
             StorageFailedError: an fsync failed, or anything failed before; never tried again.
         """
+        begun = self.begin_sync()
+        return self._synced if begun is None else self.end_sync(begun)
+
+    def begin_sync(self) -> SyncBegun | None:
+        """Return what an fsync that begins now promises; ``None``: everything is synced already.
+
+        ``end_sync`` follows: together they are ``sync``, and other things may happen in between.
+
+        Raises:
+            StorageFailedError: anything failed before.
+        """
         self._fail_stop.check()
         position = self._position  # first: what is written from here on is not promised
         if position == self._synced:
-            return position
+            return None
         with self._swap_lock:
             rolled, self._rolled = self._rolled, []
-            current = self._segment.file
-        for file in rolled:
+            return SyncBegun(position, rolled, self._segment.file)
+
+    def end_sync(self, begun: SyncBegun) -> JournalPosition:
+        """Return, with the place reached, once what ``begin_sync`` took is on stable storage.
+
+        Raises:
+            StorageFailedError: an fsync failed; never tried again.
+        """
+        for file in begun.rolled:
             self._sync_file(file)
             file.close()
-        self._sync_file(current)
-        self._synced = position
-        return position
+        self._sync_file(begun.current)
+        self._synced = begun.position
+        return begun.position
 
     # ------------------------------------------------------------------ any thread
 

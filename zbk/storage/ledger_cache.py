@@ -23,6 +23,7 @@ from zbk.storage.index_file import (
     IndexReader,
     LedgerIndex,
     encode_header,
+    index_directories,
     ledger_ids,
     unfinished_paths,
 )
@@ -103,6 +104,10 @@ class LedgerCache:
         touched_count = self._flusher.recover()
         for path in unfinished_paths(self._files, self._root):
             self._files.remove(path)
+        for directory in index_directories(self._files, self._root):
+            # a name made just before the crash may be in the page cache only: its ledger would be
+            # taken as kept, and be gone after a loss of power
+            self._files.sync_dir(directory)
         self._ledger_count = len(ledger_ids(self._files, self._root))
         return touched_count
 

@@ -13,6 +13,7 @@ import msgpack
 import msgspec
 
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
+from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.wire.messages import Answer, Message, Refused, Request
 
 HEADER_SIZE_MAX: Final = 64 * 1024
@@ -80,6 +81,12 @@ def refusal(request_id: int, incarnation: int, error: ZbkError) -> Refused:
 def encode_ids(entry_ids: Sequence[int]) -> bytes:
     """Return entry ids as a frame: i64 little-endian each."""
     return _little_endian(array("q", entry_ids)).tobytes()
+
+
+def encode_batch(batch: EntryBatch) -> tuple[bytes, ...]:
+    """Return the frames behind the header of an add: sizes, body, and ids if there are holes."""
+    frames = (sizes_to_wire(batch.sizes), batch.body)
+    return frames if batch.is_in_a_row else (*frames, encode_ids(batch.entry_ids))
 
 
 def decode_ids(frame: bytes, count_max: int) -> "array[int]":

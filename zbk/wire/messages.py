@@ -1,4 +1,4 @@
-"""The messages between clients and bookies, version 1 of the protocol.
+"""The messages between clients and bookies, version 2 of the protocol.
 
 A message is a row of ZeroMQ frames: a msgpack map (the *header*, below) and, behind it, plain
 bytes that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
@@ -14,6 +14,9 @@ answered with ``UnknownOperationError``.
 The first message of a connection is ``Hello``; everything else is refused before it. Each request
 has an id that its answer repeats. Requests are idempotent: the same one may be sent again.
 
+Version 1 knew neither fences nor recovery. It is not spoken any more: a bookie that ignored
+``is_fencing`` as a key that it does not know would answer a recovery that it has not fenced for.
+
 Every request names the incarnation of the bookie that it is meant for, and every answer the one
 it comes from: after a restart, nothing meant for the bookie's earlier life is carried out.
 
@@ -28,8 +31,8 @@ from msgspec import Meta
 from zbk.protocol.words import NO_ENTRY, LedgerType
 
 MAGIC: Final = "zbk"
-VERSION_MIN: Final = 1
-VERSION_MAX: Final = 1
+VERSION_MIN: Final = 2
+VERSION_MAX: Final = 2
 
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
@@ -61,7 +64,11 @@ class Hello(Message, frozen=True, tag="hello"):
 
 
 class Add(Message, frozen=True, tag="add"):
-    """Store a batch of entries of one ledger."""
+    """Store a batch of entries of one ledger.
+
+    A recovery add is taken by a fenced ledger, too, and is answered after an fsync whatever the
+    ledger's type.
+    """
 
     ledger_id: Natural
     ledger_key: LedgerKey
@@ -71,31 +78,49 @@ class Add(Message, frozen=True, tag="add"):
     lac: EntryIdOrNone
     checksum: Checksum
     is_striped: bool = False  # true: the ids are in a frame of their own
+    is_recovery: bool = False
 
 
 class Read(Message, frozen=True, tag="read"):
     """Read entries: ``first_entry_id .. last_entry_id``, or the ids in a frame of their own.
 
     The answer may hold fewer entries than asked, at least one; the rest is asked again.
+
+    A fencing read fences the ledger first, also one that the bookie has never heard of; every
+    answer, "no such entry" too, comes after the fence is on stable storage.
     """
 
     ledger_id: Natural
     ledger_key: LedgerKey
+    ledger_type: LedgerType
     first_entry_id: Natural
     last_entry_id: Natural
     size_max: Natural
     is_striped: bool = False
+    is_fencing: bool = False
 
 
 class ReadLac(Message, frozen=True, tag="read_lac"):
-    """Ask for the highest LAC that the bookie knows of a ledger."""
+    """Ask for the highest LAC of a ledger that the bookie has on stable storage.
+
+    With ``wait_ms`` the answer comes as soon as the LAC is above ``known_lac`` or the ledger is
+    fenced, at the latest after that time (a long poll). ``is_fencing`` as in ``Read``; it does not
+    wait.
+    """
 
     ledger_id: Natural
     ledger_key: LedgerKey
+    ledger_type: LedgerType
+    known_lac: EntryIdOrNone = NO_ENTRY
+    wait_ms: Natural = 0
+    is_fencing: bool = False
 
 
 class WriteLac(Message, frozen=True, tag="write_lac"):
-    """Tell the LAC without an entry, while the writer is idle. Answered when it is durable."""
+    """Tell the LAC without an entry, while the writer is idle. Answered when it is durable.
+
+    A bookie that has not heard of the ledger knows it from then on; fenced ledgers take it, too.
+    """
 
     ledger_id: Natural
     ledger_key: LedgerKey
@@ -159,7 +184,7 @@ class ReadAnswer(Message, frozen=True, tag="read_ok"):
 
 
 class LacAnswer(Message, frozen=True, tag="lac_ok"):
-    """The highest LAC that the bookie knows."""
+    """A LAC, the highest one on stable storage; after a fence, the highest one known."""
 
     lac: EntryIdOrNone
 

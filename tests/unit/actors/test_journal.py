@@ -14,6 +14,7 @@ from zbk.actors.journal import (
     NoteSynced,
     SyncDue,
     Synced,
+    SyncProgress,
     SyncQueue,
 )
 from zbk.errors import StorageFailedError
@@ -31,12 +32,15 @@ class Progress:
 
     def __init__(self) -> None:
         self.news: list[object] = []
+        self.on_send: Callable[[], None] | None = None
         self._changed = threading.Condition()
 
     def tell(self, message: Synced) -> None:
         self._note([message])
 
     def send(self, answers: Sequence[Outbound]) -> None:
+        if self.on_send is not None:
+            self.on_send()
         self._note([outbound.inbound.peer.decode() for outbound in answers])
 
     def _note(self, news: list[str] | list[Synced]) -> None:
@@ -94,7 +98,8 @@ class Journals:
         self.progress = Progress()
         self.failures: list[BaseException] = []
         self.failed = threading.Event()
-        self.queue = SyncQueue(self.file, self.progress, self.progress.send)
+        self.synced = SyncProgress()
+        self.queue = SyncQueue(self.file, self.progress, self.progress.send, self.synced)
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
         self.writer = JournalActor.start(
             self.file, self.queue, self.syncer, self.progress.send, unsynced_size_max, self._fail
@@ -105,7 +110,13 @@ class Journals:
         self.failed.set()
 
     def append(
-        self, ticket: int, *, is_sync_needed: bool, count: int = 1, size: int = LARGE
+        self,
+        ticket: int,
+        *,
+        is_sync_needed: bool,
+        count: int = 1,
+        size: int = LARGE,
+        is_sync_news: bool = True,
     ) -> None:
         record = LedgerKeyRecord(7, bytes(16), LedgerType.PD_JOURNAL)
         group = AppendGroup(
@@ -114,7 +125,7 @@ class Journals:
             size=size,
             after_write=[answer(f"write {ticket}")],
             after_sync=[answer(f"sync {ticket}")],
-            is_sync_news=True,
+            is_sync_news=is_sync_news,
             is_sync_needed=is_sync_needed,
         )
         self.writer.tell(group)
@@ -281,3 +292,47 @@ def test_evidence_of_a_sync_is_written_when_nothing_else_is(make: Callable[..., 
     journals.progress.wait_for("write 2")
 
     assert journals.file.log == ["write", "sync", "note", "write"]
+
+
+def test_how_far_the_syncs_came_is_known_before_anybody_hears_of_it(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    seen: list[int] = []
+    journals.append(1, is_sync_needed=True)
+    journals.progress.wait_for("write 1")
+    journals.progress.on_send = lambda: seen.append(journals.synced.synced_ticket)
+    assert journals.synced.synced_ticket == 0
+    journals.file.may_sync.release()
+
+    journals.progress.wait_for("sync 1")
+
+    assert seen == [1]
+
+
+@pytest.mark.parametrize("is_watched", [False, True])
+def test_a_sync_is_announced_to_whoever_watches(
+    make: Callable[..., Journals], is_watched: bool
+) -> None:
+    journals = make()
+    journals.synced.is_watched = is_watched
+    journals.file.may_sync.release()
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=True, is_sync_news=False)
+    journals.progress.wait_for("sync 1")
+    journals.append(2, is_sync_needed=True, is_sync_news=True)
+    journals.progress.wait_for(Synced(2))
+
+    assert (Synced(1) in journals.progress.news) == is_watched
+
+
+def test_a_failed_fsync_moves_nothing(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.file.error = StorageFailedError("journal", "fsync", "EIO")
+    journals.file.may_sync.release()
+
+    journals.append(1, is_sync_needed=True)
+
+    assert journals.failed.wait(DEADLINE_S)
+    assert journals.synced.synced_ticket == 0

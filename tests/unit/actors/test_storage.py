@@ -1,196 +1,57 @@
 """The storage actor on real files: what it admits, when it answers, what it refuses."""
 
-import threading
-from collections.abc import Iterator, Sequence
+import errno
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pykka
 import pytest
 
-from zbk.actors.journal import AppendGroup, Synced
-from zbk.actors.read import Fetch
-from zbk.actors.storage import Quiesce, Requests, StorageActor
+from tests.support.simulated_disk import Fault, SimulatedDisk
+from tests.support.storage_actor import (
+    KEY,
+    LEDGER_ID,
+    OTHER_KEY,
+    World,
+    add,
+    batch,
+    read,
+    read_lac,
+    write_lac,
+)
+from zbk.actors.storage import Quiesce
 from zbk.errors import (
+    CorruptRecordError,
     DuplicateEntryError,
     EntryTooLargeError,
     MalformedMessageError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    StorageFailedError,
     UnauthorizedError,
     UnsupportedLedgerError,
     ZbkError,
-    from_wire,
 )
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries, entry_size
-from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.system.files import OsFiles
-from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import (
-    Add,
     AddAnswer,
     GetLedgerInfo,
     LacAnswer,
     LedgerInfo,
-    Message,
-    Pong,
-    Read,
-    ReadLac,
-    Refused,
-    Request,
     Sync,
     SyncAnswer,
-    WriteLac,
 )
 
-LEDGER_ID = 7
-KEY = bytes(range(16))
-OTHER_KEY = bytes(16)
-DEADLINE_S = 20.0
-
-
-class World:
-    """A storage actor whose journal is driven by hand, and the answers that it gave."""
-
-    def __init__(self, folder: Path) -> None:
-        self.storage = BookieStorage(
-            OsFiles(),
-            journal_dir=str(folder / "journal"),
-            ledger_dir=str(folder / "ledgers"),
-            bookie_id="b-test",
-            segment_size=1 << 20,
-        )
-        self.storage.open()
-        self.groups: list[AppendGroup] = []
-        self.answers: list[Message] = []
-        self.fetches: list[Fetch] = []
-        self._number = 0
-        self._written: list[AppendGroup] = []
-        self.actor = StorageActor.start(
-            self.storage,
-            journal=lambda: _Tell(self.groups),
-            reader=_Tell(self.fetches),
-            send=self._send,
-            about=lambda request_id: Pong(request_id=request_id),
-            incarnation=3,
-            entry_size_max=1_000,
-            read_size_max=1 << 20,
-            stop_bookie=lambda _error: None,
-        )
-
-    def _send(self, outbounds: Sequence[Outbound]) -> None:
-        self.answers += [outbound.answer for outbound in outbounds]
-
-    def say(self, request: Request, *frames: bytes) -> None:
-        """Hand one request in and wait until the actor has looked at it."""
-        inbound = Inbound(b"peer", request, frames, 100)
-        self.actor.tell(Requests([inbound]))
-        self.settle()
-
-    def settle(self) -> None:
-        self.actor.ask(Requests([]), timeout=DEADLINE_S)
-
-    def written(self) -> None:
-        """Do what the journal actor does once the records are in the page cache."""
-        groups = self.groups[self._number :]
-        self._number = len(self.groups)
-        records = [record for group in groups for record in group.records]
-        if records:
-            self.storage.journal.append(records)
-        for group in groups:
-            self._send(group.after_write)
-        self._written += groups
-
-    def synced(self) -> None:
-        """Do what the sync queue does once they are on stable storage."""
-        groups, self._written = self._written, []
-        for group in groups:
-            self._send(group.after_sync)
-        if any(group.is_sync_news for group in groups):
-            self.actor.tell(Synced(groups[-1].ticket))
-        self.settle()
-
-    def last_error(self) -> type[ZbkError]:
-        answer = self.answers[-1]
-        assert isinstance(answer, Refused)
-        return type(from_wire(answer.code, tuple(answer.fields)))
-
-
-class _Tell:
-    def __init__(self, box: list) -> None:  # type: ignore[type-arg]  # of groups, or of fetches
-        self._box = box
-
-    def tell(self, message: object) -> None:
-        if isinstance(message, list):
-            self._box += message
-        else:
-            self._box.append(message)
+ONE_PAGE = 9000
 
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
+    made = World(OsFiles(), str(tmp_path))
     yield made
-    pykka.ActorRegistry.stop_all(timeout=5)
     made.storage.close()
-
-
-def batch(
-    first: int,
-    payloads: Sequence[bytes],
-    ids: Sequence[int] | None = None,
-    *,
-    lac: int = NO_ENTRY,
-) -> EntryBatch:
-    entry_ids = range(first, first + len(payloads)) if ids is None else ids
-    body = encode_entries(
-        LEDGER_ID,
-        entry_ids,
-        lac,
-        0,
-        payloads,
-        DigestType.XXH3,
-        digest_function(DigestType.XXH3, b"", LEDGER_ID),
-    )
-    sizes = [entry_size(len(payload), DigestType.XXH3) for payload in payloads]
-    return EntryBatch.of(LEDGER_ID, entry_ids, sizes, body)
-
-
-def add(
-    of: EntryBatch,
-    *,
-    kind: LedgerType = LedgerType.PD_JOURNAL,
-    key: bytes = KEY,
-    lac: int = NO_ENTRY,
-    checksum: int | None = None,
-) -> tuple[Add, bytes, bytes]:
-    request = Add(
-        request_id=1,
-        incarnation=3,
-        ledger_id=of.ledger_id,
-        ledger_key=key,
-        ledger_type=kind,
-        first_entry_id=of.first_entry_id,
-        count=of.count,
-        lac=lac,
-        checksum=of.checksum if checksum is None else checksum,
-    )
-    return request, sizes_to_wire(of.sizes), of.body
-
-
-def read(first: int, last: int, *, key: bytes = KEY) -> Read:
-    return Read(
-        request_id=2,
-        ledger_id=LEDGER_ID,
-        ledger_key=key,
-        first_entry_id=first,
-        last_entry_id=last,
-        size_max=1 << 20,
-    )
 
 
 def test_a_persistent_add_is_answered_after_the_sync_not_after_the_write(world: World) -> None:
@@ -240,13 +101,7 @@ def test_a_lac_lifts_the_cursor_over_a_hole(world: World) -> None:
 
 
 def test_adds_of_one_turn_are_one_ticket(world: World) -> None:
-    parts = [batch(0, [b"a"]), batch(1, [b"b"]), batch(2, [b"c"])]
-    inbounds = [
-        Inbound(b"peer", request, (sizes, body), 100) for request, sizes, body in map(add, parts)
-    ]
-
-    world.actor.tell(Requests(inbounds))
-    world.settle()
+    world.say_together(*(add(batch(entry_id, [b"a"])) for entry_id in range(3)))
 
     assert len(world.groups) == 1
     assert len(world.groups[0].records) == 4  # the ledger's key comes first
@@ -359,15 +214,9 @@ def test_every_request_shows_the_key(world: World) -> None:
 
     for request in (
         read(0, 0, key=OTHER_KEY),
-        ReadLac(request_id=3, ledger_id=LEDGER_ID, ledger_key=OTHER_KEY),
+        read_lac(request_id=3, key=OTHER_KEY),
         Sync(request_id=3, ledger_id=LEDGER_ID, ledger_key=OTHER_KEY, lac=0),
-        WriteLac(
-            request_id=3,
-            ledger_id=LEDGER_ID,
-            ledger_key=OTHER_KEY,
-            ledger_type=LedgerType.PD_JOURNAL,
-            lac=0,
-        ),
+        write_lac(0, key=OTHER_KEY),
     ):
         world.say(request)
         assert world.last_error() is UnauthorizedError
@@ -375,21 +224,13 @@ def test_every_request_shows_the_key(world: World) -> None:
 
 def test_an_explicit_lac_is_answered_when_it_is_durable_and_is_read_back(world: World) -> None:
     world.say(*add(batch(0, [b"a", b"b"])))
-    world.say(
-        WriteLac(
-            request_id=4,
-            ledger_id=LEDGER_ID,
-            ledger_key=KEY,
-            ledger_type=LedgerType.PD_JOURNAL,
-            lac=1,
-        )
-    )
+    world.say(write_lac(1))
     world.written()
     assert world.answers == []
     world.synced()
     assert len(world.answers) == 2
 
-    world.say(ReadLac(request_id=5, ledger_id=LEDGER_ID, ledger_key=KEY))
+    world.say(read_lac(request_id=5))
 
     assert world.answers[-1] == LacAnswer(request_id=5, incarnation=3, lac=1)
 
@@ -398,36 +239,54 @@ def test_a_ledger_refused_at_its_first_add_leaves_nothing(world: World) -> None:
     world.say(*add(batch(0, [b"a"]), checksum=5))
 
     assert world.last_error() is MalformedMessageError
-    assert world.actor.proxy().ledger_count.get() == 0
+    assert world.actor.ledger_count == 0
 
 
 def test_quiesce_waits_for_everything_before_it(world: World) -> None:
-    done = threading.Event()
+    done: list[bool] = []
     world.say(*add(batch(0, [b"a"]), kind=LedgerType.VD_JOURNAL))
 
-    world.actor.tell(Quiesce(done.set))
-    world.settle()
+    world.tell(Quiesce(lambda: done.append(True)))
     assert world.groups[-1].is_sync_needed
     world.written()
-    assert not done.is_set()
+    assert not done
     world.synced()
 
-    assert done.is_set()
+    assert done
 
 
-def test_a_lac_that_was_told_is_told_again_after_a_restart(tmp_path: Path) -> None:
-    before = World(tmp_path)
-    before.say(*add(batch(0, [b"a"])))
-    before.say(*add(batch(1, [b"b"], lac=0), lac=0))
-    before.written()
-    before.say(ReadLac(request_id=5, ledger_id=LEDGER_ID, ledger_key=KEY))
-    assert before.answers[-1] == LacAnswer(request_id=5, incarnation=3, lac=0)
-    pykka.ActorRegistry.stop_all(timeout=5)
-    before.storage.close()
+def test_an_admitted_add_that_can_not_be_stored_any_more_stops_the_bookie() -> None:
+    """B3: acknowledged from the journal alone, it would be "no such entry" until a restart."""
+    disk = SimulatedDisk()
+    world = World(disk, "/b", ledger_cache_size=ONE_PAGE)
+    world.say(*add(batch(0, [b"a"])))
+    world.settle()
+    world.checkpoint()
+    world.say(*add(batch(0, [b"b"], ledger_id=8)))
+    disk.faults.append(Fault("pread", errno.EIO, skip_count=1, path_part="index"))
+    world.answers.clear()
 
-    after = World(tmp_path)
-    after.say(ReadLac(request_id=6, ledger_id=LEDGER_ID, ledger_key=KEY))
+    world.say_together(
+        add(batch(1, [b"its page is read now, for the first time"])),
+        add(batch(1, [b"b"], ledger_id=8)),
+        (read(9, 9, ledger_id=8),),  # makes room: the page goes, and can not be read again
+    )
 
-    assert after.answers[-1] == LacAnswer(request_id=6, incarnation=3, lac=0)
-    pykka.ActorRegistry.stop_all(timeout=5)
-    after.storage.close()
+    assert [type(failure) for failure in world.failures] == [StorageFailedError]
+    assert world.answers == []
+
+
+def test_a_ledger_that_is_damaged_is_not_made_new_by_a_fence() -> None:
+    """B3: no answer that says yes or no."""
+    disk = SimulatedDisk()
+    world = World(disk, "/b")
+    world.say(*add(batch(0, [b"a"])))
+    world.settle()
+    world.checkpoint()
+    disk.flip_bit(disk.paths(".idx")[0], 100)
+    world = World(disk, "/b")
+
+    for request in (read_lac(is_fencing=True), read(0, 0, is_fencing=True), read_lac()):
+        world.say(request)
+        assert world.last_error() is CorruptRecordError
+    assert world.groups == []

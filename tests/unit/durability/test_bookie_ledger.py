@@ -149,6 +149,62 @@ def test_a_pd_ledger_reports_no_last_add_synced() -> None:
     assert (ledger.lac, ledger.last_add_synced) == (4, -1)
 
 
+# ------------------------------------------------------------------ what survives a loss of power
+
+
+def test_a_recorded_lac_is_durable_once_its_ticket_is_synced() -> None:
+    """B23: a LAC that readers were told has to be there after a loss of power."""
+    ledger = known(PD)
+
+    ledger.lac_recorded(4, ticket=7, synced_ticket=6)
+
+    assert (ledger.lac, ledger.recorded_lac) == (4, 4)
+    assert [ledger.durable_lac(ticket) for ticket in (6, 7, 8)] == [-1, 4, 4]
+
+
+def test_of_several_recorded_lacs_each_waits_for_its_own_ticket() -> None:
+    ledger = known(PD)
+    for ticket, lac in ((3, 1), (3, 2), (5, 6), (6, 4)):
+        ledger.lac_recorded(lac, ticket, synced_ticket=2)
+
+    assert [ledger.durable_lac(ticket) for ticket in (2, 3, 4, 5, 6)] == [-1, 2, 2, 6, 6]
+
+
+def test_a_lac_that_is_only_seen_is_never_durable() -> None:
+    ledger = known(PD)
+
+    ledger.added(9)
+
+    assert (ledger.lac, ledger.recorded_lac, ledger.durable_lac(99)) == (9, -1, -1)
+
+
+def test_a_lac_from_disk_is_durable() -> None:
+    ledger = BookieLedger(7, ledger_key=KEY, ledger_type=PD, lac=3)
+
+    assert (ledger.recorded_lac, ledger.durable_lac(0)) == (3, 3)
+
+
+def test_no_more_lacs_are_kept_than_are_on_their_way() -> None:
+    ledger = known(PD)
+
+    for ticket in range(1, 1_000):
+        ledger.lac_recorded(ticket, ticket, synced_ticket=max(0, ticket - 3))
+
+    assert len(ledger._recorded) == 3
+
+
+def test_an_explicit_lac_is_taken_on_a_fenced_ledger_and_by_a_new_one() -> None:
+    ledger = BookieLedger(7)
+    assert ledger.admit_lac(KEY, PD)
+    ledger.fence(KEY, PD)
+
+    assert not ledger.admit_lac(KEY, PD)
+    with pytest.raises(UnauthorizedError):
+        ledger.admit_lac(OTHER_KEY, PD)
+    with pytest.raises(UnsupportedLedgerError):
+        ledger.admit_lac(KEY, VD)
+
+
 class BookieLedgerMachine(RuleBasedStateMachine):
     """Random requests; the twin is a handful of plain fields and the rules in words."""
 
@@ -159,6 +215,9 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         self.type: LedgerType | None = None
         self.fence = "none"
         self.lac = -1
+        self.ticket = 1
+        self.synced_ticket = 0
+        self.recorded: list[tuple[int, int]] = []  # every (ticket, LAC) there ever was
         self.synced: set[int] = set()
 
     def _expected_error(self, key: bytes, ledger_type: LedgerType) -> type[ZbkError] | None:
@@ -192,6 +251,14 @@ class BookieLedgerMachine(RuleBasedStateMachine):
             self.key, self.type = key, ledger_type
 
     @rule(key=st.sampled_from([KEY, OTHER_KEY]), ledger_type=st.sampled_from(LedgerType))
+    def accept_lac(self, key: bytes, ledger_type: LedgerType) -> None:
+        expected = self._expected_error(key, ledger_type)
+        needs_key = self._try(expected, lambda: self.ledger.admit_lac(key, ledger_type))
+        if expected is None:
+            assert needs_key == (self.key is None)
+            self.key, self.type = key, ledger_type
+
+    @rule(key=st.sampled_from([KEY, OTHER_KEY]), ledger_type=st.sampled_from(LedgerType))
     def accept_fence(self, key: bytes, ledger_type: LedgerType) -> None:
         expected = self._expected_error(key, ledger_type)
         needs = self._try(expected, lambda: self.ledger.fence(key, ledger_type))
@@ -214,6 +281,21 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         self.lac = max(self.lac, lac)
 
     @precondition(lambda self: self.key is not None)
+    @rule(lac=st.integers(-1, 20))
+    def record_lac(self, lac: int) -> None:
+        self.ledger.lac_recorded(lac, self.ticket, self.synced_ticket)
+        self.recorded.append((self.ticket, lac))
+        self.lac = max(self.lac, lac)
+
+    @rule()
+    def begin_ticket(self) -> None:
+        self.ticket += 1
+
+    @rule(count=st.integers(1, 3))
+    def sync_tickets(self, count: int) -> None:
+        self.synced_ticket = min(self.ticket - 1, self.synced_ticket + count)
+
+    @precondition(lambda self: self.key is not None)
     @rule(first=st.integers(0, 20), count=st.integers(1, 5))
     def sync(self, first: int, count: int) -> None:
         self.ledger.synced(first, first + count - 1)
@@ -225,6 +307,9 @@ class BookieLedgerMachine(RuleBasedStateMachine):
         while las + 1 in self.synced:
             las += 1
         assert self.ledger.lac == self.lac
+        assert self.ledger.recorded_lac == max((lac for _, lac in self.recorded), default=-1)
+        durable = [lac for ticket, lac in self.recorded if ticket <= self.synced_ticket]
+        assert self.ledger.durable_lac(self.synced_ticket) == max(durable, default=-1)
         assert self.ledger.last_add_synced == (las if self.type is VD else -1)
         assert self.ledger.is_fenced == (self.fence != "none")
         assert self.ledger.is_fence_durable == (self.fence == "durable")

@@ -193,6 +193,7 @@ def test_a_stored_entry_that_can_not_be_read_can_not_be_compared(
 def test_damaged_bytes_are_an_error_and_not_an_absence(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
+    """B3: "no such entry" is said only on an index miss."""
     batch = batch_of(1, range(10))
     storage.add([batch])
     path = disk.paths(".log")[0]
@@ -209,6 +210,7 @@ def test_damaged_bytes_are_an_error_and_not_an_absence(
 def test_a_damaged_index_page_is_an_error_and_not_an_absence(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
+    """B3: nor is a damaged index an index miss."""
     storage.add([batch_of(1, range(2000))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
@@ -495,6 +497,7 @@ def test_the_mark_moves_with_checkpoints_and_old_segments_go(disk: SimulatedDisk
 
 
 def test_a_checkpoint_has_an_order(storage: BookieStorage) -> None:
+    """B39: entry logs, then index pages, then the mark, then the journal."""
     storage.add([batch_of(1, range(1))])
     checkpoint = storage.begin_checkpoint()
 

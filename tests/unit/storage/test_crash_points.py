@@ -78,6 +78,7 @@ def power_lost(bookie: TwinnedStorage, seed: int) -> None:
 def test_whatever_step_is_the_last_nothing_promised_is_lost(
     crash: Callable[[TwinnedStorage, int], None], seed: int, cache_size: int
 ) -> None:
+    """B35, B39: a crash at every step of adds, flushes and checkpoints."""
     step = 0
     has_crashed = True
     while has_crashed:

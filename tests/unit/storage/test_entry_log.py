@@ -217,6 +217,7 @@ def sealed_log(disk: SimulatedDisk) -> list[EntryBatch]:
 
 
 def test_whatever_byte_is_damaged_no_ledger_of_a_log_is_forgotten() -> None:
+    """B33: a damaged header or map is never a log without ledgers."""
     original = SimulatedDisk()
     some = sealed_log(original)
     content = original.content(LOG_1)

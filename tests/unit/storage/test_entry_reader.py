@@ -139,9 +139,7 @@ def test_entries_with_different_digests_may_stand_side_by_side() -> None:
     pieces: list[bytes] = []
     for entry_id, digest_type in enumerate([DigestType.XXH3, DigestType.NONE, DigestType.MAC] * 3):
         digest = digest_function(digest_type, b"pw", 1)
-        pieces.append(
-            encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest)
-        )
+        pieces.append(encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest))
     stored.store(EntryBatch.of(1, range(9), [len(p) for p in pieces], b"".join(pieces)))
 
     assert stored.fetch() == (9, b"".join(pieces))
@@ -222,6 +220,7 @@ def test_a_log_that_ends_early_is_an_error(cut_size: int) -> None:
 
 
 def test_a_missing_log_is_an_error() -> None:
+    """B3: the index names the entry, so it is not absent."""
     stored = Stored(log_size_max=600)
     for n in range(10):
         stored.store(batch_of(1, range(n * 5, n * 5 + 5), 20))

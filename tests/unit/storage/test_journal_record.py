@@ -114,6 +114,7 @@ def test_zeros_are_no_record() -> None:
 
 
 def test_a_decoded_body_does_not_share_the_buffer() -> None:
+    """B28: the buffer that a record was read from is used again."""
     buffer = bytearray(encoded(RECORDS["entries in a row"]))
     decoded = decode_record(buffer, 0, SEED)
     buffer[:] = bytes(len(buffer))

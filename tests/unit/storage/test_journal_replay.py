@@ -82,6 +82,7 @@ def test_an_empty_directory_is_an_empty_journal(disk: SimulatedDisk) -> None:
 
 
 def test_every_kind_of_record_comes_back_in_order(disk: SimulatedDisk) -> None:
+    """B28: replayed records are compared after all of them were read."""
     records: list[JournalRecord] = [
         LedgerKeyRecord(1, bytes(16), LedgerType.VD_JOURNAL),
         entries_record(1),
@@ -140,6 +141,7 @@ def test_the_journal_goes_on_in_a_new_segment(disk: SimulatedDisk) -> None:
 
 @pytest.mark.parametrize("is_zero", [True, False], ids=["zeros behind", "file ends"])
 def test_a_tail_torn_at_each_byte_is_cut(is_zero: bool) -> None:
+    """B37: a torn tail, cut lengths among them, is no reason not to start."""
     whole = SimulatedDisk()
     written(whole, [entries_record(1), entries_record(2)], is_noted=False)
     content = whole.content(SEGMENT_1)
@@ -159,6 +161,7 @@ def test_a_tail_torn_at_each_byte_is_cut(is_zero: bool) -> None:
 
 
 def test_a_body_zeroed_from_the_middle_is_not_served(disk: SimulatedDisk) -> None:
+    """B38: half of the last record is zeros."""
     written(disk, [entries_record(1), entries_record(2)], is_noted=False)
     content = disk.content(SEGMENT_1)
     end = SEGMENT_HEADER_SIZE + entries_record(1).size + entries_record(2).size
@@ -283,6 +286,7 @@ def test_the_search_for_records_does_not_depend_on_the_window(disk: SimulatedDis
 
 
 def test_damage_to_any_record_that_a_later_group_followed_is_refused() -> None:
+    """B37: damage before whole records is not a torn tail."""
     records: list[JournalRecord] = [entries_record(n, count=8) for n in range(8)]
     for victim in range(len(records)):
         disk = SimulatedDisk()
@@ -370,6 +374,7 @@ def test_the_last_group_has_no_evidence_unless_the_journal_was_idle_or_closed(
 
 
 def test_a_missing_segment_in_the_middle_is_refused(disk: SimulatedDisk) -> None:
+    """B37: segments are numbered by a counter, so that a gap shows, whatever the clock says."""
     written(disk, [entries_record(n, count=30) for n in range(4)])
     disk.remove_at_rest(segment_path(DIRECTORY, 2))
 
@@ -386,6 +391,7 @@ def test_a_journal_without_its_beginning_is_refused(disk: SimulatedDisk) -> None
 
 
 def test_a_missing_marked_segment_is_refused(disk: SimulatedDisk) -> None:
+    """B39: a mark that points at a segment which is gone has lost entries."""
     written(disk, [entries_record(1)])
 
     with pytest.raises(CorruptJournalError, match="last log mark is missing"):

@@ -71,6 +71,7 @@ def test_the_last_one_written_is_found(disk: SimulatedDisk) -> None:
 
 
 def test_an_older_mark_changes_nothing(disk: SimulatedDisk) -> None:
+    """B39: checkpoints that overlap do not move the mark back."""
     last_mark = opened(disk)
     last_mark.write(mark_at(5))
 
@@ -102,6 +103,7 @@ def test_the_slots_are_written_in_turn(disk: SimulatedDisk) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_crash_at_any_step_leaves_the_old_or_the_new_one(seed: int) -> None:
+    """B39: there is always one, and it is one of the two."""
     for count in range(4):
         step = 0
         is_done = False

@@ -147,6 +147,7 @@ def test_memory_and_files_stay_within_their_limits(disk: SimulatedDisk) -> None:
 
 
 def test_entries_are_synced_before_what_points_at_them_is_written(disk: SimulatedDisk) -> None:
+    """B35: no page of the index is written before the entries that it names."""
     cache, logs = open_cache(disk, memory_size_max=PAGE_MEMORY)
     put_range(cache, 1, 0, 1023)
     before = disk.operation_count
@@ -242,6 +243,7 @@ def test_a_deleted_ledger_is_gone_for_good(disk: SimulatedDisk) -> None:
 def test_a_ledger_deleted_while_it_is_flushed_does_not_come_back(
     disk: SimulatedDisk, step: int, is_old: bool
 ) -> None:
+    """B36: the flush makes no file anew."""
     cache, _ = open_cache(disk)
     if is_old:
         put_range(cache, 1, 0, 9)
@@ -309,6 +311,7 @@ class _DeletesMeanwhile(SimulatedDisk):
 
 
 def test_a_ledger_deleted_while_the_flush_file_is_retired_stays_deleted() -> None:
+    """B36: nor does a flush that was finished after the delete."""
     disk = _DeletesMeanwhile()
     cache, _ = open_cache(disk)
     for last in (9, 19):

@@ -54,19 +54,33 @@ ADD = Add(
     checksum=2**64 - 1,
 )
 GOLDEN_ADD = bytes.fromhex(
-    "8ba26f70a3616464a96c65646765725f69642aaa6c65646765725f6b6579c410000102030405060708090a0b"
+    "8ca26f70a3616464a96c65646765725f69642aaa6c65646765725f6b6579c410000102030405060708090a0b"
     "0c0d0e0fab6c65646765725f74797065aa56445f4a4f55524e414cae66697273745f656e7472795f696464a5"
-    "636f756e7403a36c616360a8636865636b73756dcfffffffffffffffffaa69735f73747269706564c2aa7265"
-    "71756573745f696407ab696e6361726e6174696f6e02"
+    "636f756e7403a36c616360a8636865636b73756dcfffffffffffffffffaa69735f73747269706564c2ab6973"
+    "5f7265636f76657279c2aa726571756573745f696407ab696e6361726e6174696f6e02"
 )
 
 REQUESTS: list[Request] = [
     Hello(request_id=1, instance_id="i", bookie_id="b", software="zbk"),
     ADD,
     Read(
-        request_id=8, ledger_id=1, ledger_key=KEY, first_entry_id=0, last_entry_id=9, size_max=100
+        request_id=8,
+        ledger_id=1,
+        ledger_key=KEY,
+        ledger_type=LedgerType.PD_JOURNAL,
+        first_entry_id=0,
+        last_entry_id=9,
+        size_max=100,
+        is_fencing=True,
     ),
-    ReadLac(request_id=9, ledger_id=1, ledger_key=KEY),
+    ReadLac(
+        request_id=9,
+        ledger_id=1,
+        ledger_key=KEY,
+        ledger_type=LedgerType.VD_JOURNAL,
+        known_lac=4,
+        wait_ms=1_000,
+    ),
     WriteLac(request_id=9, ledger_id=1, ledger_key=KEY, ledger_type=LedgerType.PD_JOURNAL, lac=-1),
     Sync(request_id=10, ledger_id=1, ledger_key=KEY, lac=5),
     GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7),
@@ -93,7 +107,7 @@ ANSWERS: list[Answer] = [
 ]
 
 
-def test_bytes_of_version_1_never_change() -> None:
+def test_bytes_of_version_2_never_change() -> None:
     assert codec.encode(ADD).hex() == GOLDEN_ADD.hex()
     assert codec.decode_request(GOLDEN_ADD) == ADD
 

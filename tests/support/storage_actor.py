@@ -1,0 +1,265 @@
+"""A storage actor whose journal, ticker and clock are driven by hand, and what it answers."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from zbk.actors.journal import AppendGroup, Synced, SyncProgress
+from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.storage import Requests, StorageActor, StorageMessage
+from zbk.errors import ZbkError, from_wire
+from zbk.protocol.digest import digest_function
+from zbk.protocol.entry import encode_entries, entry_size
+from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.system.files import FileSystem
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.messages import Add, Message, Pong, Read, ReadLac, Refused, Request, WriteLac
+
+LEDGER_ID = 7
+KEY = bytes(range(16))
+OTHER_KEY = bytes(16)
+
+
+class FakeTicker:
+    """Keeps the callbacks that are on; a test calls them."""
+
+    def __init__(self) -> None:
+        self.callbacks: list[Callable[[], None]] = []
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
+        assert interval_ms > 0
+        self.callbacks.append(callback)
+
+    def cancel(self, callback: Callable[[], None]) -> None:
+        self.callbacks.remove(callback)
+
+
+class World:
+    """A storage actor without its thread, and the answers that it gave."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        folder: str,
+        *,
+        segment_size: int = 1 << 20,
+        open_files_max: int = 512,
+        ledger_count_max: int = 1_000,
+        ledger_cache_size: int = 1 << 20,
+    ) -> None:
+        self.storage = BookieStorage(
+            files,
+            journal_dir=f"{folder}/journal",
+            ledger_dir=f"{folder}/ledgers",
+            bookie_id="b-test",
+            segment_size=segment_size,
+            open_files_max=open_files_max,
+            ledger_count_max=ledger_count_max,
+            ledger_cache_size=ledger_cache_size,
+        )
+        self.storage.open()
+        self.groups: list[AppendGroup] = []
+        self.answers: list[Message] = []
+        self.fetches: list[Fetch] = []
+        self.failures: list[BaseException] = []
+        self._number = 0
+        self._written: list[AppendGroup] = []
+        self.progress = SyncProgress()
+        self.ticker = FakeTicker()
+        self.now_ms = 1_000
+        self.on_clock: Callable[[], None] = lambda: None  # when the actor looks at the clock
+        self.actor = StorageActor(
+            self.storage,
+            journal=lambda: _Tell(self.groups),
+            reader=_Tell(self.fetches),
+            progress=self.progress,
+            ticker=self.ticker,
+            now_ms=self._clock,
+            send=self._send,
+            about=lambda request_id: Pong(request_id=request_id),
+            incarnation=3,
+            entry_size_max=1_000,
+            read_size_max=1 << 20,
+            ledger_count_max=ledger_count_max,
+            stop_bookie=self.failures.append,
+        )
+
+    def _send(self, outbounds: Sequence[Outbound]) -> None:
+        self.answers += [outbound.answer for outbound in outbounds]
+
+    def _clock(self) -> int:
+        self.on_clock()
+        return self.now_ms
+
+    def say(self, request: Request, *frames: bytes) -> None:
+        """Hand one request in."""
+        self.say_together((request, *frames))
+
+    def say_together(self, *requests: tuple[Any, ...]) -> None:
+        """Hand requests in that arrived in one turn, each with its frames."""
+        self.tell(Requests([Inbound(b"peer", one[0], one[1:], 100) for one in requests]))
+
+    def tell(self, message: StorageMessage) -> None:
+        """Hand the actor a message, as its thread would."""
+        self.actor.on_receive(message)
+
+    def written(self) -> None:
+        """Do what the journal actor does once the records are in the page cache."""
+        groups = self.groups[self._number :]
+        self._number = len(self.groups)
+        records = [record for group in groups for record in group.records]
+        if records:
+            self.storage.journal.append(records)
+        for group in groups:
+            self._send(group.after_write)
+        self._written += groups
+
+    def synced(self) -> None:
+        """Do what the sync queue does: sync what is written, and tell everybody."""
+        groups, self._written = self._written, []
+        self.storage.journal.sync()
+        if not groups:
+            return
+        self.progress.synced_ticket = groups[-1].ticket
+        for group in groups:
+            self._send(group.after_sync)
+        if self.progress.is_watched or any(group.is_sync_news for group in groups):
+            self.tell(Synced(groups[-1].ticket))
+
+    def settle(self) -> None:
+        """Write and sync everything, and answer the reads."""
+        self.written()
+        self.synced()
+        self.fetched()
+
+    def fetched(self) -> None:
+        """Do what the read actor does."""
+        fetches = self.fetches[:]
+        self.fetches.clear()
+        ReadActor(self.storage.fetch, self._send, 3, self.failures.append).on_receive(fetches)
+
+    def checkpoint(self) -> None:
+        """Do what the checkpoint actor does, from the first to the last step."""
+        checkpoint = self.storage.begin_checkpoint()
+        checkpoint.run()
+        self.storage.end_checkpoint(checkpoint)
+
+    def last_error(self) -> type[ZbkError]:
+        """Return what the last answer refused with."""
+        answer = self.answers[-1]
+        assert isinstance(answer, Refused), answer
+        return type(from_wire(answer.code, tuple(answer.fields)))
+
+
+class _Tell:
+    def __init__(self, box: list) -> None:  # type: ignore[type-arg]  # of groups, or of fetches
+        self._box = box
+
+    def tell(self, message: object) -> None:
+        if isinstance(message, list):
+            self._box += message
+        else:
+            self._box.append(message)
+
+
+def batch(
+    first: int,
+    payloads: Sequence[bytes],
+    ids: Sequence[int] | None = None,
+    *,
+    lac: int = NO_ENTRY,
+    ledger_id: int = LEDGER_ID,
+) -> EntryBatch:
+    """Return entries whose headers say this LAC."""
+    entry_ids = range(first, first + len(payloads)) if ids is None else ids
+    body = encode_entries(
+        ledger_id,
+        entry_ids,
+        lac,
+        0,
+        payloads,
+        DigestType.XXH3,
+        digest_function(DigestType.XXH3, b"", ledger_id),
+    )
+    sizes = [entry_size(len(payload), DigestType.XXH3) for payload in payloads]
+    return EntryBatch.of(ledger_id, entry_ids, sizes, body)
+
+
+def add(
+    of: EntryBatch,
+    *,
+    kind: LedgerType = LedgerType.PD_JOURNAL,
+    key: bytes = KEY,
+    lac: int = NO_ENTRY,
+    checksum: int | None = None,
+    is_recovery: bool = False,
+    request_id: int = 1,
+) -> tuple[Add, bytes, bytes]:
+    """Return the request for a batch, and its frames."""
+    request = Add(
+        request_id=request_id,
+        incarnation=3,
+        ledger_id=of.ledger_id,
+        ledger_key=key,
+        ledger_type=kind,
+        first_entry_id=of.first_entry_id,
+        count=of.count,
+        lac=lac,
+        checksum=of.checksum if checksum is None else checksum,
+        is_recovery=is_recovery,
+    )
+    return request, sizes_to_wire(of.sizes), of.body
+
+
+def read(
+    first: int,
+    last: int,
+    *,
+    key: bytes = KEY,
+    kind: LedgerType = LedgerType.PD_JOURNAL,
+    ledger_id: int = LEDGER_ID,
+    is_fencing: bool = False,
+) -> Read:
+    """Return a read with request id 2."""
+    return Read(
+        request_id=2,
+        ledger_id=ledger_id,
+        ledger_key=key,
+        ledger_type=kind,
+        first_entry_id=first,
+        last_entry_id=last,
+        size_max=1 << 20,
+        is_fencing=is_fencing,
+    )
+
+
+def read_lac(
+    *,
+    request_id: int = 5,
+    key: bytes = KEY,
+    kind: LedgerType = LedgerType.PD_JOURNAL,
+    ledger_id: int = LEDGER_ID,
+    known_lac: int = NO_ENTRY,
+    wait_ms: int = 0,
+    is_fencing: bool = False,
+) -> ReadLac:
+    """Return a request for the LAC."""
+    return ReadLac(
+        request_id=request_id,
+        ledger_id=ledger_id,
+        ledger_key=key,
+        ledger_type=kind,
+        known_lac=known_lac,
+        wait_ms=wait_ms,
+        is_fencing=is_fencing,
+    )
+
+
+def write_lac(
+    lac: int, *, key: bytes = KEY, kind: LedgerType = LedgerType.PD_JOURNAL, request_id: int = 4
+) -> WriteLac:
+    """Return an explicit LAC."""
+    return WriteLac(
+        request_id=request_id, ledger_id=LEDGER_ID, ledger_key=key, ledger_type=kind, lac=lac
+    )

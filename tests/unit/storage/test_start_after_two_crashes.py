@@ -1,0 +1,70 @@
+"""A process that was killed, and then a loss of power: what the start between them saw is kept."""
+
+import errno
+from random import Random
+
+import pytest
+
+from tests.support.bookie_storages import TwinnedStorage
+from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
+from zbk.errors import StorageFailedError
+
+LEDGER_ID = 1
+
+
+class NothingKept(Random):
+    """The loss of power that takes all that was not synced."""
+
+    def choice(self, _shares: object) -> float:  # type: ignore[override] # the share that is kept
+        return 0.0
+
+
+@pytest.mark.parametrize("end", ["failed fsync", "killed before the fsync"])
+def test_a_flush_that_only_the_page_cache_had_does_not_bring_back_the_one_before(end: str) -> None:
+    """Old pages were put over newer ones that no journal had any more: acked entries gone."""
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.storage.open()
+    twin.add(LEDGER_ID, range(3))
+    twin.finish_checkpoint()
+    twin.add(LEDGER_ID, range(3, 6))
+    twin.finish_checkpoint()  # the flush file has the pages up to here
+    twin.add(LEDGER_ID, range(6, 9))
+    twin.sync()
+    twin.take_step()
+    twin.take_step()
+    if end == "failed fsync":
+        twin.disk.faults.append(Fault("sync", errno.EIO, path_part="index.flush"))
+    else:
+        twin.disk.crash_at = twin.disk.operation_count + 2  # it is written
+    with pytest.raises((StorageFailedError, SimulatedCrash)):
+        twin.take_step()
+    twin.kill()
+
+    twin.storage.open()
+    twin.check()
+    twin.lose_power(NothingKept(1))
+    twin.storage.open()
+
+    twin.check()
+
+
+def test_the_name_of_an_index_file_that_only_the_page_cache_had_is_made_durable() -> None:
+    """The ledger was taken as kept, its journal went, and so did its fence and its entries."""
+    twin = TwinnedStorage(SimulatedDisk())
+    twin.storage.open()
+    twin.add(LEDGER_ID, range(3))
+    twin.fence(LEDGER_ID)
+    twin.sync()
+    twin.take_step()
+    twin.take_step()
+    twin.disk.faults.append(Fault("sync_dir", errno.EIO, path_part="/l/index"))
+    with pytest.raises(StorageFailedError):
+        twin.take_step()  # it has its name, and the directory is not synced
+    twin.kill()
+
+    twin.storage.open()
+    twin.check()
+    twin.lose_power(NothingKept(1))
+    twin.storage.open()
+
+    twin.check()

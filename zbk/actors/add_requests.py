@@ -1,0 +1,190 @@
+"""What changes a ledger at the storage actor: adds, explicit LACs, and the sync of a VD ledger.
+
+Order of an add, as in the seed: entry log, index, journal, answer. All adds that arrived together
+are one gathered write to the entry log and one ticket of the journal.
+
+An add that came again is answered once its entries are surely durable, whatever the ledger's type;
+other bytes under the same id are refused, also from a recovery, whose copies are the same bytes.
+
+Owned and run by the storage actor.
+
+Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInternal``.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from zbk.actors.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.turn import Stored, Turn
+from zbk.durability.level import level_of
+from zbk.errors import (
+    DuplicateEntryError,
+    EntryTooLargeError,
+    MalformedMessageError,
+    NoSuchLedgerError,
+    ZbkError,
+)
+from zbk.protocol.entry import entry_overhead_size, stored_lac
+from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.journal_record import ExplicitLacRecord
+from zbk.storage.recovery import Presence
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.codec import decode_ids
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
+
+
+class AddCounts(msgspec.Struct):
+    """What was added; written by the actor's thread."""
+
+    batch_count: int = 0
+    entry_count: int = 0
+    size: int = 0
+
+
+class AddRequests:
+    """Admits and stores."""
+
+    def __init__(
+        self, storage: BookieStorage, ledgers: LedgerTable, turn: Turn, *, entry_size_max: int
+    ) -> None:
+        self._storage = storage
+        self._ledgers = ledgers
+        self._turn = turn
+        self._entry_size_max = entry_size_max
+        self.counts = AddCounts()
+
+    def add(self, inbound: Inbound, request: Add) -> None:
+        """Store a batch, or what of it is missing; answer as the ledger's type promises."""
+        whole = _batch_of(request, inbound.frames, self._entry_size_max)
+        slot = self._ledgers.find_or_new(request.ledger_id)
+        self._admit(slot, request)
+        self._storage.prepare(whole)
+        is_new = whole.first_entry_id > slot.last_entry_id
+        batch = whole if is_new else self._missing_part(whole, slot)
+        ledger, turn = slot.ledger, self._turn
+        ledger.added(request.lac)
+        answer = AddAnswer(
+            request_id=request.request_id,
+            incarnation=turn.incarnation,
+            last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
+        )
+        if batch is None:  # sent again: answered like a sync
+            turn.ticket.after_sync.append(Outbound(inbound, answer))
+            return
+        turn.store(slot, batch)
+        if batch.last_entry_id > slot.last_entry_id:
+            slot.last_entry_id = batch.last_entry_id
+            self._record_stored_lac(slot, batch, request.lac)
+        if ledger.acknowledges_after(is_recovery=request.is_recovery) == "write":
+            turn.ticket.after_write.append(Outbound(inbound, answer))
+        else:
+            turn.ticket.after_sync.append(Outbound(inbound, answer))
+        if level_of(request.ledger_type).has_sync_cursor:
+            turn.ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
+        self.counts.batch_count += 1
+        self.counts.entry_count += batch.count
+        self.counts.size += len(batch.body)
+
+    def write_lac(self, inbound: Inbound, request: WriteLac) -> None:
+        """Keep an explicit LAC, also of a ledger that is new here: its writer may be idle."""
+        slot = self._ledgers.find_or_new(request.ledger_id)
+        self._admit(slot, request)
+        self._record_lac(slot, request.lac)
+        answer = LacAnswer(
+            request_id=request.request_id,
+            incarnation=self._turn.incarnation,
+            lac=slot.ledger.recorded_lac,
+        )
+        if slot.ticket <= self._turn.synced_ticket:  # it came again
+            self._turn.answer(inbound, answer)
+        else:
+            self._turn.ticket.after_sync.append(Outbound(inbound, answer))
+
+    def sync(self, inbound: Inbound, request: Sync) -> None:
+        """Answer with the sync cursor, once all that was before is on stable storage."""
+        slot = self._ledgers.find(request.ledger_id)
+        if slot is None:
+            raise NoSuchLedgerError(request.ledger_id)
+        slot.ledger.check_key(request.ledger_key)
+        self._record_lac(slot, request.lac)
+        slot.ticket = self._turn.ticket.number
+        self._turn.ticket.syncs.append((inbound, slot))
+
+    # -------------------------------------------------------------- private
+
+    def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
+        """Accept what changes a ledger; a new one is known from now on."""
+        ledger, key, kind = slot.ledger, request.ledger_key, request.ledger_type
+        try:
+            if isinstance(request, Add):
+                is_key_new = ledger.admit_add(key, kind, is_recovery=request.is_recovery)
+            else:
+                is_key_new = ledger.admit_lac(key, kind)
+            if is_key_new:
+                self._turn.record(slot, self._ledgers.store_key(slot))
+        except ZbkError:
+            self._ledgers.drop_if_new(slot)
+            raise
+
+    def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
+        """Have a LAC on stable storage with this turn's ticket, if it is news."""
+        if lac > slot.ledger.recorded_lac:
+            turn = self._turn
+            self._storage.set_explicit_lac(slot.ledger_id, lac)
+            turn.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
+            slot.ledger.lac_recorded(lac, turn.ticket.number, turn.synced_ticket)
+
+    def _record_stored_lac(self, slot: LedgerSlot, batch: EntryBatch, lac: int) -> None:
+        """Note the LAC in the header of the last entry here: it is what a start would find.
+
+        The header was not verified, only its checksum on the way: what the request says bounds it.
+        """
+        stored = stored_lac(batch.body, len(batch.body) - batch.sizes[-1])
+        turn = self._turn
+        slot.ledger.lac_recorded(min(stored, lac), turn.ticket.number, turn.synced_ticket)
+
+    def _missing_part(self, batch: EntryBatch, slot: LedgerSlot) -> EntryBatch | None:
+        """Return what of the batch is not stored, or ``None`` if all of it is, byte for byte.
+
+        Raises:
+            DuplicateEntryError: an id is stored with other bytes.
+        """
+        self._turn.store_batches()  # the index has to know what came just before
+        match self._storage.presence(batch):
+            case Presence.NONE:
+                return batch
+            case Presence.PART:
+                return self._storage.missing_part(batch)
+            case Presence.SAME:
+                return None
+            case Presence.OTHER:
+                raise DuplicateEntryError(slot.ledger_id, batch.first_entry_id)
+
+
+def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> EntryBatch:
+    """Return the batch of an add, checked as far as a bookie checks it.
+
+    Raises:
+        MalformedMessageError: frames, counts, sizes or checksum do not fit.
+        EntryTooLargeError: an entry is over this bookie's limit.
+    """
+    if len(frames) != 2 + request.is_striped:
+        raise MalformedMessageError(f"an add of {len(frames)} frames")
+    sizes = sizes_from_wire(frames[0])
+    entry_ids: Sequence[int]
+    if request.is_striped:
+        entry_ids = decode_ids(frames[2], COUNT_MAX)
+    else:
+        entry_ids = range(request.first_entry_id, request.first_entry_id + request.count)
+    if entry_ids[0] != request.first_entry_id or len(entry_ids) != request.count:
+        raise MalformedMessageError("an add whose ids are not those of its header")
+    batch = EntryBatch(request.ledger_id, entry_ids, sizes, frames[1], request.checksum)
+    batch.validate()
+    batch.verify()
+    if batch.size > entry_size_max:  # seldom: only then it is worth to look at each
+        overhead_size = entry_overhead_size(batch.body)
+        if max(sizes) > entry_size_max + overhead_size:
+            raise EntryTooLargeError(max(sizes) - overhead_size, entry_size_max)
+    return batch

@@ -1,0 +1,263 @@
+"""What asks the storage actor about a ledger: reads, the LAC, what is held; and the fence.
+
+A *fencing* request puts the fence on before anything else is looked at, in the same turn: no add
+slips in between. From then on every answer to it, entries, a LAC, "no such entry", an error, waits
+until the fence is on stable storage, whoever put it on: a recoverer counts each of them as "this
+bookie takes no more adds", and a power loss must not make that untrue. With the wrong key, or of
+another type, a request fences nothing and is refused at once.
+
+What readers are told as the LAC is the durable one (``BookieLedger``); a recoverer is told the
+highest one known, as its answer waits for a sync of all that was before it.
+
+Owned and run by the storage actor.
+
+Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKeeper's
+``ReadEntryProcessorV3`` (which lets negative answers go before the fence is durable),
+``ReadLacProcessorV3``, ``LongPollReadEntryProcessorV3``.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from zbk.actors.journal import SyncProgress
+from zbk.actors.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.long_polls import LongPolls
+from zbk.actors.read import Fetch
+from zbk.actors.turn import Turn
+from zbk.errors import (
+    MalformedMessageError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    StorageFailedError,
+    ZbkError,
+)
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.journal_record import FenceRecord
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.codec import decode_ids
+from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, Message, Read, ReadLac
+
+READ_COUNT_MAX: Final = 65_536
+LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
+LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
+POLL_TICK_MS: Final = 50
+"""How often deadlines of long polls are looked at, while there are any."""
+
+
+class PollTicker(Protocol):
+    """What calls back at intervals, in any thread."""
+
+    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
+        """Begin to call back."""
+        ...
+
+    def cancel(self, callback: Callable[[], None]) -> None:
+        """Stop calling back."""
+        ...
+
+
+class ReadRequests:
+    """Serves what asks."""
+
+    def __init__(
+        self,
+        storage: BookieStorage,
+        ledgers: LedgerTable,
+        turn: Turn,
+        progress: SyncProgress,
+        *,
+        read_size_max: int,
+        ticker: PollTicker,
+        on_tick: Callable[[], None],
+        now_ms: Callable[[], int],
+        polls: LongPolls,
+    ) -> None:
+        self._storage = storage
+        self._ledgers = ledgers
+        self._turn = turn
+        self._progress = progress
+        self._read_size_max = read_size_max
+        self._ticker = ticker
+        self._on_tick = on_tick
+        self._now_ms = now_ms
+        self._polls = polls
+
+    # -------------------------------------------------------------- entries
+
+    def read(self, inbound: Inbound, request: Read) -> None:
+        """Look up where the entries are, for the read actor; fence first if that is asked."""
+        entry_ids = _entry_ids_of(inbound, request)
+        if not request.is_fencing:
+            slot = self._known(request)
+            self._turn.fetch(self._fetch_of(inbound, request, slot, entry_ids))
+            return
+        slot = self._fence(request)
+        try:
+            # an add that came before the fence in this turn is in, and must be found
+            self._turn.store_batches()
+            fetch = self._fetch_of(inbound, request, slot, entry_ids)
+        except StorageFailedError:
+            raise  # this is no answer: the bookie stops
+        except ZbkError as error:
+            refused = self._turn.refusal(inbound, error)
+            self._answer_fencing(inbound, refused, is_durable=slot.ledger.is_fence_durable)
+            return
+        if slot.ledger.is_fence_durable:
+            self._turn.fetch(fetch)
+        else:
+            self._turn.ticket.fetches.append(fetch)
+
+    def _fetch_of(
+        self, inbound: Inbound, request: Read, slot: LedgerSlot, entry_ids: Sequence[int]
+    ) -> Fetch:
+        size_max = min(request.size_max, self._read_size_max)
+        resolved = self._storage.resolve(request.ledger_id, entry_ids, size_max)
+        if resolved is None:
+            raise NoSuchEntryError(request.ledger_id, entry_ids[0])
+        return Fetch(inbound, resolved, slot.ledger.durable_lac(self._turn.synced_ticket))
+
+    # -------------------------------------------------------------- the LAC
+
+    def read_lac(self, inbound: Inbound, request: ReadLac) -> None:
+        """Tell the LAC: now, or once it rises, or after the fence."""
+        if request.is_fencing:
+            slot = self._fence(request)
+            answer = self._lac_answer(inbound, slot.ledger.lac)
+            is_durable = slot.ticket <= self._turn.synced_ticket  # the fence, and all before it
+            self._answer_fencing(inbound, answer, is_durable=is_durable)
+            return
+        slot = self._known(request)
+        lac = slot.ledger.durable_lac(self._turn.synced_ticket)
+        has_news = lac > request.known_lac or slot.ledger.is_fenced
+        if has_news or not request.wait_ms or self._polls.is_full:
+            self._turn.answer(inbound, self._lac_answer(inbound, lac))
+            return
+        self._polls.add(slot, inbound, request.known_lac, request.wait_ms, self._now_ms())
+        self._watch()
+        self._wake_risen(slot)  # a sync that ended before it was watched is not announced
+
+    def on_synced(self) -> None:
+        """Answer those whose LAC has become durable."""
+        for slot in self._polls.slots:
+            self._wake_risen(slot)
+
+    def on_time(self) -> None:
+        """Answer those who have waited as long as they wished."""
+        now_ms = self._now_ms()
+        for slot in self._polls.slots:
+            self._wake(slot, self._polls.take_overdue(slot, now_ms))
+
+    def wake_all(self) -> None:
+        """Answer everybody who waits."""
+        for slot in self._polls.slots:
+            self._wake(slot, self._polls.take_all(slot))
+
+    def _wake_risen(self, slot: LedgerSlot) -> None:
+        lac = slot.ledger.durable_lac(self._progress.synced_ticket)
+        self._wake(slot, self._polls.take_risen(slot, lac))
+
+    def _wake(self, slot: LedgerSlot, inbounds: Iterable[Inbound]) -> None:
+        lac = slot.ledger.durable_lac(self._progress.synced_ticket)
+        for inbound in inbounds:
+            self._turn.answer(inbound, self._lac_answer(inbound, lac))
+        self._watch()
+
+    def _watch(self) -> None:
+        """Have syncs and deadlines announced as long as somebody waits."""
+        is_watched = bool(len(self._polls))
+        if is_watched is not self._progress.is_watched:
+            self._progress.is_watched = is_watched
+            if is_watched:
+                self._ticker.every(POLL_TICK_MS, self._on_tick)
+            else:
+                self._ticker.cancel(self._on_tick)
+
+    def _lac_answer(self, inbound: Inbound, lac: int) -> LacAnswer:
+        request_id = inbound.request.request_id
+        return LacAnswer(request_id=request_id, incarnation=self._turn.incarnation, lac=lac)
+
+    # -------------------------------------------------------------- what is held
+
+    def ledger_info(self, inbound: Inbound, request: GetLedgerInfo) -> None:
+        """Tell what is held of a ledger; a fence, like the LAC, once it is durable."""
+        slot = self._ledgers.find(request.ledger_id)
+        answer = LedgerInfo(
+            request_id=request.request_id, incarnation=self._turn.incarnation, is_known=False
+        )
+        if slot is not None:
+            ranges, next_entry_id = self._storage.held_ranges(
+                request.ledger_id,
+                request.first_entry_id,
+                range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
+                entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
+            )
+            answer = msgspec.structs.replace(
+                answer,
+                is_known=True,
+                is_fenced=slot.ledger.is_fence_durable,
+                lac=slot.ledger.durable_lac(self._turn.synced_ticket),
+                last_entry_id=slot.last_entry_id,
+                last_add_synced=slot.ledger.last_add_synced,
+                ranges=ranges,
+                next_entry_id=next_entry_id,
+            )
+        self._turn.answer(inbound, answer)
+
+    # -------------------------------------------------------------- private
+
+    def _known(self, request: Read | ReadLac) -> LedgerSlot:
+        """Return a ledger that this bookie has, after a look at key and type.
+
+        Raises:
+            NoSuchLedgerError: it has none of it.
+            UnauthorizedError, UnsupportedLedgerError: key or type are others.
+        """
+        slot = self._ledgers.find(request.ledger_id)
+        if slot is None:
+            raise NoSuchLedgerError(request.ledger_id)
+        slot.ledger.check(request.ledger_key, request.ledger_type)
+        return slot
+
+    def _fence(self, request: Read | ReadLac) -> LedgerSlot:
+        """Fence a ledger, known or not; its answers go through ``_answer_fencing``.
+
+        Raises:
+            UnauthorizedError, UnsupportedLedgerError: key or type are others: nothing is fenced.
+            CorruptRecordError: its index is damaged: nothing is fenced.
+        """
+        slot = self._ledgers.find_or_new(request.ledger_id)
+        try:
+            # damage of its header is met here, and not between putting the fence on and noting it
+            self._storage.ledger_info(request.ledger_id)
+            is_key_new, is_fence_new = slot.ledger.fence(request.ledger_key, request.ledger_type)
+            if is_key_new:
+                self._turn.record(slot, self._ledgers.store_key(slot))
+        except ZbkError:
+            self._ledgers.drop_if_new(slot)
+            raise
+        if is_fence_new:
+            self._storage.set_fenced(request.ledger_id)
+            self._turn.record(slot, FenceRecord(request.ledger_id))
+            self._turn.ticket.fenced.append(slot)
+            self._wake(slot, self._polls.take_all(slot))
+        return slot
+
+    def _answer_fencing(self, inbound: Inbound, answer: Message, *, is_durable: bool) -> None:
+        """Answer a fencing request: now if the fence is durable already, else when it is."""
+        if is_durable:
+            self._turn.answer(inbound, answer)
+        else:
+            self._turn.ticket.after_sync.append(Outbound(inbound, answer))
+
+
+def _entry_ids_of(inbound: Inbound, request: Read) -> Sequence[int]:
+    if request.is_striped:
+        if len(inbound.frames) != 1:
+            raise MalformedMessageError("a striped read has one frame of entry ids")
+        return decode_ids(inbound.frames[0], READ_COUNT_MAX)
+    if request.last_entry_id < request.first_entry_id:
+        raise MalformedMessageError("a read ends before it begins")
+    stop = min(request.last_entry_id + 1, request.first_entry_id + READ_COUNT_MAX)
+    return range(request.first_entry_id, stop)
