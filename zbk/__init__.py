@@ -25,6 +25,13 @@ _HOMES = {
     "connect": "zbk.client.api",
     "LedgerWriter": "zbk.client.ledger_writer",
     "LedgerReader": "zbk.client.ledger_reader",
+    "LedgerTail": "zbk.client.tail",
+    "Log": "zbk.client.log",
+    "LogEntry": "zbk.protocol.log_position",
+    "LogMetadata": "zbk.protocol.log_metadata",
+    "LogPosition": "zbk.protocol.log_position",
+    "LogRange": "zbk.protocol.log_position",
+    "LogTail": "zbk.client.log_tail",
     "Entry": "zbk.protocol.entry",
     "ReadBatch": "zbk.protocol.read_batch",
     "LedgerMetadata": "zbk.protocol.ledger_metadata",
@@ -39,9 +46,14 @@ if TYPE_CHECKING:
     from zbk.client.api import Client, connect
     from zbk.client.ledger_reader import LedgerReader
     from zbk.client.ledger_writer import LedgerWriter
+    from zbk.client.log import Log
+    from zbk.client.log_tail import LogTail
+    from zbk.client.tail import LedgerTail
     from zbk.errors import *  # noqa: F403 - the tree in zbk.errors is the list
     from zbk.protocol.entry import Entry
     from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+    from zbk.protocol.log_metadata import LogMetadata
+    from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
     from zbk.protocol.read_batch import ReadBatch
     from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
 
@@ -56,8 +68,15 @@ __all__ = [  # noqa: PLE0604 - names of errors come from their tree
     "LedgerMetadata",
     "LedgerReader",
     "LedgerState",
+    "LedgerTail",
     "LedgerType",
     "LedgerWriter",
+    "Log",
+    "LogEntry",
+    "LogMetadata",
+    "LogPosition",
+    "LogRange",
+    "LogTail",
     "ReadBatch",
     "connect",
     *sorted(_ERRORS),

@@ -7,7 +7,9 @@ from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.words import DigestType, LedgerType
 
 
-def metadata_maker(*, has_writer: bool = True) -> Callable[[int], LedgerMetadata]:
+def metadata_maker(
+    *, has_writer: bool = True, bookies: tuple[str, ...] = ("b1", "b2", "b3")
+) -> Callable[[int], LedgerMetadata]:
     """Return what ``LedgerStore.create`` wants, with one creation token for one create."""
     token = uuid4().hex
 
@@ -20,7 +22,7 @@ def metadata_maker(*, has_writer: bool = True) -> Callable[[int], LedgerMetadata
             ledger_type=LedgerType.PD_JOURNAL,
             digest_type=DigestType.XXH3,
             password_digest=b"",
-            fragments=(Fragment(0, ("b1", "b2", "b3")),),
+            fragments=(Fragment(0, bookies),),
             created_ms=0,
             creation_token=token,
             has_writer=has_writer,

@@ -2,11 +2,16 @@
 
 The bookies are as simple as can be: a set of entries held and a set of entries on disk. Requests
 and answers wait in lists until the test lets one of them through, so every order is possible, also
-those that a real network would hardly ever make.
+those that a real network would hardly ever make. What is asked of the metadata waits as well.
+
+Invariants, by their numbers, checked after every step: what is acknowledged is on the disks of an
+ack quorum of the bookies that the metadata name for it (I1, I7), acknowledged in order and once
+(I5); the LAC never goes down (I6); a new fragment starts behind the last acknowledged entry (I13).
 """
 
 from collections.abc import Callable
 
+from tests.support.writer_metadata import FakeMetadata, Store
 from zbk.durability.level import level_of
 from zbk.errors import (
     BookieUnavailableError,
@@ -18,21 +23,29 @@ from zbk.errors import (
 )
 from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import decode_entry, entry_size
+from zbk.protocol.metadata_changes import begin_recovery
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
-from zbk.protocol.writer import (
+from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_events import (
     Acked,
     AddAnswered,
     AddFailed,
     Append,
     Appends,
+    BookiesChanged,
+    ChangeEnsemble,
     CloseFailed,
     CloseLedger,
     CloseRequested,
     Effect,
+    EnsembleChanged,
+    EnsembleChangeFailed,
     Event,
     Failed,
+    LacFailed,
     SendAdd,
+    SendLac,
     SendSync,
     SlotDown,
     SlotSuspect,
@@ -43,7 +56,6 @@ from zbk.protocol.writer import (
     SyncFailedFor,
     SyncRequested,
     Tick,
-    WriterCore,
     WriterLimits,
 )
 
@@ -57,6 +69,10 @@ LIMITS = WriterLimits(
     close_linger_ms=500,
     unsynced_batch_count_max=24,
     sync_count_max=4,
+    ensemble_change_count_max=12,
+    ensemble_retry_ms=200,
+    metadata_grace_ms=3_000,
+    slow_bookie_ms=600,
 )
 PAYLOAD_SIZE_MAX = 150
 
@@ -71,7 +87,8 @@ class FakeBookie:
         self.held: set[int] = set()
         self.durable: set[int] = set()
         self.lac = NO_ENTRY
-        self.requests: list[SendAdd | SendSync] = []
+        self.is_writable = True  # registered, and not read-only
+        self.requests: list[SendAdd | SendSync | SendLac] = []
         self.answers: list[Event] = []
 
     def last_add_synced(self) -> int:
@@ -94,7 +111,15 @@ class FakeBookie:
 class WriterCluster:
     """A writer, its bookies, and what the application has been told."""
 
-    def __init__(self, quorum: Quorum, ledger_type: LedgerType) -> None:
+    def __init__(
+        self,
+        quorum: Quorum,
+        ledger_type: LedgerType = LedgerType.PD_JOURNAL,
+        spare_count: int = 0,
+        limits: WriterLimits = LIMITS,
+    ) -> None:
+        ensemble = [f"b{slot}" for slot in range(quorum.ensemble_size)]
+        spares = [f"spare{number}" for number in range(spare_count)]
         self.quorum = quorum
         self.level = level_of(ledger_type)
         self.digest = digest_function(DigestType.XXH3, b"", LEDGER_ID)
@@ -102,16 +127,20 @@ class WriterCluster:
             LEDGER_ID,
             quorum,
             self.level,
-            ensemble=[f"b{slot}" for slot in range(quorum.ensemble_size)],
+            ensemble=ensemble,
             digest_type=DigestType.XXH3,
             digest=self.digest,
-            limits=LIMITS,
+            limits=limits,
         )
+        self.limits = limits
         self.now_ms = 0
-        self.bookies = [FakeBookie() for _ in range(quorum.ensemble_size)]
+        self.pool = {bookie_id: FakeBookie() for bookie_id in [*ensemble, *spares]}
+        self.metadata = FakeMetadata(LEDGER_ID, quorum, ledger_type, ensemble, self._writable)
+        self.checked_ledger = self.metadata.ledger
+        self.replaced_slots: set[int] = set()
         self.payloads: list[bytes] = []  # by entry id, all that were ever appended
-        self.lives: dict[int, dict[int, int]] = {}  # entry id -> slot -> incarnation that took it
-        self.known_lives = [0] * quorum.ensemble_size  # as the writer was told
+        self.lives: dict[int, dict[str, int]] = {}  # entry id -> bookie -> life that took it
+        self.known_lives = dict.fromkeys(self.pool, 0)  # as the writer was told
         self.appends: dict[int, tuple[int, int]] = {}  # open tickets -> first id, count
         self.syncs: dict[int, int] = {}  # open tickets -> last id appended before
         self.next_ticket = 0
@@ -122,6 +151,14 @@ class WriterCluster:
         self.close_ticket: int | None = None
         self.end: CloseLedger | CloseFailed | None = None
         self.seen: set[str] = set()  # kinds of effects and errors
+
+    @property
+    def bookies(self) -> list[FakeBookie]:
+        """The bookies that the writer writes to, by slot."""
+        return [self.pool[bookie_id] for bookie_id in self.core.ensemble]
+
+    def _writable(self) -> list[str]:
+        return [bookie_id for bookie_id, bookie in self.pool.items() if bookie.is_writable]
 
     # ------------------------------------------------------------------ what the test does
 
@@ -151,7 +188,7 @@ class WriterCluster:
         bookie = self.bookies[slot]
         bookie.requests.clear()
         bookie.is_connected = True
-        self.known_lives[slot] = bookie.incarnation
+        self.known_lives[self.core.ensemble[slot]] = bookie.incarnation
         self.handle(SlotUp(slot, bookie.incarnation))
 
     def disconnect(self, slot: int) -> None:
@@ -162,22 +199,98 @@ class WriterCluster:
 
     def serve(self, slot: int, refusal: ZbkError | None = None) -> None:
         """Let a bookie take the oldest request that waits for it."""
-        bookie = self.bookies[slot]
+        self.serve_bookie(self.core.ensemble[slot], refusal)
+
+    def serve_bookie(self, bookie_id: str, refusal: ZbkError | None = None) -> None:
+        """As ``serve``; it may be a bookie that was replaced since it was sent to."""
+        bookie = self.pool[bookie_id]
         if not bookie.requests:
             return
         request = bookie.requests.pop(0)
-        if refusal is None and bookie.is_fenced and isinstance(request, SendAdd):
-            refusal = LedgerFencedError(LEDGER_ID)
-        if isinstance(request, SendAdd):
-            bookie.answers.append(self._add(slot, request, refusal))
-        else:
-            bookie.answers.append(self._sync(slot, request, refusal))
+        match request:
+            case SendAdd():
+                if refusal is None and bookie.is_fenced:
+                    refusal = LedgerFencedError(LEDGER_ID)
+                bookie.answers.append(self._add(bookie_id, request, refusal))
+            case SendSync():
+                bookie.answers.append(self._sync(bookie, request, refusal))
+            case SendLac():
+                bookie.lac = max(bookie.lac, request.lac if refusal is None else NO_ENTRY)
+                if refusal is not None:
+                    bookie.answers.append(LacFailed(request.slot, request.lac, refusal))
 
     def answer(self, slot: int, index: int) -> None:
         """Let one of a bookie's answers through, in any order, even from a lost connection."""
-        answers = self.bookies[slot].answers
-        if answers:
-            self.handle(answers.pop(index % len(answers)))
+        self.answer_of(self.core.ensemble[slot], index)
+
+    def answer_of(self, bookie_id: str, index: int) -> None:
+        """As ``answer``; it may be a bookie that was replaced since."""
+        answers = self.pool[bookie_id].answers
+        if not answers:
+            return
+        answer = answers.pop(index % len(answers))
+        self.handle(answer)
+        if isinstance(answer, AddAnswered) and self.core.ensemble[answer.slot] != bookie_id:
+            self.seen.add("late answer of a replaced bookie")
+
+    def serve_metadata(self, store: Store = Store.ANSWERS) -> None:
+        """Let the metadata store take the change of ensemble that waits, if one does."""
+        if not self.metadata.asked:
+            return
+        first_id = self.metadata.asked[0].first_entry_id
+        answer = self.metadata.serve(store)
+        if self.metadata.ledger is not self.checked_ledger:
+            assert self.metadata.ledger.last_fragment.first_entry_id == first_id
+            assert first_id == self.core.last_acked_id + 1, "I13"
+            self.checked_ledger = self.metadata.ledger
+            self._check_all_acked()
+        if isinstance(answer, EnsembleChangeFailed):
+            self.seen.add(f"change: {type(answer.error).__name__}")
+            self.handle(answer)
+        else:
+            self._let_change_through(answer)
+
+    def _let_change_through(self, answer: EnsembleChanged) -> None:
+        before, acked_id = self.core.ensemble, self.core.last_acked_id
+        was_connected = [bookie.is_connected for bookie in self.bookies]
+        self.handle(answer)
+        assert self.core.error is not None or self.core.ensemble == answer.ensemble
+        self.seen.add("changed")
+        if self.core.last_acked_id > acked_id:
+            self.seen.add("held acks")
+        for slot, (old, new) in enumerate(zip(before, self.core.ensemble, strict=True)):
+            if old == new:
+                continue
+            self.pool[new].is_connected = False
+            if slot in self.replaced_slots:
+                self.seen.add("replaced twice")
+            if was_connected[slot]:
+                self.seen.add("slow bookie replaced")
+            self.replaced_slots.add(slot)
+
+    def set_writable(self, bookie_id: str, *, is_writable: bool) -> None:
+        self.pool[bookie_id].is_writable = is_writable
+        self.handle(BookiesChanged())
+
+    def repair_old_fragment(self) -> None:
+        """Have somebody else replace a bookie in the first fragment, if that is an old one."""
+        fragments = self.metadata.ledger.fragments
+        old = fragments[0].bookies[0]
+        free = [bookie_id for bookie_id in self.pool if bookie_id not in fragments[0].bookies]
+        if len(fragments) == 1 or not free:
+            return
+        self.pool[free[0]].held |= self.pool[old].held
+        self.pool[free[0]].durable |= self.pool[old].durable
+        self.metadata.ledger = self.metadata.ledger.with_replaced_bookie(0, old, free[0])
+        self.checked_ledger = self.metadata.ledger
+        self.seen.add("repaired")
+
+    def recover(self) -> None:
+        """Have somebody else begin to recover the ledger."""
+        self.metadata.ledger = begin_recovery(self.metadata.ledger) or self.metadata.ledger
+        self.checked_ledger = self.metadata.ledger
+        for bookie in self.pool.values():
+            bookie.is_fenced = True
 
     def heal(self) -> None:
         """End all faults, and let everything through until nothing is left to do."""
@@ -191,31 +304,34 @@ class WriterCluster:
                 while bookie.requests or bookie.answers:
                     self.serve(slot)
                     self.answer(slot, 0)
+                    if bookie not in self.bookies:
+                        break
+            self.serve_metadata()
             if not self.is_waiting():
                 return
             self.wait(100)
 
     def is_waiting(self) -> bool:
         is_closing = self.close_ticket is not None and self.end is None
-        return bool(self.appends or self.syncs or is_closing)
+        return bool(self.appends or self.syncs or is_closing or self.metadata.asked)
 
     # ------------------------------------------------------------------ the bookies' side
 
-    def _add(self, slot: int, request: SendAdd, refusal: ZbkError | None) -> Event:
-        bookie, batch = self.bookies[slot], request.batch
+    def _add(self, bookie_id: str, request: SendAdd, refusal: ZbkError | None) -> Event:
+        bookie, batch, slot = self.pool[bookie_id], request.batch, request.slot
         if refusal is not None:
-            return AddFailed(slot, batch.first_entry_id, refusal)
+            return AddFailed(slot, batch.first_entry_id, refusal, request.epoch)
         bookie.held |= set(batch.entry_ids)
         bookie.lac = max(bookie.lac, request.lac)
         for entry_id in batch.entry_ids:
-            self.lives.setdefault(entry_id, {})[slot] = bookie.incarnation
+            self.lives.setdefault(entry_id, {})[bookie_id] = bookie.incarnation
         if self.level.acknowledges_after == "sync":
             bookie.durable |= set(batch.entry_ids)
         las = bookie.last_add_synced() if self.level.has_sync_cursor else NO_ENTRY
-        return AddAnswered(slot, batch.first_entry_id, bookie.incarnation, las)
+        return AddAnswered(slot, batch.first_entry_id, bookie.incarnation, las, request.epoch)
 
-    def _sync(self, slot: int, request: SendSync, refusal: ZbkError | None) -> Event:
-        bookie = self.bookies[slot]
+    def _sync(self, bookie: FakeBookie, request: SendSync, refusal: ZbkError | None) -> Event:
+        slot = request.slot
         if refusal is not None:
             return SyncFailed(slot, request.sync_id, refusal)
         bookie.durable |= bookie.held
@@ -242,6 +358,8 @@ class WriterCluster:
             CloseLedger: self._on_close_ledger,
             CloseFailed: self._on_close_failed,
             SlotSuspect: self._on_suspect,
+            SendLac: self._on_send_lac,
+            ChangeEnsemble: self._on_change_ensemble,
         }
         carry_out[type(effect)](effect)
 
@@ -262,6 +380,19 @@ class WriterCluster:
             assert entry.lac <= self.core.lac
         bookie.requests.append(effect)
 
+    def _on_send_lac(self, effect: SendLac) -> None:
+        assert self.bookies[effect.slot].is_connected
+        assert effect.lac == self.core.lac
+        assert not self.appends, "a writer that tells its LAC is idle"
+        self.bookies[effect.slot].requests.append(effect)
+
+    def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
+        assert self.level.allows_ensemble_change
+        assert effect.first_entry_id == self.core.last_acked_id + 1, "I13"
+        self.metadata.ask(effect, self.core.ensemble)
+        if effect.is_urgent:
+            self.seen.add("urgent")
+
     def _on_send_sync(self, effect: SendSync) -> None:
         assert self.bookies[effect.slot].is_connected
         self.bookies[effect.slot].requests.append(effect)
@@ -275,15 +406,26 @@ class WriterCluster:
     def _check_acked(self, entry_id: int) -> None:
         lives = self.lives.get(entry_id, {})
         if self.level.acknowledges_after == "sync":
-            holders = [slot for slot in lives if entry_id in self.bookies[slot].durable]
-            assert len(holders) >= self.quorum.ack_size, "an ack quorum has it on disk"
+            self._check_durable(entry_id)
         else:
-            holders = [slot for slot, life in lives.items() if life >= self.known_lives[slot]]
+            holders = [bookie for bookie, life in lives.items() if life >= self.known_lives[bookie]]
             assert len(holders) >= self.quorum.ack_size, "an ack quorum took it, as far as known"
+
+    def _check_durable(self, entry_id: int) -> None:
+        named = self.metadata.names(entry_id)
+        holders = [bookie for bookie in named if entry_id in self.pool[bookie].durable]
+        assert len(holders) >= self.quorum.ack_size, f"I1: entry {entry_id} is not where it should"
+
+    def _check_all_acked(self) -> None:
+        for entry_id in range(self.core.lac + 1):
+            self._check_durable(entry_id)
 
     def _on_failed(self, effect: Failed) -> None:
         self.seen.add(type(effect.error).__name__)
-        assert self.core.error is effect.error or isinstance(effect.error, LedgerClosedError)
+        if "changed 12 times" in str(effect.error):
+            self.seen.add("too many changes")
+        is_refused = isinstance(effect.error, LedgerClosedError)
+        assert effect.error.outcome == "unknown" or is_refused, "they may have been sent"
         for ticket in effect.tickets:
             del self.appends[ticket]  # open, and answered once
 
@@ -331,12 +473,11 @@ class WriterCluster:
         self.acked_id = core.last_acked_id
         assert core.lac >= self.lac, "the LAC never goes down"
         for entry_id in range(self.lac + 1, core.lac + 1):
-            durable = [bookie for bookie in self.bookies if entry_id in bookie.durable]
-            assert len(durable) >= self.quorum.ack_size, "the LAC covers what is not durable"
+            self._check_durable(entry_id)
         self.lac = core.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
-        largest = LIMITS.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
-        assert core.window_size <= LIMITS.window_size + largest * copies
+        largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
+        assert core.window_size <= self.limits.window_size + largest * copies
 
     def _append_event(self, sizes: list[int]) -> Append:
         ticket = self._ticket()

@@ -4,34 +4,31 @@ Source: BookKeeper's ``BookKeeper`` client API (``CreateBuilder``, ``OpenBuilder
 ``DeleteBuilder``); names as BookKeeper has them.
 """
 
-import itertools
 import os
-import random
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Final, Self
-from uuid import uuid4
-
-import pykka
+from typing import Final, Self, Unpack
 
 from zbk.client.directory import BookieDirectory
+from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.ledger_writer import LedgerWriter
-from zbk.client.mailbox import AppendMailbox
+from zbk.client.log_calls import LogCalls
 from zbk.client.metadata_actor import MetadataActor
+from zbk.client.open_writers import OpenWriters, WriterGround
+from zbk.client.outside_sync_pump import sync_from_outside
+from zbk.client.placer import BookiePlacer
+from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.client.requests import Requests
-from zbk.client.writer_actor import TICK_MS, Drain, Tick, WriterActor, WriterSetup
+from zbk.client.tail import LedgerNews
 from zbk.config import ClientConfig, convert
 from zbk.durability.level import level_of
-from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
-    CannotAdvanceError,
     ClientClosedError,
     ForkedProcessError,
     InvalidOptionError,
     LedgerClosedError,
-    NoSuchLedgerError,
     NotEnoughBookiesError,
     UnauthorizedError,
     UnsupportedLedgerError,
@@ -41,25 +38,21 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.logs import LogStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.digest import digest_function, is_same_secret, ledger_key, password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.placement import choose_ensemble
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
-from zbk.protocol.writer import WriterCore, WriterLimits
-from zbk.system.clock import wall_ms
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.metadata_changes import begin_recovery
+from zbk.protocol.placement import POLICIES
+from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.system.context import read_context
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
-from zbk.wire.messages import BookieInfo, GetBookieInfo, Sync, SyncAnswer, WriteLac
+from zbk.wire.messages import BookieInfo, GetBookieInfo
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
-CONNECT_WAIT_MS_MAX: Final = 2_000
-"""How long a new writer waits for the slowest bookie of its ensemble to be connected."""
-
 SOFTWARE: Final = "zbk-python"
 
 
@@ -94,7 +87,7 @@ def connect(uri: str | None = None, **options: object) -> "Client":
     return Client(address, config)
 
 
-class Client:
+class Client(LogCalls):
     """A connection to a cluster. Any thread may use it; close it, or use it as a context manager.
 
     A client belongs to the process that made it: in a forked child every call raises
@@ -106,14 +99,13 @@ class Client:
         self._config = config
         self._is_closed = False
         self._lock = threading.Lock()
-        self._writers: dict[int, pykka.ActorRef[WriterActor]] = {}
-        self._serial = itertools.count()
         timeout_s = config.connect_timeout_ms / 1000
         self._store: MetadataStore = open_store(
             uri, timeout_s=timeout_s, session_timeout_ms=config.session_timeout_ms
         )
         try:
             self._ledgers = LedgerStore(self._store)
+            self._logs = LogStore(self._store)
             registry = BookieRegistry(self._store)
             options = DealerOptions(instance_id(self._store), SOFTWARE, config.connect_timeout_ms)
         except BaseException:
@@ -124,6 +116,22 @@ class Client:
         self._requests = Requests(self._pool, config.request_timeout_ms)
         self._metadata_actor = MetadataActor.start()
         self._ticker = Ticker("zbk-client-ticker")
+        self._placer = BookiePlacer(
+            self._directory, POLICIES[config.placement], config.avoid_failed_ms
+        )
+        self._creator = LedgerCreator(self._ledgers, self._placer, config.connect_timeout_ms)
+        self._writers = OpenWriters(
+            WriterGround(
+                config=config,
+                pool=self._pool,
+                ledgers=self._ledgers,
+                placer=self._placer,
+                metadata_actor=self._metadata_actor,
+                ticker=self._ticker,
+                check_usable=self.check_usable,
+            )
+        )
+        self._directory.when_writable_change(self._writers.writable_changed)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -166,9 +174,7 @@ class Client:
             if self._is_closed:
                 return
             self._is_closed = True
-            writers = list(self._writers.values())
-        for writer in writers:
-            writer.stop()
+        self._writers.stop_all()
         self._ticker.stop()
         self._directory.close()
         self._pool.close()
@@ -177,21 +183,12 @@ class Client:
 
     # ------------------------------------------------------------------ ledgers to write
 
-    def create_ledger(
-        self,
-        *,
-        ensemble_size: int = 3,
-        write_quorum_size: int = 3,
-        ack_quorum_size: int = 2,
-        ledger_type: LedgerType | str = LedgerType.PD_JOURNAL,
-        digest_type: DigestType | str = DigestType.XXH3,
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
-    ) -> LedgerWriter:
+    def create_ledger(self, **options: Unpack[LedgerOptions]) -> LedgerWriter:
         """Make a ledger and return its writer.
 
-        Each entry goes to ``write_quorum_size`` of ``ensemble_size`` bookies and is acknowledged
-        when ``ack_quorum_size`` have it.
+        Each entry goes to ``write_quorum_size`` (3) of ``ensemble_size`` (3) bookies and is
+        acknowledged when ``ack_quorum_size`` (2) have it. Further keywords: ``ledger_type``
+        (``PD_JOURNAL``), ``digest_type`` (``XXH3``), ``password``, ``custom_metadata``.
 
         Raises:
             InvalidQuorumError: the sizes do not fit together.
@@ -199,41 +196,17 @@ class Client:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
         """
         self.check_usable()
-        metadata = self._create(
-            Quorum(ensemble_size, write_quorum_size, ack_quorum_size),
-            LedgerType(_member(LedgerType, "ledger_type", ledger_type)),
-            DigestType(_member(DigestType, "digest_type", digest_type)),
-            password,
-            custom_metadata,
-            has_writer=True,
-        )
-        return self._writer(metadata, password)
+        plan = plan_ledger(options)
+        return self._writers.start(self._creator.create(plan, has_writer=True), plan.password)
 
-    def reserve_ledger(
-        self,
-        *,
-        ensemble_size: int = 3,
-        write_quorum_size: int = 3,
-        ack_quorum_size: int = 2,
-        ledger_type: LedgerType | str = LedgerType.PD_JOURNAL,
-        digest_type: DigestType | str = DigestType.XXH3,
-        password: bytes = b"",
-        custom_metadata: Mapping[str, bytes] | None = None,
-    ) -> int:
+    def reserve_ledger(self, **options: Unpack[LedgerOptions]) -> int:
         """Make a ledger without a writer and return its id: ``open_for_append`` gives it one.
 
-        For a writer in another process than the one that decides about the ledger.
+        For a writer in another process than the one that decides about the ledger. The keywords
+        are those of ``create_ledger``.
         """
         self.check_usable()
-        metadata = self._create(
-            Quorum(ensemble_size, write_quorum_size, ack_quorum_size),
-            LedgerType(_member(LedgerType, "ledger_type", ledger_type)),
-            DigestType(_member(DigestType, "digest_type", digest_type)),
-            password,
-            custom_metadata,
-            has_writer=False,
-        )
-        return metadata.ledger_id
+        return self._creator.create(plan_ledger(options), has_writer=False).ledger_id
 
     def open_for_append(self, ledger_id: int, password: bytes = b"") -> LedgerWriter:
         """Become the one writer of a reserved ledger.
@@ -253,7 +226,7 @@ class Client:
             return current.with_writer()
 
         metadata, _version = self._ledgers.update(ledger_id, claim)
-        return self._writer(metadata, password)
+        return self._writers.start(metadata, password)
 
     def close_reserved_ledger(self, ledger_id: int, password: bytes = b"") -> None:
         """Close a ledger that never had a writer, as empty.
@@ -276,105 +249,6 @@ class Client:
 
         self._ledgers.update(ledger_id, seal)
 
-    def _create(
-        self,
-        quorum: Quorum,
-        ledger_type: LedgerType,
-        digest_type: DigestType,
-        password: bytes,
-        custom_metadata: Mapping[str, bytes] | None,
-        *,
-        has_writer: bool,
-    ) -> LedgerMetadata:
-        level_of(ledger_type).check_quorum(quorum)
-        ensemble = self._choose_ensemble(quorum)
-        token = uuid4().hex
-        created_ms = wall_ms()
-        custom = dict(custom_metadata or {})
-
-        def make(ledger_id: int) -> LedgerMetadata:
-            return LedgerMetadata(
-                ledger_id=ledger_id,
-                ensemble_size=quorum.ensemble_size,
-                write_quorum_size=quorum.write_size,
-                ack_quorum_size=quorum.ack_size,
-                ledger_type=ledger_type,
-                digest_type=digest_type,
-                password_digest=password_digest(password, ledger_id),
-                fragments=(Fragment(0, ensemble),),
-                created_ms=created_ms,
-                creation_token=token,
-                has_writer=has_writer,
-                custom_metadata=custom,
-            )
-
-        metadata, _version = self._ledgers.create(make)
-        return metadata
-
-    def _choose_ensemble(self, quorum: Quorum) -> tuple[str, ...]:
-        timeout_s = self._config.connect_timeout_ms / 1000
-        writable = self._directory.wait_for_writable(quorum.ensemble_size, timeout_s)
-        random.shuffle(writable)
-        return choose_ensemble(writable, quorum.ensemble_size)
-
-    def _writer(self, metadata: LedgerMetadata, password: bytes) -> LedgerWriter:
-        config = self._config
-        ledger_id = metadata.ledger_id
-        core = WriterCore(
-            ledger_id,
-            metadata.quorum,
-            level_of(metadata.ledger_type),
-            ensemble=metadata.last_fragment.bookies,
-            digest_type=metadata.digest_type,
-            digest=digest_function(metadata.digest_type, password, ledger_id),
-            limits=WriterLimits(
-                window_size=config.window_size,
-                batch_size_max=config.batch_size_max,
-                batch_count_max=config.batch_count_max,
-                quorum_grace_ms=config.quorum_grace_ms,
-            ),
-        )
-        serial = next(self._serial)
-        reference: list[pykka.ActorRef[WriterActor]] = []
-
-        def tick() -> None:
-            _tell(reference[0], Tick())
-
-        def forget() -> None:
-            self._ticker.cancel(tick)
-            with self._lock:
-                self._writers.pop(serial, None)
-
-        mailbox = AppendMailbox(config.pending_size_max, lambda: _tell(reference[0], Drain()))
-        setup = WriterSetup(
-            metadata=metadata,
-            ledger_key=ledger_key(password, ledger_id),
-            core=core,
-            mailbox=mailbox,
-            pool=self._pool,
-            ledgers=self._ledgers,
-            metadata_actor=self._metadata_actor,
-            request_timeout_ms=config.request_timeout_ms,
-            condition=threading.Condition(),
-            connected=threading.Event(),
-        )
-        reference.append(WriterActor.start(setup, forget))
-        self._ticker.every(TICK_MS, tick)
-        with self._lock:
-            self._writers[serial] = reference[0]
-        # entries that an ack quorum has before the last bookie is connected would miss there
-        setup.connected.wait(min(config.connect_timeout_ms, CONNECT_WAIT_MS_MAX) / 1000)
-        return LedgerWriter(
-            metadata,
-            core,
-            mailbox,
-            setup.condition,
-            reference[0],
-            entry_size_max=config.entry_size_max,
-            default_timeout_s=config.default_timeout_ms / 1000,
-            check_usable=self.check_usable,
-        )
-
     # ------------------------------------------------------------------ ledgers to read
 
     def open_ledger(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
@@ -387,10 +261,59 @@ class Client:
         self.check_usable()
         metadata, _version = self._ledgers.read(ledger_id)
         self._check_password(metadata, password)
+        return self._reader(metadata, password)
+
+    def recover_ledger(
+        self, ledger_id: int, password: bytes = b"", *, timeout: float | None = None
+    ) -> LedgerReader:
+        """Close a ledger in the place of its writer, and return a reader of all that is in it.
+
+        For a writer that is gone, or is to be stopped: its bookies are fenced, so it can add
+        nothing more. Every entry that was acknowledged is in the ledger afterwards; of those that
+        were not, each one may be. Any number of clients may recover a ledger at the same time; all
+        see the same end. A closed ledger is only opened. ``timeout`` is in seconds.
+
+        Raises:
+            NoSuchLedgerError: there is none.
+            UnauthorizedError: the password is another one; nothing was fenced.
+            LedgerRecoveryError: too few bookies say what they have; try again later.
+            NotEnoughBookiesError: too few bookies take the entries that were found; as above.
+
+        Example:
+            >>> import zbk
+            >>> with zbk.connect() as client, client.recover_ledger(7) as ledger:  # doctest: +SKIP
+            ...     ledger.last_add_confirmed
+            41
+        """
+        self.check_usable()
+
+        def begin(current: LedgerMetadata) -> LedgerMetadata | None:
+            self._check_password(current, password)
+            return begin_recovery(current)
+
+        metadata, _version = self._ledgers.update(ledger_id, begin)
+        if not metadata.is_closed:
+            setup = RecoverySetup(
+                metadata=metadata,
+                ledger_key=ledger_key(password, ledger_id),
+                digest=digest_function(metadata.digest_type, password, ledger_id),
+                requests=self._requests,
+                placer=self._placer,
+                ledgers=self._ledgers,
+                config=self._config,
+                check_usable=self.check_usable,
+            )
+            default_s = self._config.default_timeout_ms / 1000
+            metadata = RecoveryPump(setup).run(default_s if timeout is None else timeout)
+        return self._reader(metadata, password)
+
+    def _reader(self, metadata: LedgerMetadata, password: bytes) -> LedgerReader:
+        ledger_id = metadata.ledger_id
         return LedgerReader(
             ReaderSetup(
                 metadata=metadata,
                 refresh=lambda: self._ledgers.read(ledger_id)[0],
+                news=LedgerNews(self._ledgers, self._metadata_actor, ledger_id),
                 ledger_key=ledger_key(password, ledger_id),
                 digest=digest_function(metadata.digest_type, password, ledger_id),
                 requests=self._requests,
@@ -439,35 +362,7 @@ class Client:
         if not level_of(metadata.ledger_type).has_sync_cursor:
             with self.open_ledger(ledger_id, password) as reader:
                 return reader.last_add_confirmed
-        return self._sync_from_outside(metadata, ledger_key(password, ledger_id))
-
-    def _sync_from_outside(self, metadata: LedgerMetadata, key: bytes) -> int:
-        """Sync, and tell the LAC that follows: it lifts cursors over holes, so until it rests."""
-        ledger_id, bookies = metadata.ledger_id, metadata.last_fragment.bookies
-        synced = SyncedLac(metadata.quorum)
-        while True:
-            lac = synced.lac
-            request = Sync(request_id=0, ledger_id=ledger_id, ledger_key=key, lac=lac)
-            replies = self._requests.ask_all(bookies, request)
-            failures: list[str] = []
-            for slot, bookie_id in enumerate(bookies):
-                outcome = replies[bookie_id].outcome
-                if isinstance(outcome, SyncAnswer):
-                    synced.update(slot, outcome.incarnation, outcome.last_add_synced)
-                elif not isinstance(outcome, NoSuchLedgerError):
-                    failures.append(str(outcome))
-            if len(bookies) - len(failures) < metadata.ack_quorum_size:
-                raise CannotAdvanceError(ledger_id, lac, lac + 1, "; ".join(failures))
-            if synced.lac == lac:
-                return lac
-            write_lac = WriteLac(
-                request_id=0,
-                ledger_id=ledger_id,
-                ledger_key=key,
-                ledger_type=metadata.ledger_type,
-                lac=synced.lac,
-            )
-            self._requests.ask_all(bookies, write_lac)  # for readers; who misses it hears it later
+        return sync_from_outside(metadata, ledger_key(password, ledger_id), self._requests)
 
     def _check_password(self, metadata: LedgerMetadata, password: bytes) -> None:
         mine = password_digest(password, metadata.ledger_id)
@@ -494,17 +389,3 @@ class Client:
         if not isinstance(outcome, BookieInfo):
             raise NotEnoughBookiesError(1, 0, f"bookie {bookie_id} answered something else")
         return outcome
-
-
-def _tell(actor: "pykka.ActorRef[WriterActor]", message: Drain | Tick) -> None:
-    try:
-        actor.tell(message)
-    except pykka.ActorDeadError:
-        return  # its mailbox has been ended, and answers for it
-
-
-def _member(kind: type[LedgerType] | type[DigestType], name: str, value: str) -> str:
-    if value not in list(kind):
-        known = ", ".join(kind)
-        raise InvalidOptionError(name, value, f"is none of {known}")
-    return value

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.store import Watch
 from zbk.metadata.values import BookieRegistration
+from zbk.protocol.placement import Candidate
 from zbk.system.clock import monotonic_s
 
 
@@ -24,6 +25,7 @@ class BookieDirectory:
         self._known: dict[str, BookieRegistration] = {}
         self._available: dict[str, BookieRegistration] = {}
         self._readonly: dict[str, BookieRegistration] = {}
+        self._callbacks: tuple[Callable[[], None], ...] = ()
         # what is there now is known before the first request, not when the watches get to it
         self._set_readonly(registry.readonly())
         self._set_available(registry.available())
@@ -36,6 +38,19 @@ class BookieDirectory:
         """Return the ids of the bookies that take new entries."""
         with self._changed:
             return sorted(self._available)
+
+    def candidates(self) -> list[Candidate]:
+        """Return the bookies that take new entries, with their racks, by id."""
+        with self._changed:
+            return [Candidate(b, self._available[b].rack) for b in sorted(self._available)]
+
+    def when_writable_change(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called whenever bookies have begun or ceased to take new entries.
+
+        It is called in a thread of the metadata store and must not block.
+        """
+        with self._changed:
+            self._callbacks = (*self._callbacks, callback)
 
     def wait_for_writable(self, count: int, timeout_s: float) -> list[str]:
         """Return the ids of the writable bookies, once there are ``count`` or the time is over."""
@@ -61,8 +76,12 @@ class BookieDirectory:
 
     def _set_available(self, bookies: Mapping[str, BookieRegistration]) -> None:
         with self._changed:
+            is_news = self._available.keys() != bookies.keys()
             self._available = dict(bookies)
             self._update()
+            callbacks = self._callbacks if is_news else ()
+        for callback in callbacks:
+            callback()
 
     def _set_readonly(self, bookies: Mapping[str, BookieRegistration]) -> None:
         with self._changed:

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
+from weakref import WeakSet
 
 import msgspec
 
 from zbk.client.read_pump import ReadPump
 from zbk.client.requests import ReplyBox, Requests
+from zbk.client.tail import LedgerTail, MetadataNews, TailSetup
 from zbk.config import ClientConfig
 from zbk.errors import (
     BookieUnavailableError,
@@ -31,10 +33,14 @@ from zbk.protocol.lac_read import (
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.tail import TailCore, TailLimits
 from zbk.protocol.words import NO_ENTRY
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.transport.news import Reply
 from zbk.wire.messages import LacAnswer, ReadLac
+
+POLL_WAIT_MS: Final = 5_000
+"""How long a bookie keeps a reader waiting that follows a ledger, before it answers "no news"."""
 
 
 class ReaderSetup(msgspec.Struct, frozen=True):
@@ -42,6 +48,7 @@ class ReaderSetup(msgspec.Struct, frozen=True):
 
     metadata: LedgerMetadata
     refresh: Callable[[], LedgerMetadata]
+    news: MetadataNews
     ledger_key: bytes
     digest: DigestFunction
     requests: Requests
@@ -62,6 +69,7 @@ class LedgerReader:
         self._setup = setup
         self._metadata = setup.metadata
         self._is_closed = False
+        self._tails: WeakSet[LedgerTail] = WeakSet()
         self._lac = NO_ENTRY
         self._lac = self.read_last_add_confirmed()
 
@@ -108,7 +116,7 @@ class LedgerReader:
         """
         self._check()
         if not self._metadata.is_closed:
-            self._metadata = self._setup.refresh()
+            self._refresh()
         if self._metadata.last_entry_id is not None:
             self._lac = self._metadata.last_entry_id
         else:
@@ -159,9 +167,46 @@ class LedgerReader:
         for batch in self._batches(first, last, None, timeout):
             yield from batch.entries()
 
+    def tail(self, first: int = 0, *, timeout: float | None = None) -> LedgerTail:
+        """Return an iterator over the entries from ``first`` on, those to come too.
+
+        It ends when the ledger is closed. ``timeout``, in seconds, is for the wait for one entry;
+        without it the tail waits for as long as it takes.
+        """
+        self._check()
+        if first < 0:
+            raise InvalidOptionError("first", first, "entry ids start at 0")
+        setup, config = self._setup, self._setup.config
+        limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=config.default_timeout_ms)
+        tail = LedgerTail(
+            TailSetup(
+                ledger=self,
+                core=TailCore(self._metadata, 0, self._lac, limits),
+                news=setup.news,
+                ledger_key=setup.ledger_key,
+                requests=setup.requests,
+                timeout_s=timeout,
+                check_usable=setup.check_usable,
+            ),
+            first,
+        )
+        self._tails.add(tail)
+        return tail
+
+    def learn(self, metadata: LedgerMetadata, lac: int) -> None:
+        """Take what a tail of this reader has found out."""
+        self._metadata = metadata
+        self._lac = max(self._lac, lac)
+
+    def read_confirmed(self, first: int, last: int) -> Iterator[ReadBatch]:
+        """Read entries that a tail of this reader knows to be confirmed."""
+        return self._batches(first, last, None, None)
+
     def close(self) -> None:
-        """Give the handle back. The ledger stays as it is."""
+        """Give the handle back, and end its tails. The ledger stays as it is."""
         self._is_closed = True
+        for tail in list(self._tails):
+            tail.close()
 
     def _batches(
         self, first: int, last: int, bookie_id: str | None, timeout: float | None
@@ -177,6 +222,7 @@ class LedgerReader:
         setup = self._setup
         pump = ReadPump(
             self._metadata,
+            self._refresh,
             setup.ledger_key,
             setup.digest,
             setup.requests,
@@ -187,6 +233,10 @@ class LedgerReader:
         for batch in pump.run(first, last):
             setup.check_usable()
             yield batch
+
+    def _refresh(self) -> LedgerMetadata:
+        self._metadata = self._setup.refresh()
+        return self._metadata
 
     def _check(self) -> None:
         self._setup.check_usable()
@@ -218,7 +268,10 @@ class LedgerReader:
         match effect:
             case SendReadLac():
                 request = ReadLac(
-                    request_id=0, ledger_id=self.ledger_id, ledger_key=self._setup.ledger_key
+                    request_id=0,
+                    ledger_id=self.ledger_id,
+                    ledger_key=self._setup.ledger_key,
+                    ledger_type=self._metadata.ledger_type,
                 )
                 self._setup.requests.send(bookies[effect.slot], request, (), box, effect.slot)
                 return None

@@ -12,6 +12,7 @@ import pykka
 from zbk.client.append_future import AppendFuture
 from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.client.writer_actor import AskClose, AskSync
+from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
     EntryTooLargeError,
     InvalidOptionError,
@@ -41,7 +42,7 @@ class LedgerWriter:
 
     def __init__(
         self,
-        metadata: LedgerMetadata,
+        metadata: WriterMetadata,
         core: WriterCore,
         mailbox: AppendMailbox,
         condition: threading.Condition,
@@ -62,7 +63,7 @@ class LedgerWriter:
         self._close_future: Future[int] | None = None
 
     def __repr__(self) -> str:
-        m = self._metadata
+        m = self.metadata
         return (
             f"<LedgerWriter {m.ledger_id} {m.ledger_type} "
             f"{m.ensemble_size}/{m.write_quorum_size}/{m.ack_quorum_size} "
@@ -91,12 +92,12 @@ class LedgerWriter:
     @property
     def ledger_id(self) -> int:
         """The ledger's id."""
-        return self._metadata.ledger_id
+        return self.metadata.ledger_id
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this writer made it."""
-        return self._metadata
+        """The ledger's metadata as this writer knows it: its ensembles, and its end once closed."""
+        return self._metadata.current
 
     @property
     def last_add_pushed(self) -> int:

@@ -4,7 +4,7 @@ import queue
 from collections.abc import Sequence
 
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import News, Outgoing, Reply
+from zbk.transport.news import News, Outgoing, Reply, Sink
 from zbk.wire.messages import Message
 
 REQUEST_OVERHEAD_SIZE = 512
@@ -42,10 +42,15 @@ class Requests:
         bookie_id: str,
         request: Message,
         frames: tuple[bytes, ...],
-        box: ReplyBox,
+        box: Sink,
         key: object,
+        *,
+        wait_ms: int = 0,
     ) -> None:
-        """Send one request; its reply goes into ``box`` under ``key``."""
+        """Send one request; its reply goes into ``box`` under ``key``.
+
+        ``wait_ms``: the bookie itself may take so long, on purpose, to answer.
+        """
         self._pool.request(
             Outgoing(
                 bookie_id=bookie_id,
@@ -53,7 +58,7 @@ class Requests:
                 frames=frames,
                 sink=box,
                 key=key,
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._timeout_ms + wait_ms,
                 size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
             )
         )

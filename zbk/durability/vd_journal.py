@@ -46,6 +46,7 @@ class VdJournal:
     has_sync_cursor = True
     needs_sync_before_close = True
     restart_revokes_acks = True
+    allows_ensemble_change = False
 
     def check_quorum(self, quorum: Quorum) -> None:
         """Accept ledgers that are not striped.

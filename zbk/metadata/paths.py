@@ -7,6 +7,8 @@
     /available/<bookie id>             BookieRegistration, ephemeral: takes new entries
     /available/readonly/<bookie id>    BookieRegistration, ephemeral: serves what it has
     /ledgers/...                       LedgerMetadata, by layout, as below
+    /logs/<name>                       LogHead: the id of the log that has this name
+    /logs/<name>/<log id>              LogMetadata: its list of ledgers
     /underreplication/...              ledgers to replicate, locks, the auditor's election
 
 Ledger ids become paths as in BookKeeper:
@@ -38,6 +40,7 @@ COOKIES: Final = "/cookies"
 AVAILABLE: Final = "/available"
 READONLY: Final = "/available/readonly"
 LEDGERS: Final = "/ledgers"
+LOGS: Final = "/logs"
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATED_LEDGERS: Final = "/underreplication/ledgers"
 UNDERREPLICATION_LOCKS: Final = "/underreplication/locks"
@@ -51,7 +54,10 @@ SHORT_LEDGER_ID_MAX: Final = 2**31 - 2
 
 BOOKIE_ID_SIZE_MAX: Final = 128
 
+LOG_NAME_SIZE_MAX: Final = 128
+
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_LOG_NAME = _BOOKIE_ID
 _SHORT_SIZES = (2, 4, 4)
 _LONG_SIZES = (3, 4, 4, 4, 4)
 _SHORT_FORM = re.compile(r"/ledgers/(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
@@ -77,6 +83,26 @@ def check_bookie_id(bookie_id: str) -> None:
             f"give up to {BOOKIE_ID_SIZE_MAX} letters, digits and . _ : -, a letter or digit "
             f"first, and not {READONLY_NAME!r}",
         )
+
+
+def log_path(name: str) -> str:
+    """Return where the head of a log is.
+
+    Raises:
+        InvalidOptionError: no log can have this name.
+    """
+    if len(name) > LOG_NAME_SIZE_MAX or _LOG_NAME.fullmatch(name) is None:
+        raise InvalidOptionError(
+            "log",
+            name[: LOG_NAME_SIZE_MAX + 1],
+            f"give up to {LOG_NAME_SIZE_MAX} letters, digits and . _ : -, a letter or digit first",
+        )
+    return f"{LOGS}/{name}"
+
+
+def log_list_path(name: str, log_id: str) -> str:
+    """Return where the list of a log is."""
+    return f"{log_path(name)}/{log_id}"
 
 
 def cookie_path(bookie_id: str) -> str:

@@ -33,9 +33,10 @@ from zbk.errors import (
 from zbk.metadata.arguments import VALUE_SIZE_MAX
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION, LedgerMetadata
+from zbk.protocol.log_metadata import LOG_FORMAT_VERSION, LogMetadata
 
 VALUE_FORMAT_VERSION: Final = 1
-"""Of every value but ``LedgerMetadata``, which counts its own."""
+"""Of every value but ``LedgerMetadata`` and ``LogMetadata``, which count their own."""
 
 _ARRAY_COUNT_MAX = 65_536
 _MAP_COUNT_MAX = 4_096
@@ -95,6 +96,13 @@ class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = VALUE_FORMAT_VERSION
 
 
+class LogHead(msgspec.Struct, frozen=True, kw_only=True):
+    """``/logs/<name>``: which of the logs that ever had this name there is now."""
+
+    log_id: str
+    format_version: int = VALUE_FORMAT_VERSION
+
+
 _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     LedgerMetadata: METADATA_FORMAT_VERSION,
     Layout: VALUE_FORMAT_VERSION,
@@ -102,9 +110,21 @@ _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     IdCounter: VALUE_FORMAT_VERSION,
     Cookie: VALUE_FORMAT_VERSION,
     BookieRegistration: VALUE_FORMAT_VERSION,
+    LogHead: VALUE_FORMAT_VERSION,
+    LogMetadata: LOG_FORMAT_VERSION,
 }
 
-ValueT = TypeVar("ValueT", LedgerMetadata, Layout, Instance, IdCounter, Cookie, BookieRegistration)
+ValueT = TypeVar(
+    "ValueT",
+    LedgerMetadata,
+    Layout,
+    Instance,
+    IdCounter,
+    Cookie,
+    BookieRegistration,
+    LogHead,
+    LogMetadata,
+)
 
 
 def encode(value: ValueT, *, write_token: str = "") -> bytes:

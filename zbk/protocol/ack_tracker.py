@@ -3,7 +3,10 @@
 Words: a *range* is a run of entries that were sent together and are acknowledged together. It is
 *acked* by a slot when the bookie in that slot says that it has all of the range that the slot
 holds; *complete* when each of its entries was acked by an ack quorum of its write set;
-*confirmed* when it and every range before it are complete.
+*confirmed* when it and every range before it are complete. A tracker is *held* while the ensemble
+is being changed: acks are recorded, and nothing is confirmed. The new fragment starts behind the
+last confirmed entry, so an entry that were confirmed meanwhile, by acks of a bookie that is being
+replaced, would belong to bookies that never got it.
 
 Completeness looks at one bit mask of slots for each write set that occurs in the range: a single
 one when E = Qw, at most E when the ledger is striped. So the cost is that of ranges, not entries.
@@ -36,7 +39,7 @@ class AckTracker:
 
     Invariants, checked in ``_check``:
       * pending ranges follow each other without a gap, from ``last_acked_id + 1`` on;
-      * the first pending range is not complete (else it were confirmed).
+      * the first pending range is not complete (else it were confirmed), unless it is held.
 
     >>> tracker = AckTracker(Quorum(3, 3, 2))
     >>> tracker.push(10), tracker.push(5)
@@ -55,6 +58,7 @@ class AckTracker:
         self._last_pushed_id = last_entry_id
         self._order: deque[_Pending] = deque()
         self._by_first: dict[int, _Pending] = {}
+        self._is_held = False
 
     @property
     def last_acked_id(self) -> int:
@@ -100,6 +104,15 @@ class AckTracker:
         if pending.is_complete or not self._has_quorum(pending.masks, pending.acked):
             return range(0)
         pending.is_complete = True
+        return range(0) if self._is_held else self._confirm()
+
+    def hold(self) -> None:
+        """Confirm nothing until ``release``."""
+        self._is_held = True
+
+    def release(self) -> range:
+        """Go on; return the ids that were confirmed by it, in order."""
+        self._is_held = False
         return self._confirm()
 
     def revoke(self, slot: int) -> list[range]:
@@ -145,6 +158,6 @@ class AckTracker:
         if self._order:
             head = self._order[0]
             assert head.entry_ids.start == self._last_acked_id + 1, "pending follows the acked"
-            assert not head.is_complete, "a complete head must be confirmed"
+            assert self._is_held or not head.is_complete, "a complete head must be confirmed"
         else:
             assert self._last_acked_id == self._last_pushed_id, "nothing pending: all is acked"

@@ -46,6 +46,11 @@ class WriterLevel(Protocol):
         """True when a bookie that restarted may have lost what it acknowledged."""
         ...
 
+    @property
+    def allows_ensemble_change(self) -> bool:
+        """True when the writer may put another bookie in the place of one that failed."""
+        ...
+
     def check_quorum(self, quorum: Quorum) -> None:
         """Accept sizes that this level can work with.
 

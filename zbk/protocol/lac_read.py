@@ -1,8 +1,8 @@
 """Reading the LAC of a ledger from its bookies.
 
 Every bookie of the last ensemble is asked for the highest LAC that it knows. The answer stands
-when no write quorum is left in which an ack quorum could have confirmed more without us hearing of
-it: in every window of Qw consecutive slots fewer than Qa are *unknown*. Then it is the highest LAC
+when the bookies heard cover the ensemble (``zbk.protocol.coverage``): no write quorum is left in
+which an ack quorum could have confirmed more without us hearing of it. Then it is the highest LAC
 heard, and at least ``floor``.
 
     known      answered with a LAC, or said that it has no such ledger or entry
@@ -10,8 +10,10 @@ heard, and at least ``floor``.
 
 A garbled answer gives no coverage (BookKeeper counts it before it verifies it).
 
+Nothing is fenced here: the fencing LAC read of a recovery is ``zbk.protocol.recovery_fence``.
+
 Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKeeper's
-``RoundRobinDistributionSchedule.RRQuorumCoverageSet`` and ``ReadLastConfirmedOp``.
+``ReadLastConfirmedOp``.
 """
 
 from typing import TypeAlias, assert_never
@@ -25,6 +27,7 @@ from zbk.errors import (
     UnauthorizedError,
     ZbkError,
 )
+from zbk.protocol.coverage import Coverage
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import NO_ENTRY
 
@@ -81,9 +84,7 @@ class LacRead:
     def __init__(self, quorum: Quorum, floor: int = NO_ENTRY) -> None:
         self._quorum = quorum
         self._lac = floor
-        size = quorum.ensemble_size
-        self._windows = [sum(1 << slot for slot in quorum.write_set(i)) for i in range(size)]
-        self._known = 0  # bits of slots
+        self._coverage = Coverage(quorum)
         self._errors: dict[int, ZbkError] = {}
         self._is_over = False
 
@@ -109,14 +110,14 @@ class LacRead:
         return self._conclude()
 
     def _know(self, slot: int, lac: int) -> None:
-        self._known |= 1 << slot
+        self._coverage.know(slot)
         self._lac = max(self._lac, lac)
         self._errors.pop(slot, None)
 
     def _refuse(self, slot: int, error: ZbkError) -> None:
         if isinstance(error, NoSuchLedgerError | NoSuchEntryError):
             self._know(slot, NO_ENTRY)
-        elif not self._known >> slot & 1:
+        elif not self._coverage.is_known(slot):
             self._errors[slot] = error
 
     def _conclude(self) -> list[Effect]:
@@ -124,22 +125,16 @@ class LacRead:
             if isinstance(error, UnauthorizedError):  # the same key goes to every bookie
                 self._is_over = True
                 return [LacReadFailed(error)]
-        if self._is_covered():
+        if self._coverage.is_complete:
             self._is_over = True
             return [LacFound(self._lac)]
-        if self._known.bit_count() + len(self._errors) < self._quorum.ensemble_size:
+        if self._coverage.known_count + len(self._errors) < self._quorum.ensemble_size:
             return []
         self._is_over = True
         return [LacReadFailed(self._failure())]
 
-    def _is_covered(self) -> bool:
-        quorum = self._quorum
-        known_min = quorum.write_size - quorum.ack_size + 1  # then fewer than Qa are unknown
-        return all((window & self._known).bit_count() >= known_min for window in self._windows)
-
     def _failure(self) -> NotEnoughBookiesError:
-        quorum = self._quorum
         texts = [f"slot {slot}: {error}" for slot, error in sorted(self._errors.items())]
         reason = "to know the last add confirmed, of each write quorum; " + "; ".join(texts)
-        needed_count = quorum.write_size - quorum.ack_size + 1
-        return NotEnoughBookiesError(needed_count, self._known.bit_count(), reason)
+        coverage = self._coverage
+        return NotEnoughBookiesError(coverage.needed_count, coverage.known_count, reason)

@@ -6,7 +6,8 @@ A ledger's metadata is an immutable value; each change makes a new one, and is l
     OPEN         -> IN_RECOVERY
     OPEN         -> CLOSED       by its writer
     IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
-    IN_RECOVERY  -> CLOSED       by a recoverer, with the fragments that it needed
+    IN_RECOVERY  -> CLOSED       by a recoverer, with the fragments that it wrote back to: after
+                                 the last one, or in its place
     CLOSED       -> CLOSED       one bookie replaced by another
 
 Nothing else may change, ever: not the sizes, the types, the password, the id, the creation. A
@@ -17,6 +18,7 @@ Source: BookKeeper's ``LedgerMetadata`` and ``MetadataUpdateLoop``; the protocol
 Ledger metadata.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Self
 
@@ -114,6 +116,23 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Return the metadata of the ledger closed at ``last_entry_id`` (-1: empty)."""
         return self._changed(state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
+    def with_closed_by_recovery(
+        self, fragments: Sequence[Fragment], last_entry_id: int, length: int
+    ) -> Self:
+        """Return the metadata closed, with the fragments that a recoverer wrote entries back to.
+
+        The first one replaces the last fragment of the ledger if it starts at the same entry.
+        """
+        kept = self.fragments
+        if fragments and fragments[0].first_entry_id == kept[-1].first_entry_id:
+            kept = kept[:-1]
+        return self._changed(
+            state=LedgerState.CLOSED,
+            fragments=(*kept, *fragments),
+            last_entry_id=last_entry_id,
+            length=length,
+        )
+
     def with_writer(self) -> Self:
         """Return the metadata of a reserved ledger that now has its one writer.
 
@@ -209,9 +228,10 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
 def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
     """Return what is wrong with the change of fragments, or nothing.
 
-    Of the fragments that were there one bookie may have been replaced, or the last ensemble of an
-    open ledger as a whole, if it held nothing yet: its writer knows. New ones come at the end: one
-    of an open ledger, any number with the closing of a recovery, which kept them to itself.
+    Of the fragments that were there one bookie may have been replaced, or the last ensemble as a
+    whole: of an open ledger, if it held nothing yet, as its writer knows; at the end of a recovery,
+    if all that it held was written back. New ones come at the end: one of an open ledger, any
+    number with the closing of a recovery, which kept them to itself.
     """
     kept = new.fragments[: len(old.fragments)]
     if [f.first_entry_id for f in kept] != [f.first_entry_id for f in old.fragments]:
@@ -224,7 +244,9 @@ def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
     changed = [(a, b) for a, b in zip(old.fragments, kept, strict=True) if a != b]
     if not changed:
         return ""
-    if is_open and not added_count and changed == [(old.fragments[-1], kept[-1])]:
+    if changed == [(old.fragments[-1], kept[-1])] and (
+        is_recovered or (is_open and not added_count)
+    ):
         return ""
     replaced_count = sum(
         x != y for a, b in changed for x, y in zip(a.bookies, b.bookies, strict=True)

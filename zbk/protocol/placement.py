@@ -1,31 +1,206 @@
 """Which bookies a new ledger, or a new fragment, is written to.
 
-Chance comes in as a list already shuffled, so the choice here is plain: the first that may be
-taken. Decision: no racks or regions yet; a policy that knows them will stand beside this one.
+Chance comes in as candidates already shuffled, so a choice is plain: for one slot after the other
+the best candidate, the first one among equals. What is best a policy says:
 
-Source: BookKeeper's ``DefaultEnsemblePlacementPolicy``.
+    random        any will do
+    rack aware    the rack that the ensemble has fewest bookies in; among those a rack that is not
+                  next to the slot, so that striped write sets spread as well. Racks are a wish and
+                  no condition: with one rack left, its bookies are taken. Bookies without a label
+                  stand in one rack of their own.
+
+Two words keep bookies out: *excluded* ones are never taken, *avoided* ones only when there is no
+other, whatever their rack. ``FailureMemory`` says which to avoid: those that failed lately.
+
+Source: BookKeeper's ``DefaultEnsemblePlacementPolicy``, ``RackawareEnsemblePlacementPolicy`` and
+the bookie quarantine of ``BookieClient``. Decision: no regions, no weights.
 """
 
-from collections.abc import Collection, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, Protocol
+
+import msgspec
 
 from zbk.errors import NotEnoughBookiesError
 
+FAILURE_COUNT_MAX: Final = 1_024
+"""Bookies that a ``FailureMemory`` keeps; the longest past failure is forgotten first."""
 
-def choose_ensemble(
-    available: Sequence[str], ensemble_size: int, exclude: Collection[str] = ()
-) -> tuple[str, ...]:
-    """Return the first ``ensemble_size`` different ids of ``available`` that are not excluded.
 
-    Raises:
-        NotEnoughBookiesError: fewer are there.
+class Candidate(msgspec.Struct, frozen=True):
+    """A bookie that takes new entries, and where it stands."""
 
-    >>> choose_ensemble(["b3", "b1", "b2"], 2, exclude={"b1"})
+    bookie_id: str
+    rack: str = ""
+
+
+class PlacementPolicy(Protocol):
+    """A way to choose bookies. ``candidates`` come shuffled; each may come more than once."""
+
+    def new_ensemble(
+        self,
+        candidates: Sequence[Candidate],
+        ensemble_size: int,
+        exclude: Collection[str] = (),
+        avoid: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        """Return ``ensemble_size`` different bookies, by slot.
+
+        Raises:
+            NotEnoughBookiesError: fewer are there.
+        """
+        ...
+
+    def replacements(
+        self,
+        candidates: Sequence[Candidate],
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        exclude: Collection[str] = (),
+        avoid: Collection[str] = (),
+    ) -> dict[int, str]:
+        """Return a new bookie for each failed slot, as many as there are.
+
+        None of them is in ``ensemble`` now, not even in a failed slot.
+        """
+        ...
+
+
+class _GreedyPlacement(ABC):
+    """Takes the best candidate for one slot after the other."""
+
+    def new_ensemble(
+        self,
+        candidates: Sequence[Candidate],
+        ensemble_size: int,
+        exclude: Collection[str] = (),
+        avoid: Collection[str] = (),
+    ) -> tuple[str, ...]:
+        free = _free(candidates, exclude)
+        if len(free) < ensemble_size:
+            excluded = f", {len(exclude)} excluded" if exclude else ""
+            raise NotEnoughBookiesError(
+                ensemble_size, len(free), f"bookies that take new entries{excluded}"
+            )
+        chosen: list[Candidate | None] = [None] * ensemble_size
+        self._fill(chosen, range(ensemble_size), free, avoid)
+        return tuple(bookie.bookie_id for bookie in chosen if bookie is not None)
+
+    def replacements(
+        self,
+        candidates: Sequence[Candidate],
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        exclude: Collection[str] = (),
+        avoid: Collection[str] = (),
+    ) -> dict[int, str]:
+        known = {candidate.bookie_id: candidate for candidate in candidates}
+        places: list[Candidate | None] = [
+            None if slot in failed_slots else known.get(bookie_id, Candidate(bookie_id))
+            for slot, bookie_id in enumerate(ensemble)
+        ]
+        slots = sorted(failed_slots)
+        self._fill(places, slots, _free(candidates, {*exclude, *ensemble}), avoid)
+        found = {slot: places[slot] for slot in slots}
+        return {slot: bookie.bookie_id for slot, bookie in found.items() if bookie is not None}
+
+    def _fill(
+        self,
+        places: list[Candidate | None],
+        slots: Sequence[int],
+        free: dict[str, Candidate],
+        avoid: Collection[str],
+    ) -> None:
+        for slot in slots:
+            if not free:
+                return
+            best = min(
+                free.values(),
+                key=lambda one: (one.bookie_id in avoid, *self._cost(one, slot, places)),
+            )
+            places[slot] = free.pop(best.bookie_id)
+
+    @abstractmethod
+    def _cost(
+        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
+    ) -> tuple[int, ...]:
+        """Return how bad a candidate is for a slot; the least is taken."""
+
+
+class RandomPlacement(_GreedyPlacement):
+    """Any bookie is as good as another.
+
+    >>> bookies = [Candidate("b3"), Candidate("b1"), Candidate("b2")]
+    >>> RandomPlacement().new_ensemble(bookies, 2, exclude={"b1"})
     ('b3', 'b2')
     """
-    chosen = tuple(dict.fromkeys(b for b in available if b not in exclude))
-    if len(chosen) < ensemble_size:
-        excluded = f", {len(exclude)} excluded" if exclude else ""
-        raise NotEnoughBookiesError(
-            ensemble_size, len(chosen), f"bookies that take new entries{excluded}"
-        )
-    return chosen[:ensemble_size]
+
+    def _cost(
+        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
+    ) -> tuple[int, ...]:
+        del candidate, slot, places
+        return ()
+
+
+class RackAwarePlacement(_GreedyPlacement):
+    """Spreads an ensemble over racks.
+
+    >>> bookies = [Candidate("a", "r1"), Candidate("b", "r1"), Candidate("c", "r2")]
+    >>> RackAwarePlacement().new_ensemble(bookies, 2)
+    ('a', 'c')
+    >>> RackAwarePlacement().replacements(bookies, ("a", "x"), [1])
+    {1: 'c'}
+    """
+
+    def _cost(
+        self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
+    ) -> tuple[int, ...]:
+        neighbours = (places[slot - 1], places[(slot + 1) % len(places)])
+        return (_count(candidate.rack, places), _count(candidate.rack, neighbours))
+
+
+POLICIES: Final[Mapping[str, PlacementPolicy]] = {
+    "random": RandomPlacement(),
+    "rack": RackAwarePlacement(),
+}
+"""The policies by their name in the configuration."""
+
+
+class FailureMemory:
+    """Which bookies failed lately. They are forgiven after ``memory_ms``.
+
+    >>> memory = FailureMemory(1_000)
+    >>> memory.failed("b1", now_ms=0)
+    >>> memory.avoided(now_ms=999), memory.avoided(now_ms=1_000)
+    (frozenset({'b1'}), frozenset())
+    """
+
+    def __init__(self, memory_ms: int, *, count_max: int = FAILURE_COUNT_MAX) -> None:
+        self._memory_ms = memory_ms
+        self._count_max = count_max
+        self._failed_ms: dict[str, int] = {}  # in order of time
+
+    def failed(self, bookie_id: str, now_ms: int) -> None:
+        """Note a failure."""
+        self._failed_ms.pop(bookie_id, None)
+        self._failed_ms[bookie_id] = now_ms
+        if len(self._failed_ms) > self._count_max:
+            del self._failed_ms[next(iter(self._failed_ms))]
+
+    def avoided(self, now_ms: int) -> frozenset[str]:
+        """Return the bookies that failed lately."""
+        self._failed_ms = {
+            bookie_id: failed_ms
+            for bookie_id, failed_ms in self._failed_ms.items()
+            if now_ms - failed_ms < self._memory_ms
+        }
+        return frozenset(self._failed_ms)
+
+
+def _free(candidates: Sequence[Candidate], exclude: Collection[str]) -> dict[str, Candidate]:
+    return {one.bookie_id: one for one in candidates if one.bookie_id not in exclude}
+
+
+def _count(rack: str, places: Sequence[Candidate | None]) -> int:
+    return sum(place is not None and place.rack == rack for place in places)

@@ -15,13 +15,19 @@ A slot that failed in any way gets a *strike*; among the replicas not tried yet 
 fewest strikes is asked, then the one that comes first in ``slot_order``. Each failure crosses out
 one replica of one entry at least, so a read always ends.
 
+A slot that stays silent for ``speculative_ms`` gets a strike too, and the next replica is asked as
+well (*speculation*). The two race: the first valid answer wins, the other one is late news. This
+goes on until every replica was asked; nobody is crossed out for being slow. On a striped ledger no
+other slot may hold all that the slow one was asked for: then the slow request is given up, its ids
+are asked for elsewhere, and its slot is asked again only if that fails. A slot that answers is
+never raced, however badly it answers: what it lacks is asked for elsewhere at once.
+
 Entries are delivered in order, as soon as everything before them was. When no replica of an entry
 is left, the read fails there, after all before it was delivered: with the first real error met, or
 with NoSuchEntry when every replica said so.
 
-Decision: no speculative second request. The body's time-out is the only judge of slowness.
-
-Source: BookKeeper's ``PendingReadOp`` and ``BatchedReadOp``.
+Source: BookKeeper's ``PendingReadOp``, ``BatchedReadOp`` and
+``DefaultSpeculativeRequestExecutionPolicy``.
 """
 
 from array import array
@@ -75,7 +81,11 @@ class ReadTimedOut(msgspec.Struct, frozen=True):
     timeout_ms: int
 
 
-Event: TypeAlias = ReadStarted | ReadAnswered | ReadRefused | ReadTimedOut
+class ReadTicked(msgspec.Struct, frozen=True):
+    """Time has passed. It counts at ``speculate_at_ms``; sooner it does no harm."""
+
+
+Event: TypeAlias = ReadStarted | ReadAnswered | ReadRefused | ReadTimedOut | ReadTicked
 
 
 # ------------------------------------------------------------------ effects
@@ -127,15 +137,28 @@ class _Segment:
         return _Segment(entry_ids, self.tried, self.error)
 
 
+class _Race:
+    """Requests for the same ids to different slots. The first valid answer wins."""
+
+    __slots__ = ("asked", "read_ids", "segment", "speculate_at_ms")
+
+    def __init__(self, segment: _Segment, asked: int = 0) -> None:
+        self.segment = segment
+        self.asked = asked  # bits of slots that were asked for these ids and may still be slow
+        self.read_ids: list[int] = []
+        self.speculate_at_ms: int | None = None
+
+
 class RangeRead:
     """One read of the entries ``first .. last``, which lie in one fragment.
 
     ``slot_order`` names every slot once, preferred ones first. With ``only_slot`` nothing but the
     replicas in that slot are read: on a striped ledger, of the ids that the slot holds. If it
-    holds none, ``is_over`` is true from the start.
+    holds none, ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation.
 
     Invariants, checked in ``_check``:
       * a read that is not over waits for an answer;
+      * each request belongs to one race, which knows it, and asks each slot once;
       * what was verified and is not delivered lies behind an entry that is missing.
     """
 
@@ -150,6 +173,7 @@ class RangeRead:
         digest: DigestFunction,
         slot_order: Sequence[int] | None = None,
         only_slot: int | None = None,
+        speculative_ms: int = 0,
     ) -> None:
         assert 0 <= first <= last, "a chunk has at least one entry"
         self._ledger_id = ledger_id
@@ -166,20 +190,32 @@ class RangeRead:
         self._is_spread = quorum.is_striped and only_slot is None
         self._position = 0  # ids delivered
         self._ahead: dict[int, ReadBatch] = {}  # verified, behind a hole; by first id
-        self._requests: dict[int, tuple[int, _Segment]] = {}
+        self._requests: dict[int, tuple[int, _Race]] = {}
         self._next_read_id = 0
         self._strikes = [0] * quorum.ensemble_size
         self._failure: tuple[int, ZbkError] | None = None  # the lowest id that can not be read
         self._is_over = not self._entry_ids
+        self._speculative_ms = speculative_ms
+        self._now_ms = 0
 
     @property
     def is_over(self) -> bool:
         """True when everything was delivered, or the read has failed."""
         return self._is_over
 
+    @property
+    def speculate_at_ms(self) -> int | None:
+        """When to send ``ReadTicked``; ``None`` while time makes no difference."""
+        due_ms = [race.speculate_at_ms for _, race in self._requests.values()]
+        return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
+
+    def strike_count(self, slot: int) -> int:
+        """Return how often a slot failed or was slow."""
+        return self._strikes[slot]
+
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event in; return what is to be done. An answer to no request is late news."""
-        del now_ms  # every machine has the same door; time-outs come as events
+        self._now_ms = now_ms
         if self._is_over:
             return []
         effects: list[Effect] = []
@@ -194,6 +230,8 @@ class RangeRead:
                 what = f"read of ledger {self._ledger_id} from slot {event.slot}"
                 error = RequestTimeoutError(what, event.timeout_ms / 1000)
                 effects += self._on_refused(event.slot, event.read_id, error)
+            case ReadTicked():
+                effects += self._on_ticked()
             case _:
                 assert_never(event)
         effects += self._deliver()
@@ -203,43 +241,65 @@ class RangeRead:
     # ------------------------------------------------------------------ events
 
     def _on_answered(self, event: ReadAnswered) -> list[Effect]:
-        segment = self._close_request(event.slot, event.read_id)
-        if segment is None:
+        race = self._close_request(event.slot, event.read_id)
+        if race is None:
             return []
+        segment = race.segment
         batch, is_all = decode_entries(
             event.body, segment.entry_ids, self._ledger_id, self._digest_type, self._digest
         )
         if len(batch):
+            self._end_race(race)
             for run in batch.runs() if self._is_spread else [batch]:
                 self._ahead[run.first_entry_id] = run
         rest = segment.entry_ids[len(batch) :]
         if not rest:
             return []
+        race.segment = segment.rest(rest)
         if is_all and len(batch):
-            return self._ask(segment.rest(rest))
-        error = DigestMismatchError(self._ledger_id, rest[0])
-        return self._miss(event.slot, segment.rest(rest), 0, error)
+            return self._ask(race.segment)
+        return self._miss(event.slot, race, 0, DigestMismatchError(self._ledger_id, rest[0]))
 
     def _on_refused(self, slot: int, read_id: int, error: ZbkError) -> list[Effect]:
-        segment = self._close_request(slot, read_id)
-        if segment is None:
+        race = self._close_request(slot, read_id)
+        if race is None:
             return []
+        ids = race.segment.entry_ids
         if isinstance(error, NoSuchEntryError | DamageError):
-            return self._miss(slot, segment, _index_of(error, segment.entry_ids), error)
+            return self._miss(slot, race, _index_of(error, ids), error)
         self._strikes[slot] += 1
-        return self._ask(segment.after(segment.entry_ids, slot, error))
+        race.segment = race.segment.after(ids, slot, error)
+        if race.read_ids:  # somebody else was asked for the same
+            return []
+        return self._ask(race.segment)
 
-    def _close_request(self, slot: int, read_id: int) -> _Segment | None:
-        asked, segment = self._requests.get(read_id, (slot, None))
-        if segment is None or asked != slot:
+    def _on_ticked(self) -> list[Effect]:
+        effects: list[Effect] = []
+        for race in dict.fromkeys(race for _, race in self._requests.values()):
+            if race.speculate_at_ms is not None and self._now_ms >= race.speculate_at_ms:
+                race.speculate_at_ms = None
+                effects += self._speculate(race)
+        return effects
+
+    def _close_request(self, slot: int, read_id: int) -> _Race | None:
+        asked, race = self._requests.get(read_id, (slot, None))
+        if race is None or asked != slot:
             return None
         del self._requests[read_id]
-        return segment
+        race.read_ids.remove(read_id)
+        return race
 
-    def _miss(self, slot: int, segment: _Segment, index: int, error: ZbkError) -> list[Effect]:
+    def _end_race(self, race: _Race) -> None:
+        """Wait no longer for those that were asked for these ids."""
+        for read_id in race.read_ids:
+            del self._requests[read_id]
+        race.read_ids.clear()
+
+    def _miss(self, slot: int, race: _Race, index: int, error: ZbkError) -> list[Effect]:
         """Cross out the slot for one entry; what was asked with it is asked for again."""
+        self._end_race(race)
         self._strikes[slot] += 1
-        ids = segment.entry_ids
+        segment, ids = race.segment, race.segment.entry_ids
         effects = self._ask(segment.rest(ids[:index]))
         effects += self._ask(segment.after(ids[index : index + 1], slot, error))
         return effects + self._ask(segment.rest(ids[index + 1 :]))
@@ -250,16 +310,42 @@ class RangeRead:
         ids = segment.entry_ids
         if not ids or (self._failure is not None and ids[0] > self._failure[0]):
             return []  # what comes after an entry that can not be read is not wanted
+        effects: list[Effect] = []
+        for slot, chosen in self._share(ids, segment.tried).items():
+            if slot is None:
+                self._fail(segment.rest(chosen))
+            else:
+                effects.append(self._send(slot, _Race(segment.rest(chosen))))
+        return effects
+
+    def _speculate(self, race: _Race) -> list[Effect]:
+        """Ask the next replicas for what those asked so far have not answered."""
+        segment = race.segment
+        shares = self._share(segment.entry_ids, segment.tried | race.asked)
+        if None in shares:  # every replica was asked
+            return []
+        for read_id in race.read_ids:
+            self._strikes[self._requests[read_id][0]] += 1
+        if len(shares) == 1:
+            return [self._send(slot, race) for slot in shares if slot is not None]
+        self._end_race(race)
+        return [
+            self._send(slot, _Race(segment.rest(chosen), race.asked))
+            for slot, chosen in shares.items()
+            if slot is not None
+        ]
+
+    def _share(self, ids: Sequence[int], excluded: int) -> dict[int | None, Sequence[int]]:
+        """Part ids by the slot to be asked next; under ``None`` those with no slot left."""
         if not self._is_spread:
-            return self._ask_slot(self._choose(self._order, segment.tried), segment)
+            return {self._choose(self._order, excluded): ids}
         size = self._quorum.ensemble_size
         residues = dict.fromkeys(entry_id % size for entry_id in ids)
-        choice = {r: self._choose(self._write_set(r), segment.tried) for r in residues}
-        effects: list[Effect] = []
-        for slot in dict.fromkeys(choice.values()):
-            chosen = array("q", (entry_id for entry_id in ids if choice[entry_id % size] == slot))
-            effects += self._ask_slot(slot, segment.rest(chosen))
-        return effects
+        choice = {r: self._choose(self._write_set(r), excluded) for r in residues}
+        return {
+            slot: array("q", (entry_id for entry_id in ids if choice[entry_id % size] == slot))
+            for slot in dict.fromkeys(choice.values())
+        }
 
     def _write_set(self, residue: int) -> list[int]:
         members = self._quorum.write_set(residue)
@@ -269,14 +355,15 @@ class RangeRead:
         left = [slot for slot in candidates if not tried >> slot & 1]
         return min(left, key=self._strikes.__getitem__) if left else None
 
-    def _ask_slot(self, slot: int | None, segment: _Segment) -> list[Effect]:
-        if slot is None:
-            self._fail(segment)
-            return []
+    def _send(self, slot: int, race: _Race) -> SendRead:
         read_id = self._next_read_id
         self._next_read_id += 1
-        self._requests[read_id] = (slot, segment)
-        return [SendRead(slot, segment.entry_ids, read_id)]
+        self._requests[read_id] = (slot, race)
+        race.read_ids.append(read_id)
+        race.asked |= 1 << slot
+        if self._speculative_ms:
+            race.speculate_at_ms = self._now_ms + self._speculative_ms
+        return SendRead(slot, race.segment.entry_ids, read_id)
 
     def _fail(self, segment: _Segment) -> None:
         entry_id, error = segment.entry_ids[0], segment.error
@@ -309,6 +396,10 @@ class RangeRead:
         if self._is_over:
             return
         assert self._requests, "a read that goes on waits for somebody"
+        for read_id, (slot, race) in self._requests.items():
+            assert read_id in race.read_ids, "a race knows its requests"
+            assert race.asked >> slot & 1, "a race knows whom it asked"
+            assert not race.segment.tried >> slot & 1, "who failed is not asked again"
         next_id = self._entry_ids[self._position]
         assert all(first > next_id for first in self._ahead), "what comes next is delivered"
 

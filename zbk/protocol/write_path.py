@@ -8,6 +8,9 @@
     BatchEnds        the LAC, on ends of batches, with the ledger's length there
 
 It knows nothing of errors, syncs or the end of the ledger: ``WriterCore`` does.
+
+While the ensemble is being changed it is *held*: entries are pushed and acks recorded, but nothing
+is acknowledged, so the LAC stays. Then the acks of replaced slots are void, and it is released.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -32,10 +35,16 @@ class WritePath:
     """
 
     def __init__(
-        self, quorum: Quorum, policy: LacPolicy, encoder: BatchEncoder, limits: WriterLimits
+        self,
+        quorum: Quorum,
+        policy: LacPolicy,
+        encoder: BatchEncoder,
+        limits: WriterLimits,
+        epochs: Sequence[int],
     ) -> None:
         self._policy = policy
         self._encoder = encoder
+        self._epochs = epochs  # by slot; they grow where their owner replaces bookies
         self._unsynced_count_max = limits.unsynced_batch_count_max
         self._queue = AppendQueue(
             entry_overhead_size=encoder.overhead_size,
@@ -48,6 +57,7 @@ class WritePath:
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
         self._length = 0  # bytes of payload pushed
+        self._pushed_lac = NO_ENTRY
 
     # ------------------------------------------------------------------ where it stands
 
@@ -70,6 +80,11 @@ class WritePath:
     def lac(self) -> int:
         """Everything up to this id is durable on an ack quorum."""
         return self._ends.lac
+
+    @property
+    def pushed_lac(self) -> int:
+        """The LAC that the last entry carries: bookies heard it."""
+        return self._pushed_lac
 
     @property
     def length(self) -> int:
@@ -96,6 +111,10 @@ class WritePath:
         """True when, besides, every live slot has answered everything."""
         return not self._queue and not self._window
 
+    def laggard(self, now_ms: int, slow_ms: int) -> int | None:
+        """Return the slot, if there is one, that alone holds up appends for ``slow_ms``."""
+        return self._window.laggard(now_ms, slow_ms) if self._queue else None
+
     def is_reachable(self, down: Collection[int]) -> bool:
         """Tell whether what is pending can reach an ack quorum without these slots."""
         return self._tracker.is_reachable(down)
@@ -106,14 +125,14 @@ class WritePath:
         """Queue an append."""
         self._queue.add(ticket, payloads)
 
-    def send_batches(self, live: Collection[int]) -> list[Effect]:
+    def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
         """Form batches of what is queued while the window has room."""
         effects: list[Effect] = []
         while self._queue and self._window.has_room and len(self._ends) < self._unsynced_count_max:
             taken = self._queue.take()
             newest = self._window.newest_unacked
             if taken.payloads:
-                first = self._push(taken.payloads, taken.tickets)
+                first = self._push(taken.payloads, taken.tickets, now_ms)
                 for slot in live:
                     effects += self._send(slot, first)
             elif newest is not None:
@@ -122,8 +141,9 @@ class WritePath:
                 effects.append(Acked(taken.tickets))
         return effects
 
-    def resend(self, slot: int, *, is_revoked: bool) -> list[Effect]:
+    def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
         """Send a slot that came up what is pending of it; all of it if its acks are revoked."""
+        self._window.up(slot, now_ms)
         pending: Iterable[range] = (
             self._tracker.revoke(slot) if is_revoked else self._tracker.unacked(slot)
         )
@@ -138,21 +158,29 @@ class WritePath:
         batch = self._window.answered(slot, part_first)
         if batch is None:
             return []
-        confirmed = self._tracker.ack(slot, batch.entry_ids.start)
-        if not confirmed:
-            return []
-        tickets: list[AckedTicket] = []
-        for acked in self._window.acked_until(confirmed[-1]):
-            tickets += acked.tickets
-            self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
-        self._policy.on_acked(confirmed[-1])
-        self._advance()
-        return [Acked(tickets)] if tickets else []
+        return self._confirmed(self._tracker.ack(slot, batch.entry_ids.start))
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Take in what a bookie has synced; -1 says only that it is in this life now."""
         self._policy.on_synced(slot, incarnation, last_add_synced)
         self._advance()
+
+    # ------------------------------------------------------------------ another ensemble
+
+    def hold(self) -> int:
+        """Acknowledge nothing until ``release``; return the first id that is not acknowledged."""
+        self._tracker.hold()
+        assert self.lac == self.last_acked_id, "what is acknowledged is durable, or it were lost"
+        return self.last_acked_id + 1
+
+    def replaced(self, slot: int) -> None:
+        """Forget what a slot was sent and what it acked: there is another bookie now."""
+        self._window.lost(slot)
+        self._tracker.revoke(slot)
+
+    def release(self) -> list[Effect]:
+        """Go on; return the appends that are acknowledged by it, if any."""
+        return self._confirmed(self._tracker.release())
 
     # ------------------------------------------------------------------ back
 
@@ -175,16 +203,28 @@ class WritePath:
 
     # ------------------------------------------------------------------ private
 
-    def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket]) -> int:
+    def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket], now_ms: int) -> int:
         entry_ids = self._tracker.push(len(payloads))
-        encoded = self._encoder.encode(entry_ids.start, self.lac, self._length, payloads)
+        self._pushed_lac = self.lac
+        encoded = self._encoder.encode(entry_ids.start, self._pushed_lac, self._length, payloads)
         self._length = encoded.length
-        self._window.add(WriteBatch(entry_ids, encoded, tickets))
+        self._window.add(WriteBatch(entry_ids, encoded, tickets, now_ms))
         return entry_ids.start
 
     def _send(self, slot: int, first_entry_id: int) -> list[SendAdd]:
         part = self._window.sent(slot, first_entry_id)
-        return [] if part is None else [SendAdd(slot, part, self.lac)]
+        return [] if part is None else [SendAdd(slot, part, self.lac, self._epochs[slot])]
+
+    def _confirmed(self, confirmed: range) -> list[Effect]:
+        if not confirmed:
+            return []
+        tickets: list[AckedTicket] = []
+        for acked in self._window.acked_until(confirmed[-1]):
+            tickets += acked.tickets
+            self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
+        self._policy.on_acked(confirmed[-1])
+        self._advance()
+        return [Acked(tickets)] if tickets else []
 
     def _advance(self) -> None:
         # bookies may have synced what is not acknowledged yet: it has no end to move to so far

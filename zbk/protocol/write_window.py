@@ -3,6 +3,9 @@
 A batch is kept while it is not acknowledged by an ack quorum, and then while some live slot has
 not answered it: so the window counts the slowest live bookie, not only the ack quorum. A slot that
 is down holds nothing back; when it comes up again it gets the batches that are not acknowledged.
+
+A *laggard* is a slot that alone keeps the window full: it has not answered a batch for long, and
+every other slot has answered all that is half as old.
 """
 
 from collections import deque
@@ -15,10 +18,13 @@ from zbk.protocol.writer_events import AckedTicket
 class WriteBatch:
     """One batch in the window."""
 
-    __slots__ = ("awaited_count", "encoded", "entry_ids", "is_acked", "tickets")
+    __slots__ = ("awaited_count", "encoded", "entry_ids", "is_acked", "pushed_ms", "tickets")
 
-    def __init__(self, entry_ids: range, encoded: Encoded, tickets: list[AckedTicket]) -> None:
+    def __init__(
+        self, entry_ids: range, encoded: Encoded, tickets: list[AckedTicket], pushed_ms: int
+    ) -> None:
         self.entry_ids = entry_ids
+        self.pushed_ms = pushed_ms
         self.encoded = encoded
         self.tickets = tickets  # appends that are done with this batch
         self.awaited_count = 0  # live slots that got it and have not answered
@@ -40,6 +46,7 @@ class WriteWindow:
         self._batches: dict[int, WriteBatch] = {}
         self._unacked: deque[WriteBatch] = deque()
         self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
+        self._up_ms = [0] * slot_count  # what was pushed before it waits since then
 
     def __len__(self) -> int:
         """Return the number of batches kept."""
@@ -75,6 +82,20 @@ class WriteWindow:
             self._outstanding[slot][part.first_entry_id] = batch
             batch.awaited_count += 1
         return part
+
+    def up(self, slot: int, now_ms: int) -> None:
+        """Note that a slot came up: only from now on can it answer."""
+        self._up_ms[slot] = now_ms
+
+    def laggard(self, now_ms: int, slow_ms: int) -> int | None:
+        """Return the slot that alone has kept the window full for ``slow_ms``, if there is one."""
+        if self.has_room:
+            return None
+        waits_ms = [self._waited_ms(slot, now_ms) for slot in range(len(self._outstanding))]
+        slowest_ms = max(waits_ms)
+        quick_count = sum(2 * waited_ms < slow_ms for waited_ms in waits_ms)
+        is_alone = slowest_ms >= slow_ms and quick_count == len(waits_ms) - 1
+        return waits_ms.index(slowest_ms) if is_alone else None
 
     def is_awaited(self, slot: int, part_first: int) -> bool:
         """Tell whether a slot has to answer the batch that begins, for it, with ``part_first``."""
@@ -115,6 +136,10 @@ class WriteWindow:
         for outstanding in self._outstanding:
             outstanding.clear()
         return unacked
+
+    def _waited_ms(self, slot: int, now_ms: int) -> int:
+        oldest = next(iter(self._outstanding[slot].values()), None)
+        return 0 if oldest is None else now_ms - max(oldest.pushed_ms, self._up_ms[slot])
 
     def _drop_awaited(self, batch: WriteBatch) -> None:
         batch.awaited_count -= 1

@@ -2,7 +2,7 @@
 
 The core of a writer as a pure state machine: ``handle(event, now_ms)`` returns what to do. It
 holds no socket, thread or clock; a client actor is its body. Events and effects are in
-``writer_events`` and are re-exported here.
+``writer_events``.
 
 Batches     form by themselves out of what queued while the window was full; a lone append leaves
             at once. A batch counts against the window until an ack quorum has acknowledged it *and*
@@ -12,131 +12,73 @@ Slots       start down. A slot that is down holds back neither the window nor me
             it stay under-replicated until somebody repairs the ledger.
 Restart     a bookie that comes back with a higher incarnation has, on a VD ledger, lost its acks
             of pending batches and its ``LastAddSynced``. Answers of an earlier life, of a slot
-            that went down, or of a batch that nobody waits for, change nothing.
+            that went down, of a bookie that was replaced, or of a batch that nobody waits for,
+            change nothing.
 Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once. Any other error
             makes the slot suspect. When pending entries could not reach an ack quorum for
             ``quorum_grace_ms`` without progress, the writer ends with NotEnoughBookies.
-LAC         what the ledger's level says, moved to ends of acknowledged batches only.
+Ensemble    on PD ledgers a slot that failed gets another bookie (``ensemble_keeper``), from the
+            first entry on that is not acknowledged. Until the metadata say so nothing is
+            acknowledged; then the acks of the replaced bookies are void, and the new ones, once
+            they are up, are sent everything that is pending. What was acknowledged before stays as
+            it is, also where the failed bookie misses it: an ack quorum has it.
+            A slot that alone keeps the window full for ``slow_bookie_ms`` is replaced as well.
+LAC         what the ledger's level says, moved to ends of acknowledged batches only. An idle
+            writer tells it to its bookies (``explicit_lac``).
 Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
             ``unsynced_batch_count_max`` is reached; at the limit it sends nothing more, and ends
             with CannotAdvance when ``quorum_grace_ms`` does not help.
 Close       no more appends; everything pending is finished; a VD ledger is synced; stragglers of
             live slots get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an
             error, except after LedgerFenced: then its end is somebody else's to find.
+Outcome     the error of an append that may be in the ledger says so: its outcome is "unknown".
 
-Decisions: no ensemble change yet (``SlotSuspect`` is where it will begin). The ids of a striped
-batch's parts name it: an answer is matched by the first id that its slot was sent.
+Decisions:
+  * No replacement is to be had: BookKeeper closes the ledger. Here the writer goes on without the
+    failed bookie as long as all that is pending can reach an ack quorum, asks again when other
+    bookies come or after a pause, and takes the old bookie back if it returns first.
+  * The metadata store does not answer during a change: appends wait, nothing is lost, and after
+    ``metadata_grace_ms`` the writer ends with MetadataUnavailable.
+  * An idle writer replaces a failed bookie as well; a closing one only while something is pending.
+  * The ids of a striped batch's parts name it: an answer is matched by the first id that its slot
+    was sent, and by the slot's epoch.
 
 Source: "The BookKeeper protocol", sections Writing to ledgers, Closing a ledger as a writer;
 BookKeeper's ``LedgerHandle`` and ``PendingAddOp``; the relaxed-durability proposal.
 """
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Final, assert_never
 
 from zbk.errors import (
+    AppendUnansweredError,
     BusyError,
     CannotAdvanceError,
     LedgerClosedError,
     LedgerFencedError,
     NotDurableError,
-    NotEnoughBookiesError,
     UnauthorizedError,
     WireError,
     ZbkError,
 )
+from zbk.protocol import writer_events as ev
 from zbk.protocol.batch_encoder import BatchEncoder
 from zbk.protocol.digest import DigestFunction
+from zbk.protocol.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.explicit_lac import ExplicitLac
 from zbk.protocol.grace import Grace
 from zbk.protocol.lac_policy import WriterLevel
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.words import NO_ENTRY, DigestType
 from zbk.protocol.write_path import WritePath
-from zbk.protocol.writer_events import (
-    Abandoned,
-    Acked,
-    AddAnswered,
-    AddFailed,
-    Append,
-    Appends,
-    ApplicationEvent,
-    CloseFailed,
-    CloseLedger,
-    CloseRequested,
-    ConnectionEvent,
-    Effect,
-    Event,
-    Failed,
-    SendAdd,
-    SendSync,
-    SlotDown,
-    SlotSuspect,
-    SlotUp,
-    SyncAnswered,
-    SyncDone,
-    SyncFailed,
-    SyncFailedFor,
-    SyncRequested,
-    Tick,
-    Ticket,
-    WriterLimits,
-)
+from zbk.protocol.writer_close import Closing
 from zbk.protocol.writer_slots import WriterSlots
-
-__all__ = [
-    "Abandoned",
-    "Acked",
-    "AddAnswered",
-    "AddFailed",
-    "Append",
-    "Appends",
-    "CloseFailed",
-    "CloseLedger",
-    "CloseRequested",
-    "Effect",
-    "Event",
-    "Failed",
-    "SendAdd",
-    "SendSync",
-    "SlotDown",
-    "SlotSuspect",
-    "SlotUp",
-    "SyncAnswered",
-    "SyncDone",
-    "SyncFailed",
-    "SyncFailedFor",
-    "SyncRequested",
-    "Tick",
-    "Ticket",
-    "WriterCore",
-    "WriterLimits",
-]
 
 SELF_SYNC_INTERVAL_MS: Final = 1_000
 """Least time between two syncs that a writer asks for by itself."""
 
 _FINAL_ERRORS = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
-
-
-class _Phase(Enum):
-    """How far a close has come."""
-
-    FLUSH = "flush"
-    SYNC = "sync"
-    LINGER = "linger"
-
-
-class _Close:
-    """A close that is under way."""
-
-    __slots__ = ("deadline_ms", "phase", "ticket")
-
-    def __init__(self, ticket: Ticket) -> None:
-        self.ticket = ticket
-        self.phase = _Phase.FLUSH
-        self.deadline_ms = 0
 
 
 class WriterCore:
@@ -158,7 +100,7 @@ class WriterCore:
         ensemble: Sequence[str],
         digest_type: DigestType,
         digest: DigestFunction,
-        limits: WriterLimits | None = None,
+        limits: ev.WriterLimits | None = None,
     ) -> None:
         """Make a writer of an empty ledger.
 
@@ -170,24 +112,33 @@ class WriterCore:
         self._ledger_id = ledger_id
         self._quorum = quorum
         self._level = level
-        self._limits = limits or WriterLimits()
+        self._limits = limits or ev.WriterLimits()
         self._slots = WriterSlots(ensemble)
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
-        self._path = WritePath(quorum, level.new_lac_policy(quorum), encoder, self._limits)
+        self._path = WritePath(
+            quorum, level.new_lac_policy(quorum), encoder, self._limits, self._slots.epochs
+        )
         self._syncs = SyncRounds(
             ledger_id,
             ack_size=quorum.ack_size,
             grace_ms=self._limits.quorum_grace_ms,
             count_max=self._limits.sync_count_max,
         )
-        self._quorum_grace = Grace(self._limits.quorum_grace_ms)
+        self._explicit_lac = ExplicitLac(quorum.ensemble_size, self._limits)
+        self._keeper = EnsembleKeeper(
+            self._slots,
+            self._path,
+            self._limits,
+            ack_size=quorum.ack_size,
+            may_change=level.allows_ensemble_change,
+        )
         self._unsynced_grace = Grace(self._limits.quorum_grace_ms)
         self._self_sync_at_ms = 0
         self._error: ZbkError | None = None
-        self._close: _Close | None = None
+        self._close: Closing | None = None
         self._is_closed = False
         self._now_ms = 0
-        self._effects: list[Effect] = []
+        self._effects: list[ev.Effect] = []
 
     # ------------------------------------------------------------------ what the body may read
 
@@ -217,88 +168,111 @@ class WriterCore:
         return self._path.window_size
 
     @property
+    def ensemble(self) -> tuple[str, ...]:
+        """The bookies that this writer writes to, by slot."""
+        return self._slots.bookies
+
+    @property
     def error(self) -> ZbkError | None:
         """What ended the writer, if anything did."""
         return self._error
 
     # ------------------------------------------------------------------ the door
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+    def handle(self, event: ev.Event, now_ms: int) -> list[ev.Effect]:
         """Take one event in; return what is to be done, in order."""
-        effects: list[Effect] = []
+        effects: list[ev.Effect] = []
         self._effects = effects
         self._now_ms = now_ms
-        if not isinstance(event, Tick):  # time passes with every event
+        is_tick = True
+        if not isinstance(event, ev.Tick):
+            is_tick = False
             self._take_in(event)
         if not self._is_closed:
-            self._go_on()
+            self._go_on(is_tick)
         self._check()
         return effects
 
-    def _take_in(self, event: ApplicationEvent | ConnectionEvent) -> None:
+    def _take_in(self, event: ev.ApplicationEvent | ev.ConnectionEvent | ev.MetadataEvent) -> None:
         match event:
-            case Append() | Appends() | SyncRequested() | CloseRequested() | Abandoned():
-                self._take_in_call(event)
-            case AddAnswered():
+            case ev.AddAnswered():
                 self._on_add_answered(event)
-            case AddFailed():
+            case ev.AddFailed():
                 self._on_add_failed(event)
-            case SlotUp():
+            case ev.SlotUp():
                 self._on_slot_up(event.slot, event.incarnation)
-            case SlotDown():
+            case ev.SlotDown():
                 self._take_down(event.slot, event.error)
-            case SyncAnswered():
+            case ev.SyncAnswered():
                 self._on_sync_answered(event)
-            case SyncFailed():
+            case ev.SyncFailed():
                 self._on_sync_failed(event)
+            case ev.LacFailed():
+                self._explicit_lac.failed(event.slot, event.lac)
+            case ev.EnsembleChanged() | ev.EnsembleChangeFailed() | ev.BookiesChanged():
+                self._take_in_ensemble(event)
+            case _:
+                self._take_in_call(event)
+
+    def _take_in_ensemble(self, event: ev.MetadataEvent) -> None:
+        match event:
+            case ev.EnsembleChanged():
+                self._effects += self._keeper.changed(event, self._now_ms)
+            case ev.EnsembleChangeFailed():
+                try:
+                    self._effects += self._keeper.change_failed(event, self._now_ms)
+                except ZbkError as error:
+                    self._fail(error)
+            case ev.BookiesChanged():
+                self._keeper.bookies_changed()
             case _:
                 assert_never(event)
 
-    def _take_in_call(self, event: ApplicationEvent) -> None:
+    def _take_in_call(self, event: ev.ApplicationEvent) -> None:
         match event:
-            case Append():
+            case ev.Append():
                 self._on_appends([(event.ticket, event.payloads)])
-            case Appends():
+            case ev.Appends():
                 self._on_appends(event.items)
-            case SyncRequested():
+            case ev.SyncRequested():
                 self._on_sync_requested(event.ticket)
-            case CloseRequested():
+            case ev.CloseRequested():
                 self._on_close_requested(event.ticket)
-            case Abandoned():
+            case ev.Abandoned():
                 self._on_abandoned(event.error)
             case _:
                 assert_never(event)
 
     # ------------------------------------------------------------------ the application calls
 
-    def _on_appends(self, items: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
+    def _on_appends(self, items: Sequence[tuple[ev.Ticket, Sequence[bytes]]]) -> None:
         if self._refusal is not None:
-            self._effects.append(Failed([ticket for ticket, _payloads in items], self._refusal))
+            self._effects.append(ev.Failed([ticket for ticket, _payloads in items], self._refusal))
             return
         for ticket, payloads in items:
             self._path.append(ticket, payloads)
 
-    def _on_sync_requested(self, ticket: Ticket) -> None:
+    def _on_sync_requested(self, ticket: ev.Ticket) -> None:
         if self._refusal is not None:
-            self._effects.append(SyncFailedFor(ticket, self._refusal))
+            self._effects.append(ev.SyncFailedFor(ticket, self._refusal))
             return
         try:
             self._syncs.request(ticket, self.last_pushed_id)
         except BusyError as error:
-            self._effects.append(SyncFailedFor(ticket, error))
+            self._effects.append(ev.SyncFailedFor(ticket, error))
 
-    def _on_close_requested(self, ticket: Ticket) -> None:
+    def _on_close_requested(self, ticket: ev.Ticket) -> None:
         if isinstance(self._error, LedgerFencedError):
-            self._effects.append(CloseFailed(ticket, self._error))
+            self._effects.append(ev.CloseFailed(ticket, self._error))
         elif self._close is not None or self._is_closed:
-            self._effects.append(CloseFailed(ticket, LedgerClosedError(self._ledger_id)))
+            self._effects.append(ev.CloseFailed(ticket, LedgerClosedError(self._ledger_id)))
         else:
-            self._close = _Close(ticket)
+            self._close = Closing(ticket, self._limits.close_linger_ms)
 
     def _on_abandoned(self, error: ZbkError) -> None:
         self._fail(error)
         if self._close is not None:
-            self._effects.append(CloseFailed(self._close.ticket, error))
+            self._effects.append(ev.CloseFailed(self._close.ticket, error))
         self._end()
 
     @property
@@ -310,16 +284,19 @@ class WriterCore:
 
     # ------------------------------------------------------------------ the connections say
 
-    def _on_add_answered(self, event: AddAnswered) -> None:
+    def _on_add_answered(self, event: ev.AddAnswered) -> None:
+        if event.epoch != self._slots.epochs[event.slot]:
+            return  # of a bookie that was replaced since
         if self._is_news(event.slot, event.incarnation, event.last_add_synced):
             before_id = self.last_acked_id
             self._effects += self._path.answered(event.slot, event.first_entry_id)
             if self.last_acked_id > before_id:
-                self._quorum_grace.reset()
+                self._keeper.progressed()
 
-    def _on_add_failed(self, event: AddFailed) -> None:
-        if not self._path.is_awaited(event.slot, event.first_entry_id):
-            return  # of a slot that went down since: late news
+    def _on_add_failed(self, event: ev.AddFailed) -> None:
+        is_late = event.epoch != self._slots.epochs[event.slot]
+        if is_late or not self._path.is_awaited(event.slot, event.first_entry_id):
+            return  # of a bookie that was replaced, or a slot that went down since
         if isinstance(event.error, _FINAL_ERRORS):
             self._fail(event.error)
         else:
@@ -335,16 +312,16 @@ class WriterCore:
         self._path.synced(slot, incarnation, NO_ENTRY)
         if self._error is None and not self._is_closed:
             is_revoked = is_restart and self._level.restart_revokes_acks
-            self._effects += self._path.resend(slot, is_revoked=is_revoked)
+            self._effects += self._path.resend(slot, self._now_ms, is_revoked=is_revoked)
         sync_id = self._syncs.slot_up(slot)
         if sync_id is not None:
-            self._effects.append(SendSync(slot, sync_id, self.lac))
+            self._effects.append(ev.SendSync(slot, sync_id, self.lac))
 
-    def _on_sync_answered(self, event: SyncAnswered) -> None:
+    def _on_sync_answered(self, event: ev.SyncAnswered) -> None:
         if self._is_news(event.slot, event.incarnation, event.last_add_synced):
             self._syncs.answered(event.slot, event.sync_id)
 
-    def _on_sync_failed(self, event: SyncFailed) -> None:
+    def _on_sync_failed(self, event: ev.SyncFailed) -> None:
         is_awaited = self._syncs.failed(event.slot, event.sync_id, event.error)
         if is_awaited and isinstance(event.error, _FINAL_ERRORS):
             self._fail(event.error)
@@ -363,7 +340,7 @@ class WriterCore:
 
     def _suspect(self, slot: int, error: ZbkError) -> None:
         self._take_down(slot, error)
-        self._effects.append(SlotSuspect(slot, error))
+        self._effects.append(ev.SlotSuspect(slot, error))
 
     def _take_down(self, slot: int, error: ZbkError | None = None) -> None:
         self._slots.go_down(slot, error)
@@ -372,22 +349,36 @@ class WriterCore:
 
     # ------------------------------------------------------------------ what follows
 
-    def _go_on(self) -> None:
+    def _go_on(self, is_tick: bool) -> None:
         if self._error is None:
-            self._effects += self._path.send_batches(self._slots.live)
-            self._watch_ack_quorum()
-            self._watch_unsynced()
+            try:
+                if is_tick or self._slots.down:
+                    self._watch_bookies(is_tick)
+                self._effects += self._path.send_batches(self._slots.live, self._now_ms)
+                if self._slots.down:
+                    self._keeper.watch_quorum(self._now_ms)
+                self._watch_unsynced()
+            except ZbkError as error:
+                self._fail(error)
         self._drive_syncs()
         if self._close is not None:
             self._drive_close(self._close)
 
-    def _watch_ack_quorum(self) -> None:
-        slots = self._slots
-        if not slots.down or self._path.is_reachable(slots.down):
-            return  # a grace that began runs on until entries are acknowledged again
-        if self._quorum_grace.is_over(self._now_ms):
-            needed, count = self._quorum.ack_size, len(slots.live)
-            self._fail(NotEnoughBookiesError(needed, count, slots.why_down()))
+    def _watch_bookies(self, is_tick: bool) -> None:
+        """Look whether other bookies are needed, and whether these have heard the LAC.
+
+        Raises:
+            ZbkError: others are needed, and can not be had.
+        """
+        is_flushed = self._path.is_flushed
+        if is_tick:
+            self._effects += self._keeper.watch_slow(self._now_ms)
+            if is_flushed and self._close is None:
+                self._effects += self._explicit_lac.tick(
+                    self.lac, self._path.pushed_lac, self._slots.live, self._now_ms
+                )
+        is_flushed_for_good = is_flushed and self._close is not None
+        self._effects += self._keeper.watch(self._now_ms, is_flushed_for_good=is_flushed_for_good)
 
     def _watch_unsynced(self) -> None:
         limit, count = self._limits.unsynced_batch_count_max, self._path.unsynced_batch_count
@@ -401,7 +392,7 @@ class WriterCore:
             self._self_sync_at_ms = self._now_ms + SELF_SYNC_INTERVAL_MS
         elif is_stuck:
             reason = f"{limit} acknowledged batches are not durable: {self._slots.why_down()}"
-            self._fail(CannotAdvanceError(self._ledger_id, self.lac, self.last_acked_id, reason))
+            raise CannotAdvanceError(self._ledger_id, self.lac, self.last_acked_id, reason)
 
     def _drive_syncs(self) -> None:
         if self._syncs.is_idle:
@@ -413,26 +404,20 @@ class WriterCore:
 
     # ------------------------------------------------------------------ the end
 
-    def _drive_close(self, close: _Close) -> None:
-        if close.phase is _Phase.FLUSH:
-            if not self._path.is_flushed:
-                return
-            if self._level.needs_sync_before_close and self.lac < self.last_acked_id:
-                self._syncs.request(None, self.last_acked_id)
-                self._drive_syncs()
-            close.phase = _Phase.SYNC
-        if close.phase is _Phase.SYNC and not self._syncs:
-            close.phase = _Phase.LINGER
-            close.deadline_ms = self._now_ms + self._limits.close_linger_ms
-        is_over = self._path.is_answered or self._now_ms >= close.deadline_ms
-        if close.phase is _Phase.LINGER and is_over:
+    def _drive_close(self, close: Closing) -> None:
+        if self._keeper.is_pending:
+            return
+        if close.wants_sync(self._path, needs_sync=self._level.needs_sync_before_close):
+            self._syncs.request(None, self.last_acked_id)
+            self._drive_syncs()
+        if close.is_over(self._path, self._syncs, self._now_ms):
             self._close_ledger(close.ticket)
 
-    def _close_ledger(self, ticket: Ticket) -> None:
+    def _close_ledger(self, ticket: ev.Ticket) -> None:
         error = None
         if self.lac < self.last_acked_id:
             error = NotDurableError(self._ledger_id, self.lac, self.last_acked_id)
-        self._effects.append(CloseLedger(ticket, self.lac, self.length, error))
+        self._effects.append(ev.CloseLedger(ticket, self.lac, self.length, error))
         self._end()
 
     def _end(self) -> None:
@@ -444,15 +429,25 @@ class WriterCore:
         is_fenced = isinstance(error, LedgerFencedError)
         if self._error is None or is_fenced:  # being fenced outweighs whatever came before
             self._error = error
+        self._keeper.cancel()
         tickets = self._path.drain()
         if tickets:
-            self._effects.append(Failed(tickets, error))
+            self._effects.append(ev.Failed(tickets, self._in_doubt(error)))
         self._effects += self._syncs.fail_all(error)
         if self._close is not None and is_fenced:
-            self._effects.append(CloseFailed(self._close.ticket, error))
+            self._effects.append(ev.CloseFailed(self._close.ticket, error))
             self._close = None
+
+    def _in_doubt(self, error: ZbkError) -> ZbkError:
+        """Return the error of appends that bookies may have, if the writer ends with ``error``."""
+        if error.outcome == "unknown":
+            return error
+        if isinstance(error, LedgerClosedError):
+            return LedgerFencedError(self._ledger_id)
+        return AppendUnansweredError(self._ledger_id, str(error))
 
     def _check(self) -> None:
         self._path.check()
         if self._error is not None or self._is_closed:
+            assert not self._keeper.is_pending, "after the end nothing is asked for"
             assert self._path.is_answered, "after the end nothing waits"

@@ -1,18 +1,24 @@
 """What goes into a writer and what comes out of it: events, effects, limits.
 
     the application          Append, Appends, SyncRequested, CloseRequested, Abandoned
-    the connections          SlotUp, SlotDown, AddAnswered, AddFailed, SyncAnswered, SyncFailed
+    the connections          SlotUp, SlotDown, AddAnswered, AddFailed, SyncAnswered, SyncFailed,
+                             LacFailed
+    the metadata             EnsembleChanged, EnsembleChangeFailed, BookiesChanged
     the clock                Tick
 
     to the application       Acked, Failed, SyncDone, SyncFailedFor, CloseFailed
-    to the connections       SendAdd, SendSync, SlotSuspect
-    to the metadata          CloseLedger
+    to the connections       SendAdd, SendSync, SendLac, SlotSuspect
+    to the metadata          ChangeEnsemble, CloseLedger
 
 A *ticket* is whatever the caller wants to get back: the writer never looks at it. Every ticket
 comes back exactly once.
+
+An *epoch* counts how often the bookie of a slot was replaced. What is sent carries it, and its
+answer brings it back, so that an answer of the bookie that was there before is told from one of
+the bookie that is there now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
@@ -40,6 +46,12 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     close_linger_ms: int = 2_000  # how long close waits for bookies beyond the ack quorum
     unsynced_batch_count_max: int = 65_536  # acknowledged batches beyond the LAC; see writer.py
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
+    ensemble_change_count_max: int = 100  # in the life of a writer; one more ends it
+    ensemble_retry_ms: int = 1_000  # pause after a change that found no bookie, or no metadata
+    metadata_grace_ms: int = 20_000  # how long a change waits for the metadata store
+    slow_bookie_ms: int = 2_000  # a slot that alone holds up the writer so long is replaced
+    explicit_lac_ms: int = 100  # how long a writer is idle before it tells its LAC; 0: never
+    explicit_lac_count_max: int = 3  # times that one slot is told the same LAC
 
 
 # ------------------------------------------------------------------ events
@@ -68,6 +80,7 @@ class AddAnswered(msgspec.Struct, frozen=True):
     first_entry_id: int
     incarnation: int
     last_add_synced: int
+    epoch: int = 0
 
 
 class AddFailed(msgspec.Struct, frozen=True):
@@ -76,6 +89,7 @@ class AddFailed(msgspec.Struct, frozen=True):
     slot: int
     first_entry_id: int
     error: ZbkError
+    epoch: int = 0
 
 
 class SlotUp(msgspec.Struct, frozen=True):
@@ -115,6 +129,41 @@ class SyncFailed(msgspec.Struct, frozen=True):
     error: ZbkError
 
 
+class LacFailed(msgspec.Struct, frozen=True):
+    """A bookie refused an explicit LAC, or did not answer in time."""
+
+    slot: int
+    lac: int
+    error: ZbkError
+
+
+class EnsembleChanged(msgspec.Struct, frozen=True):
+    """The metadata name this last ensemble now, by slot, from ``first_entry_id`` on.
+
+    It need not be what was asked for: what others changed stays.
+    """
+
+    change_id: int
+    first_entry_id: int
+    ensemble: tuple[str, ...]
+
+
+class EnsembleChangeFailed(msgspec.Struct, frozen=True):
+    """A change was not made, or nobody knows.
+
+    NotEnoughBookies: there is no replacement, and the metadata were not touched.
+    MetadataUnavailable, MetadataConflict: the change may or may not have been made.
+    LedgerFenced, LedgerClosed, NoSuchLedger and whatever else: it can not be made any more.
+    """
+
+    change_id: int
+    error: ZbkError
+
+
+class BookiesChanged(msgspec.Struct, frozen=True):
+    """Bookies have begun or ceased to take new entries: a replacement may be found now."""
+
+
 class CloseRequested(msgspec.Struct, frozen=True):
     """Finish what was appended, and close the ledger."""
 
@@ -132,8 +181,11 @@ class Tick(msgspec.Struct, frozen=True):
 
 
 ApplicationEvent: TypeAlias = Append | Appends | SyncRequested | CloseRequested | Abandoned
-ConnectionEvent: TypeAlias = AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed
-Event: TypeAlias = ApplicationEvent | ConnectionEvent | Tick
+ConnectionEvent: TypeAlias = (
+    AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacFailed
+)
+MetadataEvent: TypeAlias = EnsembleChanged | EnsembleChangeFailed | BookiesChanged
+Event: TypeAlias = ApplicationEvent | ConnectionEvent | MetadataEvent | Tick
 
 
 # ------------------------------------------------------------------ effects
@@ -145,6 +197,7 @@ class SendAdd(msgspec.Struct, frozen=True):
     slot: int
     batch: EntryBatch
     lac: int
+    epoch: int = 0
 
 
 class SendSync(msgspec.Struct, frozen=True):
@@ -153,6 +206,31 @@ class SendSync(msgspec.Struct, frozen=True):
     slot: int
     sync_id: int
     lac: int
+
+
+class SendLac(msgspec.Struct, frozen=True):
+    """Tell the bookie of a slot the LAC, without an entry. Only a failure is reported."""
+
+    slot: int
+    lac: int
+
+
+class ChangeEnsemble(msgspec.Struct, frozen=True):
+    """Put other bookies into these slots, from ``first_entry_id`` on.
+
+    Choose replacements, outside of the ensemble; write them by compare-and-swap
+    (``metadata_changes.change_ensemble``); answer with EnsembleChanged or EnsembleChangeFailed,
+    once. Fewer replacements than slots are welcome. Bookies that failed lately are taken only if
+    the change ``is_urgent``: without it nothing more can be acknowledged.
+
+    The same ``change_id`` again: the outcome was not known. Try again with the same replacements,
+    so that it does not matter whether they were written before.
+    """
+
+    change_id: int
+    first_entry_id: int
+    failed: Mapping[int, str]  # the bookies to replace, by slot
+    is_urgent: bool
 
 
 class Acked(msgspec.Struct, frozen=True):
@@ -215,6 +293,8 @@ class SlotSuspect(msgspec.Struct, frozen=True):
 Effect: TypeAlias = (
     SendAdd
     | SendSync
+    | SendLac
+    | ChangeEnsemble
     | Acked
     | Failed
     | SyncDone

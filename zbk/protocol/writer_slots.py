@@ -14,11 +14,12 @@ from zbk.protocol.words import NO_ENTRY
 class _Slot:
     """A place in the ensemble and the connection to its bookie."""
 
-    __slots__ = ("bookie", "error", "incarnation", "is_up")
+    __slots__ = ("bookie", "error", "incarnation", "is_failed", "is_up")
 
     def __init__(self, bookie: str) -> None:
         self.bookie = bookie
         self.is_up = False
+        self.is_failed = False  # it is down, and not only because it was not connected yet
         self.incarnation = NO_ENTRY  # below any
         self.error: ZbkError = BookieUnavailableError(bookie, "not connected yet")
 
@@ -26,17 +27,41 @@ class _Slot:
 class WriterSlots:
     """The state of each slot. All start down.
 
-    Invariants: an incarnation never goes down; ``live`` and ``down`` part the ensemble.
+    Invariants: the incarnation of a bookie never goes down; ``live`` and ``down`` part the
+    ensemble; ``failed`` are down.
     """
 
     def __init__(self, ensemble: Sequence[str]) -> None:
         self._slots = [_Slot(bookie) for bookie in ensemble]
         self.live: tuple[int, ...] = ()
         self.down: tuple[int, ...] = tuple(range(len(ensemble)))
+        self.failed: tuple[int, ...] = ()
+        self.epochs = [0] * len(ensemble)  # by slot: how often its bookie was replaced
 
     def __len__(self) -> int:
         """Return the ensemble size."""
         return len(self._slots)
+
+    @property
+    def bookies(self) -> tuple[str, ...]:
+        """The bookie ids, by slot."""
+        return tuple(slot.bookie for slot in self._slots)
+
+    def bookie(self, index: int) -> str:
+        """Return the id of a slot's bookie."""
+        return self._slots[index].bookie
+
+    def replace(self, ensemble: Sequence[str]) -> list[int]:
+        """Put the bookies of an ensemble into their slots; return the slots with another one.
+
+        A new bookie's slot is down until it is connected, and in its next epoch.
+        """
+        replaced = [i for i, slot in enumerate(self._slots) if slot.bookie != ensemble[i]]
+        for index in replaced:
+            self._slots[index] = _Slot(ensemble[index])
+            self.epochs[index] += 1
+        self._part()
+        return replaced
 
     def up(self, index: int, incarnation: int) -> bool:
         """Note a connection; tell whether the bookie has restarted since the last one.
@@ -50,6 +75,7 @@ class WriterSlots:
         is_restart = NO_ENTRY < slot.incarnation < incarnation
         slot.incarnation = incarnation
         slot.is_up = True
+        slot.is_failed = False
         self._part()
         return is_restart
 
@@ -57,6 +83,7 @@ class WriterSlots:
         """Note a lost connection, and why if that is known."""
         slot = self._slots[index]
         slot.is_up = False
+        slot.is_failed |= error is not None
         slot.error = error or slot.error
         self._part()
 
@@ -104,3 +131,4 @@ class WriterSlots:
         numbered = list(enumerate(self._slots))
         self.live = tuple(index for index, slot in numbered if slot.is_up)
         self.down = tuple(index for index, slot in numbered if not slot.is_up)
+        self.failed = tuple(index for index, slot in numbered if slot.is_failed)

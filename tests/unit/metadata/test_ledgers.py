@@ -55,6 +55,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 
 
 def test_ids_start_at_zero_and_are_never_reused(cluster: Cluster) -> None:
+    """B19: an id is given out once, also after its ledger was deleted."""
     first, second = (cluster.ledgers.create(metadata_maker())[0].ledger_id for _ in range(2))
     cluster.ledgers.delete(second)
     third = cluster.others.create(metadata_maker())[0].ledger_id
@@ -156,6 +157,7 @@ def test_a_create_that_always_loses_gives_up(cluster: Cluster) -> None:
 
 
 def test_a_counter_put_back_by_hand_overwrites_no_ledger(cluster: Cluster) -> None:
+    """B19: nor when the counter is wrong."""
     old = [cluster.ledgers.create(metadata_maker())[0] for _ in range(3)]
     version = cluster.store.get(IDGEN).version
     cluster.store.set(IDGEN, encode(IdCounter(next_ledger_id=1)), version)
@@ -191,6 +193,7 @@ def test_metadata_under_another_ledgers_path_is_damage(cluster: Cluster) -> None
 
 
 def test_an_update_is_decided_again_on_what_another_wrote(cluster: Cluster) -> None:
+    """B14: a conflict is never answered by writing over it."""
     ledger_id = cluster.ledgers.create(metadata_maker())[0].ledger_id
     seen: list[LedgerState] = []
 
@@ -216,6 +219,7 @@ def test_an_update_with_nothing_to_do_writes_nothing(cluster: Cluster) -> None:
 
 
 def test_an_update_whose_reply_was_lost_is_recognised(cluster: Cluster) -> None:
+    """B14: our own write is not taken for another's."""
     cluster.ledgers.create(metadata_maker())
     calls: list[LedgerState] = []
 
@@ -349,6 +353,7 @@ def test_a_listing_is_ascending_and_reads_the_tree_piece_by_piece(cluster: Clust
 
 
 def test_a_listing_that_is_cut_off_is_an_error_and_no_short_list(cluster: Cluster) -> None:
+    """B32: whoever deletes what is not listed never works from half a list."""
     cluster.ledgers.create(metadata_maker())
     listing = cluster.ledgers.list()
     cluster.store.suspend()
@@ -358,6 +363,7 @@ def test_a_listing_that_is_cut_off_is_an_error_and_no_short_list(cluster: Cluste
 
 
 def test_a_strange_name_among_the_ledgers_fails_the_listing(cluster: Cluster) -> None:
+    """B32: a name that nobody understands may be a ledger."""
     cluster.ledgers.create(metadata_maker())
     cluster.store.create(f"{LEDGERS}/strange")
 

@@ -50,6 +50,13 @@ class AckScript:
         resend = [_ids(entry_ids) for entry_ids in self.tracker.revoke(slot)]
         return f"s{slot} revoked  resend {' '.join(resend) or '-'}  {self._state()}"
 
+    def do_hold(self) -> str:
+        self.tracker.hold()
+        return "held"
+
+    def do_release(self) -> str:
+        return f"released  confirms {_ids(self.tracker.release())}  {self._state()}"
+
     def do_lost(self, *slots: int) -> str:
         names = " ".join(f"s{slot}" for slot in slots)
         return f"without {names}: {'reachable' if self.tracker.is_reachable(slots) else 'lost'}"
@@ -74,6 +81,7 @@ class AckMachine(RuleBasedStateMachine):
         self.acks: dict[int, set[int]] = {}
         self.first = last + 1
         self.last_acked = last
+        self.is_held = False
 
     def _twin_last_acked(self) -> int:
         last = self.last_acked
@@ -103,8 +111,22 @@ class AckMachine(RuleBasedStateMachine):
         for entry_id in entry_ids:
             if self.quorum.holds(slot, entry_id):
                 self.acks[entry_id].add(slot)
-        assert list(confirmed) == list(range(self.last_acked + 1, self._twin_last_acked() + 1))
-        self.last_acked = self._twin_last_acked()
+        self._check_confirmed(confirmed)
+
+    def _check_confirmed(self, confirmed: range) -> None:
+        last = self.last_acked if self.is_held else self._twin_last_acked()
+        assert list(confirmed) == list(range(self.last_acked + 1, last + 1))
+        self.last_acked = last
+
+    @rule()
+    def hold(self) -> None:
+        self.tracker.hold()
+        self.is_held = True
+
+    @rule()
+    def release(self) -> None:
+        self.is_held = False
+        self._check_confirmed(self.tracker.release())
 
     @rule(first=st.integers(-5, 200))
     def ack_of_no_range(self, first: int) -> None:
@@ -133,7 +155,8 @@ class AckMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees_with_twin(self) -> None:
-        assert self._twin_last_acked() == self.last_acked, "only an ack confirms"
+        if not self.is_held:
+            assert self._twin_last_acked() == self.last_acked, "only an ack or a release confirms"
         assert self.tracker.last_acked_id == self.last_acked
         assert self.tracker.pending_count == sum(map(len, self._pending()))
         for slot in range(self.quorum.ensemble_size):

@@ -108,6 +108,7 @@ def test_every_cut_is_a_mismatch(digest_type: DigestType) -> None:
 
 @with_digest
 def test_every_flipped_bit_is_seen(digest_type: DigestType) -> None:
+    """B29: whatever happens to the bytes on their way, the digest over all of them tells."""
     whole = GOLDEN_V1[digest_type]
 
     for bit in range(len(whole) * 8):

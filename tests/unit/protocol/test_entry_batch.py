@@ -44,6 +44,7 @@ def test_a_whole_batch_is_accepted(
 
 
 def test_every_flipped_bit_of_the_body_fails_the_checksum() -> None:
+    """B29: also on the way from the writer to a bookie's disk."""
     batch = batch_of(1, range(3))
     for bit in range(8 * batch.size):
         damaged = bytearray(batch.body)

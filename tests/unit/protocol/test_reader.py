@@ -32,6 +32,7 @@ from zbk.protocol.reader import (
     ReadFailed,
     ReadRefused,
     ReadStarted,
+    ReadTicked,
     ReadTimedOut,
     SendRead,
 )
@@ -63,6 +64,7 @@ def make_read(
     last: int,
     slot_order: Sequence[int] | None = None,
     only_slot: int | None = None,
+    speculative_ms: int = 0,
 ) -> RangeRead:
     return RangeRead(
         LEDGER_ID,
@@ -73,6 +75,7 @@ def make_read(
         digest=DIGEST,
         slot_order=slot_order,
         only_slot=only_slot,
+        speculative_ms=speculative_ms,
     )
 
 
@@ -85,6 +88,7 @@ class ReadScript:
     def __init__(self) -> None:
         self.read = make_read(Quorum(1, 1, 1), 0, 0)
         self.requests: dict[int, SendRead] = {}
+        self.now_ms = 0
 
     def __call__(self, words: list[str]) -> str:
         name, *args = words
@@ -96,11 +100,21 @@ class ReadScript:
 
     def do_read(self, sizes: str, first: str, last: str, *options: str) -> list[Effect]:
         ensemble, write, ack = map(int, sizes.split("/"))
-        only = [int(o.removeprefix("only=s")) for o in options]
+        only = [int(o.removeprefix("only=s")) for o in options if o.startswith("only")]
+        speculative = [int(o.removeprefix("speculate=")) for o in options if o[0] == "s"]
+        self.now_ms = 0
         self.read = make_read(
-            Quorum(ensemble, write, ack), int(first), int(last), only_slot=only[0] if only else None
+            Quorum(ensemble, write, ack),
+            int(first),
+            int(last),
+            only_slot=only[0] if only else None,
+            speculative_ms=speculative[0] if speculative else 0,
         )
         return self._handle(ReadStarted())
+
+    def do_wait(self, wait_ms: str) -> list[Effect]:
+        self.now_ms += int(wait_ms)
+        return self._handle(ReadTicked())
 
     def do_answer(self, read_id: str, *ids: str) -> list[Effect]:
         """Answer with entries; ``!3`` is entry 3 damaged, ``~`` some garbage."""
@@ -135,7 +149,7 @@ class ReadScript:
         return self.requests[int(read_id)].slot
 
     def _handle(self, event: Event) -> list[Effect]:
-        return self.read.handle(event, 0)
+        return self.read.handle(event, self.now_ms)
 
 
 def _line(effect: Effect) -> str:
@@ -241,8 +255,14 @@ class Replicas:
         return EntryUnreadableError(LEDGER_ID, entry_id, "bad sector")
 
 
-def run_read(read: RangeRead, replicas: Replicas) -> tuple[list[tuple[int, bytes]], Effect, int]:
-    """Answer everything in random order; return what came, the last effect, and the requests."""
+def run_read(
+    read: RangeRead, replicas: Replicas, slowness: float = 0.0
+) -> tuple[list[tuple[int, bytes]], Effect, int]:
+    """Answer everything in random order; return what came, the last effect, and the requests.
+
+    ``slowness`` is how likely a moment passes with no answer, long enough for a speculation.
+    """
+    now_ms = 0
     chance = replicas.random
     waiting: list[Event] = []
     delivered: list[tuple[int, bytes]] = []
@@ -262,11 +282,15 @@ def run_read(read: RangeRead, replicas: Replicas) -> tuple[list[tuple[int, bytes
                 delivered += zip(effect.batch.entry_ids, effect.batch, strict=True)
         if not waiting:
             break
+        if read.speculate_at_ms is not None and chance.random() < slowness:
+            now_ms = read.speculate_at_ms
+            effects = read.handle(ReadTicked(), now_ms)
+            continue
         event = waiting.pop(chance.randrange(len(waiting)))
         if isinstance(event, ReadTimedOut) and chance.random() < 0.5:
             late = ReadAnswered(event.slot, event.read_id, b"late news")
             waiting.append(late)
-        effects = read.handle(event, 0)
+        effects = read.handle(event, now_ms)
     assert last is not None
     assert read.is_over
     return delivered, last, request_count
@@ -279,10 +303,17 @@ def run_read(read: RangeRead, replicas: Replicas) -> tuple[list[tuple[int, bytes
     seed=st.integers(0, 2**32),
     health=st.sampled_from([0.3, 0.6, 0.8, 0.95, 1.0]),
     is_ordered=st.booleans(),
+    slowness=st.sampled_from([0.0, 0.3, 0.8]),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_a_read_gives_all_before_the_first_entry_without_a_good_replica(
-    quorum: Quorum, first: int, count: int, seed: int, health: float, is_ordered: bool
+    quorum: Quorum,
+    first: int,
+    count: int,
+    seed: int,
+    health: float,
+    is_ordered: bool,
+    slowness: float,
 ) -> None:
     ids = range(first, first + count)
     replicas = Replicas(quorum, ids, seed, health)
@@ -291,14 +322,17 @@ def test_a_read_gives_all_before_the_first_entry_without_a_good_replica(
         replicas.random.shuffle(order)
 
     delivered, end, request_count = run_read(
-        make_read(quorum, ids[0], ids[-1], slot_order=order), replicas
+        make_read(quorum, ids[0], ids[-1], slot_order=order, speculative_ms=200),
+        replicas,
+        slowness,
     )
 
     outcomes = {e: [replicas.outcome(slot, e) for slot in quorum.write_set(e)] for e in ids}
     bad_ids = [e for e in ids if None not in outcomes[e]]
     good_ids = range(first, bad_ids[0] if bad_ids else first + count)
     assert delivered == [(e, payload(e)) for e in good_ids]
-    assert request_count <= 2 * count * quorum.write_size + quorum.ensemble_size * (count + 1)
+    asked_count_max = 2 * count * quorum.write_size + quorum.ensemble_size * (count + 1)
+    assert request_count <= asked_count_max * (quorum.write_size if slowness else 1)
     if not bad_ids:
         assert isinstance(end, Delivered)
         assert end.is_last
@@ -375,3 +409,68 @@ def test_an_answer_from_another_slot_than_asked_is_not_taken() -> None:
     assert read.handle(ReadAnswered(1, 0, encoded(0)), 0) == []
     assert read.handle(ReadAnswered(0, 7, encoded(0)), 0) == []
     assert not read.is_over
+
+
+# ------------------------------------------------------------------ speculation
+
+
+def test_the_next_replica_is_asked_only_when_the_time_is_over() -> None:
+    read = make_read(Quorum(3, 3, 2), 0, 9, speculative_ms=200)
+    read.handle(ReadStarted(), 1_000)
+
+    assert read.speculate_at_ms == 1_200
+    assert read.handle(ReadTicked(), 1_199) == []
+    assert read.handle(ReadTicked(), 1_200) == [SendRead(1, range(10), 1)]
+    assert read.speculate_at_ms == 1_400
+    assert read.handle(ReadTicked(), 1_400) == [SendRead(2, range(10), 2)]
+    assert read.handle(ReadTicked(), 1_600) == []
+    assert read.speculate_at_ms is None, "there is nobody left to ask"
+
+
+def test_without_speculation_time_makes_no_difference() -> None:
+    read = make_read(Quorum(3, 3, 2), 0, 9)
+    read.handle(ReadStarted(), 1_000)
+
+    assert read.speculate_at_ms is None
+    assert read.handle(ReadTicked(), 1_000_000) == []
+
+
+def test_a_read_of_one_slot_is_not_speculated_on() -> None:
+    read = make_read(Quorum(3, 3, 2), 0, 9, only_slot=1, speculative_ms=200)
+    read.handle(ReadStarted(), 0)
+
+    assert read.handle(ReadTicked(), 200) == []
+
+
+@pytest.mark.parametrize("winner", [0, 1])
+def test_the_first_valid_answer_wins_and_the_other_is_late(winner: int) -> None:
+    read = make_read(Quorum(3, 3, 2), 0, 9, speculative_ms=200)
+    read.handle(ReadStarted(), 0)
+    read.handle(ReadTicked(), 200)
+    body = b"".join(map(encoded, range(10)))
+
+    (effect,) = read.handle(ReadAnswered(winner, winner, body), 210)
+
+    assert isinstance(effect, Delivered)
+    assert effect.is_last
+    assert read.handle(ReadAnswered(1 - winner, 1 - winner, body), 220) == []
+
+
+@pytest.mark.parametrize("quorum", [Quorum(3, 3, 2), Quorum(2, 2, 2), Quorum(4, 2, 2)], ids=str)
+def test_b27_a_read_with_one_damaged_replica_completes_from_the_others(quorum: Quorum) -> None:
+    """B27: the damaged answer comes while another replica is asked, and hangs nothing."""
+    for seed in range(50):
+        replicas = Replicas(quorum, range(40), seed, 1.0)
+        damaged_slot = seed % quorum.ensemble_size
+        for slot, entry_id in replicas.state:
+            if slot == damaged_slot:
+                replicas.state[slot, entry_id] = DAMAGED
+        size = quorum.ensemble_size
+        order = [(damaged_slot + i) % size for i in range(size)]
+        read = make_read(quorum, 0, 39, slot_order=order, speculative_ms=200)
+
+        delivered, end, _ = run_read(read, replicas, slowness=0.5)
+
+        assert delivered == [(e, payload(e)) for e in range(40)]
+        assert isinstance(end, Delivered)
+        assert read.strike_count(damaged_slot) > 0

@@ -5,7 +5,8 @@ from zbk.durability.level import level_of
 from zbk.protocol.digest import digest_function
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType, LedgerType
-from zbk.protocol.writer import (
+from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_events import (
     AddAnswered,
     Append,
     Effect,
@@ -15,7 +16,6 @@ from zbk.protocol.writer import (
     SyncAnswered,
     SyncDone,
     SyncRequested,
-    WriterCore,
 )
 
 KEY = bytes(16)

@@ -13,8 +13,13 @@ from zbk.errors import (
     BookieUnavailableError,
     BusyError,
     ClientClosedError,
+    IllegalTransitionError,
     LedgerClosedError,
     LedgerFencedError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
     RequestTimeoutError,
     UnauthorizedError,
     UnsupportedLedgerError,
@@ -24,20 +29,27 @@ from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import decode_entry, entry_size
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType, LedgerType
-from zbk.protocol.writer import (
+from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_events import (
     Abandoned,
     Acked,
     AddAnswered,
     AddFailed,
     Append,
     Appends,
+    BookiesChanged,
+    ChangeEnsemble,
     CloseFailed,
     CloseLedger,
     CloseRequested,
     Effect,
+    EnsembleChanged,
+    EnsembleChangeFailed,
     Event,
     Failed,
+    LacFailed,
     SendAdd,
+    SendLac,
     SendSync,
     SlotDown,
     SlotSuspect,
@@ -48,7 +60,6 @@ from zbk.protocol.writer import (
     SyncFailedFor,
     SyncRequested,
     Tick,
-    WriterCore,
     WriterLimits,
 )
 
@@ -61,6 +72,11 @@ ERRORS: dict[str, Callable[[], ZbkError]] = {
     "timeout": lambda: RequestTimeoutError("add", 5.0),
     "busy": lambda: BusyError("too much on its way"),
     "lost": lambda: BookieUnavailableError("b", "connection lost"),
+    "none": lambda: NotEnoughBookiesError(1, 0, "no replacement"),
+    "metadata": lambda: MetadataUnavailableError("m", "no answer"),
+    "conflict": lambda: MetadataConflictError("/ledgers/7", "others were quicker"),
+    "illegal": lambda: IllegalTransitionError("ledger 7", "starts of fragments grow"),
+    "deleted": lambda: NoSuchLedgerError(LEDGER_ID),
 }
 
 
@@ -88,10 +104,14 @@ def writer_up(
 
 
 class WriterScript:
-    """The commands a golden script may use. Options are ``name=value``."""
+    """The commands a golden script may use. Options are ``name=value``.
+
+    Without ``manual=1`` there are no spare bookies, and ensemble changes are declined at once.
+    """
 
     def __init__(self) -> None:
         self.core = make_writer(Quorum(1, 1, 1))
+        self.is_manual = False
         self.now_ms = 0
         self.incarnations: dict[int, int] = {}
 
@@ -105,10 +125,12 @@ class WriterScript:
         lines = [f"{' '.join(words)}:  {self._state()}"]
         return "\n    ".join(lines + [_line(effect) for effect in result])
 
-    def do_writer(self, kind: str, *sizes: str, **limits: int) -> str:
+    def do_writer(self, kind: str, *sizes: str, manual: int = 0, **limits: int) -> str:
         ledger_type = {"pd": LedgerType.PD_JOURNAL, "vd": LedgerType.VD_JOURNAL}[kind]
         quorum = Quorum(*map(int, sizes))
+        limits.setdefault("explicit_lac_ms", 0)
         self.core = make_writer(quorum, ledger_type, **limits)
+        self.is_manual = bool(manual)
         self.now_ms = 0
         self.incarnations = {}
         for slot in range(quorum.ensemble_size):
@@ -125,12 +147,26 @@ class WriterScript:
     def do_append(self, ticket: str, *sizes: str) -> list[Effect]:
         return self._handle(Append(ticket, [bytes(int(size)) for size in sizes]))
 
-    def do_ack(self, slot: str, first: str, las: int = -1, inc: int | None = None) -> list[Effect]:
+    def do_ack(
+        self, slot: str, first: str, las: int = -1, inc: int | None = None, epoch: int = 0
+    ) -> list[Effect]:
         incarnation = inc or self.incarnations[int(slot)]
-        return self._handle(AddAnswered(int(slot), int(first), incarnation, las))
+        return self._handle(AddAnswered(int(slot), int(first), incarnation, las, epoch))
 
-    def do_refuse(self, slot: str, first: str, error: str) -> list[Effect]:
-        return self._handle(AddFailed(int(slot), int(first), ERRORS[error]()))
+    def do_refuse(self, slot: str, first: str, error: str, epoch: int = 0) -> list[Effect]:
+        return self._handle(AddFailed(int(slot), int(first), ERRORS[error](), epoch))
+
+    def do_changed(self, change_id: str, first: str, *ensemble: str) -> list[Effect]:
+        return self._handle(EnsembleChanged(int(change_id), int(first), ensemble))
+
+    def do_unchanged(self, change_id: str, error: str) -> list[Effect]:
+        return self._handle(EnsembleChangeFailed(int(change_id), ERRORS[error]()))
+
+    def do_bookies(self) -> list[Effect]:
+        return self._handle(BookiesChanged())
+
+    def do_untold(self, slot: str, lac: str) -> list[Effect]:
+        return self._handle(LacFailed(int(slot), int(lac), ERRORS["timeout"]()))
 
     def do_sync(self, ticket: str) -> list[Effect]:
         return self._handle(SyncRequested(ticket))
@@ -152,14 +188,18 @@ class WriterScript:
         return self._handle(Tick())
 
     def _handle(self, event: Event) -> list[Effect]:
-        return self.core.handle(event, self.now_ms)
+        effects = self.core.handle(event, self.now_ms)
+        changes = [effect for effect in effects if isinstance(effect, ChangeEnsemble)]
+        if changes and not self.is_manual:
+            effects += self._handle(EnsembleChangeFailed(changes[0].change_id, ERRORS["none"]()))
+        return effects
 
     def _state(self) -> str:
         core = self.core
         return f"lap={core.last_pushed_id} acked={core.last_acked_id} lac={core.lac}"
 
 
-def _line(effect: Effect) -> str:  # noqa: PLR0911 - one line for each kind of effect
+def _line(effect: Effect) -> str:  # noqa: C901, PLR0911 - one line for each kind of effect
     match effect:
         case SendAdd():
             ids = effect.batch.entry_ids
@@ -183,6 +223,12 @@ def _line(effect: Effect) -> str:  # noqa: PLR0911 - one line for each kind of e
             return f"close {effect.ticket}: CLOSED {end}{raises}"
         case CloseFailed():
             return f"close {effect.ticket} failed: {_error(effect.error)}"
+        case SendLac():
+            return f"s{effect.slot} <- lac {effect.lac}"
+        case ChangeEnsemble():
+            failed = " ".join(f"s{slot}={bookie}" for slot, bookie in effect.failed.items())
+            urgent = ", urgent" if effect.is_urgent else ""
+            return f"change #{effect.change_id} from {effect.first_entry_id}: {failed}{urgent}"
         case SlotSuspect():
             return f"s{effect.slot} suspect: {_error(effect.error)}"
         case _:
@@ -287,10 +333,12 @@ def test_an_abandoned_writer_gives_every_ticket_back() -> None:
     effects = core.handle(Abandoned(error), 0)
 
     assert effects == [
-        Failed(["pending", "queued"], error),
+        Failed(["pending", "queued"], only(effects, Failed).error),
         SyncFailedFor("sync", error),
         CloseFailed("close", error),
     ]
+    assert only(effects, Failed).error.outcome == "unknown"
+    assert error.outcome == "failed"
     assert core.handle(Append("late", [b"x"]), 0) == [Failed(["late"], error)]
 
 

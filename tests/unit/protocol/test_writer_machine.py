@@ -10,13 +10,18 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from tests.support.quorums import quorums, unstriped_quorums
 from tests.support.writer_cluster import PAYLOAD_SIZE_MAX, REFUSALS, WriterCluster
+from tests.support.writer_metadata import Store
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import LedgerType
-from zbk.protocol.writer import CloseLedger
+from zbk.protocol.writer_events import CloseLedger
 
-FAULTS = ("refuse", "disconnect", "crash", "lose power", "lose all", "fence", "close")
+FAULTS = (
+    *("refuse", "disconnect", "crash", "lose power", "lose all", "fence", "close"),
+    *("metadata", "repair", "recover"),
+)
 
 slots = st.integers(0, 4)
+bookies = st.integers(0, 7)
 faults = st.sets(st.sampled_from(FAULTS))
 """What may happen in one run at all: some bugs only show when other faults keep away."""
 
@@ -28,9 +33,9 @@ class WriterMachine(RuleBasedStateMachine):
 
     ledger_type = LedgerType.PD_JOURNAL
 
-    def start(self, quorum: Quorum, kinds: set[str]) -> None:
+    def start(self, quorum: Quorum, kinds: set[str], spare_count: int = 0) -> None:
         self.faults = kinds
-        self.cluster = WriterCluster(quorum, self.ledger_type)
+        self.cluster = WriterCluster(quorum, self.ledger_type, spare_count)
         for slot in range(quorum.ensemble_size):
             self.cluster.connect(slot)
 
@@ -67,6 +72,38 @@ class WriterMachine(RuleBasedStateMachine):
             for _ in range(len(bookie.answers)):
                 self.cluster.answer(slot, 0)
 
+    def _bookie_id(self, number: int) -> str:
+        names = list(self.cluster.pool)
+        return names[number % len(names)]
+
+    @rule(number=bookies, index=st.integers(0, 5))
+    def serve_and_answer_of_any_bookie(self, number: int, index: int) -> None:
+        self.cluster.serve_bookie(self._bookie_id(number))
+        self.cluster.answer_of(self._bookie_id(number), index)
+
+    @rule()
+    def serve_metadata(self) -> None:
+        self.cluster.serve_metadata()
+
+    @precondition(lambda self: "metadata" in self.faults)
+    @rule(store=st.sampled_from(Store))
+    def serve_metadata_badly(self, store: Store) -> None:
+        self.cluster.serve_metadata(store)
+
+    @rule(number=bookies, is_writable=st.booleans())
+    def set_writable(self, number: int, is_writable: bool) -> None:
+        self.cluster.set_writable(self._bookie_id(number), is_writable=is_writable)
+
+    @precondition(lambda self: "repair" in self.faults)
+    @rule()
+    def repair_old_fragment(self) -> None:
+        self.cluster.repair_old_fragment()
+
+    @precondition(lambda self: "recover" in self.faults and self.cluster.acked_id >= 0)
+    @rule()
+    def recover(self) -> None:
+        self.cluster.recover()
+
     @precondition(lambda self: "refuse" in self.faults)
     @rule(slot=slots, refusal=st.sampled_from(REFUSALS))
     def refuse(self, slot: int, refusal: Exception) -> None:
@@ -102,6 +139,7 @@ class WriterMachine(RuleBasedStateMachine):
     def lose_all_for_long(self) -> None:
         for slot in range(self.cluster.quorum.ensemble_size):
             self.cluster.disconnect(slot)
+        self.cluster.serve_metadata()
         self.cluster.wait(500)
         self.cluster.wait(500)
 
@@ -135,9 +173,9 @@ class WriterMachine(RuleBasedStateMachine):
 class PdMachine(WriterMachine):
     """PD ledgers, also striped ones."""
 
-    @initialize(quorum=quorums, kinds=faults)
-    def start_pd(self, quorum: Quorum, kinds: set[str]) -> None:
-        self.start(quorum, kinds)
+    @initialize(quorum=quorums, kinds=faults, spare_count=st.integers(0, 3))
+    def start_pd(self, quorum: Quorum, kinds: set[str], spare_count: int) -> None:
+        self.start(quorum, kinds, spare_count)
 
 
 class VdMachine(WriterMachine):
@@ -176,7 +214,7 @@ class SeededRun:
         size = self.random.randint(1, 4)
         write = size if ledger_type is LedgerType.VD_JOURNAL else self.random.randint(1, size)
         self.quorum = Quorum(size, write, self.random.randint(1, write))
-        self.cluster = WriterCluster(self.quorum, ledger_type)
+        self.cluster = WriterCluster(self.quorum, ledger_type, self.random.randrange(4))
         every: list[Callable[[int], None]] = [
             self._refuse,
             self._disconnect,
@@ -184,8 +222,13 @@ class SeededRun:
             self._lose_power,
             self._fence,
             self._lose_all,
+            self._metadata_badly,
+            self._repair,
+            self._recover,
+            self._writable,
+            self._freeze,
         ]
-        rates = [0.05, 0.05, 0.02, 0.05, 0.001, 0.005]
+        rates = [0.05, 0.05, 0.02, 0.05, 0.001, 0.005, 0.1, 0.01, 0.001, 0.05, 0.01]
         self.faults = [
             (fault, rate)
             for fault, rate in zip(every, rates, strict=True)
@@ -224,7 +267,39 @@ class SeededRun:
 
     def _steps(self) -> list[Callable[[int], None]]:
         serve, answer = self.cluster.serve, self._answer
-        return [self._append, serve, serve, serve, answer, answer, answer, self._rarely, self._up]
+        bookies = [serve, serve, serve, answer, answer, answer, self._stale]
+        return [self._append, *bookies, self._rarely, self._up, self._metadata]
+
+    def _metadata(self, _slot: int) -> None:
+        self.cluster.serve_metadata()
+
+    def _metadata_badly(self, _slot: int) -> None:
+        self.cluster.serve_metadata(self.random.choice(list(Store)))
+
+    def _repair(self, _slot: int) -> None:
+        self.cluster.repair_old_fragment()
+
+    def _recover(self, _slot: int) -> None:
+        self.cluster.recover()
+
+    def _stale(self, _slot: int) -> None:
+        bookie_id = self.random.choice(list(self.cluster.pool))
+        self.cluster.serve_bookie(bookie_id)
+        self.cluster.answer_of(bookie_id, 0)
+
+    def _writable(self, _slot: int) -> None:
+        bookie_id = self.random.choice(list(self.cluster.pool))
+        self.cluster.set_writable(bookie_id, is_writable=self.random.random() < 0.6)
+
+    def _freeze(self, slot: int) -> None:
+        """Append until the window is full, while one bookie takes nothing."""
+        for _ in range(10):
+            self.cluster.append([PAYLOAD_SIZE_MAX])
+            for other in range(self.quorum.ensemble_size):
+                if other != slot:
+                    self.cluster.serve(other)
+                    self.cluster.answer(other, 0)
+            self.cluster.wait(100)
 
     def _append(self, _slot: int) -> None:
         sizes = self.random.choices(range(PAYLOAD_SIZE_MAX + 1), k=self.random.randrange(6))
@@ -268,6 +343,7 @@ class SeededRun:
         for slot in range(self.quorum.ensemble_size):
             self.cluster.disconnect(slot)
         for _ in range(3):
+            self.cluster.serve_metadata()
             self.cluster.wait(self.random.randrange(600))
 
 
@@ -277,6 +353,10 @@ REACHED = {
         *("Acked", "SendAdd", "SyncDone", "CloseLedger", "CloseFailed"),
         *("LedgerFencedError", "NotEnoughBookiesError"),
         *("suspect: BusyError", "suspect: WrongBookieError"),
+        *("ChangeEnsemble", "changed", "urgent", "repaired", "SendLac"),
+        *("change: NotEnoughBookiesError", "change: MetadataUnavailableError"),
+        *("change: LedgerFencedError", "replaced twice", "slow bookie replaced"),
+        *("late answer of a replaced bookie", "too many changes", "held acks"),
     },
     LedgerType.VD_JOURNAL: {
         *("Acked", "SendAdd", "SendSync", "SyncDone", "CloseLedger", "CloseFailed"),
@@ -289,6 +369,7 @@ REACHED = {
 
 @pytest.mark.parametrize("ledger_type", list(LedgerType))
 def test_long_runs_keep_every_promise_and_reach_every_danger(ledger_type: LedgerType) -> None:
+    """B20: whatever fails, every append is answered, in order, and nothing is left in a queue."""
     seen: set[str] = set()
     for seed in range(120):
         try:

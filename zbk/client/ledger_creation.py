@@ -1,0 +1,120 @@
+"""How a ledger is made: what may be asked for, and what goes into the metadata store.
+
+The keywords of ``Client.create_ledger`` and its siblings are ``LedgerOptions``; ``plan_ledger``
+checks them once and turns them into a ``LedgerPlan``, which also holds the defaults.
+
+Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
+"""
+
+from collections.abc import Mapping
+from typing import TypedDict, TypeVar
+from uuid import uuid4
+
+import msgspec
+
+from zbk.client.placer import BookiePlacer
+from zbk.durability.level import level_of
+from zbk.errors import InvalidOptionError
+from zbk.metadata.ledgers import LedgerStore
+from zbk.protocol.digest import password_digest
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import DigestType, LedgerType
+from zbk.system.clock import wall_ms
+
+KindT = TypeVar("KindT", LedgerType, DigestType)
+
+
+class LedgerOptions(TypedDict, total=False):
+    """The keywords that make a ledger; what each of them means when it is left out."""
+
+    ensemble_size: int  # 3
+    write_quorum_size: int  # 3: bookies that each entry goes to
+    ack_quorum_size: int  # 2: bookies that have to have it
+    ledger_type: LedgerType | str  # PD_JOURNAL
+    digest_type: DigestType | str  # XXH3
+    password: bytes  # empty
+    custom_metadata: Mapping[str, bytes] | None  # none
+
+
+class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A ledger that may be made."""
+
+    quorum: Quorum
+    ledger_type: LedgerType
+    digest_type: DigestType
+    password: bytes
+    custom_metadata: Mapping[str, bytes]
+
+
+def plan_ledger(options: LedgerOptions) -> LedgerPlan:
+    """Check what was asked for, and fill in what was not.
+
+    Raises:
+        TypeError: a keyword that does not exist.
+        InvalidOptionError: no such ledger or digest type.
+        InvalidQuorumError: the sizes do not fit together.
+        UnsupportedLedgerError: the ledger type can not work with these sizes.
+    """
+    unknown = sorted(options.keys() - LedgerOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"a ledger has no option {unknown[0]!r}")
+    quorum = Quorum(
+        options.get("ensemble_size", 3),
+        options.get("write_quorum_size", 3),
+        options.get("ack_quorum_size", 2),
+    )
+    ledger_type = _member(LedgerType, "ledger_type", options.get("ledger_type", "PD_JOURNAL"))
+    level_of(ledger_type).check_quorum(quorum)
+    return LedgerPlan(
+        quorum=quorum,
+        ledger_type=ledger_type,
+        digest_type=_member(DigestType, "digest_type", options.get("digest_type", DigestType.XXH3)),
+        password=options.get("password", b""),
+        custom_metadata=dict(options.get("custom_metadata") or {}),
+    )
+
+
+class LedgerCreator:
+    """Makes ledgers in the metadata store, on bookies that take new entries."""
+
+    def __init__(self, ledgers: LedgerStore, placer: BookiePlacer, wait_ms: int) -> None:
+        self._ledgers = ledgers
+        self._placer = placer
+        self._wait_ms = wait_ms  # for bookies, if there are too few
+
+    def create(self, plan: LedgerPlan, *, has_writer: bool) -> LedgerMetadata:
+        """Make a ledger and return its metadata.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+        """
+        ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
+        token = uuid4().hex
+        created_ms = wall_ms()
+
+        def make(ledger_id: int) -> LedgerMetadata:
+            return LedgerMetadata(
+                ledger_id=ledger_id,
+                ensemble_size=plan.quorum.ensemble_size,
+                write_quorum_size=plan.quorum.write_size,
+                ack_quorum_size=plan.quorum.ack_size,
+                ledger_type=plan.ledger_type,
+                digest_type=plan.digest_type,
+                password_digest=password_digest(plan.password, ledger_id),
+                fragments=(Fragment(0, ensemble),),
+                created_ms=created_ms,
+                creation_token=token,
+                has_writer=has_writer,
+                custom_metadata=dict(plan.custom_metadata),
+            )
+
+        metadata, _version = self._ledgers.create(make)
+        return metadata
+
+
+def _member(kind: type[KindT], name: str, value: str) -> KindT:
+    if value not in list(kind):
+        known = ", ".join(kind)
+        raise InvalidOptionError(name, value, f"is none of {known}")
+    return kind(value)

@@ -1,0 +1,318 @@
+"""What an application holds of a log that it owns: what ``Client.open_log`` returns."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.ledger_writer import BytesLike, LedgerWriter
+from zbk.client.log_driver import LedgerClient, LogDriver
+from zbk.client.log_gate import AppendGate
+from zbk.client.log_reader import LogReading
+from zbk.client.log_tail import LogTail
+from zbk.client.log_truncation import truncate
+from zbk.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    LogClosedError,
+    LogFencedError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.metadata.logs import LogStore
+from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log_owner_events import CloseAsked, RollAsked, TakeOverAsked
+from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
+from zbk.protocol.words import NO_ENTRY
+from zbk.system.clock import monotonic_ms
+
+ResultT = TypeVar("ResultT")
+
+ROLL_RETRY_MS: Final = 5_000
+"""How long a roll that failed is not tried again by itself."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogSetup(msgspec.Struct, frozen=True):
+    """Everything a log stands on."""
+
+    name: str
+    client: LedgerClient
+    store: LogStore
+    options: LedgerOptions  # of each new ledger
+    roll_size: int  # bytes of payload after which the log goes on in a new ledger
+    roll_ms: int  # age of a ledger's first entry after which it does; 0: any age
+    default_timeout_s: float
+
+
+class Log:
+    """A log that this client owns. Any thread may append; entries are in the order of the calls.
+
+    There is one owner at a time. When another client takes the log over, the next append here
+    fails with ``LogFencedError``: that append may or may not be in the log, as may those that were
+    not yet answered. Everything that was acknowledged is, and in order.
+
+    A log is a list of ledgers. It goes on in a new one, *rolls*, when the current one has taken
+    ``roll_size`` bytes, at the first append ``roll_ms`` after its first entry, or when ``roll`` is
+    called: in a thread of its own, while appends go on.
+
+    As a context manager it closes the current ledger at the end.
+
+    Source: "The BookKeeper protocol", section Ledgers to logs.
+    """
+
+    def __init__(self, setup: LogSetup) -> None:
+        self._setup = setup
+        self._gate = AppendGate(setup.client.check_usable)
+        self._driver = LogDriver(setup.name, setup.client, setup.store, setup.options, self._gate)
+        self._roll_lock = threading.Lock()
+        self._is_rolling = False
+        self._roll_from_ms = 0
+        self._is_closed = False
+        try:
+            self._driver.run(TakeOverAsked())
+        except BaseException:
+            self._driver.abandon()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "lost" if self._driver.end else "open"
+        return f"<zbk.Log {self.name} {state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except ZbkError as error:
+            if error is not exc:
+                exc.add_note(f"zbk: closing log {self.name} failed too: {error}")
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._setup.name
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger that takes appends now.
+
+        Raises:
+            LogFencedError, LogClosedError: none does any more.
+        """
+        return self._gate.writer.ledger_id
+
+    @property
+    def metadata(self) -> LogMetadata:
+        """The list of ledgers as this owner last read or wrote it."""
+        found = self._driver.log
+        assert found is not None, "the take-over has read it"
+        return found
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, payload: BytesLike, *, timeout: float | None = None) -> LogPosition:
+        """Add one entry; return its position once it is as durable as the ledger type promises.
+
+        ``timeout`` is in seconds.
+
+        Raises:
+            EntryTooLargeError: over the entry limit; nothing was added.
+            LogFencedError: another client owns the log; the entry may or may not be in it.
+            LogClosedError: this handle was closed; nothing was added.
+            RequestTimeoutError: no answer yet; the entry may be added still.
+        """
+        future = self.append_async(payload, timeout=timeout)
+        return self._wait(future, timeout)
+
+    def append_async(
+        self, payload: BytesLike, *, timeout: float | None = None
+    ) -> "Future[LogPosition]":
+        """Add one entry; return a future of its position. Blocks while too much is pending.
+
+        Callbacks of the future run in the writer's thread: they must not block.
+        """
+        return self._append(
+            lambda writer: writer.append_async(payload, timeout=timeout),
+            LogPosition,
+            [payload],
+            timeout,
+        )
+
+    def append_many(
+        self, payloads: Iterable[BytesLike], *, timeout: float | None = None
+    ) -> "Future[LogRange]":
+        """Add many entries in one go, all to one ledger; return a future of their positions."""
+        batch = list(payloads)
+        return self._append(
+            lambda writer: writer.append_many(batch, timeout=timeout),
+            LogRange,
+            batch,
+            timeout,
+        )
+
+    def sync(self, *, timeout: float | None = None) -> LogPosition | None:
+        """Make everything appended so far durable; return the last position that is.
+
+        ``None``: nothing was appended by this owner.
+
+        Raises:
+            CannotAdvanceError: too few bookies hold what was appended.
+        """
+        writer, before = self._gate.writer, self._gate.last_position
+        try:
+            last = writer.sync(timeout=timeout)
+        except (LedgerFencedError, LedgerClosedError) as error:
+            raise self._lose(writer.ledger_id, error) from error
+        return before if last == NO_ENTRY else LogPosition(writer.ledger_id, last)
+
+    # ------------------------------------------------------------------ ledgers
+
+    def roll(self) -> None:
+        """Go on in a new ledger. Nothing happens while the current one has no entry.
+
+        Raises:
+            LogFencedError: another client owns the log.
+            ZbkError: no new ledger could be made or added; the log goes on in the current one.
+        """
+        self._check_open()
+        if self._gate.entry_count:
+            self._driver.run(RollAsked())
+
+    def truncate(self, position: LogPosition) -> int:
+        """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
+
+        The last ledger stays, and so does one that is not closed yet.
+
+        Raises:
+            InvalidOptionError: the log has no such ledger.
+        """
+        self._check_open()
+        return truncate(self._setup.client, self._setup.store, self.name, position)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
+        """Yield the entries from ``start`` (default: the first) up to what is confirmed now."""
+        self._check_open()
+        return self._reading().entries(start)
+
+    def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
+        """Return an iterator over the entries from ``start`` on, those to come too."""
+        self._check_open()
+        return self._reading().tail(start, timeout=timeout)
+
+    # ------------------------------------------------------------------ close
+
+    def close(self) -> None:
+        """Finish what was appended and close the current ledger. Twice is fine.
+
+        Raises:
+            LogFencedError: another client owns the log.
+        """
+        self._is_closed = True
+        self._gate.close(LogClosedError(self.name))
+        try:
+            self._driver.run(CloseAsked())
+        finally:
+            self._driver.abandon()
+
+    # ------------------------------------------------------------------ private
+
+    def _append(
+        self,
+        send: "Callable[[LedgerWriter], Future[Any]]",
+        place: Callable[[int, Any], ResultT],
+        payloads: Sequence[BytesLike],
+        timeout: float | None,
+    ) -> "Future[ResultT]":
+        timeout_s = self._timeout_s(timeout)
+        try:
+            ledger_id, inner = self._gate.append(send, payloads, timeout_s)
+        except (LedgerFencedError, LedgerClosedError) as error:
+            raise self._lose(error.args[0], error) from error
+        outer: Future[ResultT] = Future()
+        outer.set_running_or_notify_cancel()  # an entry on its way can not be called back
+
+        def resolve(done: "Future[Any]") -> None:
+            error = done.exception()
+            if error is None:
+                outer.set_result(place(ledger_id, done.result()))
+            elif isinstance(error, ZbkError):
+                outer.set_exception(self._lose(ledger_id, error))
+            else:
+                outer.set_exception(error)
+
+        inner.add_done_callback(resolve)
+        self._roll_if_due()
+        return outer
+
+    def _lose(self, ledger_id: int, error: ZbkError) -> ZbkError:
+        """Note that a ledger takes no more; return what the application is told."""
+        self._driver.lose(ledger_id, error)
+        if isinstance(error, LedgerFencedError | LedgerClosedError):
+            return LogFencedError(self.name)
+        return error
+
+    def _roll_if_due(self) -> None:
+        setup, gate = self._setup, self._gate
+        is_due = gate.size >= setup.roll_size or 0 < setup.roll_ms <= gate.age_ms
+        if is_due and monotonic_ms() >= self._roll_from_ms and self._begin_roll():
+            name = f"zbk-roll-{self.name}"
+            threading.Thread(target=self._roll, name=name, daemon=True).start()
+
+    def _begin_roll(self) -> bool:
+        """Tell whether this thread is the one that may start a roll now."""
+        with self._roll_lock:
+            if self._is_rolling or self._is_closed:
+                return False
+            self._is_rolling = True
+            return True
+
+    def _roll(self) -> None:
+        try:
+            self.roll()
+        except ZbkError as error:
+            self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
+            logger.warning("log %s could not be rolled: %s", self.name, error)
+        except Exception:
+            self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
+            logger.exception("rolling log %s failed", self.name)
+        finally:
+            self._is_rolling = False
+
+    def _reading(self) -> LogReading:
+        setup = self._setup
+        return LogReading(setup.name, setup.client, setup.store, setup.options.get("password", b""))
+
+    def _check_open(self) -> None:
+        self._setup.client.check_usable()
+        if self._is_closed:
+            raise LogClosedError(self.name)
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self._setup.default_timeout_s if timeout is None else timeout
+
+    def _wait(self, future: "Future[ResultT]", timeout: float | None) -> ResultT:
+        timeout_s = self._timeout_s(timeout)
+        try:
+            return future.result(timeout_s)
+        except TimeoutError:
+            raise RequestTimeoutError(f"log {self.name}", timeout_s) from None

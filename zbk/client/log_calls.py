@@ -1,0 +1,162 @@
+"""The calls of a client that concern logs. ``zbk.client.api.Client`` has them."""
+
+from collections.abc import Iterator
+from typing import Final, Protocol, Unpack
+
+from zbk.client import log_truncation
+from zbk.client.ledger_creation import LedgerOptions, plan_ledger
+from zbk.client.log import Log, LogSetup
+from zbk.client.log_driver import LedgerClient
+from zbk.client.log_reader import LogReading
+from zbk.client.log_tail import LogTail
+from zbk.config import MIB, ClientConfig
+from zbk.errors import InvalidOptionError
+from zbk.metadata.logs import LogStore
+from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log_position import LogEntry, LogPosition
+from zbk.protocol.read_batch import ReadBatch
+from zbk.system.clock import wall_ms
+
+ROLL_SIZE: Final = 256 * MIB
+LOG_KEY: Final = "zbk.log"
+"""In the custom metadata of a log's ledgers: the log's name."""
+
+
+class LogClient(LedgerClient, Protocol):
+    """A client, as the calls here see it."""
+
+    _config: ClientConfig
+    _logs: LogStore
+
+
+class LogCalls:
+    """The part of a client that knows logs."""
+
+    def open_log(
+        self: LogClient,
+        name: str,
+        *,
+        create: bool = True,
+        roll_size: int = ROLL_SIZE,
+        roll_ms: int = 0,
+        **options: Unpack[LedgerOptions],
+    ) -> Log:
+        """Become the owner of a log, and return it. Whoever owned it can not append any more.
+
+        A log is a list of ledgers, written by one owner at a time; an owner that dies is followed
+        by the next one who calls this. Nothing that was acknowledged is lost. ``options`` are those
+        of ``create_ledger``, for each new ledger of the log; the password must be the one that the
+        log was made with. With ``create`` a log that does not exist is made.
+
+        The log goes on in a new ledger after ``roll_size`` bytes of payload, and, unless it is 0,
+        at the first append ``roll_ms`` after a ledger's first entry.
+
+        Raises:
+            NoSuchLogError: there is none, and ``create`` is false.
+            UnauthorizedError: the password is another one.
+            LedgerRecoveryError, NotEnoughBookiesError: too few bookies are there.
+            MetadataConflictError: others take it over at this very moment, again and again.
+
+        Example:
+            >>> import zbk
+            >>> with zbk.connect() as client, client.open_log("orders") as log:  # doctest: +SKIP
+            ...     position = log.append(b"one more")
+            ...     for entry in log.read(position):
+            ...         print(entry.position, entry.payload)
+        """
+        self.check_usable()
+        plan_ledger(options)
+        if roll_size < 1 or roll_ms < 0:
+            value = roll_size if roll_size < 1 else roll_ms
+            raise InvalidOptionError("roll_size or roll_ms", value, "is too small")
+        if create:
+            self._logs.create(name, wall_ms())
+        marked = dict(options.get("custom_metadata") or {}) | {LOG_KEY: name.encode()}
+        options["custom_metadata"] = marked
+        return Log(
+            LogSetup(
+                name=name,
+                client=self,
+                store=self._logs,
+                options=options,
+                roll_size=roll_size,
+                roll_ms=roll_ms,
+                default_timeout_s=self._config.default_timeout_ms / 1000,
+            )
+        )
+
+    def read_log(
+        self: LogClient, name: str, start: LogPosition | None = None, *, password: bytes = b""
+    ) -> Iterator[LogEntry]:
+        """Yield a log's entries from ``start`` (default: the first) up to what is confirmed now.
+
+        It only looks: it never fences, and hurts no owner.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogTruncatedError: ``start``, or what comes next, was cut off.
+        """
+        self.check_usable()
+        return LogReading(name, self, self._logs, password).entries(start)
+
+    def read_log_batches(
+        self: LogClient, name: str, start: LogPosition | None = None, *, password: bytes = b""
+    ) -> Iterator[ReadBatch]:
+        """As ``read_log``, in batches, each of one ledger."""
+        self.check_usable()
+        return LogReading(name, self, self._logs, password).batches(start)
+
+    def tail_log(
+        self: LogClient,
+        name: str,
+        start: LogPosition | None = None,
+        *,
+        password: bytes = b"",
+        timeout: float | None = None,
+    ) -> LogTail:
+        """Return an iterator over a log's entries from ``start`` on, those to come too.
+
+        It follows the log from ledger to ledger and from owner to owner, and never ends by itself.
+        ``timeout``, in seconds, is for the wait for one entry.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            LogTruncatedError: ``start`` was cut off.
+        """
+        self.check_usable()
+        return LogReading(name, self, self._logs, password).tail(start, timeout=timeout)
+
+    def truncate_log(self: LogClient, name: str, position: LogPosition) -> int:
+        """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+            InvalidOptionError: the log has no such ledger.
+        """
+        self.check_usable()
+        return log_truncation.truncate(self, self._logs, name, position)
+
+    def delete_log(self: LogClient, name: str) -> int:
+        """Delete a log and its ledgers; return how many they were.
+
+        It does not fence: take the log over first if somebody may still be writing it.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+        """
+        self.check_usable()
+        return log_truncation.delete(self, self._logs, name)
+
+    def list_logs(self: LogClient) -> list[str]:
+        """Return the names of all logs, sorted."""
+        self.check_usable()
+        return self._logs.list()
+
+    def get_log_metadata(self: LogClient, name: str) -> LogMetadata:
+        """Return a log's list of ledgers.
+
+        Raises:
+            NoSuchLogError: there is no such log.
+        """
+        self.check_usable()
+        return self._logs.read(name)[0]

@@ -1,0 +1,134 @@
+"""What a writer does in the metadata store: another ensemble, and the end of its ledger.
+
+The store blocks, so the metadata actor waits for it; what comes of it is told to the writer's actor
+as a message. ``current`` may be read in any thread; everything else is the writer's actor's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeAlias
+
+import msgspec
+import pykka
+
+from zbk.client.metadata_actor import MetadataTask
+from zbk.client.placer import BookiePlacer
+from zbk.errors import NotEnoughBookiesError, ZbkError
+from zbk.metadata.ledgers import LedgerStore
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
+from zbk.protocol.writer_events import (
+    ChangeEnsemble,
+    CloseLedger,
+    EnsembleChanged,
+    EnsembleChangeFailed,
+)
+
+
+class EnsembleSettled(msgspec.Struct, frozen=True):
+    """What came of a change of the ensemble; the metadata as they are now, if they were read."""
+
+    event: EnsembleChanged | EnsembleChangeFailed
+    metadata: LedgerMetadata | None = None
+
+
+class ClosedInMetadata(msgspec.Struct, frozen=True):
+    """What came of closing the ledger."""
+
+    future: "Future[int]"
+    last_entry_id: int
+    outcome: ZbkError | None  # what close() raises
+    metadata: LedgerMetadata | None = None
+
+
+MetadataNews: TypeAlias = EnsembleSettled | ClosedInMetadata
+
+
+class WriterMetadata:
+    """One ledger's metadata, as its writer knows and changes them."""
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        ledgers: LedgerStore,
+        placer: BookiePlacer,
+        metadata_actor: "pykka.ActorRef[Any]",
+    ) -> None:
+        self._current = metadata
+        self._ledgers = ledgers
+        self._placer = placer
+        self._actor = metadata_actor
+        self._decided_id = -1
+        self._replaced: Mapping[int, tuple[str, str]] = {}
+
+    @property
+    def current(self) -> LedgerMetadata:
+        """The metadata as last read or written by this writer."""
+        return self._current
+
+    def take_in(self, news: MetadataNews) -> None:
+        """Note what the metadata are now."""
+        self._current = news.metadata or self._current
+
+    def change_ensemble(
+        self,
+        change: ChangeEnsemble,
+        ensemble: Sequence[str],
+        tell: Callable[[EnsembleSettled], None],
+    ) -> None:
+        """Find replacements, and put them into the metadata; ``tell`` what came of it, once."""
+        change_id, first_entry_id = change.change_id, change.first_entry_id
+        replaced = self._decide(change, ensemble)
+        if not replaced:
+            error = NotEnoughBookiesError(len(change.failed), 0, "no bookie is left to replace one")
+            tell(EnsembleSettled(EnsembleChangeFailed(change_id, error)))
+            return
+
+        def write() -> LedgerMetadata:
+            metadata, _version = self._ledgers.update(
+                self._current.ledger_id,
+                lambda current: change_ensemble(current, first_entry_id, replaced),
+            )
+            return metadata
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                tell(EnsembleSettled(EnsembleChangeFailed(change_id, outcome)))
+                return
+            last = outcome.last_fragment
+            event = EnsembleChanged(change_id, last.first_entry_id, last.bookies)
+            tell(EnsembleSettled(event, outcome))
+
+        self._actor.tell(MetadataTask(write, done))
+
+    def _decide(
+        self, change: ChangeEnsemble, ensemble: Sequence[str]
+    ) -> Mapping[int, tuple[str, str]]:
+        if change.change_id != self._decided_id:  # else: again, with the same bookies
+            self._placer.note_failed(change.failed.values())
+            found = self._placer.replacements(
+                ensemble, change.failed.keys(), may_avoided=change.is_urgent
+            )
+            self._decided_id = change.change_id
+            self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}
+        return self._replaced
+
+    def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
+        """Close the ledger at its end; ``tell`` what came of it, once."""
+        future: Future[int] = end.ticket
+        last_entry_id, length, error = end.last_entry_id, end.length, end.error
+
+        def write() -> LedgerMetadata:
+            metadata, _version = self._ledgers.update(
+                self._current.ledger_id,
+                lambda current: close_by_writer(current, last_entry_id, length),
+            )
+            return metadata
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                tell(ClosedInMetadata(future, last_entry_id, outcome))
+            else:
+                tell(ClosedInMetadata(future, last_entry_id, error, outcome))
+
+        self._actor.tell(MetadataTask(write, done))

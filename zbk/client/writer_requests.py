@@ -1,0 +1,152 @@
+"""The requests that a writer sends, out of the effects of its core; the events in their replies.
+
+Runs in the writer's actor. A reply finds its way back by its key: which slot was sent what, and in
+which epoch of the slot.
+"""
+
+from typing import Final
+
+import msgspec
+
+from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol import writer_events as core
+from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.words import LedgerType
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import Outgoing, Reply, Sink
+from zbk.wire.codec import encode_ids
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
+
+REQUEST_OVERHEAD_SIZE: Final = 512
+"""Bytes of a request beside its frames: header and routing."""
+
+
+class _AddKey(msgspec.Struct, frozen=True):
+    slot: int
+    first_entry_id: int
+    epoch: int
+
+
+class _SyncKey(msgspec.Struct, frozen=True):
+    slot: int
+    sync_id: int
+
+
+class _LacKey(msgspec.Struct, frozen=True):
+    slot: int
+    lac: int
+
+
+class WriterRequests:
+    """Sends what one writer has to say; ``bookies`` are those that it says it to, by slot."""
+
+    def __init__(
+        self,
+        ledger_id: int,
+        ledger_type: LedgerType,
+        ledger_key: bytes,
+        pool: BookiePool,
+        sink: Sink,
+        timeout_ms: int,
+    ) -> None:
+        self.bookies: tuple[str, ...] = ()
+        self._ledger_id = ledger_id
+        self._ledger_type = ledger_type
+        self._ledger_key = ledger_key
+        self._pool = pool
+        self._sink = sink
+        self._timeout_ms = timeout_ms
+        self._sent: tuple[EntryBatch, Add, tuple[bytes, ...]] | None = None
+
+    def send_add(self, effect: core.SendAdd) -> None:
+        """Send a batch."""
+        batch = effect.batch
+        if self._sent is None or self._sent[0] is not batch:  # one batch goes to many slots
+            self._sent = (batch, self._add_of(batch, effect.lac), _frames_of(batch))
+        _, request, frames = self._sent
+        key = _AddKey(effect.slot, batch.first_entry_id, effect.epoch)
+        self._request(effect.slot, request, frames, key)
+
+    def send_sync(self, effect: core.SendSync) -> None:
+        """Ask for an fsync."""
+        request = Sync(
+            request_id=0,
+            ledger_id=self._ledger_id,
+            ledger_key=self._ledger_key,
+            lac=effect.lac,
+        )
+        self._request(effect.slot, request, (), _SyncKey(effect.slot, effect.sync_id))
+
+    def send_lac(self, effect: core.SendLac) -> None:
+        """Tell the LAC."""
+        request = WriteLac(
+            request_id=0,
+            ledger_id=self._ledger_id,
+            ledger_key=self._ledger_key,
+            ledger_type=self._ledger_type,
+            lac=effect.lac,
+        )
+        self._request(effect.slot, request, (), _LacKey(effect.slot, effect.lac))
+
+    def _add_of(self, batch: EntryBatch, lac: int) -> Add:
+        return Add(
+            request_id=0,
+            ledger_id=batch.ledger_id,
+            ledger_key=self._ledger_key,
+            ledger_type=self._ledger_type,
+            first_entry_id=batch.first_entry_id,
+            count=batch.count,
+            lac=lac,
+            checksum=batch.checksum,
+            is_striped=not isinstance(batch.entry_ids, range),
+        )
+
+    def _request(
+        self, slot: int, request: Add | Sync | WriteLac, frames: tuple[bytes, ...], key: object
+    ) -> None:
+        self._pool.request(
+            Outgoing(
+                bookie_id=self.bookies[slot],
+                request=request,
+                frames=frames,
+                sink=self._sink,
+                key=key,
+                timeout_ms=self._timeout_ms,
+                size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
+            )
+        )
+
+
+def event_of(reply: Reply) -> core.Event | None:
+    """Return the core's event for what came of a request; ``None``: nothing that it waits for."""
+    outcome = reply.outcome
+    match reply.key:
+        case _AddKey(slot, first_entry_id, epoch):
+            if isinstance(outcome, AddAnswer):
+                return core.AddAnswered(
+                    slot, first_entry_id, outcome.incarnation, outcome.last_add_synced, epoch
+                )
+            return core.AddFailed(slot, first_entry_id, _error_of(reply), epoch)
+        case _SyncKey(slot, sync_id):
+            if isinstance(outcome, SyncAnswer):
+                return core.SyncAnswered(
+                    slot, sync_id, outcome.incarnation, outcome.last_add_synced
+                )
+            return core.SyncFailed(slot, sync_id, _error_of(reply))
+        case _LacKey(slot, lac):
+            is_told = isinstance(outcome, LacAnswer)
+            return None if is_told else core.LacFailed(slot, lac, _error_of(reply))
+        case _:
+            raise AssertionError("a writer sends adds, syncs and LACs")
+
+
+def _frames_of(batch: EntryBatch) -> tuple[bytes, ...]:
+    frames = (sizes_to_wire(batch.sizes), batch.body)
+    return frames if isinstance(batch.entry_ids, range) else (*frames, encode_ids(batch.entry_ids))
+
+
+def _error_of(reply: Reply) -> ZbkError:
+    if isinstance(reply.outcome, ZbkError):
+        return reply.outcome
+    answer = type(reply.outcome).__name__
+    return BookieUnavailableError(reply.bookie_id, f"gave an answer of another kind: {answer}")

@@ -1,0 +1,129 @@
+"""When a writer asks for other bookies, and what becomes of it.
+
+A *change* puts new bookies into failed slots, from the first entry on that is not acknowledged.
+From the moment it is asked for until it is *settled* nothing is acknowledged (``WriterCore`` holds
+its path), because the new fragment's start has been chosen.
+
+One change at a time: what fails meanwhile is in the next one. A change ends in one of these ways:
+
+    made            the metadata name another ensemble; it is adopted as it is found there
+    declined        there is no replacement; the metadata were not touched. Asked again when other
+                    bookies are there, when another slot fails, or after ``ensemble_retry_ms``
+    in doubt        the metadata store did not answer. The same change is asked for again: only a
+                    compare-and-swap that was answered tells whether an earlier one was made.
+                    ``metadata_grace_ms`` after it was first asked for the writer ends
+    refused         the ledger is not OPEN any more, or is gone: the writer ends
+
+Limits: ``ensemble_change_count_max`` changes in the life of a writer, because each may add a
+fragment to the metadata.
+
+Source: "The BookKeeper protocol", Writing to ledgers; BookKeeper's
+``LedgerHandle.ensembleChangeLoop``, ``MetadataUpdateLoop``.
+"""
+
+from collections.abc import Collection, Mapping
+
+from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
+from zbk.protocol.grace import Grace
+from zbk.protocol.writer_events import ChangeEnsemble, WriterLimits
+
+
+class EnsembleChanges:
+    """The change that is pending, if there is one, and when the next one may be asked for.
+
+    Invariant: an answer counts only if it names the change that is pending.
+    """
+
+    def __init__(self, limits: WriterLimits) -> None:
+        self._count_max = limits.ensemble_change_count_max
+        self._retry_ms = limits.ensemble_retry_ms
+        self._grace = Grace(limits.metadata_grace_ms)
+        self._pending: ChangeEnsemble | None = None
+        self._doubt: ZbkError | None = None  # why the outcome of the pending one is not known
+        self._next_id = 0
+        self._made_count = 0
+        self._declined: frozenset[int] = frozenset()
+        self._again_ms = 0
+
+    @property
+    def is_pending(self) -> bool:
+        """True from the asking for a change until it is settled."""
+        return self._pending is not None
+
+    def is_due(self, slots: Collection[int], now_ms: int) -> bool:
+        """Tell whether to ask for other bookies in these slots now."""
+        if self._pending is not None:
+            return False
+        return now_ms >= self._again_ms or not self._declined.issuperset(slots)
+
+    def begin(
+        self, failed: Mapping[int, str], first_entry_id: int, now_ms: int, *, is_urgent: bool
+    ) -> ChangeEnsemble:
+        """Return the change to ask for.
+
+        Raises:
+            NotEnoughBookiesError: there were too many already.
+        """
+        assert self._pending is None, "one change at a time"
+        if self._made_count >= self._count_max:
+            reason = f"the ensemble was changed {self._made_count} times, and bookies still fail"
+            raise NotEnoughBookiesError(len(failed), 0, reason)
+        self._pending = ChangeEnsemble(self._next_id, first_entry_id, dict(failed), is_urgent)
+        self._next_id += 1
+        self._doubt = None
+        self._grace.reset()
+        self._grace.is_over(now_ms)  # it begins now
+        return self._pending
+
+    def again(self, now_ms: int) -> ChangeEnsemble | None:
+        """Return the pending change if its outcome is in doubt and it is time to ask again.
+
+        Raises:
+            ZbkError: what keeps it in doubt, for too long.
+        """
+        if self._pending is None:
+            return None
+        if self._grace.is_over(now_ms):
+            raise self._doubt or MetadataUnavailableError(
+                "in use", "did not answer a change of the ensemble"
+            )
+        if self._doubt is None or now_ms < self._again_ms:
+            return None
+        self._doubt = None
+        return self._pending
+
+    # ------------------------------------------------------------------ answers
+
+    def is_answer_valid(self, change_id: int) -> bool:
+        """Tell whether an answer is to the change that is pending."""
+        return self._pending is not None and self._pending.change_id == change_id
+
+    def made(self, replaced_slots: Collection[int], now_ms: int) -> None:
+        """Note that the change is settled; slots that it left alone have no replacement yet."""
+        assert self._pending is not None, "it was asked for"
+        self._made_count += bool(replaced_slots)
+        self._decline(self._pending.failed.keys() - set(replaced_slots), now_ms)
+        self._pending = None
+
+    def declined(self, now_ms: int) -> None:
+        """Note that there is no replacement now."""
+        assert self._pending is not None, "it was asked for"
+        self._decline(self._pending.failed.keys(), now_ms)
+        self._pending = None
+
+    def _decline(self, slots: Collection[int], now_ms: int) -> None:
+        self._declined = frozenset(slots)
+        self._again_ms = now_ms + self._retry_ms
+
+    def doubted(self, error: ZbkError, now_ms: int) -> None:
+        """Note that nobody knows whether the change was made."""
+        self._doubt = error
+        self._again_ms = now_ms + self._retry_ms
+
+    def bookies_changed(self) -> None:
+        """Note that what was declined may be possible now."""
+        self._declined = frozenset()
+
+    def cancel(self) -> None:
+        """Forget the pending change: the writer has ended."""
+        self._pending = None

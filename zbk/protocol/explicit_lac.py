@@ -1,0 +1,51 @@
+"""How readers hear of the last entry of a writer that is idle.
+
+A LAC travels with the entries that come after it. When none come, the writer tells the bookies its
+LAC by itself: once it has been idle for ``explicit_lac_ms``, once for each LAC that its last entry
+did not carry. Nobody waits for it; a slot that was down, or failed to take it, is told again when
+it is there, up to ``explicit_lac_count_max`` times in all.
+
+The time is looked at in ``Tick`` only, so a busy writer pays nothing.
+
+Source: BookKeeper's ``ExplicitLacFlushPolicy``.
+"""
+
+from collections.abc import Collection
+
+from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.writer_events import Effect, SendLac, WriterLimits
+
+
+class ExplicitLac:
+    """What the bookies of an idle writer were told."""
+
+    def __init__(self, slot_count: int, limits: WriterLimits) -> None:
+        self._pause_ms = limits.explicit_lac_ms
+        self._count_max = limits.explicit_lac_count_max
+        self._lac = NO_ENTRY  # as last seen,
+        self._since_ms = 0  # and since when
+        self._told_lac = NO_ENTRY
+        self._told: set[int] = set()  # slots that were, and have not failed to take it
+        self._left_counts = [0] * slot_count  # how often a slot may still be told it
+
+    def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
+        """Return what to tell, now that the writer is idle. ``pushed_lac`` is known already."""
+        if lac != self._lac:
+            self._lac, self._since_ms = lac, now_ms
+        is_over = self._pause_ms and now_ms - self._since_ms >= self._pause_ms
+        if not is_over or lac <= pushed_lac:
+            return []
+        if lac > self._told_lac:
+            self._told_lac = lac
+            self._told.clear()
+            self._left_counts = [self._count_max] * len(self._left_counts)
+        due = [slot for slot in live if slot not in self._told and self._left_counts[slot]]
+        for slot in due:
+            self._told.add(slot)
+            self._left_counts[slot] -= 1
+        return [SendLac(slot, lac) for slot in due]
+
+    def failed(self, slot: int, lac: int) -> None:
+        """Note that a slot did not take it."""
+        if lac == self._told_lac:
+            self._told.discard(slot)
