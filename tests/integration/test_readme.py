@@ -67,6 +67,8 @@ def test_every_command_of_the_tour_runs(
     assert "99999\n100000\n" in find(outputs, "cat 1 --lines")
     assert "durable up to: 10000" in find(outputs, "import zbk")
     assert "0 b'a lone entry'" in find(outputs, "import zbk")
+    assert "three\n4\n5\n6\n" in find(outputs, "log cat orders")
+    assert "b'seven'" in find(outputs, "import zbk")
     assert "what was written" in find(outputs, "zbk demo")
 
 
