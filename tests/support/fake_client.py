@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import msgspec
 
+from tests.support.fake_logs import FakeLogs
 from zbk.errors import (
     EntryTooLargeError,
     NoSuchLedgerError,
@@ -30,6 +31,16 @@ class FakeBatch(list[bytes]):
         self.entry_ids = range(first_entry_id, first_entry_id + len(self))
 
 
+class FakeTail:
+    """What a reader's tail is: here it ends with what there is."""
+
+    def __init__(self, found: Iterator[FakeBatch]) -> None:
+        self._found = found
+
+    def batches(self) -> Iterator[FakeBatch]:
+        return self._found
+
+
 class FakeReader:
     def __init__(self, metadata: LedgerMetadata, entries: list[bytes]) -> None:
         self.metadata = metadata
@@ -43,6 +54,17 @@ class FakeReader:
         client.add_ledger(entries)
         return cls(client.metadata[0], entries)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
     @property
     def last_add_confirmed(self) -> int:
         return len(self._entries) - 1
@@ -53,6 +75,9 @@ class FakeReader:
         self.bookies_asked.append(bookie_id)
         for start in range(first, last + 1, 3):  # small batches, so that there are several
             yield FakeBatch(start, self._entries[start : min(last + 1, start + 3)])
+
+    def tail(self, first: int = 0) -> FakeTail:
+        return FakeTail(self.read_batches(first, self.last_add_confirmed))
 
 
 class FakeWriter:
@@ -100,16 +125,18 @@ class FakeWriter:
         self._client.close_ledger(self.ledger_id)
 
 
-class FakeClient:
+class FakeClient(FakeLogs):
     """``failure`` is raised by whatever asks for a ledger."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.metadata: dict[int, LedgerMetadata] = {}
         self.entries: dict[int, list[bytes]] = {}
         self.passwords: dict[int, bytes] = {}
         self.readers: list[FakeReader] = []
         self.failure: BaseException | None = None
         self.append_failure: ZbkError | None = None
+        self.recover_timeout_s: float | None = None
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -181,6 +208,15 @@ class FakeClient:
         reader = FakeReader(self.metadata[ledger_id], self.entries[ledger_id])
         self.readers.append(reader)
         return reader
+
+    def recover_ledger(
+        self, ledger_id: int, password: bytes = b"", *, timeout: float | None = None
+    ) -> FakeReader:
+        self._check(ledger_id, password)
+        self.recover_timeout_s = timeout
+        if not self.metadata[ledger_id].is_closed:
+            self.close_ledger(ledger_id)
+        return self.open_ledger(ledger_id, password)
 
     def get_ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
         if self.failure is not None:

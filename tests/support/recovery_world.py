@@ -107,6 +107,7 @@ class ModelBookie:
         self.is_fenced = False
         self.is_dead = False
         self.is_in_limbo = False
+        self.does_read_fence = True  # not so in BookKeeper before 4.14
 
     def check_up(self) -> None:
         """Raise if nobody answers here."""
@@ -129,7 +130,8 @@ class ModelBookie:
 
     def read(self, entry_ids: Sequence[int], count_max: int) -> bytes:
         """Take a fencing read."""
-        self.fence()
+        self.check_up()
+        self.is_fenced |= self.does_read_fence
         found: list[bytes] = []
         for entry_id in entry_ids[:count_max]:
             if entry_id not in self.entries:

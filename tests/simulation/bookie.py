@@ -1,0 +1,466 @@
+"""A bookie of the simulation: the real actors, driven by hand, over a simulated disk.
+
+Real: identity check and incarnation, ``BookieStorage`` (journal, entry logs, index, checkpoints,
+replay), ``StorageActor``, ``JournalActor``, ``SyncQueue``, ``ReadActor``. Not real: threads and
+sockets. The actors are made without their threads; what they tell each other arrives as events of
+the kernel, and what takes time on a disk takes simulated time: above all an fsync, which covers
+what was written when it began while more is written.
+
+A failed write or fsync ends the process, as in life; somebody starts it again later.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from tests.simulation.faults import Faults
+from tests.simulation.kernel import MS, SECOND, Kernel, Node
+from tests.simulation.metadata import MetadataServer, Session
+from tests.simulation.network import Network
+from tests.simulation.oracle import BookieOracle
+from tests.support.history import FAILED_FSYNC, POWER_LOSS
+from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
+from zbk.actors.checkpoint import RunInStorage
+from zbk.actors.identity import check_identity
+from zbk.actors.journal import (
+    AppendGroup,
+    JournalActor,
+    NoteSynced,
+    Synced,
+    SyncProgress,
+    SyncQueue,
+)
+from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.storage import PollsDue, Requests, StorageActor, StorageMessage
+from zbk.config import BookieConfig
+from zbk.errors import BookieUnavailableError, StorageFailedError, WrongBookieError, ZbkError
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.instance import instance_id
+from zbk.metadata.values import Cookie, encode
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.identity import next_incarnation, write_cookie
+from zbk.storage.journal import Journal, SyncBegun
+from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.messages import Pong, Refused
+
+JOURNAL_DIR, LEDGER_DIR = "/journal", "/ledgers"
+ENTRY_SIZE_MAX = 1 << 20
+
+
+class Inbox:
+    """What ``actor_inbox`` is asked of an actor without a thread."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def empty(self) -> bool:
+        return not self.count
+
+
+class Tell:
+    """A ref that hands messages to a function."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        self._take = take
+
+    def tell(self, message: Any) -> None:  # noqa: ANN401 - each actor takes its own
+        self._take(message)
+
+
+class TimedSyncQueue(SyncQueue):
+    """The real queue, whose fsync takes simulated time."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        storage: Tell,
+        send: Callable[[Sequence[Outbound]], None],
+        progress: SyncProgress,
+        bookie: "SimulatedBookie",
+    ) -> None:
+        super().__init__(journal, storage, send, progress)
+        self._real_journal = journal
+        self._bookie = bookie
+        self._is_busy = False
+        self._is_wanted = False
+
+    @property
+    def is_running(self) -> bool:
+        return self._is_busy
+
+    def run(self) -> None:
+        """Begin an fsync; with one under way, the next follows it."""
+        if self._is_busy:
+            self._is_wanted = True
+            return
+        groups = self._take()
+        if not groups:
+            return
+        self._is_busy = True
+        begun = self._real_journal.begin_sync()
+        mark = self._bookie.disk.change_count
+        self._bookie.later(self._bookie.sync_us(), self._end, groups, begun, mark)
+
+    def _end(self, groups: list[AppendGroup], begun: SyncBegun | None, mark: int) -> None:
+        if begun is not None:
+            self._bookie.disk.sync_until = mark
+            self._real_journal.end_sync(begun)
+            self._bookie.disk.sync_until = None
+        self._bookie.oracle.synced(groups)
+        self._tell(groups)
+        self._is_busy = False
+        if self._is_wanted:
+            self._is_wanted = False
+            self.run()
+
+
+class Parts:
+    """What a bookie is made of; a defect puts another part in."""
+
+    storage_actor: type[StorageActor] = StorageActor
+    journal_actor: type[JournalActor] = JournalActor
+    sync_queue: type[TimedSyncQueue] = TimedSyncQueue
+    read_actor: type[ReadActor] = ReadActor
+    storage: type[BookieStorage] = BookieStorage
+    is_cookie_checked = True
+    is_recovery_read_fencing = True
+
+
+class SimulatedBookie:
+    """One bookie and its disk; it crashes, and comes back."""
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        faults: Faults,
+        network: Network,
+        metadata: MetadataServer,
+        *,
+        bookie_id: str,
+        address: str,
+        parts: Parts,
+    ) -> None:
+        self.kernel = kernel
+        self.faults = faults
+        self.node = Node(kernel, address)
+        self.bookie_id = bookie_id
+        self.address = address
+        self.disk = SimulatedDisk()
+        self.incarnation = 0
+        self.is_damaged = False  # its disk was: it may refuse to start, or to answer
+        self.is_lost = False  # for ever
+        self._has_empty_disk = False
+        self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
+        self.oracle = BookieOracle(kernel, bookie_id)
+        self._network = network
+        self._metadata = metadata
+        self._session = Session(metadata, bookie_id)
+        self.history = metadata.history
+        self._parts = parts
+        self._config = BookieConfig(
+            metadata="memory://simulated", journal_dir=JOURNAL_DIR, ledger_dir=LEDGER_DIR
+        )
+        self._segment_size = SEGMENT_HEADER_SIZE + kernel.tape.pick((8192, 2048, 1024))
+        self._log_size_max = kernel.tape.pick((1 << 20, 4096))
+        self.node.is_alive = False
+        self._storage: BookieStorage | None = None
+        self._init_identity()
+        network.hosts[address] = self
+        network.addresses[bookie_id] = address
+
+    # ------------------------------------------------------------------ identity and start
+
+    def _init_identity(self) -> None:
+        """Do what ``zbk bookie init`` does, with a name that is the same in every run."""
+        cookie = Cookie(
+            bookie_id=self.bookie_id,
+            instance_id=instance_id(self._session),
+            journal_dirs=(JOURNAL_DIR,),
+            ledger_dirs=(LEDGER_DIR,),
+            created_ms=0,
+        )
+        for path in (JOURNAL_DIR, LEDGER_DIR):
+            self.disk.make_dirs(path)
+            write_cookie(self.disk, path, encode(cookie))
+        BookieRegistry(self._session).create_cookie(cookie)
+
+    def start(self) -> bool:
+        """Start the process; tell whether it serves."""
+        assert not self.node.is_alive, "it runs"
+        if self.is_lost:
+            return False
+        self.node.life += 1
+        try:
+            return self._start()
+        except SimulatedCrash:
+            self.kernel.sometimes["bookie: crash while it starts"] += 1
+            self.crash("a crash while it starts")
+        except StorageFailedError as error:
+            self.node.trace(f"can not start: {error}")
+            self.disk.process_crash()
+        except ZbkError as error:
+            self.node.trace(f"refuses to start: {error}")
+            self.disk.process_crash()
+            if self._has_empty_disk:
+                self.kernel.sometimes["bookie: refuses to start on an empty disk"] += 1
+            elif not self.is_damaged:
+                self.oracle.violated("start", f"an undamaged bookie refuses to start: {error}")
+            else:
+                self.kernel.sometimes["bookie: refuses to start on a damaged disk"] += 1
+            self.is_lost = True
+        return False
+
+    def _start(self) -> bool:
+        parts, disk = self._parts, self.disk
+        if parts.is_cookie_checked:
+            check_identity(disk, self._session, self._config)
+        else:
+            for path in (JOURNAL_DIR, LEDGER_DIR):
+                disk.make_dirs(path)
+        self.incarnation = next_incarnation(disk, LEDGER_DIR)
+        storage = parts.storage(
+            disk,
+            journal_dir=JOURNAL_DIR,
+            ledger_dir=LEDGER_DIR,
+            bookie_id=self.bookie_id,
+            segment_size=self._segment_size,
+            log_size_max=self._log_size_max,
+            ledger_cache_size=1 << 20,
+            open_files_max=8,
+        )
+        found = storage.open()
+        if found.cut_record_count:
+            self.kernel.sometimes["bookie: torn tail of the journal cut"] += 1
+        self._storage = storage
+        self._make_actors(storage)
+        self.node.is_alive = True
+        self.node.trace(f"starts, incarnation {self.incarnation}, {found}")
+        self.oracle.audit(storage, is_damaged=self.is_damaged)
+        self._tick_soon()
+        return True
+
+    def _make_actors(self, storage: BookieStorage) -> None:
+        parts = self._parts
+        self._progress = SyncProgress()
+        self._inbox: list[Inbound] = []
+        self._groups: list[AppendGroup] = []
+        self._fetches: list[list[Fetch]] = []
+        self._checkpoint: Checkpoint | None = None
+        self._polls: Callable[[], None] | None = None
+        self._read_actor = parts.read_actor(
+            storage.fetch, self.send, self.incarnation, _never_stops
+        )
+        self._storage_actor = parts.storage_actor(
+            storage,
+            journal=lambda: self._journal_sink,
+            reader=Tell(self._fetch),
+            progress=self._progress,
+            ticker=_PollTicker(self),
+            send=self.send,
+            about=lambda request_id: Pong(request_id=request_id),
+            incarnation=self.incarnation,
+            entry_size_max=ENTRY_SIZE_MAX,
+            read_size_max=1 << 20,
+            stop_bookie=_never_stops,
+            now_ms=self.node.now_ms,
+        )
+        self._journal_sink = Tell(self._journal)
+        self._queue = parts.sync_queue(
+            storage.journal, Tell(self._tell_storage), self.send, self._progress, self
+        )
+        self._journal_inbox = Inbox()
+        self._journal_actor = parts.journal_actor(
+            storage.journal,
+            self._queue,
+            Tell(lambda _flush: self._queue.run()),  # type: ignore[arg-type] # a ref without actor
+            self.send,
+            1 << 20,
+            _never_stops,
+        )
+        self._journal_actor.actor_inbox = self._journal_inbox
+
+    def lose_disk(self) -> None:
+        """Put an empty disk in."""
+        self.disk = SimulatedDisk()
+        self._has_empty_disk = True
+
+    # ------------------------------------------------------------------ the end of a life
+
+    def crash(self, reason: str, *, is_power_lost: bool = False) -> None:
+        """End the process; with a loss of power the page cache goes, too."""
+        self.node.trace(f"{reason}: the process ends{', the power is lost' * is_power_lost}")
+        was_alive = self.node.is_alive
+        self.node.die()
+        if is_power_lost:
+            self.disk.crash(Random(self.kernel.tape.draw(1 << 16)))
+            self.oracle.power_lost()
+            self.history.nemesis(self.kernel.now_ms, self.node.name, POWER_LOSS)
+        else:
+            self.disk.process_crash()
+        if was_alive:
+            self._network.drop_links_to(self, is_silent=is_power_lost)
+
+    def later(self, delay_us: int, action: Callable[..., None], *arguments: object) -> None:
+        """Do something later, in this life; what goes wrong in it ends the process."""
+        self.node.after(delay_us, self._guarded, action, arguments)
+
+    def _guarded(self, action: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        try:
+            action(*arguments)
+        except SimulatedCrash:
+            self.kernel.sometimes["bookie: crash in the middle of an operation"] += 1
+            is_power_lost = bool(self.kernel.tape.draw(2))
+            self.crash("a crash in an operation", is_power_lost=is_power_lost)
+        except StorageFailedError as error:
+            self.kernel.sometimes["bookie: stopped by a failed disk"] += 1
+            self.history.nemesis(self.kernel.now_ms, self.node.name, FAILED_FSYNC)
+            self.crash(f"the disk failed: {error}")
+        except ZbkError as error:
+            self.crash(f"an actor failed: {error!r}")
+            if not self.is_damaged:
+                self.oracle.violated("actor", f"an actor fails on a good disk: {error!r}")
+
+    # ------------------------------------------------------------------ network
+
+    def greet(self, bookie_id: str) -> int:
+        """Answer a HELLO."""
+        if not self.node.is_alive:
+            raise BookieUnavailableError(bookie_id, "the connection was refused")
+        if bookie_id != self.bookie_id and self._network.is_checking_identity:
+            raise WrongBookieError(f"this is bookie {self.bookie_id}, not {bookie_id}")
+        return self.incarnation
+
+    def take(self, inbound: Inbound) -> None:
+        """Take a request: it is handled with all that come until then."""
+        request = inbound.request
+        if request.incarnation != self.incarnation and self._network.is_checking_incarnation:
+            self.kernel.sometimes["bookie: a request of an earlier life refused"] += 1
+            error = WrongBookieError(f"this is incarnation {self.incarnation}")
+            refused = Refused(
+                request_id=request.request_id, code=error.code, fields=list(error.args)
+            )
+            self._network.answer(self.node, inbound, refused, ())
+            return
+        self._inbox.append(inbound)
+        if len(self._inbox) == 1:
+            self.later(20 + self.kernel.tape.draw(4) * 20, self._turn)
+
+    def send(self, answers: Sequence[Outbound]) -> None:
+        """Send answers."""
+        for outbound in answers:
+            self.oracle.answered(outbound)
+            self._network.answer(self.node, outbound.inbound, outbound.answer, outbound.frames)
+
+    # ------------------------------------------------------------------ actors
+
+    def _turn(self) -> None:
+        batch, self._inbox = self._inbox, []
+        self.oracle.received(batch)
+        self._handle(Requests(batch))
+
+    def _handle(self, message: StorageMessage) -> None:
+        self._storage_actor.handle(message)
+
+    def _tell_storage(self, message: Synced) -> None:
+        self.later(10 + self.kernel.tape.draw(3) * 50, self._handle, message)
+
+    def _journal(self, group: AppendGroup) -> None:
+        self._groups.append(group)
+        if len(self._groups) == 1:
+            self.later(20 + self.kernel.tape.draw(4) * 100, self._write_groups)
+
+    def _write_groups(self) -> None:
+        groups, self._groups = self._groups, []
+        self._journal_inbox.count = len(groups)
+        for group in groups:
+            self._journal_inbox.count -= 1
+            self._journal_actor.handle(group)
+
+    def _fetch(self, fetches: list[Fetch]) -> None:
+        self.later(30 + self.kernel.tape.draw(4) * 100, self._read_actor.handle, fetches)
+
+    def sync_us(self) -> int:
+        """Draw how long an fsync takes."""
+        tape = self.kernel.tape
+        if self.faults.is_sync_stalling and tape.chance(5):
+            return tape.draw(8) * 300 * MS
+        return 50 + tape.draw(8) * self.faults.sync_us_max // 8
+
+    # ------------------------------------------------------------------ what recurs
+
+    def _tick_soon(self) -> None:
+        self.later(SECOND // 2, self._note_synced)
+        self.later((5 + self.kernel.tape.draw(20)) * 20 * MS, self._begin_checkpoint)
+        if self.sync_interval_us:
+            self.later(self.sync_interval_us, self._sync_due)
+
+    def _note_synced(self) -> None:
+        self._journal_actor.handle(NoteSynced())
+        self.later(SECOND // 2, self._note_synced)
+
+    def _sync_due(self) -> None:
+        self._queue.run()
+        self.later(self.sync_interval_us, self._sync_due)
+
+    def _begin_checkpoint(self) -> None:
+        storage = self._storage
+        assert storage is not None, "it runs"
+        storage.journal.prepare_next()
+
+        def begin() -> None:
+            self._checkpoint = storage.begin_checkpoint()
+
+        self._handle(RunInStorage(begin))
+        checkpoint = self._checkpoint
+        assert checkpoint is not None, "it was begun"
+        steps: list[Callable[[], None]] = [
+            checkpoint.sync_entry_logs,
+            checkpoint.write_index,
+            checkpoint.apply_index,
+            checkpoint.write_mark,
+            checkpoint.remove_journals,
+            lambda: self._handle(RunInStorage(lambda: storage.end_checkpoint(checkpoint))),
+        ]
+        self._take_steps(steps)
+
+    def _take_steps(self, steps: list[Callable[[], None]]) -> None:
+        if not steps:
+            self.later((5 + self.kernel.tape.draw(20)) * 20 * MS, self._begin_checkpoint)
+            return
+        steps[0]()
+        self.later(100 + self.kernel.tape.draw(4) * MS, self._take_steps, steps[1:])
+
+    # ------------------------------------------------------------------ long polls
+
+    def poll_every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        """Do something again and again until it is taken back."""
+        self._polls = action
+        self.later(interval_ms * MS, self._poll, interval_ms, action)
+
+    def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:
+        if self._polls is action:
+            self._handle(PollsDue())
+            self.later(interval_ms * MS, self._poll, interval_ms, action)
+
+    def poll_no_more(self) -> None:
+        """Take it back."""
+        self._polls = None
+
+
+class _PollTicker:
+    """The ticker of a bookie, as the storage actor knows it."""
+
+    def __init__(self, bookie: SimulatedBookie) -> None:
+        self._bookie = bookie
+
+    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
+        self._bookie.poll_every(interval_ms, action)
+
+    def cancel(self, _action: Callable[[], None]) -> None:
+        self._bookie.poll_no_more()
+
+
+def _never_stops(error: BaseException) -> None:
+    raise AssertionError(f"an actor without a thread stops nothing: {error}")

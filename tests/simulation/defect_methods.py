@@ -1,0 +1,330 @@
+"""The wrong methods that ``tests.simulation.defects`` puts in. Each says what it leaves out."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from tests.simulation.bookie import TimedSyncQueue
+from tests.support.simulated_disk import SimulatedFile
+from zbk.actors.add_requests import AddRequests
+from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
+from zbk.actors.ledger_table import LedgerSlot
+from zbk.actors.read import Fetch, ReadActor
+from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.level import AcknowledgesAfter
+from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.synced_lac import SyncedLac
+from zbk.errors import (
+    BadVersionError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NoSuchEntryError,
+    ZbkError,
+)
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.values import encode
+from zbk.protocol import writer_events as ev
+from zbk.protocol.ack_tracker import AckTracker
+from zbk.protocol.coverage import Coverage
+from zbk.protocol.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.recovery import RecoveryCore
+from zbk.protocol.recovery_events import Effect
+from zbk.protocol.recovery_fence import FenceRound
+from zbk.protocol.recovery_reads import RecoveryReads
+from zbk.protocol.recovery_writes import RecoveryWrites
+from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.writer import WriterCore
+from zbk.storage.bookie_storage import BookieStorage, Recovery
+from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.index_file import IndexPath
+from zbk.storage.index_flush import IndexFlusher
+from zbk.storage.journal import Journal, SyncBegun
+from zbk.system.files import Buffer, File
+from zbk.transport.router import Outbound
+from zbk.wire.codec import refusal
+from zbk.wire.messages import Read, ReadLac
+
+# ------------------------------------------------------------------ the bookie
+
+_handle_group = JournalActor.handle
+
+
+def answers_before_the_fsync(self: JournalActor, message: WriteMessage) -> None:
+    """M4."""
+    if isinstance(message, AppendGroup):
+        message = msgspec.structs.replace(
+            message, after_write=[*message.after_write, *message.after_sync], after_sync=[]
+        )
+    _handle_group(self, message)
+
+
+def fence_is_answered_at_once(self: JournalActor, message: WriteMessage) -> None:
+    """M6."""
+    if isinstance(message, AppendGroup):
+        at_once = [o for o in message.after_sync if _is_fencing(o)]
+        message = msgspec.structs.replace(
+            message,
+            after_write=[*message.after_write, *at_once],
+            after_sync=[o for o in message.after_sync if not _is_fencing(o)],
+        )
+    _handle_group(self, message)
+
+
+def _is_fencing(outbound: Outbound) -> bool:
+    request = outbound.inbound.request
+    return isinstance(request, Read | ReadLac) and request.is_fencing
+
+
+_answer = ReadActor._answer
+
+
+def unreadable_is_absent(self: ReadActor, one: Fetch) -> Outbound:
+    """M3."""
+    try:
+        self._fetch(one.resolved)
+    except ZbkError:
+        request_id = one.inbound.request.request_id
+        error = NoSuchEntryError(one.resolved.ledger_id, one.resolved.entry_ids[0])
+        return Outbound(one.inbound, refusal(request_id, self._incarnation, error))
+    return _answer(self, one)
+
+
+_end_sync = TimedSyncQueue._end
+
+
+def fsync_covers_later_writes(
+    self: TimedSyncQueue, groups: list[AppendGroup], begun: SyncBegun | None, mark: int
+) -> None:
+    """M5: the answers of groups that were written while the fsync ran leave with it."""
+    _end_sync(self, groups + self._take(), begun, mark)
+
+
+_open_storage = BookieStorage.open
+_set_fenced = BookieStorage.set_fenced
+
+
+def fence_is_not_replayed(self: BookieStorage, ledger_id: int) -> None:
+    """M7: there is no journal yet while it is replayed."""
+    if self._journal is not None:
+        _set_fenced(self, ledger_id)
+
+
+def start_without_fsync(self: BookieStorage) -> Recovery:
+    """M9: what was replayed stays in the page cache."""
+    disk: Any = self._files
+    disk.sync_until = 0
+    try:
+        return _open_storage(self)
+    finally:
+        disk.sync_until = None
+
+
+def cursor_over_holes(self: SyncCursor, _first: int, last: int) -> None:
+    """M8."""
+    self._raise_to(last)
+
+
+def lac_in_memory(self: AddRequests, slot: LedgerSlot, lac: int) -> None:
+    """M32: nothing is journaled."""
+    if lac > slot.ledger.recorded_lac:
+        slot.ledger.added(lac)
+        slot.ledger._durable_lac = max(lac, slot.ledger._durable_lac)
+    assert self._turn is not None
+
+
+_acknowledges_after = BookieLedger.acknowledges_after
+
+
+def recovery_adds_as_others(self: BookieLedger, *, is_recovery: bool) -> AcknowledgesAfter:
+    """M14: on a VD ledger, without an fsync."""
+    del is_recovery
+    return _acknowledges_after(self, is_recovery=False)
+
+
+_admit_add = BookieLedger.admit_add
+
+
+def admits_behind_a_fence(
+    self: BookieLedger,
+    ledger_key: bytes,
+    ledger_type: Any,
+    *,
+    is_recovery: bool,
+) -> bool:
+    """X1."""
+    del is_recovery
+    return _admit_add(self, ledger_key, ledger_type, is_recovery=True)
+
+
+def fsync_again(self: Journal, file: File) -> None:
+    """M22: the second one finds clean pages and says that all is well."""
+    assert self._files is not None
+    for _ in range(4):
+        with suppress(OSError):
+            file.sync()
+            return
+
+
+def never_looks_behind(_self: object, _place: int, _offset: int) -> int:
+    """M23: evidence behind the first bad record is not looked for."""
+    return 0
+
+
+def entries_not_synced(self: Checkpoint) -> None:
+    """X4: the step is skipped."""
+    with self.flush._lock:
+        self.flush._step_count = 1
+
+
+def recover_and_keep(self: IndexFlusher) -> int:
+    """X5: as it was before the simulation found it."""
+    count = 0
+    with self._failing(self._flush_file.path, "recovery"):
+        for ledger_id, parts in self._flush_file.read():
+            if self._files.exists(IndexPath.of(self._root, ledger_id).path):
+                self._write_one(ledger_id, parts)
+                count += 1
+            else:
+                self._has_deleted = True
+    return count
+
+
+_pwrite = SimulatedFile.pwrite
+
+
+def short_write(self: SimulatedFile, buffers: Sequence[Buffer], offset: int) -> int:
+    """M35: what was not written is taken as written."""
+    try:
+        return _pwrite(self, buffers, offset)
+    except OSError:
+        return sum(map(len, buffers))
+
+
+# ------------------------------------------------------------------ the writer
+
+_synced_lac_init = SyncedLac.__init__
+
+
+def lac_of_the_fastest(self: SyncedLac, quorum: Quorum) -> None:
+    """M10: the largest value in the place of the Qa-th largest."""
+    _synced_lac_init(self, quorum)
+    self._index = quorum.write_size - 1
+    self._ack_size = 1
+
+
+_coverage_init = Coverage.__init__
+
+
+def one_fence_is_enough(self: Coverage, quorum: Quorum) -> None:
+    """X2: one bookie of each write set."""
+    _coverage_init(self, quorum)
+    self.needed_count = 1
+
+
+_ack_tracker_init = AckTracker.__init__
+
+
+def one_ack_less(self: AckTracker, quorum: Quorum, last_entry_id: int = NO_ENTRY) -> None:
+    """X3."""
+    _ack_tracker_init(self, quorum, last_entry_id)
+    self._ack_size = max(1, quorum.ack_size - 1)
+
+
+def close_at_the_last_pushed(self: WriterCore, ticket: object) -> None:
+    """M15."""
+    last = self._path.last_pushed_id
+    self._effects.append(ev.CloseLedger(ticket, last, self._path._length, None))
+    self._end()
+
+
+def sync_is_done_at_once(self: SyncRounds, lac: int) -> list[ev.Effect]:
+    """M16."""
+    done: list[ev.Effect] = []
+    while self._waiting:
+        ticket, flush_id = self._waiting.popleft()
+        if ticket is not None:
+            done.append(ev.SyncDone(ticket, max(lac, flush_id)))
+    return done
+
+
+def change_at_the_last_pushed(
+    self: EnsembleKeeper, failed: Collection[int], now_ms: int
+) -> list[ev.Effect]:
+    """M17."""
+    if not self._changes.is_due(failed, now_ms):
+        return []
+    change = self._changes.begin(
+        {slot: self._slots.bookie(slot) for slot in sorted(failed)},
+        self._path.last_pushed_id + 1,
+        now_ms,
+        is_urgent=True,
+    )
+    self._path.hold()
+    return [change]
+
+
+_on_add_answered = WriterCore._on_add_answered
+
+
+def any_epoch_counts(self: WriterCore, event: ev.AddAnswered) -> None:
+    """M18."""
+    epoch = self._slots.epochs[event.slot]
+    _on_add_answered(self, msgspec.structs.replace(event, epoch=epoch))
+
+
+def unanswered_is_won(
+    self: LedgerStore,
+    ledger_id: int,
+    change: Callable[[LedgerMetadata], LedgerMetadata | None],
+) -> tuple[LedgerMetadata, int]:
+    """M21: nobody reads back."""
+    for _ in range(32):
+        node = self._get(ledger_id)
+        current = self._decoded(ledger_id, node)
+        wanted = change(current)
+        if wanted is None or wanted == current:
+            return current, node.version
+        try:
+            path, value = self._path(ledger_id), encode(wanted, write_token="t")
+            return wanted, self._store.set(path, value, node.version)
+        except BadVersionError:
+            continue
+        except MetadataUnavailableError:
+            return wanted, node.version + 1
+    raise MetadataConflictError(self._path(ledger_id), "too often")
+
+
+# ------------------------------------------------------------------ recovery
+
+_recovery_init = RecoveryCore.__init__
+
+
+def recovery_without_floor(self: RecoveryCore, metadata: LedgerMetadata, **options: Any) -> None:  # noqa: ANN401
+    """M2."""
+    _recovery_init(self, metadata, **options)
+    self._fence = FenceRound(metadata.quorum, NO_ENTRY, self._limits)
+
+
+_reads_failed = RecoveryReads.failed
+
+
+def unknown_is_negative(self: RecoveryReads, read_id: int, error: ZbkError, now_ms: int) -> None:
+    """M13."""
+    entry_ids = self._asked[read_id].entry_ids
+    if not isinstance(error, NoSuchEntryError):
+        error = NoSuchEntryError(self._metadata.ledger_id, entry_ids[0])
+    _reads_failed(self, read_id, error, now_ms)
+
+
+_send_write = RecoveryWrites._send
+
+
+def writes_back_to_one(self: RecoveryWrites, slot: int, first: int) -> list[Effect]:
+    """M14: one bookie of the write set gets it, and that is enough."""
+    self._tracker._ack_size = 1
+    return _send_write(self, slot, first)

@@ -1,0 +1,228 @@
+"""Seeded defects: a promise broken on purpose, to prove that the simulation can see it.
+
+Each is a switch that exists only here: a method replaced while a run lasts, or a part of the world
+put in another one's place. ``seed_count`` says within how many seeds it must be caught; ``code`` is
+its number in the list of the reliability plan (X: not on it).
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Final
+from unittest.mock import patch
+
+import msgspec
+
+from tests.simulation import defect_methods as wrong
+from tests.simulation.bookie import TimedSyncQueue
+from tests.simulation.run import Outcome, run_seed
+from tests.simulation.world import Parts, World
+from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
+from zbk.actors.add_requests import AddRequests
+from zbk.actors.journal import JournalActor
+from zbk.actors.read import ReadActor
+from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.sync_cursor import SyncCursor
+from zbk.durability.synced_lac import SyncedLac
+from zbk.metadata.ledgers import LedgerStore
+from zbk.protocol.ack_tracker import AckTracker
+from zbk.protocol.coverage import Coverage
+from zbk.protocol.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.recovery import RecoveryCore
+from zbk.protocol.recovery_reads import RecoveryReads
+from zbk.protocol.recovery_writes import RecoveryWrites
+from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.writer import WriterCore
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.index_flush import IndexFlusher
+from zbk.storage.journal import Journal
+from zbk.storage.journal_replay import _Replay
+
+Patch = tuple[Any, str, Any]
+"""A class, the name of a method, and the wrong one."""
+
+
+class Defect(msgspec.Struct, frozen=True):
+    """One broken promise, and how soon it must be seen."""
+
+    code: str
+    text: str
+    seed_count: int
+    patches: Sequence[Patch] = ()
+    parts: type[Parts] = Parts
+    is_fast: bool = True  # caught soon enough for every test run
+
+    @contextmanager
+    def put_in(self) -> Iterator[None]:
+        """Have the defect while the context lasts."""
+        with ExitStack() as stack:
+            for owner, name, method in self.patches:
+                stack.enter_context(patch.object(owner, name, method))
+            yield
+
+    def run(self, seed: int, **options: Any) -> Outcome:  # noqa: ANN401 - as run_seed
+        """Run a seed with the defect."""
+        with self.put_in():
+            return run_seed(seed, self.parts(), **options)
+
+    def first_caught(self, seed_count: int | None = None) -> Outcome | None:
+        """Return the first run that shows it, of the stated number of seeds or of so many."""
+        for seed in range(seed_count or self.seed_count):
+            outcome = self.run(seed)
+            if outcome.violations:
+                return outcome
+        return None
+
+
+class _NoFenceInReads(Parts):
+    is_recovery_read_fencing = False
+
+
+class _NoCookieCheck(Parts):
+    is_cookie_checked = False
+
+
+class _AnyIdentity(Parts):
+    def prepare(self, world: World) -> None:
+        world.network.is_checking_identity = False
+
+
+class _ShortIds(Parts):
+    """Request ids begin anew with each connection, and late answers count."""
+
+    def prepare(self, world: World) -> None:
+        world.network.has_unique_ids = False
+
+
+class _CarelessWriters(Parts):
+    def prepare(self, world: World) -> None:
+        world.metadata.is_careful = False
+
+
+def _defects() -> Iterator[Defect]:
+    yield Defect("M1", "recovery reads do not fence", 400, parts=_NoFenceInReads, is_fast=False)
+    yield Defect(
+        "M2", "recovery ignores where the last fragment starts", 1_500,
+        [(RecoveryCore, "__init__", wrong.recovery_without_floor)], is_fast=False,
+    )  # fmt: skip
+    yield Defect(
+        "M3", "an entry that can not be read is said not to be there", 400,
+        [(ReadActor, "_answer", wrong.unreadable_is_absent)],
+    )  # fmt: skip
+    yield Defect(
+        "M4", "a PD add is acknowledged before its fsync", 5,
+        [(JournalActor, "handle", wrong.answers_before_the_fsync)],
+    )  # fmt: skip
+    yield Defect(
+        "M5", "an ack is covered by an fsync that began before the write", 200,
+        [(TimedSyncQueue, "_end", wrong.fsync_covers_later_writes)],
+    )  # fmt: skip
+    yield Defect(
+        "M6", "a fence is answered before it is durable", 200,
+        [(JournalActor, "handle", wrong.fence_is_answered_at_once)],
+    )  # fmt: skip
+    yield Defect(
+        "M7", "the fence is not replayed", 50,
+        [(BookieStorage, "set_fenced", wrong.fence_is_not_replayed)],
+    )  # fmt: skip
+    yield Defect(
+        "M8", "the sync cursor jumps over holes", 100,
+        [(SyncCursor, "add", wrong.cursor_over_holes)],
+    )  # fmt: skip
+    yield Defect(
+        "M9", "what was replayed counts as durable without an fsync", 100,
+        [(BookieStorage, "open", wrong.start_without_fsync)],
+    )  # fmt: skip
+    yield Defect(
+        "M10", "the LAC is what the fastest bookie has synced", 50,
+        [(SyncedLac, "__init__", wrong.lac_of_the_fastest)],
+    )  # fmt: skip
+    yield Defect(
+        "M12", "one negative is enough in recovery", 50,
+        [(RecoveryReads, "_no_count_min", property(lambda _self: 1))],
+    )  # fmt: skip
+    yield Defect(
+        "M13", "an unknown answer counts as a negative", 100,
+        [(RecoveryReads, "failed", wrong.unknown_is_negative)],
+    )  # fmt: skip
+    yield Defect(
+        "M14", "recovery writes back to one bookie", 50,
+        [(RecoveryWrites, "_send", wrong.writes_back_to_one)],
+    )  # fmt: skip
+    yield Defect(
+        "M14b", "a recovery add of a VD ledger is answered before its fsync", 50,
+        [(BookieLedger, "acknowledges_after", wrong.recovery_adds_as_others)],
+    )  # fmt: skip
+    yield Defect(
+        "M15", "close at the last entry pushed", 100,
+        [(WriterCore, "_close_ledger", wrong.close_at_the_last_pushed)],
+    )  # fmt: skip
+    yield Defect(
+        "M16",
+        "sync() says what was pushed",
+        20,
+        [(SyncRounds, "_done", wrong.sync_is_done_at_once)],
+    )
+    yield Defect(
+        "M17", "an ensemble change starts at the last entry pushed", 50,
+        [(EnsembleKeeper, "_change", wrong.change_at_the_last_pushed)],
+    )  # fmt: skip
+    yield Defect(
+        "M18", "an answer of a replaced bookie counts for the new one", 1_000,
+        [(WriterCore, "_on_add_answered", wrong.any_epoch_counts)], is_fast=False,
+    )  # fmt: skip
+    yield Defect("M19", "metadata are written over without a version", 300, parts=_CarelessWriters)
+    yield Defect(
+        "M21", "a metadata change whose reply was lost counts as made", 200,
+        [(LedgerStore, "update", wrong.unanswered_is_won)],
+    )  # fmt: skip
+    yield Defect(
+        "M22", "a failed fsync is tried again", 200,
+        [(Journal, "_sync_file", wrong.fsync_again)],
+    )  # fmt: skip
+    yield Defect(
+        "M23", "replay ends silently at the first bad record", 400,
+        [(_Replay, "_look_behind", wrong.never_looks_behind)], is_fast=False,
+    )  # fmt: skip
+    yield Defect("M25", "an empty disk is accepted", 50, parts=_NoCookieCheck)
+    yield Defect(
+        "M26", "a bookie answers for another one that was at its address", 400, parts=_AnyIdentity
+    )
+    yield Defect(
+        "M32", "an explicit LAC is kept in memory only", 100,
+        [(AddRequests, "_record_lac", wrong.lac_in_memory)],
+    )  # fmt: skip
+    yield Defect(
+        "M33", "an answer of an earlier connection resolves a newer request", 400, parts=_ShortIds
+    )
+    yield Defect(
+        "M34", "names are not made durable", 100,
+        [(SimulatedDisk, "sync_dir", lambda _self, _path: None)],
+    )  # fmt: skip
+    yield Defect(
+        "M35", "a short write is ignored", 200, [(SimulatedFile, "pwrite", wrong.short_write)]
+    )
+    yield Defect(
+        "X1", "an add is taken behind a fence", 50,
+        [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],
+    )  # fmt: skip
+    yield Defect(
+        "X2", "one fenced bookie is enough", 200,
+        [(Coverage, "__init__", wrong.one_fence_is_enough)],
+    )  # fmt: skip
+    yield Defect(
+        "X3", "an add is acknowledged by one bookie less", 20,
+        [(AckTracker, "__init__", wrong.one_ack_less)],
+    )  # fmt: skip
+    yield Defect(
+        "X4", "the mark moves before entries are durable", 100,
+        [(Checkpoint, "sync_entry_logs", wrong.entries_not_synced)],
+    )  # fmt: skip
+    yield Defect(
+        "X5", "an index flush found after a crash is carried out and kept", 2_000,
+        [(IndexFlusher, "recover", wrong.recover_and_keep)], is_fast=False,
+    )  # fmt: skip
+
+
+DEFECTS: Final[dict[str, Defect]] = {defect.code: defect for defect in _defects()}
+"""All of them, by code."""

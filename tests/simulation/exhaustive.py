@@ -1,0 +1,491 @@
+"""Every interleaving of a small scope: E = Qw = 3, Qa = 2, two entries, a writer, two recoverers.
+
+Breadth first over all orders in which requests reach bookies, with at most one lost message and one
+crash, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of metadata. The
+bookies are exact and tiny: what they take is on stable storage.
+
+What makes it small enough:
+  * A bookie's answer arrives when it is given. Late acks are no worse for safety than early ones,
+    and a recoverer's decisions depend on who said what only. Refusals of the writer's adds do come
+    late, so that it goes on as if nothing had happened; so do time-outs of lost requests.
+  * Messages between two nodes keep their order.
+  * The parts of a state are kept once, by number, and each step of a part is computed once: a state
+    is a tuple of small integers.
+
+Two scenes: a ledger with one fragment, and one whose writer has replaced two bookies behind entry
+0, so that the last ensemble hardly knows of it.
+"""
+
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.level import level_of
+from zbk.errors import (
+    NoSuchEntryError,
+    NotEnoughBookiesError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.protocol import recovery_events as rec
+from zbk.protocol import writer_events as wri
+from zbk.protocol.digest import digest_function, ledger_key, password_digest
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.metadata_changes import begin_recovery, change_ensemble, close_by_recovery
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.recovery import RecoveryCore
+from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.writer import WriterCore
+
+LEDGER_ID: Final = 7
+QUORUM: Final = Quorum(3, 3, 2)
+KEY: Final = ledger_key(b"", LEDGER_ID)
+DIGEST: Final = digest_function(DigestType.XXH3, b"", LEDGER_ID)
+BOOKIES: Final = ("a", "b", "c", "d", "e")
+WRITER: Final = 0
+TICK_MS: Final = 100_000
+
+Scene: TypeAlias = Literal["one fragment", "two fragments"]
+
+
+class Bookie:
+    """One ledger at one bookie: the real rules, and what is stored."""
+
+    def __init__(self) -> None:
+        self.ledger = BookieLedger(LEDGER_ID)
+        self.entries: dict[int, bytes] = {}
+
+
+class State(msgspec.Struct, frozen=True):
+    """All there is, by number; hashable."""
+
+    metadata: int
+    clients: tuple[int, ...]  # the writer, then the recoverers; -1: not begun, -2: dead, -3: over
+    bookies: tuple[int, ...]
+    requests: tuple[tuple[int, ...], ...]  # by client and bookie: on their way, in order
+    late: tuple[tuple[int, ...], ...]  # by client: events that may come at any time
+    acked_id: int
+    loss_left: int
+    crash_left: int
+
+
+NOT_BEGUN, DEAD, OVER = -1, -2, -3
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """What the search may leave out, to see that it would be missed."""
+
+    is_read_fencing: bool = True  # B1
+    has_floor: bool = True  # B2
+
+
+class Found(msgspec.Struct):
+    """What a search came to."""
+
+    state_count: int = 0
+    step_count: int = 0
+    violation: str = ""
+    story: list[str] = []
+    is_complete: bool = False  # all states were seen
+
+
+class Search:
+    """A breadth-first search."""
+
+    def __init__(
+        self,
+        scene: Scene = "one fragment",
+        *,
+        recoverer_count: int = 2,
+        loss_count: int = 1,
+        crash_count: int = 1,
+        switches: Switches | None = None,
+        state_count_max: int = 10_000_000,
+    ) -> None:
+        self._switches = switches or Switches()
+        self._recoverer_count = recoverer_count
+        self._state_count_max = state_count_max
+        self._numbers: dict[bytes, int] = {}
+        self._blobs: list[bytes] = []
+        self._client_steps: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
+        self._bookie_steps: dict[tuple[int, int], tuple[int, int]] = {}
+        self._problem = ""
+        self._start = self._scene(scene, loss_count, crash_count)
+
+    # ------------------------------------------------------------------ the search
+
+    def run(self) -> Found:
+        """Look at every state; stop at the first that breaks a promise."""
+        found = Found(state_count=1)
+        parents: dict[State, tuple[State, str] | None] = {self._start: None}
+        queue = deque([self._start])
+        while queue:
+            state = queue.popleft()
+            for text, following in self._steps(state):
+                found.step_count += 1
+                if self._problem:
+                    found.violation = self._problem
+                    found.story = [*_story(parents, state), text, self._problem]
+                    return found
+                if following not in parents:
+                    parents[following] = (state, text)
+                    queue.append(following)
+            if len(parents) > self._state_count_max:
+                found.state_count = len(parents)
+                return found
+        found.state_count = len(parents)
+        found.is_complete = True
+        return found
+
+    def _steps(self, state: State) -> Iterator[tuple[str, State]]:
+        for client, core in enumerate(state.clients):
+            name = _name(client)
+            if core == NOT_BEGUN:
+                yield f"{name} begins", self._begin(state, client)
+            elif core >= 0:
+                for at, event in enumerate(state.late[client]):
+                    late = _without(state.late[client], at)
+                    rest = _replace(state, late=_put(state.late, client, late))
+                    yield f"{name} hears {self._text(event)}", self._tell(rest, client, event)
+                if client != WRITER and self._is_idle(state, client):
+                    event = self._number(rec.Tick())
+                    following = self._tell(state, client, event)
+                    if following != state:
+                        yield f"{name} tries again", following
+                if state.crash_left:
+                    yield f"{name} dies", _replace(
+                        state,
+                        clients=_put(state.clients, client, DEAD),
+                        late=_put(state.late, client, ()),
+                        crash_left=state.crash_left - 1,
+                    )
+            yield from self._deliveries(state, client)
+
+    def _deliveries(self, state: State, client: int) -> Iterator[tuple[str, State]]:
+        for bookie in range(len(state.bookies)):
+            link = client * len(state.bookies) + bookie
+            if not state.requests[link]:
+                continue
+            request, *rest = state.requests[link]
+            taken = _replace(state, requests=_put(state.requests, link, tuple(rest)))
+            text = f"{self._text(request)} of {_name(client)} reaches {BOOKIES[bookie]}"
+            yield text, self._serve(taken, client, bookie, request)
+            if state.loss_left:
+                lost = _replace(taken, loss_left=state.loss_left - 1)
+                event = self._number(self._failure(request))
+                yield f"{text}: lost", self._later(lost, client, event)
+
+    def _is_idle(self, state: State, client: int) -> bool:
+        size = len(state.bookies)
+        links = state.requests[client * size : (client + 1) * size]
+        return not any(links) and not state.late[client]
+
+    # ------------------------------------------------------------------ steps of the parts
+
+    def _begin(self, state: State, client: int) -> State:
+        metadata = self._object(state.metadata)
+        changed = begin_recovery(metadata) or metadata
+        state = _replace(state, metadata=self._number(changed))
+        if changed.is_closed:
+            return _replace(state, clients=_put(state.clients, client, OVER))
+        core = RecoveryCore(changed, digest=DIGEST)
+        if not self._switches.has_floor:
+            core._fence.lac = NO_ENTRY
+        state = _replace(state, clients=_put(state.clients, client, self._number((core, 0))))
+        return self._tell(state, client, self._number(rec.RecoveryStarted()))
+
+    def _tell(self, state: State, client: int, event: int) -> State:
+        """Hand an event to a client; carry out what it answers."""
+        core = state.clients[client]
+        if core < 0:
+            return state
+        key = (core, event)
+        if key not in self._client_steps:
+            machine, now_ms = self._object(core)
+            happened = self._object(event)
+            now_ms += TICK_MS * isinstance(happened, rec.Tick)
+            effects = machine.handle(happened, now_ms)
+            if not effects and isinstance(happened, rec.Tick):
+                now_ms -= TICK_MS  # nothing to be tried again: the same state
+                machine = self._object(core)[0]
+            after = self._number((machine, now_ms))
+            self._client_steps[key] = (after, tuple(self._number(e) for e in effects))
+        after, effects = self._client_steps[key]
+        state = _replace(state, clients=_put(state.clients, client, after))
+        for effect in effects:
+            state = self._carry_out(state, client, effect)
+        return state
+
+    def _carry_out(self, state: State, client: int, number: int) -> State:  # noqa: C901 - one case an effect
+        effect = self._object(number)
+        match effect:
+            case wri.SendAdd():
+                bookies = self._object(state.metadata).last_fragment.bookies
+                return self._send(state, client, bookies[effect.slot], number)
+            case rec.SendFence() | rec.SendRead() | rec.SendWrite():
+                return self._send(state, client, effect.bookie_id, number)
+            case wri.Acked():
+                last = max(first + count - 1 for _ticket, first, count in effect.tickets)
+                state = _replace(state, acked_id=max(state.acked_id, last))
+                self._check_end(state, self._object(state.metadata).last_entry_id)
+            case rec.ChooseReplacements():
+                return self._later(state, client, self._number(rec.ReplacementsChosen({})))
+            case rec.CloseRecovered():
+                return self._close(state, client, effect)
+            case rec.RecoveryFailed():
+                return _replace(state, clients=_put(state.clients, client, OVER))
+            case wri.ChangeEnsemble():
+                error = NotEnoughBookiesError(1, 0, "no other bookie is there")
+                failed = wri.EnsembleChangeFailed(effect.change_id, error)
+                return self._later(state, client, self._number(failed))
+            case _:
+                pass
+        return state
+
+    def _close(self, state: State, client: int, effect: rec.CloseRecovered) -> State:
+        state = _replace(state, clients=_put(state.clients, client, OVER))
+        metadata: LedgerMetadata = self._object(state.metadata)
+        if not metadata.is_closed:
+            self._check_end(state, effect.last_entry_id)
+            if self._problem:
+                return state
+        changed = close_by_recovery(
+            metadata, effect.fragments, effect.last_entry_id, effect.length
+        )
+        if changed is None:
+            return state
+        for entry_id in range(effect.last_entry_id + 1):
+            fragment, _ = changed.fragment_of(entry_id)
+            holders = [
+                b
+                for b in fragment.bookies
+                if entry_id in self._object(state.bookies[BOOKIES.index(b)]).entries
+            ]
+            if len(holders) < QUORUM.ack_size:
+                self._problem = f"entry {entry_id} of a closed ledger is on {holders} only"
+        return _replace(state, metadata=self._number(changed))
+
+    def _check_end(self, state: State, last_entry_id: int | None) -> None:
+        if last_entry_id is not None and last_entry_id < state.acked_id:
+            self._problem = (
+                f"the ledger ends at {last_entry_id}, entry {state.acked_id} is acknowledged"
+            )
+
+    def _send(self, state: State, client: int, bookie_id: str, request: int) -> State:
+        link = client * len(state.bookies) + BOOKIES.index(bookie_id)
+        return _replace(
+            state, requests=_put(state.requests, link, (*state.requests[link], request))
+        )
+
+    def _later(self, state: State, client: int, event: int) -> State:
+        if state.clients[client] < 0:
+            return state
+        late = tuple(sorted((*state.late[client], event)))
+        return _replace(state, late=_put(state.late, client, late))
+
+    # ------------------------------------------------------------------ the bookie
+
+    def _serve(self, state: State, client: int, bookie: int, request: int) -> State:
+        key = (state.bookies[bookie], request)
+        if key not in self._bookie_steps:
+            model = self._object(key[0])
+            event = self._answer(model, self._object(request))
+            self._bookie_steps[key] = (self._number(model), self._number(event))
+        after, event = self._bookie_steps[key]
+        state = _replace(state, bookies=_put(state.bookies, bookie, after))
+        happened = self._object(event)
+        if isinstance(happened, wri.AddFailed):
+            return self._later(state, client, event)
+        return self._tell(state, client, event)
+
+    def _answer(self, model: Bookie, request: object) -> object:  # noqa: PLR0911 - one an answer
+        try:
+            match request:
+                case wri.SendAdd(slot, batch, lac, epoch):
+                    self._store(model, batch, lac, is_recovery=False)
+                    return wri.AddAnswered(slot, batch.first_entry_id, 1, NO_ENTRY, epoch)
+                case rec.SendWrite(write_id, _, batch, lac):
+                    self._store(model, batch, lac, is_recovery=True)
+                    return rec.WriteAnswered(write_id)
+                case rec.SendFence(slot):
+                    self._fence(model)
+                    return rec.FenceAnswered(slot, model.ledger.lac)
+                case rec.SendRead(read_id, _, entry_ids):
+                    if self._switches.is_read_fencing:
+                        self._fence(model)
+                    return self._read(model, read_id, list(entry_ids))
+        except ZbkError as error:
+            return self._failure_with(request, error)
+        raise AssertionError(f"nobody asks for {request}")
+
+    def _store(self, model: Bookie, batch: Any, lac: int, *, is_recovery: bool) -> None:  # noqa: ANN401
+        model.ledger.admit_add(KEY, LedgerType.PD_JOURNAL, is_recovery=is_recovery)
+        model.ledger.added(lac)
+        offset = 0
+        for entry_id, size in zip(batch.entry_ids, batch.sizes, strict=True):
+            model.entries[entry_id] = batch.body[offset : offset + size]
+            offset += size
+        model.entries = dict(sorted(model.entries.items()))
+
+    def _fence(self, model: Bookie) -> None:
+        model.ledger.fence(KEY, LedgerType.PD_JOURNAL)
+        model.ledger.fence_synced()
+
+    def _read(self, model: Bookie, read_id: int, entry_ids: list[int]) -> object:
+        found = []
+        for entry_id in entry_ids:
+            if entry_id not in model.entries:
+                break
+            found.append(model.entries[entry_id])
+        if not found:
+            return rec.ReadFailed(read_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
+        return rec.ReadAnswered(read_id, b"".join(found))
+
+    def _failure(self, request: int) -> object:
+        return self._failure_with(self._object(request), RequestTimeoutError("request", 1.0))
+
+    def _failure_with(self, request: object, error: ZbkError) -> object:
+        match request:
+            case wri.SendAdd(slot, batch, _, epoch):
+                return wri.AddFailed(slot, batch.first_entry_id, error, epoch)
+            case rec.SendWrite(write_id):
+                return rec.WriteFailed(write_id, error)
+            case rec.SendFence(slot):
+                return rec.FenceFailed(slot, error)
+            case rec.SendRead(read_id):
+                return rec.ReadFailed(read_id, error)
+        raise AssertionError(f"nobody asks for {request}")
+
+    # ------------------------------------------------------------------ scenes
+
+    def _scene(self, scene: Scene, loss_count: int, crash_count: int) -> State:
+        metadata = _metadata(("a", "b", "c"))
+        core = WriterCore(
+            LEDGER_ID,
+            QUORUM,
+            level_of(LedgerType.PD_JOURNAL),
+            ensemble=("a", "b", "c"),
+            digest_type=DigestType.XXH3,
+            digest=DIGEST,
+            limits=wri.WriterLimits(batch_count_max=1, explicit_lac_ms=0),
+        )
+        count = 3 if scene == "one fragment" else 5
+        state = State(
+            metadata=self._number(metadata),
+            clients=(self._number((core, 0)), *[NOT_BEGUN] * self._recoverer_count),
+            bookies=tuple(self._number(Bookie()) for _ in range(count)),
+            requests=((),) * (count * (1 + self._recoverer_count)),
+            late=((),) * (1 + self._recoverer_count),
+            acked_id=NO_ENTRY,
+            loss_left=loss_count,
+            crash_left=crash_count,
+        )
+        for slot in range(3):
+            state = self._tell(state, WRITER, self._number(wri.SlotUp(slot, 1)))
+        if scene == "two fragments":
+            state = self._append(state, 0)
+            for link in range(3):
+                request = state.requests[link][0]
+                taken = _replace(state, requests=_put(state.requests, link, ()))
+                state = self._serve(taken, WRITER, link, request)
+            assert state.acked_id == 0
+            state = self._change(state)
+            return self._append(state, 1)
+        return self._append(self._append(state, 0), 1)
+
+    def _append(self, state: State, number: int) -> State:
+        append = wri.Append(number, [b"entry %d" % number])
+        return self._tell(state, WRITER, self._number(append))
+
+    def _change(self, state: State) -> State:
+        """Let the writer replace the bookies a and b by d and e, from entry 1 on."""
+        core, now_ms = self._object(state.clients[WRITER])
+        error = RequestTimeoutError("add", 1.0)
+        effects = core.handle(wri.SlotDown(0, error), now_ms)
+        (first,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
+        metadata = self._object(state.metadata)
+        metadata = change_ensemble(metadata, 1, {0: ("a", "d")})
+        changed = wri.EnsembleChanged(first.change_id, 1, ("d", "b", "c"))
+        core.handle(changed, now_ms)
+        core.handle(wri.SlotUp(0, 1), now_ms)
+        effects = core.handle(wri.SlotDown(1, error), now_ms)
+        (second,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
+        metadata = change_ensemble(metadata, 1, {1: ("b", "e")})
+        core.handle(wri.EnsembleChanged(second.change_id, 1, ("d", "e", "c")), now_ms)
+        core.handle(wri.SlotUp(1, 1), now_ms)
+        return _replace(
+            state,
+            metadata=self._number(metadata),
+            clients=_put(state.clients, WRITER, self._number((core, now_ms))),
+        )
+
+    # ------------------------------------------------------------------ parts by number
+
+    def _number(self, part: object) -> int:
+        blob = pickle.dumps(part, protocol=5)
+        number = self._numbers.get(blob)
+        if number is None:
+            number = self._numbers[blob] = len(self._blobs)
+            self._blobs.append(blob)
+        return number
+
+    def _object(self, number: int) -> Any:  # noqa: ANN401 - whatever was numbered
+        return pickle.loads(self._blobs[number])  # noqa: S301 - our own bytes
+
+    def _text(self, number: int) -> str:
+        part = self._object(number)
+        match part:
+            case wri.SendAdd():
+                return f"add {part.batch.first_entry_id}"
+            case rec.SendWrite():
+                return f"write-back of {part.batch.first_entry_id}"
+            case rec.SendRead():
+                return f"read of {part.entry_ids[0]}.."
+            case rec.SendFence():
+                return "fence"
+        return type(part).__name__
+
+
+def _metadata(ensemble: tuple[str, ...]) -> LedgerMetadata:
+    return LedgerMetadata(
+        ledger_id=LEDGER_ID,
+        ensemble_size=3,
+        write_quorum_size=3,
+        ack_quorum_size=2,
+        ledger_type=LedgerType.PD_JOURNAL,
+        digest_type=DigestType.XXH3,
+        password_digest=password_digest(b"", LEDGER_ID),
+        fragments=(Fragment(0, ensemble),),
+        created_ms=0,
+        creation_token="t",
+    )
+
+
+def _name(client: int) -> str:
+    return "the writer" if client == WRITER else f"recoverer {client}"
+
+
+_replace: Callable[..., State] = msgspec.structs.replace
+
+
+def _put(items: tuple[Any, ...], at: int, item: object) -> tuple[Any, ...]:
+    return (*items[:at], item, *items[at + 1 :])
+
+
+def _without(items: tuple[int, ...], at: int) -> tuple[int, ...]:
+    return (*items[:at], *items[at + 1 :])
+
+
+def _story(parents: dict[State, tuple[State, str] | None], state: State) -> list[str]:
+    lines: list[str] = []
+    step = parents[state]
+    while step is not None:
+        lines.append(step[1])
+        step = parents[step[0]]
+    return lines[::-1]
+
+

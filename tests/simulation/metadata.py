@@ -1,0 +1,251 @@
+"""The metadata store of a run: ZooKeeper's tree, clients with sessions, and what goes wrong.
+
+The tree is the real one of ``zbk.metadata.memory``; what is asked of it are the real
+``LedgerStore`` and whatever else takes a ``MetadataStore``. A client's whole operation, all its
+reads and writes, happens at one moment of simulated time; so that others come between a read and
+a write all the same, an operation of somebody else that waits may be run right there (*overtake*),
+and a read may be stale, as a read from a ZooKeeper follower is. Replies, and whole requests, get
+lost.
+
+Every version of every ledger goes into the history.
+"""
+
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from random import Random
+from typing import Any, Final, Protocol
+
+from tests.simulation.faults import Faults
+from tests.simulation.kernel import Kernel, Node
+from tests.support.history import History
+from zbk.errors import MetadataUnavailableError, NoNodeError, ZbkError
+from zbk.metadata.instance import initialise
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.memory_tree import Tree
+from zbk.metadata.paths import LEDGERS, is_ledger_name
+from zbk.metadata.store import Create, Delete, Operation, SessionState, SetValue, Watch
+from zbk.metadata.store import Node as TreeNode
+from zbk.metadata.values import decode
+from zbk.protocol.ledger_metadata import LedgerMetadata
+
+OVERTAKE_DEPTH_MAX: Final = 2
+
+
+class Done(Protocol):
+    """Who hears what came of an operation."""
+
+    def __call__(self, outcome: Any) -> None:  # noqa: ANN401 - what the operation returned
+        """Take the result or the error."""
+        ...
+
+
+class MetadataServer:
+    """The tree, and the faults between it and its clients."""
+
+    def __init__(self, kernel: Kernel, faults: Faults, history: History) -> None:
+        self.kernel = kernel
+        self.faults = faults
+        self.history = history
+        history.metadata.is_complete = True
+        self.tree = Tree("simulated")
+        self.is_down = False
+        self.is_careful = True  # false: a writer's defect may skip the version
+        self._versions: dict[str, tuple[TreeNode, ...]] = {}
+        self._waiting: deque[tuple[Node, int, Callable[[], None]]] = deque()
+        self._depth = 0
+        self.current: dict[int, LedgerMetadata] = {}
+        self.watchers: list[Callable[[LedgerMetadata], None]] = []
+        self.tree.begin_session(self)
+        initialise(Session(self, "setup"))
+
+    # ------------------------------------------------------------------ operations
+
+    def submit(self, node: Node, operation: Callable[[], Any], done: Done) -> None:
+        """Run a client's operation some time from now, and tell it what came of it later still."""
+        tape, slow_us = self.kernel.tape, self.faults.metadata_slow_us_max
+        there_us = 200 + tape.draw(8) * slow_us // 8
+        life = node.life
+        is_run = False
+
+        def run() -> None:
+            nonlocal is_run
+            if is_run:
+                return
+            is_run = True
+            outcome: Any
+            try:
+                outcome = operation()
+            except ZbkError as error:
+                outcome = error
+            node.after(200 + tape.draw(8) * slow_us // 8, done, outcome)
+
+        entry = (node, life, run)
+        self._waiting.append(entry)
+
+        def begin() -> None:
+            if entry in self._waiting:
+                self._waiting.remove(entry)
+            run()
+
+        self.kernel.after(there_us, begin)
+
+    def overtake(self) -> None:
+        """Let an operation that waits run now, in the middle of another one."""
+        if not self._waiting or self._depth >= OVERTAKE_DEPTH_MAX:
+            return
+        if not self.kernel.tape.chance(self.faults.overtake_share):
+            return
+        _node, _life, run = self._waiting.popleft()
+        self._depth += 1
+        self.kernel.sometimes["metadata: overtaken between read and write"] += 1
+        try:
+            run()
+        finally:
+            self._depth -= 1
+
+    # ------------------------------------------------------------------ the tree's listener
+
+    def look_again(self, paths: Collection[str]) -> None:
+        """Note what changed; the tree calls this."""
+        for path in sorted(paths):
+            node = self.tree.find(path)
+            if node is None:
+                continue
+            now = TreeNode(node.value, node.version)
+            older = self._versions.get(path, ())
+            if older and older[-1] == now:
+                continue
+            self._versions[path] = (*older[-3:], now)
+            self._note(path, now)
+
+    def _note(self, path: str, node: TreeNode) -> None:
+        name = path.rpartition("/")[2]
+        if path.startswith(f"{LEDGERS}/") and is_ledger_name(name):
+            metadata = decode(LedgerMetadata, node.value, path)
+            self.history.metadata_changed(self.kernel.now_ms, node.version, metadata)
+            self.current[metadata.ledger_id] = metadata
+            self.kernel.trace("metadata", f"{self.history.metadata.ledgers[-1]}"[15:])
+            for watch in self.watchers:
+                watch(metadata)
+
+    def read(self, path: str) -> TreeNode:
+        """Return a node as it is, or as it was a moment ago."""
+        node = self.tree.find(path)
+        if node is None:
+            raise NoNodeError(path, "there is no such node")
+        versions = self._versions.get(path, ())
+        if len(versions) > 1 and self.kernel.tape.chance(self.faults.stale_read_share):
+            self.kernel.sometimes["metadata: stale read"] += 1
+            return versions[-1 - self.kernel.tape.draw(len(versions))]
+        return TreeNode(node.value, node.version)
+
+
+class Session:
+    """One client's session: a ``MetadataStore`` without watches."""
+
+    def __init__(self, server: MetadataServer, name: str, *, is_faulty: bool = False) -> None:
+        self._server = server
+        self._name = name
+        self._is_faulty = is_faulty
+        self._read_versions: dict[str, int] = {}
+        self.is_expired = False
+        self._id = server.tree.begin_session(server)
+
+    @property
+    def address(self) -> str:
+        return "memory://simulated"
+
+    def ledgers(self) -> LedgerStore:
+        """Return the ledgers' metadata as this client sees it."""
+        return LedgerStore(self, pause=lambda _seconds: None, rng=Random(1))
+
+    def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        is_ephemeral: bool = False,
+        make_parents: bool = False,
+    ) -> None:
+        missing: list[Operation] = []
+        parent = path.rpartition("/")[0]
+        while make_parents and self._server.tree.find(parent) is None:
+            missing.append(Create(parent))
+            parent = parent.rpartition("/")[0]
+        self._change([*reversed(missing), Create(path, value, is_ephemeral)])
+
+    def get(self, path: str) -> TreeNode:
+        self._check_request()
+        node = self._server.read(path)
+        # a session never sees an older version than it has seen before
+        if node.version < self._read_versions.get(path, 0):
+            found = self._server.tree.find(path)
+            assert found is not None, "the path was just read"
+            node = TreeNode(found.value, found.version)
+        self._read_versions[path] = node.version
+        return node
+
+    def set(self, path: str, value: bytes, version: int) -> int:
+        self._change([SetValue(path, value, version)])
+        return version + 1
+
+    def delete(self, path: str, version: int | None = None) -> None:
+        self._change([Delete(path, version)])
+
+    def children(self, path: str) -> list[str]:
+        self._check_request()
+        node = self._server.tree.find(path)
+        if node is None:
+            raise NoNodeError(path, "there is no such node")
+        return sorted(node.children)
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        self._change(operations)
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
+        raise NotImplementedError("nobody watches in the simulation")
+
+    def watch_node(self, path: str, callback: Callable[[TreeNode | None], None]) -> Watch:
+        raise NotImplementedError("nobody watches in the simulation")
+
+    def on_session(self, callback: Callable[[SessionState], None]) -> Watch:
+        raise NotImplementedError("nobody watches in the simulation")
+
+    def session_state(self) -> SessionState:
+        return SessionState.LOST if self.is_expired else SessionState.CONNECTED
+
+    def close(self) -> None:
+        self._server.tree.end_session(self._id)
+
+    # ------------------------------------------------------------------ inside
+
+    def _change(self, operations: Sequence[Operation]) -> None:
+        self._check_request()
+        if self._is_faulty:
+            self._server.overtake()
+        if not self._server.is_careful:
+            operations = [self._careless(operation) for operation in operations]
+        self._server.tree.apply(operations, self._id)
+        faults, kernel = self._server.faults, self._server.kernel
+        if self._is_faulty and kernel.tape.chance(faults.lost_reply_share):
+            kernel.sometimes["metadata: reply of a change lost"] += 1
+            kernel.trace(self._name, "the reply of a metadata change is lost")
+            raise MetadataUnavailableError(self.address, "the reply was lost")
+        for operation in operations:  # a session sees what it was told that it wrote
+            if isinstance(operation, SetValue):
+                self._read_versions[operation.path] = operation.version + 1
+
+    def _careless(self, operation: Operation) -> Operation:
+        """Return a change that fits whatever version there is (a defect)."""
+        node = self._server.tree.find(operation.path)
+        if not isinstance(operation, SetValue) or node is None:
+            return operation
+        return SetValue(operation.path, operation.value, node.version)
+
+    def _check_request(self) -> None:
+        if not self._is_faulty:
+            return
+        server = self._server
+        is_lost = server.is_down or self.is_expired
+        if is_lost or server.kernel.tape.chance(server.faults.lost_request_share):
+            raise MetadataUnavailableError(self.address, "did not answer")

@@ -1,0 +1,244 @@
+"""Who sees the disks: what each bookie has promised, and whether it keeps it.
+
+``BookieOracle`` listens to the answers of one bookie, knows which of its fsyncs returned, and
+after each start looks at what storage has. The invariants that need the disks:
+
+    I7    an entry up to the LAC is on stable storage at an ack quorum (``is_durable``)
+    I10   a bookie that answered a fence acknowledges no ordinary add of that ledger any more
+    I21   ``LastAddSynced`` counts no entry that is neither synced nor below a LAC that was told
+    I24   "no such entry" is said only of what was never promised
+    I30   what was acknowledged under an id is never replaced by other bytes
+    lost  what was promised is there after a crash; what was written survives a killed process
+
+What a bookie answers is a promise, whether the answer arrives or not.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+
+from tests.simulation.kernel import Kernel
+from tests.support.checker import Violation
+from zbk.actors.journal import AppendGroup
+from zbk.durability.level import level_of
+from zbk.errors import (
+    EntryUnreadableError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ZbkError,
+    from_wire,
+)
+from zbk.protocol.digest import checksum
+from zbk.protocol.entry_batch import COUNT_MAX, sizes_from_wire
+from zbk.protocol.words import NO_ENTRY
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.journal_record import EntriesRecord
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.codec import decode_ids
+from zbk.wire.messages import (
+    Add,
+    AddAnswer,
+    LacAnswer,
+    Read,
+    ReadAnswer,
+    ReadLac,
+    Refused,
+    Sync,
+    SyncAnswer,
+    WriteLac,
+)
+
+Entries = dict[int, int]
+"""By entry id: the checksum of its bytes."""
+
+
+class BookieOracle:
+    """The promises of one bookie."""
+
+    def __init__(self, kernel: Kernel, bookie_id: str) -> None:
+        self._kernel = kernel
+        self._bookie_id = bookie_id
+        self.promised: dict[int, Entries] = defaultdict(dict)  # survive a loss of power
+        self.written: dict[int, Entries] = defaultdict(dict)  # survive a killed process
+        self.fenced: set[int] = set()
+        self.violations: list[Violation] = []
+        self._is_damaged = False
+        self._received: dict[int, Entries] = defaultdict(dict)
+        self._durable: dict[int, set[int]] = defaultdict(set)
+        self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+        self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+        self._counted: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+
+    def violated(self, invariant: str, text: str) -> None:
+        """Note a broken promise."""
+        self._kernel.trace(self._bookie_id, f"VIOLATION {invariant}: {text}")
+        self.violations.append(Violation(invariant, f"bookie {self._bookie_id}: {text}"))
+
+    def is_durable(self, ledger_id: int, entry_id: int) -> bool:
+        """Tell whether an entry is, or was before the disk was lost, on stable storage here."""
+        return entry_id in self._durable[ledger_id]
+
+    # ------------------------------------------------------------------ what happens
+
+    def received(self, batch: Sequence[Inbound]) -> None:
+        """Note the LACs that requests tell."""
+        for inbound in batch:
+            request = inbound.request
+            if isinstance(request, Add | WriteLac | Sync):
+                told = self._told_lac
+                told[request.ledger_id] = max(told[request.ledger_id], request.lac)
+
+    def synced(self, groups: Sequence[AppendGroup]) -> None:
+        """Note that an fsync that began after these were written has returned."""
+        for group in groups:
+            for record in group.records:
+                if isinstance(record, EntriesRecord):
+                    self._durable[record.batch.ledger_id].update(record.batch.entry_ids)
+
+    def power_lost(self) -> None:
+        """Forget what was promised for killed processes only."""
+        self.written.clear()
+
+    def answered(self, outbound: Outbound) -> None:
+        """Note, and judge, an answer."""
+        request, answer = outbound.inbound.request, outbound.answer
+        match request, answer:
+            case Add(), AddAnswer():
+                self._added(outbound.inbound, request, answer)
+            case Sync(), SyncAnswer():
+                self._check_cursor(request.ledger_id, answer.last_add_synced)
+            case ((WriteLac() | ReadLac()), LacAnswer()):
+                is_told = isinstance(request, WriteLac) or not request.is_fencing
+                self._check_lac(request.ledger_id, answer.lac, is_for_readers=is_told)
+            case Read(), Refused():
+                self._refused(request, answer)
+            case _:
+                pass
+        if isinstance(request, Read | ReadLac) and request.is_fencing:
+            self._answered_fence(request.ledger_id, answer)
+
+    def _added(self, inbound: Inbound, request: Add, answer: AddAnswer) -> None:
+        ledger_id = request.ledger_id
+        if ledger_id in self.fenced and not request.is_recovery:
+            self.violated("I10", f"acknowledged an add of ledger {ledger_id} behind its fence")
+        is_synced = request.is_recovery or (
+            level_of(request.ledger_type).acknowledges_after == "sync"
+        )
+        target = (self.promised if is_synced else self.written)[ledger_id]
+        for entry_id, sum_ in _entries_of(
+            request.first_entry_id, request.is_striped, inbound.frames
+        ):
+            known = self._received[ledger_id].setdefault(entry_id, sum_)
+            if known != sum_:
+                self.violated("I30", f"took L{ledger_id}/{entry_id} twice, with different bytes")
+            target[entry_id] = sum_
+            if is_synced and not self._is_damaged and entry_id not in self._durable[ledger_id]:
+                self.violated("I7", f"acknowledged L{ledger_id}/{entry_id} without an fsync")
+                self._durable[ledger_id].add(entry_id)
+        if level_of(request.ledger_type).has_sync_cursor:
+            self._check_cursor(ledger_id, answer.last_add_synced)
+
+    def _check_cursor(self, ledger_id: int, last_add_synced: int) -> None:
+        durable, told = self._durable[ledger_id], self._told_lac[ledger_id]
+        for entry_id in range(self._counted[ledger_id] + 1, last_add_synced + 1):
+            if entry_id in durable:
+                sum_ = self._received[ledger_id].get(entry_id)
+                if sum_ is not None:
+                    self.promised[ledger_id][entry_id] = sum_
+            elif entry_id <= told:
+                self._kernel.sometimes["bookie: a LAC lifts the sync cursor over a hole"] += 1
+            elif not self._is_damaged:
+                self.violated(
+                    "I21",
+                    f"LastAddSynced {last_add_synced} of ledger {ledger_id} counts {entry_id}, "
+                    f"which is not synced here; the LAC told is {told}",
+                )
+                return
+        self._counted[ledger_id] = max(self._counted[ledger_id], last_add_synced)
+
+    def _check_lac(self, ledger_id: int, lac: int, *, is_for_readers: bool) -> None:
+        """A LAC that readers were told is never taken back; a recoverer may hear of more."""
+        highest = self._answered_lac[ledger_id]
+        if lac < highest:
+            self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
+        if is_for_readers:
+            self._answered_lac[ledger_id] = max(lac, highest)
+
+    def _refused(self, request: Read, answer: Refused) -> None:
+        error = from_wire(answer.code, tuple(answer.fields))
+        ledger_id = request.ledger_id
+        promised, written = self.promised[ledger_id], self.written[ledger_id]
+        if isinstance(error, NoSuchEntryError):
+            entry_id = error.args[1]
+            if entry_id in promised or entry_id in written:
+                self.violated("I24", f"says that it has no L{ledger_id}/{entry_id}")
+        elif isinstance(error, NoSuchLedgerError) and (promised or written):
+            self.violated("I24", f"says that it has no ledger {ledger_id}")
+
+    def _answered_fence(self, ledger_id: int, answer: object) -> None:
+        if isinstance(answer, Refused):
+            error = from_wire(answer.code, tuple(answer.fields))
+            if not isinstance(error, NoSuchEntryError | EntryUnreadableError):
+                return
+        elif not isinstance(answer, ReadAnswer | LacAnswer):
+            return
+        self.fenced.add(ledger_id)
+
+    # ------------------------------------------------------------------ after a start
+
+    def audit(self, storage: BookieStorage, *, is_damaged: bool) -> None:
+        """Look whether everything promised is there; what is there is durable now."""
+        self._is_damaged = is_damaged
+        if not is_damaged:
+            self._audit_promises(storage)
+            self._durable.clear()
+        for ledger_id in storage.ledgers():
+            with suppress(ZbkError):  # of a damaged disk
+                ranges, _ = storage.held_ranges(
+                    ledger_id, 0, range_count_max=1 << 20, entry_count_max=1 << 20
+                )
+                for first, last in ranges:
+                    self._durable[ledger_id].update(range(first, last + 1))
+
+    def _audit_promises(self, storage: BookieStorage) -> None:
+        for entries in (self.promised, self.written):
+            for ledger_id in sorted(entries):
+                for entry_id in sorted(entries[ledger_id]):
+                    self._audit_entry(storage, ledger_id, entry_id, entries[ledger_id][entry_id])
+        for ledger_id in sorted(self.fenced):
+            info = storage.ledger_info(ledger_id)
+            if info is None or not info.is_fenced:
+                self.violated("I10", f"has lost the fence of ledger {ledger_id}")
+
+    def _audit_entry(
+        self, storage: BookieStorage, ledger_id: int, entry_id: int, sum_: int
+    ) -> None:
+        name = f"L{ledger_id}/{entry_id}"
+        try:
+            resolved = storage.resolve(ledger_id, range(entry_id, entry_id + 1), 1 << 30)
+            if resolved is None:
+                self.violated("lost", f"has lost {name}")
+                return
+            _count, body = storage.fetch(resolved)
+        except ZbkError as error:
+            self.violated("lost", f"can not read {name}: {error!r}")
+            return
+        if checksum(body) != sum_:
+            self.violated("lost", f"has other bytes in {name}")
+
+
+@lru_cache(maxsize=64)
+def _entries_of(
+    first_entry_id: int, is_striped: bool, frames: tuple[bytes, ...]
+) -> tuple[tuple[int, int], ...]:
+    """Return id and checksum of each entry of an add."""
+    sizes = sizes_from_wire(frames[0])
+    ids: Sequence[int] = range(first_entry_id, first_entry_id + len(sizes))
+    if is_striped:
+        ids = decode_ids(frames[2], COUNT_MAX)
+    entries, offset = [], 0
+    for entry_id, size in zip(ids, sizes, strict=True):
+        entries.append((entry_id, checksum(frames[1][offset : offset + size])))
+        offset += size
+    return tuple(entries)

@@ -1,0 +1,263 @@
+"""Readers of the simulation: the real ``LacRead`` and ``RangeRead``, and what they were told."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.world import World
+from tests.support.history import hash_of
+from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol import lac_read, reader
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.transport.news import News, Reply
+from zbk.wire.codec import encode_ids
+from zbk.wire.messages import LacAnswer, Read, ReadAnswer, ReadLac
+
+LacDone: TypeAlias = Callable[[int | ZbkError], None]
+RangeDone: TypeAlias = Callable[[ZbkError | None], None]
+
+
+class ReaderBody:
+    """Reads for one client: each read ends with one call of ``done``."""
+
+    def __init__(self, world: World, node: Node, pool: ClientPool) -> None:
+        self._world = world
+        self._node = node
+        self._pool = pool
+
+    def read_metadata(self, ledger_id: int, session: Any, done: Callable[..., None]) -> None:  # noqa: ANN401
+        """Read a ledger's metadata."""
+        ledgers = session.ledgers()
+        self._world.metadata.submit(self._node, lambda: ledgers.read(ledger_id)[0], done)
+
+    # ------------------------------------------------------------------ LAC
+
+    def read_lac(self, metadata: LedgerMetadata, floor: int, done: LacDone) -> None:
+        """Read the LAC of an open ledger."""
+        fragment = metadata.last_fragment
+        core = lac_read.LacRead(metadata.quorum, max(floor, fragment.first_entry_id - 1))
+        self._run_lac(core, lac_read.LacReadStarted(), metadata, done)
+
+    def _run_lac(
+        self, core: lac_read.LacRead, event: lac_read.Event, metadata: LedgerMetadata, done: LacDone
+    ) -> None:
+        for effect in core.handle(event, self._node.now_ms()):
+            match effect:
+                case lac_read.SendReadLac():
+                    self._ask_lac(core, effect.slot, metadata, done)
+                case lac_read.LacFound():
+                    done(effect.lac)
+                case lac_read.LacReadFailed():
+                    done(effect.error)
+
+    def _ask_lac(
+        self, core: lac_read.LacRead, slot: int, metadata: LedgerMetadata, done: LacDone
+    ) -> None:
+        def deliver(news: News) -> None:
+            assert isinstance(news, Reply), "whoever asks gets replies"
+            event: lac_read.Event
+            if isinstance(news.outcome, LacAnswer):
+                event = lac_read.LacAnswered(slot, news.outcome.lac)
+            else:
+                event = lac_read.LacRefused(slot, _error_of(news))
+            self._run_lac(core, event, metadata, done)
+
+        request = ReadLac(
+            request_id=0,
+            ledger_id=metadata.ledger_id,
+            ledger_key=self._world.ledger_key(metadata.ledger_id),
+            ledger_type=metadata.ledger_type,
+        )
+        self._pool.request(metadata.last_fragment.bookies[slot], request, (), slot, deliver)
+
+    # ------------------------------------------------------------------ entries
+
+    def read_range(
+        self, metadata: LedgerMetadata, first: int, last: int, call: str, done: RangeDone
+    ) -> None:
+        """Read entries and note them in the history, fragment by fragment."""
+        if first > last:
+            done(None)
+            return
+        fragment, fragment_last = metadata.fragment_of(first)
+        end = last if fragment_last is None else min(last, max(first, fragment_last))
+
+        def on_part(error: ZbkError | None) -> None:
+            if error is None:
+                self.read_range(metadata, end + 1, last, call, done)
+            else:
+                done(error)
+
+        _Part(self._world, self._node, self._pool, metadata, fragment, call, on_part).run(
+            first, end
+        )
+
+
+class _Part:
+    """A read within one fragment."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        pool: ClientPool,
+        metadata: LedgerMetadata,
+        fragment: Fragment,
+        call: str,
+        done: RangeDone,
+    ) -> None:
+        self._world = world
+        self._node = node
+        self._pool = pool
+        self._metadata = metadata
+        self._fragment = fragment
+        self._call = call
+        self._done = done
+
+    def run(self, first: int, last: int) -> None:
+        """Begin."""
+        world, metadata = self._world, self._metadata
+        size = metadata.ensemble_size
+        turn = world.tape.draw(size)
+        self._begun = {
+            entry_id: world.history.invoke(
+                world.kernel.now_ms,
+                self._node.name,
+                self._call,
+                ledger_id=metadata.ledger_id,
+                entry_id=entry_id,
+            )
+            for entry_id in range(first, last + 1)
+        }
+        self._core = reader.RangeRead(
+            metadata.ledger_id,
+            metadata.quorum,
+            first,
+            last,
+            digest_type=metadata.digest_type,
+            digest=world.digest(metadata),
+            slot_order=[(turn + i) % size for i in range(size)],
+            speculative_ms=world.speculative_ms,
+        )
+        self._handle(reader.ReadStarted())
+
+    def _handle(self, event: reader.Event) -> None:
+        for effect in self._core.handle(event, self._node.now_ms()):
+            match effect:
+                case reader.SendRead():
+                    self._send(effect)
+                case reader.Delivered():
+                    self._delivered(effect)
+                case reader.ReadFailed():
+                    self._failed(effect.error)
+        at_ms = self._core.speculate_at_ms
+        if at_ms is not None and not self._core.is_over:
+            self._node.after((at_ms - self._node.now_ms()) * MS, self._look, at_ms)
+
+    def _look(self, at_ms: int) -> None:
+        if not self._core.is_over and self._core.speculate_at_ms == at_ms:
+            self._handle(reader.ReadTicked())
+
+    def _delivered(self, effect: reader.Delivered) -> None:
+        world = self._world
+        for entry in effect.batch.entries():
+            begun = self._begun.pop(entry.entry_id)
+            value = hash_of(bytes(entry.payload))
+            world.history.end(begun, world.kernel.now_ms, "ok", value_hash=value)
+        if effect.is_last:
+            self._done(None)
+
+    def _failed(self, error: ZbkError) -> None:
+        world = self._world
+        entry_id = min(self._begun)
+        self._node.trace(f"can not read L{self._metadata.ledger_id}/{entry_id}: {error!r}")
+        world.history.end(self._begun[entry_id], world.kernel.now_ms, "fail", error=error)
+        self._done(error)
+
+    def _send(self, effect: reader.SendRead) -> None:
+        ids, metadata = effect.entry_ids, self._metadata
+        is_striped = not isinstance(ids, range)
+        request = Read(
+            request_id=0,
+            ledger_id=metadata.ledger_id,
+            ledger_key=self._world.ledger_key(metadata.ledger_id),
+            ledger_type=metadata.ledger_type,
+            first_entry_id=ids[0],
+            last_entry_id=ids[-1],
+            size_max=self._world.read_size_max,
+            is_striped=is_striped,
+        )
+
+        def deliver(news: News) -> None:
+            assert isinstance(news, Reply), "whoever asks gets replies"
+            event: reader.Event
+            if isinstance(news.outcome, ReadAnswer) and len(news.frames) == 1:
+                event = reader.ReadAnswered(effect.slot, effect.read_id, news.frames[0])
+            else:
+                event = reader.ReadRefused(effect.slot, effect.read_id, _error_of(news))
+            self._handle(event)
+
+        frames = (bytes(encode_ids(ids)),) if is_striped else ()
+        bookie_id = self._fragment.bookies[effect.slot]
+        self._pool.request(bookie_id, request, frames, effect.read_id, deliver)
+
+
+class SimulatedReader:
+    """A client that looks at one ledger again and again."""
+
+    def __init__(self, world: World, name: str, ledger_id: int) -> None:
+        self._world = world
+        self.node = Node(world.kernel, name)
+        self.pool = ClientPool(world.network, self.node, world.request_timeout_ms)
+        self._session = world.session(name)
+        self._body = ReaderBody(world, self.node, self.pool)
+        self._ledger_id = ledger_id
+        self._lac = -1
+        self.is_over = False
+        self.node.after(world.tape.draw(10) * 20 * MS, self._begin)
+
+    def crash(self) -> None:
+        """End the process."""
+        self.node.die()
+        self.pool.close()
+        self.is_over = True
+
+    def _begin(self) -> None:
+        if self._world.is_ending:
+            self.is_over = True
+            return
+        self._body.read_metadata(self._ledger_id, self._session, self._on_metadata)
+
+    def _on_metadata(self, metadata: LedgerMetadata | ZbkError) -> None:
+        world = self._world
+        if isinstance(metadata, ZbkError):
+            self._again()
+            return
+        begun = world.history.invoke(
+            world.kernel.now_ms, self.node.name, "read_lac", ledger_id=self._ledger_id
+        )
+
+        def done(lac: int | ZbkError) -> None:
+            if isinstance(lac, ZbkError):
+                world.history.end(begun, world.kernel.now_ms, "info", error=lac)
+                self._again()
+                return
+            self._lac = lac
+            world.history.end(begun, world.kernel.now_ms, "ok", result=lac)
+            first = world.tape.draw(lac + 1) if lac >= 0 else 0
+            self._body.read_range(metadata, first, lac, "read", lambda _error: self._again())
+
+        if metadata.last_entry_id is not None:
+            done(metadata.last_entry_id)
+        else:
+            self._body.read_lac(metadata, self._lac, done)
+
+    def _again(self) -> None:
+        self.node.after((1 + self._world.tape.draw(10)) * 20 * MS, self._begin)
+
+
+def _error_of(reply: Reply) -> ZbkError:
+    if isinstance(reply.outcome, ZbkError):
+        return reply.outcome
+    return BookieUnavailableError(reply.bookie_id, f"nonsense: {type(reply.outcome).__name__}")

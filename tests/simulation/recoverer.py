@@ -1,0 +1,263 @@
+"""A client of the simulation that recovers a ledger: the real ``RecoveryCore`` and its body.
+
+The body does what ``zbk.client.recovery_pump`` does.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.world import World
+from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol import recovery_events as ev
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
+from zbk.protocol.recovery import RecoveryCore
+from zbk.protocol.words import NO_ENTRY
+from zbk.transport.news import News, Reply
+from zbk.wire.codec import encode_batch, encode_ids
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac
+
+TICK_US: Final = 100 * MS
+TIMEOUT_US: Final = 20_000 * MS
+
+Done: TypeAlias = Callable[[LedgerMetadata | ZbkError], None]
+
+
+class RecoveryBody:
+    """One recovery of one ledger, for one client; ends with one call of ``done``."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        pool: ClientPool,
+        session: Any,
+        ledger_id: int,
+        done: Done,
+    ) -> None:
+        self._world = world
+        self._node = node
+        self._pool = pool
+        self._ledgers = session.ledgers()
+        self._ledger_id = ledger_id
+        self._done = done
+        self._core: RecoveryCore | None = None
+        self._metadata: LedgerMetadata | None = None
+        world.metadata.submit(node, self._begin, self._on_begun)
+
+    def _begin(self) -> LedgerMetadata:
+        metadata, _version = self._ledgers.update(self._ledger_id, begin_recovery)
+        return metadata  # type: ignore[no-any-return] # the session is a port
+
+    def _on_begun(self, outcome: LedgerMetadata | ZbkError) -> None:
+        if isinstance(outcome, ZbkError) or outcome.is_closed:
+            self._done(outcome)
+            return
+        self._metadata = outcome
+        self._core = self._world.parts.recovery_core(self._world, outcome)
+        self._handle(ev.RecoveryStarted())
+        self._node.after(TICK_US, self._tick)
+        self._node.after(TIMEOUT_US, self._handle, ev.TimeIsOver())
+
+    def _tick(self) -> None:
+        assert self._core is not None, "it has begun"
+        if not self._core.is_over:
+            self._handle(ev.Tick())
+            self._node.after(TICK_US, self._tick)
+
+    def _handle(self, event: ev.Event) -> None:
+        assert self._core is not None, "it has begun"
+        for effect in self._core.handle(event, self._node.now_ms()):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: ev.Effect) -> None:
+        match effect:
+            case ev.SendFence():
+                self._send_fence(effect)
+            case ev.SendRead():
+                self._send_read(effect)
+            case ev.SendWrite():
+                self._send_write(effect)
+            case ev.ChooseReplacements():
+                self._choose(effect)
+            case ev.CloseRecovered():
+                self._close(effect)
+            case ev.RecoveryFailed():
+                self._fail(effect.error)
+
+    # ------------------------------------------------------------------ requests
+
+    def _send_fence(self, effect: ev.SendFence) -> None:
+        assert self._metadata is not None, "it has begun"
+        request = ReadLac(
+            request_id=0,
+            ledger_id=self._ledger_id,
+            ledger_key=self._world.ledger_key(self._ledger_id),
+            ledger_type=self._metadata.ledger_type,
+            is_fencing=True,
+        )
+        self._ask(effect.bookie_id, request, (), effect)
+
+    def _send_read(self, effect: ev.SendRead) -> None:
+        assert self._metadata is not None, "it has begun"
+        ids = effect.entry_ids
+        is_striped = not isinstance(ids, range)
+        request = Read(
+            request_id=0,
+            ledger_id=self._ledger_id,
+            ledger_key=self._world.ledger_key(self._ledger_id),
+            ledger_type=self._metadata.ledger_type,
+            first_entry_id=ids[0],
+            last_entry_id=ids[-1],
+            size_max=self._world.read_size_max,
+            is_striped=is_striped,
+            is_fencing=self._world.parts.is_recovery_read_fencing,
+        )
+        frames = (encode_ids(ids),) if is_striped else ()
+        self._ask(effect.bookie_id, request, frames, effect)
+
+    def _send_write(self, effect: ev.SendWrite) -> None:
+        assert self._metadata is not None, "it has begun"
+        batch = effect.batch
+        request = Add(
+            request_id=0,
+            ledger_id=self._ledger_id,
+            ledger_key=self._world.ledger_key(self._ledger_id),
+            ledger_type=self._metadata.ledger_type,
+            first_entry_id=batch.first_entry_id,
+            count=batch.count,
+            lac=effect.lac,
+            checksum=batch.checksum,
+            is_striped=not batch.is_in_a_row,
+            is_recovery=True,
+        )
+        self._world.sometimes["recovery: an entry is written back"] += 1
+        self._ask(effect.bookie_id, request, encode_batch(batch), effect)
+
+    def _ask(
+        self, bookie_id: str, request: Add | Read | ReadLac, frames: Sequence[Any], key: object
+    ) -> None:
+        whole = tuple(bytes(frame) for frame in frames)
+        self._pool.request(bookie_id, request, whole, key, self._on_reply)
+
+    def _on_reply(self, news: News) -> None:
+        assert isinstance(news, Reply), "whoever asks gets replies"
+        self._handle(_event_of(news))
+
+    def _choose(self, effect: ev.ChooseReplacements) -> None:
+        found = self._world.replacements(list(effect.ensemble), effect.failed_slots)
+        chosen = {slot: b for slot, b in sorted(found.items()) if b not in effect.exclude}
+        if chosen:
+            self._world.sometimes["recovery: changes the ensemble it writes to"] += 1
+        self._node.trace(f"writes back to {chosen} in the place of {effect.failed_slots}")
+        self._node.after(0, self._handle, ev.ReplacementsChosen(chosen))
+
+    # ------------------------------------------------------------------ ends
+
+    def _close(self, effect: ev.CloseRecovered) -> None:
+        self._node.trace(f"closes L{self._ledger_id} at {effect.last_entry_id}")
+        assert self._metadata is not None, "it has begun"
+        bookies = [self._world.bookie(b) for b in self._metadata.last_fragment.bookies]
+        if sum(self._ledger_id not in bookie.oracle.fenced for bookie in bookies) == 1:
+            self._world.sometimes["recovery: a fence is missing on exactly one bookie"] += 1
+
+        def close() -> LedgerMetadata:
+            metadata, _version = self._ledgers.update(
+                self._ledger_id,
+                lambda now: close_by_recovery(
+                    now, effect.fragments, effect.last_entry_id, effect.length
+                ),
+            )
+            return metadata  # type: ignore[no-any-return] # as above
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, LedgerMetadata) and outcome.last_entry_id is not None:
+                last = outcome.last_entry_id
+                self._world.check_durable(self._ledger_id, max(0, last - 8), last)
+            self._done(outcome)
+
+        self._world.metadata.submit(self._node, close, done)
+
+    def _fail(self, error: ZbkError) -> None:
+        """Adopt the end if another recoverer found it."""
+        self._node.trace(f"can not recover L{self._ledger_id}: {error!r}")
+        self._world.sometimes["recovery: aborted as unknown"] += 1
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            is_closed = isinstance(outcome, LedgerMetadata) and outcome.is_closed
+            self._done(outcome if is_closed else error)
+
+        ledgers, ledger_id = self._ledgers, self._ledger_id
+        self._world.metadata.submit(self._node, lambda: ledgers.read(ledger_id)[0], done)
+
+
+class SimulatedRecoverer:
+    """A client that wants a ledger closed, and tries until it is, or its patience ends."""
+
+    def __init__(self, world: World, name: str, ledger_id: int, *, attempt_count: int) -> None:
+        self._world = world
+        self.node = Node(world.kernel, name)
+        self.pool = ClientPool(world.network, self.node, world.request_timeout_ms)
+        self._session = world.session(name)
+        self._ledger_id = ledger_id
+        self._left_count = attempt_count
+        self.is_over = False
+        self._attempt()
+
+    def crash(self) -> None:
+        """End the process in the middle of whatever it does."""
+        if not self.is_over:
+            self._world.sometimes["recovery: the recoverer dies"] += 1
+        self.node.die()
+        self.pool.close()
+        self.is_over = True
+
+    def _attempt(self) -> None:
+        world = self._world
+        begun = world.history.invoke(
+            world.kernel.now_ms, self.node.name, "recover", ledger_id=self._ledger_id
+        )
+        self._left_count -= 1
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
+                if self._left_count:
+                    self.node.after((1 + world.tape.draw(4)) * 50 * MS, self._attempt)
+                else:
+                    self._finish()
+                return
+            last = NO_ENTRY if outcome.last_entry_id is None else outcome.last_entry_id
+            world.history.end(begun, world.kernel.now_ms, "ok", result=last)
+            self._finish()
+
+        RecoveryBody(world, self.node, self.pool, self._session, self._ledger_id, done)
+
+    def _finish(self) -> None:
+        self.is_over = True
+        self.pool.close()
+
+
+def _event_of(reply: Reply) -> ev.Event:
+    match reply.key, reply.outcome:
+        case ev.SendFence() as sent, LacAnswer() as answer:
+            return ev.FenceAnswered(sent.slot, answer.lac)
+        case ev.SendFence() as sent, _:
+            return ev.FenceFailed(sent.slot, _error_of(reply))
+        case ev.SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
+            return ev.ReadAnswered(sent.read_id, reply.frames[0])
+        case ev.SendRead() as sent, _:
+            return ev.ReadFailed(sent.read_id, _error_of(reply))
+        case ev.SendWrite() as sent, AddAnswer():
+            return ev.WriteAnswered(sent.write_id)
+        case ev.SendWrite() as sent, _:
+            return ev.WriteFailed(sent.write_id, _error_of(reply))
+    raise AssertionError("a recovery sends nothing else")
+
+
+def _error_of(reply: Reply) -> ZbkError:
+    if isinstance(reply.outcome, ZbkError):
+        return reply.outcome
+    return BookieUnavailableError(reply.bookie_id, f"nonsense: {type(reply.outcome).__name__}")

@@ -1,0 +1,64 @@
+"""Damage at rest: bits that flip and sectors that are lost on a simulated disk.
+
+The journal's last records are left alone as long as nothing behind them says that they were synced:
+there damage can not be told from a torn write that was never promised, by nobody.
+"""
+
+from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
+from tests.simulation.tape import Tape
+from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
+from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, segment_ids
+from zbk.storage.segment_reader import SegmentReader
+
+Span = tuple[str, int, int]
+"""A path, and where the bytes begin and end."""
+
+
+def rot(bookie: SimulatedBookie, tape: Tape) -> list[str]:
+    """Damage a bookie's disk in one to three places; return the paths."""
+    disk = bookie.disk
+    has_rotten_journal = False
+    paths = []
+    for _ in range(1 + tape.draw(3)):
+        part = tape.pick(("/logs", JOURNAL_DIR, "/index"))
+        if part == JOURNAL_DIR:
+            spans = [] if has_rotten_journal else _proven_records(bookie)
+            has_rotten_journal = True
+        else:
+            spans = [(p, 0, len(_used(disk, p))) for p in disk.paths(part) if _used(disk, p)]
+        if spans:
+            paths.append(_damage(disk, tape.pick(spans), tape))
+    return paths
+
+
+def _proven_records(bookie: SimulatedBookie) -> list[Span]:
+    """Return the places of records that a later record says were synced."""
+    owner = bookie.bookie_id.encode()
+    found = []
+    evidence = 0
+    for segment_id in segment_ids(bookie.disk, JOURNAL_DIR):
+        with SegmentReader(bookie.disk, JOURNAL_DIR, segment_id, owner) as reader:
+            offset = SEGMENT_HEADER_SIZE
+            while (decoded := reader.record_at(offset)) is not None:
+                found.append((decoded.sequence, (reader.path, offset, decoded.end_offset)))
+                evidence = max(evidence, decoded.synced_sequence)
+                offset = decoded.end_offset
+    return [span for sequence, span in found if sequence <= evidence]
+
+
+def _damage(disk: SimulatedDisk, span: Span, tape: Tape) -> str:
+    path, start, end = span
+    content = bytearray(disk.content(path))
+    at = start + tape.draw(end - start)
+    if tape.draw(2):
+        content[at] ^= 1 << tape.draw(8)
+    else:
+        low = max(start, at - at % SECTOR_SIZE)
+        high = min(end, low + SECTOR_SIZE)
+        content[low:high] = bytes(high - low)
+    disk.set_content(path, bytes(content))
+    return path
+
+
+def _used(disk: SimulatedDisk, path: str) -> bytes:
+    return disk.content(path).rstrip(b"\0")

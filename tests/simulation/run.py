@@ -1,0 +1,299 @@
+"""One run, from a seed: a cluster, its clients, the nemesis, a calm end, and the verdict.
+
+1   faults, bookies and ledgers are drawn; writers write, readers read, recoverers recover,
+    while the nemesis acts
+2   all faults stop; the dead come back; every call has to end
+3   at times the power of all bookies is lost
+4   every ledger that is not closed is recovered
+5   at times the power of all bookies is lost again
+6   every ledger is read from its first entry to its last
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from tests.simulation.faults import Faults
+from tests.simulation.kernel import MS, SECOND, Node
+from tests.simulation.nemesis import Client, Nemesis
+from tests.simulation.network import ClientPool
+from tests.simulation.reader import ReaderBody, SimulatedReader
+from tests.simulation.recoverer import SimulatedRecoverer
+from tests.simulation.tape import Tape
+from tests.simulation.world import PASSWORD, Parts, World
+from tests.simulation.writer import Plan, SimulatedWriter
+from tests.support.checker import Violation, check
+from zbk.errors import ZbkError
+from zbk.protocol.digest import password_digest
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import DigestType, LedgerState, LedgerType
+
+CALM_US_MAX: Final = 120 * SECOND
+"""Simulated time within which everything has to end once the faults stopped (I35)."""
+
+PD_QUORUMS: Final = (
+    (3, 3, 2), (3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 3, 3), (4, 3, 2), (5, 3, 2), (2, 2, 1),
+    (1, 1, 1), (3, 2, 1), (4, 4, 3), (3, 3, 1),
+)  # fmt: skip
+VD_QUORUMS: Final = ((3, 3, 2), (3, 3, 2), (2, 2, 2), (2, 2, 1), (3, 3, 3), (4, 4, 3), (1, 1, 1))
+
+
+class Outcome(msgspec.Struct):
+    """What came of a run."""
+
+    seed: int
+    violations: list[Violation]
+    trace_hash: int
+    event_count: int
+    entry_count: int
+    sometimes: Counter[str]
+    tape: list[int]
+    lines: list[str]
+    faults: Faults
+
+    @property
+    def names(self) -> set[str]:
+        """The invariants that were broken."""
+        return {violation.invariant for violation in self.violations}
+
+
+def run_seed(
+    seed: int,
+    parts: Parts | None = None,
+    *,
+    recorded: Sequence[int] | None = None,
+    is_traced: bool = False,
+) -> Outcome:
+    """Run a seed, or a recorded tape, to its end."""
+    tape = Tape(seed, recorded)
+    world = World(tape, parts, is_traced=is_traced)
+    run = Run(world)
+    try:
+        run.play()
+    except AssertionError as error:
+        text = _place_of(error)
+        world.violated("assert", f"{text}: {error}")
+    for bookie in world.bookies:
+        world.violations += bookie.oracle.violations
+    violations = world.violations + check(world.history)
+    acks = sum(1 for e in world.history if e.kind == "ok" and e.call in ("add", "log_append"))
+    return Outcome(
+        seed,
+        violations,
+        world.kernel.trace_hash,
+        world.kernel.event_count,
+        acks,
+        world.sometimes,
+        tape.values,
+        world.kernel.lines,
+        world.faults,
+    )
+
+
+class Run:
+    """The story of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._clients: list[Client] = []
+        self._ledger_ids: list[int] = []
+        self._creating_count = 0
+
+    def play(self) -> None:
+        """Run it all."""
+        world, tape = self._world, self._world.tape
+        ledgers = [self._draw_ledger() for _ in range(1 + tape.draw(2))]
+        largest = max(quorum.ensemble_size for quorum, _ in ledgers)
+        for number in range(largest + tape.draw(3)):
+            world.add_bookie(f"host{number + 1}")
+        loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
+        self._nemesis = Nemesis(world, loss_count_max=loss_count_max)
+        self._nemesis.clients = self._clients
+        for number, (quorum, ledger_type) in enumerate(ledgers):
+            self._create(f"writer{number + 1}", quorum, ledger_type, 0)
+        if world.faults.is_skewed:
+            for bookie in world.bookies:
+                bookie.node.skew(tape.pick((1000, 900, 1100)))
+        world.kernel.run_until((2 + tape.draw(5)) * SECOND)
+        self._calm_down()
+        self._wait("a call hangs", lambda: all(c.is_over for c in self._clients))
+        self._at_times_lose_power()
+        self._recover_all()
+        self._at_times_lose_power()
+        self._read_all()
+
+    # ------------------------------------------------------------------ 1
+
+    def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
+        tape = self._world.tape
+        if tape.draw(3) == 2:
+            return Quorum(*tape.pick(VD_QUORUMS)), LedgerType.VD_JOURNAL
+        return Quorum(*tape.pick(PD_QUORUMS)), LedgerType.PD_JOURNAL
+
+    def _create(self, name: str, quorum: Quorum, ledger_type: LedgerType, attempt: int) -> None:
+        world = self._world
+        self._creating_count += 1
+        node = Node(world.kernel, f"{name}.create")
+        session = world.session(node.name)
+        alive = world.candidates()
+        if len(alive) < quorum.ensemble_size or attempt > 5:
+            return
+        ensemble = tuple(alive[: quorum.ensemble_size])
+
+        def make(ledger_id: int) -> LedgerMetadata:
+            return LedgerMetadata(
+                ledger_id=ledger_id,
+                ensemble_size=quorum.ensemble_size,
+                write_quorum_size=quorum.write_size,
+                ack_quorum_size=quorum.ack_size,
+                ledger_type=ledger_type,
+                digest_type=DigestType.XXH3,
+                password_digest=password_digest(PASSWORD, ledger_id),
+                fragments=(Fragment(0, ensemble),),
+                created_ms=0,
+                creation_token=f"{name} {attempt}",
+            )
+
+        begun = world.history.invoke(world.kernel.now_ms, name, "create")
+
+        def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
+                self._create(name, quorum, ledger_type, attempt + 1)
+                return
+            metadata, _version = outcome
+            ledger_id = metadata.ledger_id
+            world.history.end(begun, world.kernel.now_ms, "ok", ledger_id=ledger_id)
+            self._begin_clients(name, metadata)
+
+        ledgers = session.ledgers()
+        world.metadata.submit(node, lambda: ledgers.create(make), done)
+
+    def _begin_clients(self, name: str, metadata: LedgerMetadata) -> None:
+        world, tape = self._world, self._world.tape
+        ledger_id = metadata.ledger_id
+        plan = Plan(
+            append_count=tape.pick((20, 5, 60)),
+            gap_us_max=tape.pick((40, 5, 200)) * MS,
+            sync_share=tape.pick((100, 0, 400)),
+            has_close=tape.draw(3) != 2,
+        )
+        writer = SimulatedWriter(world, name, metadata, plan)
+        self._clients.append(writer)
+        for number in range(tape.draw(3)):
+            reader = SimulatedReader(world, f"{name}.reader{number + 1}", ledger_id)
+            self._clients.append(reader)
+        for number in range(tape.draw(4)):
+            at_us = tape.draw(16) * tape.pick((150, 15)) * MS
+            recoverer = f"{name}.recoverer{number + 1}"
+            world.kernel.after(at_us, self._begin_recovery, recoverer, ledger_id)
+
+    def _begin_recovery(self, name: str, ledger_id: int) -> None:
+        if not self._world.is_ending:
+            busy = [c for c in self._clients if isinstance(c, SimulatedRecoverer) and not c.is_over]
+            if busy:
+                self._world.sometimes["recovery: two at once"] += 1
+            attempt_count = 1 + self._world.tape.draw(3)
+            self._clients.append(
+                SimulatedRecoverer(self._world, name, ledger_id, attempt_count=attempt_count)
+            )
+
+    # ------------------------------------------------------------------ 2 to 6
+
+    def _calm_down(self) -> None:
+        world = self._world
+        world.kernel.trace("world", "all faults stop")
+        world.is_ending = True
+        sync_us_max = world.faults.sync_us_max
+        for field, value in msgspec.structs.asdict(Faults()).items():
+            setattr(world.faults, field, value)
+        world.faults.sync_us_max = sync_us_max
+        world.network.heal()
+        world.metadata.is_down = False
+        for session in world.sessions:
+            session.is_expired = False
+        for bookie in world.bookies:
+            bookie.disk.faults = []
+            bookie.disk.crash_at = None
+            bookie.node.paused_until_us = 0
+        for client in self._clients:
+            client.node.paused_until_us = 0
+        self._start_all()
+
+    def _start_all(self) -> None:
+        world = self._world
+        for bookie in list(world.bookies):
+            if not bookie.node.is_alive and not bookie.is_lost:
+                bookie.start()
+        for bookie in list(world.bookies):
+            if bookie.is_lost:
+                world.replace_bookie(bookie)
+            elif bookie.is_damaged:  # it may refuse what it is asked to keep
+                world.add_bookie_beside(bookie)
+
+    def _wait(self, what: str, is_done: Callable[[], bool]) -> None:
+        kernel = self._world.kernel
+        if not kernel.run_until(kernel.now_us + CALM_US_MAX, is_done):
+            names = [c.node.name for c in self._clients if not c.is_over]
+            self._world.violated("I35", f"{what}: {names}")
+
+    def _at_times_lose_power(self) -> None:
+        world = self._world
+        if world.tape.draw(2):
+            for bookie in world.bookies:
+                if not bookie.is_lost:
+                    bookie.crash("the last power loss", is_power_lost=True)
+            self._start_all()
+            world.kernel.run_until(world.kernel.now_us + 2 * SECOND)
+
+    def _recover_all(self) -> None:
+        world = self._world
+        self._ledger_ids = sorted({v.ledger_id for v in world.history.metadata.ledgers})
+        clients = [
+            SimulatedRecoverer(world, f"final.recoverer{ledger_id}", ledger_id, attempt_count=20)
+            for ledger_id in self._ledger_ids
+            if not world.current(ledger_id).is_closed
+        ]
+        self._clients += clients
+        self._wait("a recovery hangs", lambda: all(c.is_over for c in clients))
+        for ledger_id in self._ledger_ids:
+            if world.current(ledger_id).state is not LedgerState.CLOSED:
+                self._world.violated("I35", f"ledger {ledger_id} can not be recovered")
+
+    def _read_all(self) -> None:
+        world = self._world
+        node = Node(world.kernel, "final.reader")
+        pool = ClientPool(world.network, node, world.request_timeout_ms)
+        body = ReaderBody(world, node, pool)
+        left: set[int] = set()
+
+        def done(ledger_id: int, error: ZbkError | None) -> None:
+            left.discard(ledger_id)
+            if error is not None:
+                world.violated("I35", f"ledger {ledger_id} can not be read: {error!r}")
+
+        for ledger_id in self._ledger_ids:
+            metadata = world.current(ledger_id)
+            if metadata.last_entry_id is not None and metadata.last_entry_id >= 0:
+                left.add(ledger_id)
+                body.read_range(
+                    metadata,
+                    0,
+                    metadata.last_entry_id,
+                    "read",
+                    lambda error, ledger_id=ledger_id: done(ledger_id, error),  # type: ignore[misc]
+                )
+        self._wait("a read hangs", lambda: not left)
+
+
+def _place_of(error: BaseException) -> str:
+    trace = error.__traceback__
+    place = ""
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        place = f"{code.co_filename.rpartition('/main/')[2]}:{trace.tb_lineno} {code.co_name}"
+        trace = trace.tb_next
+    return place

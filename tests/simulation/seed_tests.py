@@ -1,0 +1,56 @@
+"""What the two files of seeds share: they are two so that two processes run them."""
+
+from tests.simulation.campaign import Summary, run_seeds
+
+CHUNK_COUNT = 4
+SEED_COUNT = 500
+"""Seeds of one file."""
+
+DANGEROUS_PLACES = (
+    "bookie: a LAC lifts the sync cursor over a hole",
+    "bookie: a request of an earlier life refused",
+    "bookie: another one at the old address",
+    "bookie: bit rot",
+    "bookie: crash in the middle of an operation",
+    "bookie: power loss of all at once",
+    "bookie: refuses to start on a damaged disk",
+    "bookie: refuses to start on an empty disk",
+    "bookie: stopped by a failed disk",
+    "bookie: torn tail of the journal cut",
+    "metadata: overtaken between read and write",
+    "metadata: reply of a change lost",
+    "metadata: stale read",
+    "network: a request came twice",
+    "network: an old request came again",
+    "recovery: a fence is missing on exactly one bookie",
+    "recovery: aborted as unknown",
+    "recovery: an entry is written back",
+    "recovery: changes the ensemble it writes to",
+    "recovery: the recoverer dies",
+    "recovery: two at once",
+    "writer: an ensemble change meets a recovery",
+    "writer: no replacement is left",
+    "writer: tells its LAC while it is idle",
+    "writer: the ensemble was changed",
+)
+"""Each is reached within the seeds of one file, many times."""
+
+
+class Seeds:
+    """The seeds of one file, in chunks, and what they add up to."""
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.total = Summary()
+
+    def run(self, chunk: int) -> Summary:
+        """Run one chunk."""
+        size = SEED_COUNT // CHUNK_COUNT
+        start = self.first + chunk * size
+        summary = run_seeds(start, start + size)
+        self.total.take(summary)
+        return summary
+
+    def missed(self) -> list[str]:
+        """Return the dangerous places that no run has come to."""
+        return [place for place in DANGEROUS_PLACES if not self.total.sometimes[place]]

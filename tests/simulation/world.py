@@ -1,0 +1,202 @@
+"""Everything that one run consists of: clock, network, metadata, bookies; and who looks at them."""
+
+from collections import Counter
+
+from tests.simulation.bookie import Parts as BookieParts
+from tests.simulation.bookie import SimulatedBookie
+from tests.simulation.faults import Faults
+from tests.simulation.kernel import Kernel
+from tests.simulation.metadata import MetadataServer, Session
+from tests.simulation.network import Network
+from tests.simulation.tape import Tape
+from tests.support.checker import Violation
+from tests.support.history import History
+from zbk.durability.level import level_of
+from zbk.protocol.digest import DigestFunction, digest_function, ledger_key
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.placement import Candidate, RandomPlacement
+from zbk.protocol.recovery import RecoveryCore
+from zbk.protocol.recovery_events import RecoveryLimits
+from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_events import WriterLimits
+
+PASSWORD = b"secret"
+
+
+class Parts(BookieParts):
+    """What a run is made of; a defect puts another part in."""
+
+    def writer_core(self, world: "World", metadata: LedgerMetadata) -> WriterCore:
+        """Return the core of a new writer."""
+        return WriterCore(
+            metadata.ledger_id,
+            metadata.quorum,
+            level_of(metadata.ledger_type),
+            ensemble=metadata.last_fragment.bookies,
+            digest_type=metadata.digest_type,
+            digest=world.digest(metadata),
+            limits=world.writer_limits,
+        )
+
+    def recovery_core(self, world: "World", metadata: LedgerMetadata) -> RecoveryCore:
+        """Return the core of a new recovery."""
+        return RecoveryCore(metadata, digest=world.digest(metadata), limits=world.recovery_limits)
+
+    def prepare(self, world: "World") -> None:
+        """Change the world before anything happens."""
+
+
+class World:
+    """One cluster in one thread."""
+
+    def __init__(self, tape: Tape, parts: Parts | None = None, *, is_traced: bool = False) -> None:
+        self.tape = tape
+        self.parts = parts or Parts()
+        self.kernel = Kernel(tape, is_traced=is_traced)
+        self.faults = Faults.draw(tape)
+        self.history = History()
+        self.network = Network(self.kernel, self.faults)
+        self.metadata = MetadataServer(self.kernel, self.faults, self.history)
+        self.bookies: list[SimulatedBookie] = []
+        self.violations: list[Violation] = []
+        self.is_ending = False
+        self.request_timeout_ms = tape.pick((1_000, 400))
+        self.speculative_ms = tape.pick((0, 20))
+        self.read_size_max = tape.pick((1 << 20, 300))
+        self.writer_limits = _writer_limits(tape)
+        self.recovery_limits = _recovery_limits(tape)
+        self._sessions: list[Session] = []
+        self._bookie_count = 0
+        self.parts.prepare(self)
+
+    @property
+    def sometimes(self) -> Counter[str]:
+        """How often the dangerous places were reached."""
+        return self.kernel.sometimes
+
+    # ------------------------------------------------------------------ what clients need
+
+    def session(self, name: str) -> Session:
+        """Return a new client's session with the metadata store."""
+        session = Session(self.metadata, name, is_faulty=True)
+        self._sessions.append(session)
+        return session
+
+    @property
+    def sessions(self) -> list[Session]:
+        """The sessions of all clients."""
+        return self._sessions
+
+    def ledger_key(self, ledger_id: int) -> bytes:
+        """Return the key that bookies ask for."""
+        return _key(ledger_id)
+
+    def digest(self, metadata: LedgerMetadata) -> DigestFunction:
+        """Return the digest function of a ledger."""
+        return digest_function(metadata.digest_type, PASSWORD, metadata.ledger_id)
+
+    def candidates(self) -> list[str]:
+        """Return the bookies that are registered, shuffled; some may have died just now."""
+        names = [b.bookie_id for b in self.bookies if b.node.is_alive]
+        return self.tape.shuffled(names)
+
+    def replacements(self, ensemble: list[str], failed: tuple[int, ...]) -> dict[int, str]:
+        """Return new bookies for failed slots."""
+        candidates = [Candidate(name) for name in self.candidates()]
+        return RandomPlacement().replacements(candidates, ensemble, failed)
+
+    # ------------------------------------------------------------------ bookies
+
+    def add_bookie(self, address: str) -> SimulatedBookie:
+        """Make a bookie with an empty disk, and start it."""
+        self._bookie_count += 1
+        bookie = SimulatedBookie(
+            self.kernel,
+            self.faults,
+            self.network,
+            self.metadata,
+            bookie_id=f"b{self._bookie_count}",
+            address=address,
+            parts=self.parts,
+        )
+        self.bookies.append(bookie)
+        bookie.start()
+        return bookie
+
+    def replace_bookie(self, old: SimulatedBookie) -> None:
+        """Put a new bookie at the address of one that is lost, unless there is one."""
+        if self.network.hosts[old.address] is old:
+            self.add_bookie(old.address)
+
+    def add_bookie_beside(self, old: SimulatedBookie) -> None:
+        """Add a bookie for one that is damaged, once."""
+        address = f"{old.address}.spare"
+        if address not in self.network.hosts:
+            self.add_bookie(address)
+
+    def bookie(self, bookie_id: str) -> SimulatedBookie:
+        """Return a bookie, dead or alive."""
+        return next(b for b in self.bookies if b.bookie_id == bookie_id)
+
+    # ------------------------------------------------------------------ judging
+
+    def violated(self, invariant: str, text: str) -> None:
+        """Note a broken promise that no history shows."""
+        self.kernel.trace("world", f"VIOLATION {invariant}: {text}")
+        self.violations.append(Violation(invariant, text))
+
+    def current(self, ledger_id: int) -> LedgerMetadata:
+        """Return a ledger's metadata as they are."""
+        return self.metadata.current[ledger_id]
+
+    def check_durable(self, ledger_id: int, first: int, last: int) -> None:
+        """Judge I7: a writer says that these entries are on stable storage at an ack quorum."""
+        metadata = self.current(ledger_id)
+        quorum = metadata.quorum
+        for entry_id in range(first, last + 1):
+            fragment, _ = metadata.fragment_of(entry_id)
+            members = [fragment.bookies[slot] for slot in quorum.write_set(entry_id)]
+            count = sum(self.bookie(b).oracle.is_durable(ledger_id, entry_id) for b in members)
+            if count < quorum.ack_size:
+                self.violated(
+                    "I7",
+                    f"the LAC of ledger {ledger_id} is {last}; entry {entry_id} is on stable "
+                    f"storage at {count} of {members}, not {quorum.ack_size}",
+                )
+                return
+
+
+def _writer_limits(tape: Tape) -> WriterLimits:
+    return WriterLimits(
+        window_size=tape.pick((1 << 20, 2_000)),
+        window_count=tape.pick((16, 2)),
+        batch_size_max=tape.pick((1 << 16, 400)),
+        batch_count_max=tape.pick((4096, 3)),
+        quorum_grace_ms=tape.pick((2_000, 500)),
+        close_linger_ms=200,
+        unsynced_batch_count_max=tape.pick((65_536, 8)),
+        ensemble_retry_ms=200,
+        metadata_grace_ms=5_000,
+        slow_bookie_ms=tape.pick((2_000, 300)),
+        explicit_lac_ms=tape.pick((100, 0)),
+    )
+
+
+def _recovery_limits(tape: Tape) -> RecoveryLimits:
+    return RecoveryLimits(
+        window_size=tape.pick((1 << 20, 600)),
+        window_count=tape.pick((4_096, 2)),
+        batch_size_max=tape.pick((1 << 16, 400)),
+        batch_count_max=tape.pick((4_096, 2)),
+        attempt_count_max=4,
+    )
+
+
+_KEYS: dict[int, bytes] = {}
+
+
+def _key(ledger_id: int) -> bytes:
+    key = _KEYS.get(ledger_id)
+    if key is None:
+        key = _KEYS[ledger_id] = ledger_key(PASSWORD, ledger_id)
+    return key
