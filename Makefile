@@ -8,6 +8,7 @@ PY ?= python3
 VENV ?= .venv
 ARGS ?=
 SOAK_SECONDS ?= 120
+MINUTES ?= 5
 
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
@@ -25,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper test check soak bench lock clean
+.PHONY: help demo demo-zookeeper test check soak chaos bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -47,8 +48,15 @@ check: $(STAMPS)/dev ## lint, format, types, layers
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 
-soak: $(STAMPS)/dev ## crashes under load for SOAK_SECONDS
+soak: $(STAMPS)/dev ## crashes under load for SOAK_SECONDS; SEEDS=N or A:B simulates so many seeds instead
+ifdef SEEDS
+	@$(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+else
 	@SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
+endif
+
+chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES; as root also partitions, power loss
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(ARGS)
 
 bench: $(STAMPS)/run ## what zbk writes, beside what the machine gives
 	@$(BIN)/python -m zbk bench write --against-floor $(ARGS)

@@ -1,0 +1,178 @@
+"""The cluster under test: bookies, metadata store, client processes, and what can be done to them.
+
+Bookies are ``LocalCluster``'s, each at a place of the network and, where there is power to lose, on
+a disk of its own. The harness reaches the metadata past the network, so that it sees what is.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Self
+
+import msgspec
+
+from tests.chaos.client import Spec
+from tests.chaos.metadata_history import NodeVersion, SqliteHistory, ZooKeeperHistory
+from tests.chaos.network import Network
+from tests.chaos.power import PowerDisk
+from zbk.cluster.child import Child
+from zbk.cluster.local import LocalBookie, LocalCluster
+from zbk.cluster.zookeeper import LocalZooKeeper
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
+from zbk.metadata.ledgers import LedgerStore
+
+SESSION_TIMEOUT_MS = 2_000
+ZOOKEEPER_ROOT = "/zbk"
+BOOKIE_OPTIONS: Mapping[str, int | str] = {
+    "session_timeout_ms": SESSION_TIMEOUT_MS,
+    "checkpoint_interval_ms": 1_500,  # often, so that faults meet them
+    "journal_segment_size": 4 * 1024 * 1024,
+    "entry_log_size_max": 4 * 1024 * 1024,
+    "ledger_cache_size": 256 * 1024,
+    "sync_interval_ms": 700,
+}
+"""Small limits: what is rare in a long run is common in a short one."""
+
+
+class PlacedCluster(LocalCluster):
+    """A ``LocalCluster`` whose bookies run at places of a network, maybe on disks of their own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        bookie_count: int,
+        metadata: str,
+        network: Network,
+        disks: Sequence[PowerDisk],
+    ) -> None:
+        super().__init__(
+            folder, bookie_count=bookie_count, metadata=metadata, bookie_options=BOOKIE_OPTIONS
+        )
+        self._network = network
+        self._disks = disks
+
+    def _bookie_options(self, index: int, port: int) -> dict[str, int | str]:
+        options = super()._bookie_options(index, port) | {
+            "metadata": self._network.metadata_uri(self.metadata_uri),
+            "listen": self._network.listen_address(index),
+            "advertise": self._network.advertised_address(index),
+        }
+        if self._disks:
+            folder = self._disks[index].folder
+            options |= {"journal_dir": f"{folder}/journal", "ledger_dir": f"{folder}/ledgers"}
+        return options
+
+    def _bookie_command(self, index: int, port: int) -> list[str]:
+        return self._network.command(f"b{index}", super()._bookie_command(index, port))
+
+
+class ChaosCluster:
+    """Everything that runs. One thread uses it."""
+
+    def __init__(
+        self,
+        folder: Path,
+        network: Network,
+        *,
+        bookie_count: int,
+        use_zookeeper: bool,
+        has_power: bool,
+    ) -> None:
+        self.folder = folder
+        self.network = network
+        self.zookeeper: LocalZooKeeper | None = None
+        self.disks: list[PowerDisk] = []
+        self._bookie_count = bookie_count
+        self._use_zookeeper = use_zookeeper
+        self._has_power = has_power
+        self._exit = ExitStack()
+        self.bookies: PlacedCluster
+        self.ledgers: LedgerStore
+        self.registry: BookieRegistry
+        self._history: SqliteHistory | ZooKeeperHistory
+
+    def __enter__(self) -> Self:
+        self._exit.callback(self.network.close)
+        try:
+            self._start()
+        except BaseException:
+            self._exit.close()
+            raise
+        return self
+
+    def __exit__(self, *_details: object) -> None:
+        self._exit.close()
+
+    # -------------------------------------------------------------- what runs
+
+    @property
+    def uri(self) -> str:
+        """The metadata's address past the network."""
+        return self.bookies.metadata_uri
+
+    @property
+    def indexes(self) -> range:
+        """The bookies' numbers."""
+        return range(self._bookie_count)
+
+    def bookie(self, index: int) -> LocalBookie:
+        """Return one bookie."""
+        return self.bookies.bookies[index]
+
+    def start_client(self, place: str, spec: Spec) -> Child:
+        """Start a client process at a place."""
+        placed = msgspec.structs.replace(spec, uri=self.network.metadata_uri(self.uri))
+        command = [sys.executable, "-m", "tests.chaos.client", msgspec.json.encode(placed).decode()]
+        log = self.folder / f"client-{spec.name}.log"
+        return Child(f"client {spec.name}", self.network.command(place, command), log)
+
+    def metadata_versions(self) -> Iterator[NodeVersion]:
+        """Yield every version of every node, so far."""
+        return self._history.versions()
+
+    # -------------------------------------------------------------- power
+
+    def lose_power(self, indexes: Iterable[int]) -> None:
+        """Cut the disks of some bookies off, all at once, and end the bookies."""
+        gone = list(indexes)
+        for index in gone:
+            self.disks[index].lose_power()
+        for index in gone:
+            self.bookies.kill(index)
+
+    def power_on(self, index: int) -> None:
+        """Start one of them again, on what its disk kept."""
+        self.disks[index].power_on()
+        self.bookies.restart(index)
+
+    # -------------------------------------------------------------- private
+
+    def _start(self) -> None:
+        self.folder.mkdir(parents=True)
+        uri = self._start_metadata()
+        for index in self.indexes if self._has_power else ():
+            disk = PowerDisk(self.folder / f"disk{index}.ext4", self.folder / f"disk{index}")
+            self._exit.callback(disk.unmount)
+            self.disks.append(disk)
+        self.bookies = PlacedCluster(
+            self.folder / "data", self._bookie_count, uri, self.network, self.disks
+        )
+        self._exit.enter_context(self.bookies)
+        store = open_store(uri)
+        self._exit.callback(store.close)
+        self.ledgers = LedgerStore(store)
+        self.registry = BookieRegistry(store)
+
+    def _start_metadata(self) -> str:
+        if not self._use_zookeeper:
+            uri = f"sqlite://{self.folder}/metadata.db"
+            open_store(uri).close()  # makes the tables
+            self._history = SqliteHistory(uri)
+            return uri
+        self.zookeeper = LocalZooKeeper(self.folder / "zookeeper")
+        self._exit.callback(self.zookeeper.stop)
+        self.zookeeper.start()
+        self._history = ZooKeeperHistory(self.folder / "zookeeper" / "data", ZOOKEEPER_ROOT)
+        return self.zookeeper.uri(ZOOKEEPER_ROOT)
