@@ -24,9 +24,13 @@ def test_the_demo_ends_with_everything_the_same(shell: Shell) -> None:
 
     text = done.stdout.decode()
     assert done.stderr == b""
-    assert text.count("the same") == 6
-    assert "All 180,018 entries read back are what was written." in text
-    assert re.search(r"kill -9 of bookie 1", text)
+    assert text.count("the same") == 8
+    assert re.search(r"4  Crash: kill -9 of bookie \d", text)
+    assert re.search(r"another bookie took its place after \d+ ms", text)
+    old, new = re.findall(r"entries [\d,]+ to [\d,]+ are on bookies (.+)", text)
+    assert len(set(old.split()) - set(new.split())) == 1
+    assert "was fenced: another client is recovering or has closed it" in text
+    assert re.search(r"All [\d,]+ entries read back are what was written.", text)
     assert not list(shell.home.glob("zbk-demo-*")), "the folder is removed"
 
 
@@ -38,6 +42,7 @@ def test_the_demo_runs_on_a_real_zookeeper_and_has_its_figures_in_json(shell: Sh
     assert [step["step"] for step in steps] == [
         "ClusterStarted", "InputRead", "LedgerLoaded", "LedgerLoaded", "LedgerSynced",
         "BookieKilled", "BookieRestarted", *["ReadBack"] * 6,
+        "KilledWhileWriting", "BookieReplaced", "Compared", "TakenOver", "Compared",
     ]  # fmt: skip
     assert steps[0]["metadata"].startswith("zk://127.0.0.1:")
     loads = [step for step in steps if step["step"] == "LedgerLoaded"]
@@ -46,6 +51,8 @@ def test_the_demo_runs_on_a_real_zookeeper_and_has_its_figures_in_json(shell: Sh
     synced = next(step for step in steps if step["step"] == "LedgerSynced")
     assert synced["lac_after"] == synced["lap"] == 30_002
     assert len({step["hash"] for step in steps if "hash" in step}) == 1
+    taken = next(step for step in steps if step["step"] == "TakenOver")
+    assert steps[-1]["entry_count"] == taken["entry_count"] >= taken["acknowledged_count"] > 0
 
 
 def test_an_empty_input_in_a_zookeeper_that_is_there_leaves_nothing_behind(shell: Shell) -> None:

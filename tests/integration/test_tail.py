@@ -216,6 +216,26 @@ def test_a_tail_ends_when_its_reader_is_closed(client: zbk.Client) -> None:
     assert follower.entries == []
 
 
+def test_a_bookie_that_hangs_is_not_waited_for(cluster: LocalCluster, client: zbk.Client) -> None:
+    """A SIGSTOPped bookie answers nothing; after ``speculative_read_ms`` another one is asked."""
+    with client.create_ledger() as ledger:
+        ledger.append_many([ENTRY % n for n in range(2_000)]).result(30)
+    with zbk.connect(
+        cluster.metadata_uri, request_timeout_ms=20_000, speculative_read_ms=50
+    ) as own:
+        reader = own.open_ledger(ledger.ledger_id)
+        assert len(list(reader.read(0, 1_999))) == 2_000, "it is connected to all of them"
+        stopped = index_of(cluster, reader.metadata.last_fragment.bookies[0])
+        cluster.pause(stopped)
+        begin_ms = monotonic_ms()
+        found = [entry.payload for entry in reader.read(0, 1_999)]
+        elapsed_ms = monotonic_ms() - begin_ms
+        cluster.resume(stopped)
+
+    assert found == [ENTRY % n for n in range(2_000)]
+    assert elapsed_ms < 10_000, "nobody waited for the time-out"
+
+
 def test_b25_a_reader_opened_long_ago_reads_after_all_its_bookies_were_replaced(
     client: zbk.Client, cluster: LocalCluster
 ) -> None:

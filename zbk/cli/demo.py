@@ -16,6 +16,12 @@ from zbk.cli.progress import telling
 
 if TYPE_CHECKING:
     from zbk.cluster.demo import ClusterStarted, LedgerLoaded, LedgerSynced, ReadBack, Step
+    from zbk.cluster.demo_failures import (
+        BookieReplaced,
+        Compared,
+        KilledWhileWriting,
+        TakenOver,
+    )
     from zbk.protocol.words import LedgerType
 
 Say = Callable[[str], None]
@@ -44,13 +50,15 @@ Say = Callable[[str], None]
 def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Format) -> None:
     """Show what zbk does: a story that ends by itself.
 
-    Starts three bookies in a temporary folder, writes FILE into a ledger of each durability level,
-    kills a bookie, restarts it, and compares what every bookie holds with the input. Ends with 0 if
-    all is the same, with 1 if not.
+    Starts four bookies in a temporary folder, writes FILE into a ledger of each durability level,
+    kills a bookie, restarts it, and compares what every bookie holds with the input. Then a bookie
+    dies while a ledger is written, and a second client takes a ledger over from its writer. Ends
+    with 0 if all is the same, with 1 if not.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.client.api import connect
-    from zbk.cluster.demo import BOOKIE_COUNT, FileInput, StandardLibraryInput, tell
+    from zbk.cluster.demo import BOOKIE_COUNT, tell
+    from zbk.cluster.demo_input import FileInput, StandardLibraryInput
     from zbk.cluster.local import LocalCluster
     from zbk.cluster.scratch import scratch_root
 
@@ -71,6 +79,7 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
 def show(steps: "Iterable[Step]", metadata_kind: str, output: Format) -> bool:
     """Show the story as it goes; return whether all that was read back is what was written."""
     from zbk.cluster.demo import ReadBack
+    from zbk.cluster.demo_failures import Compared
     from zbk.system.clock import monotonic_s
 
     say: Say = click.echo if output == "table" else lambda _: None
@@ -81,7 +90,7 @@ def show(steps: "Iterable[Step]", metadata_kind: str, output: Format) -> bool:
         told.append(step)
         _say_step(say, step)
     seconds = monotonic_s() - started_s
-    read_backs = [step for step in told if isinstance(step, ReadBack)]
+    read_backs = [step for step in told if isinstance(step, ReadBack | Compared)]
     is_same = bool(read_backs) and not any(step.difference for step in read_backs)
     if output == "json":
         value = {
@@ -153,6 +162,28 @@ def _say_step(say: Say, step: "Step") -> None:
         case story.ReadBack():
             _say_read_back(say, step)
         case _:
+            _say_failure_step(say, step)
+
+
+def _say_failure_step(
+    say: Say, step: "KilledWhileWriting | BookieReplaced | TakenOver | Compared"
+) -> None:
+    from zbk.cluster import demo_failures as story
+
+    match step:
+        case story.KilledWhileWriting():
+            say(f"\n6  A bookie dies while PD ledger {step.ledger_id} is written to three of four")
+            say(
+                f"   kill -9 of bookie {step.index} after {step.entry_count:,} acknowledged entries"
+            )
+        case story.BookieReplaced():
+            _say_replaced(say, step)
+        case story.TakenOver():
+            _say_taken_over(say, step)
+        case story.Compared():
+            verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
+            say(f"   read to its end: {step.entry_count:,} entries, {verdict}")
+        case _:
             assert_never(step)
 
 
@@ -205,7 +236,27 @@ def _say_read_back(say: Say, step: "ReadBack") -> None:
     )
 
 
-def _say_end(say: Say, read_backs: "list[ReadBack]", seconds: float) -> None:
+def _say_replaced(say: Say, step: "BookieReplaced") -> None:
+    say(f"   another bookie took its place after {step.seconds * 1000:.0f} ms, the writer went on:")
+    for fragment in step.fragments:
+        bookies = " ".join(map(str, fragment.indexes))
+        say(
+            f"   entries {fragment.first_entry_id:,} to {fragment.last_entry_id:,} "
+            f"are on bookies {bookies}"
+        )
+
+
+def _say_taken_over(say: Say, step: "TakenOver") -> None:
+    say(f"\n7  A second client takes PD ledger {step.ledger_id} over while it is written")
+    say(f"   fenced, recovered and closed after {step.seconds * 1000:.0f} ms")
+    say(f"   its first writer got: {step.refusal}")
+    say(
+        f"   {step.acknowledged_count:,} entries were acknowledged to it, "
+        f"{step.entry_count:,} are in the ledger"
+    )
+
+
+def _say_end(say: Say, read_backs: "list[ReadBack | Compared]", seconds: float) -> None:
     count = sum(step.entry_count for step in read_backs)
     say(f"\nAll {count:,} entries read back are what was written. {seconds:.1f} s in all.")
     say("Next:  zbk up                      a cluster that stays")

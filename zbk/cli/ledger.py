@@ -1,4 +1,4 @@
-"""``zbk ledger``: the group; its commands live in ``ledger_write`` and ``ledger_read``."""
+"""``zbk ledger``: the group. Commands: ``ledger_write``, ``ledger_read``, ``ledger_recover``."""
 
 import click
 
@@ -12,6 +12,10 @@ COMMANDS = {
     "ls": LazyCommand("zbk.cli.ledger_read:ls", "List the ledgers."),
     "show": LazyCommand("zbk.cli.ledger_read:show", "Show what the metadata say of a ledger."),
     "sync": LazyCommand("zbk.cli.ledger_write:sync", "Make an open ledger's entries durable."),
+    "recover": LazyCommand(
+        "zbk.cli.ledger_recover:recover",
+        "Close a ledger whose writer is gone, or is to be stopped.",
+    ),
     "close": LazyCommand("zbk.cli.ledger_write:close", "Close a reserved ledger, empty."),
     "delete": LazyCommand("zbk.cli.ledger_write:delete", "Delete a ledger for good."),
 }

@@ -17,6 +17,7 @@ from zbk.cli.options import (
 from zbk.cli.output import (
     Format,
     bytes_value,
+    flush,
     preview,
     print_bytes,
     print_object,
@@ -45,6 +46,13 @@ last_option = click.option(
     type=click.IntRange(0, ID_MAX),
     help="The last entry to read. [default: the last one confirmed]",
 )
+follow_option = click.option(
+    "-f",
+    "--follow",
+    "is_following",
+    is_flag=True,
+    help="Go on with entries to come, until the ledger is closed.",
+)
 bookie_option = click.option(
     "--bookie", "bookie_id", metavar="ID", help="Read only the replicas that this bookie holds."
 )
@@ -56,32 +64,40 @@ bookie_option = click.option(
     examples=[
         ("zbk ledger cat 7 --lines", "what `append --lines` wrote"),
         ("zbk ledger cat 7 > data.bin", "what `append --chunk` wrote"),
+        ("zbk ledger cat 7 --lines --follow", "and what is still to come"),
     ],
 )
 @ledger_id_argument
 @first_option
 @last_option
 @bookie_option
+@follow_option
 @click.option("--lines", is_flag=True, help="Write a newline behind each payload.")
 @password_option
 @metadata_option
 @click.pass_obj
 def cat(
     session: Session,
+    *,
     ledger_id: int,
     first: int,
     last: int | None,
     bookie_id: str | None,
+    is_following: bool,
     lines: bool,
     password: bytes,
     metadata: str | None,
 ) -> None:
     """Write a ledger's payloads to standard output."""
+    _check_follow(is_following, last, bookie_id)
     end = b"\n" if lines else b""
     with session.open_client(metadata) as client:
         reader = client.open_ledger(ledger_id, password)
-        for batch in _batches(reader, first, last, bookie_id):
+        batches = reader.tail(first).batches() if is_following else None
+        for batch in batches or _batches(reader, first, last, bookie_id):
             print_bytes(b"".join(itertools.chain.from_iterable((p, end) for p in batch)))
+            if is_following:
+                flush()
 
 
 @click.command(
@@ -90,22 +106,26 @@ def cat(
     examples=[
         ("zbk ledger read 7 --last 9", "the first ten entries"),
         ("zbk ledger read 7 -o json", "an object a line, payloads in base64"),
+        ("zbk ledger read 7 --follow", "entries as they come"),
     ],
 )
 @ledger_id_argument
 @first_option
 @last_option
 @bookie_option
+@follow_option
 @password_option
 @metadata_option
 @output_option
 @click.pass_obj
 def read(
     session: Session,
+    *,
     ledger_id: int,
     first: int,
     last: int | None,
     bookie_id: str | None,
+    is_following: bool,
     password: bytes,
     metadata: str | None,
     output: Format,
@@ -114,10 +134,12 @@ def read(
 
     Only what is confirmed can be read: on a vd ledger, what was synced.
     """
+    _check_follow(is_following, last, bookie_id)
     with session.open_client(metadata) as client:
         reader = client.open_ledger(ledger_id, password)
-        entries = _entries(_batches(reader, first, last, bookie_id), output)
-        print_rows(entries, ["entry_id", "size", "payload"], output)
+        batches = reader.tail(first).batches() if is_following else None
+        entries = _entries(batches or _batches(reader, first, last, bookie_id), output)
+        print_rows(entries, ["entry_id", "size", "payload"], output, is_live=is_following)
 
 
 @click.command(
@@ -201,6 +223,11 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
 
 
 # ------------------------------------------------------------------ private
+
+
+def _check_follow(is_following: bool, last: int | None, bookie_id: str | None) -> None:
+    if is_following and (last is not None or bookie_id is not None):
+        raise click.UsageError("--follow goes with neither --last nor --bookie.")
 
 
 def _batches(

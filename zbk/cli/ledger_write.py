@@ -3,13 +3,12 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from io import BufferedReader
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.framing import check_framing, framing_options, open_input, payload_batches
 from zbk.cli.options import (
     ID_MAX,
     ledger_id_argument,
@@ -17,7 +16,6 @@ from zbk.cli.options import (
     ledger_options,
     metadata_option,
     output_option,
-    parse_size_option,
     password_option,
 )
 from zbk.cli.output import Format, note, print_object
@@ -70,11 +68,7 @@ def create(
     ],
 )
 @click.argument("arguments", metavar="[ID] [FILE]", nargs=-1)
-@click.option("--lines", is_flag=True, help="A line an entry, without its end. [default]")
-@click.option(
-    "--chunk", "chunk_size", metavar="SIZE", callback=parse_size_option, help="SIZE bytes an entry."
-)
-@click.option("--whole", is_flag=True, help="All of the input as one entry.")
+@framing_options
 @click.option("--keep-open", is_flag=True, help="Leave it open: for `sync`; nobody can add to it.")
 @ledger_options
 @metadata_option
@@ -98,19 +92,18 @@ def append(
     reserved; its options are fixed. The ledger is closed at the end. FILE is standard input where
     it is missing or `-`; a file whose name is a number is given as ./42.
     """
-    if lines + (chunk_size is not None) + whole > 1:
-        raise click.UsageError("--lines, --chunk and --whole exclude each other.")
+    check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
     ledger_id, file_name = _split(arguments)
     _refuse_fixed(ctx, ledger_id)
     with ExitStack() as stack:
-        source = _open(stack, file_name)
+        source = open_input(stack, file_name)
         client = stack.enter_context(ctx.obj.open_client(metadata))
         if ledger_id is None:
             writer = client.create_ledger(**ledger_keywords(options))
         else:
             writer = client.open_for_append(ledger_id, options["password"])
         loaded, last_entry_id = _fill(
-            writer, _payload_batches(source, chunk_size, is_whole=whole), keep_open=keep_open
+            writer, payload_batches(source, chunk_size, is_whole=whole), keep_open=keep_open
         )
     shown = {
         "ledger_id": writer.ledger_id,
@@ -152,16 +145,20 @@ def sync(
     examples=[("zbk ledger close 7", "nobody will fill ledger 7")],
 )
 @ledger_id_argument
+@password_option
 @metadata_option
 @output_option
 @click.pass_obj
-def close(session: Session, ledger_id: int, metadata: str | None, output: Format) -> None:
+def close(
+    session: Session, ledger_id: int, password: bytes, metadata: str | None, output: Format
+) -> None:
     """Close a reserved ledger, empty.
 
-    For a ledger that was made by `zbk ledger create` and never had a writer.
+    For a ledger that was made by `zbk ledger create` and never had a writer. One that has a writer
+    is closed by its writer, or, if that is gone, by `zbk ledger recover`.
     """
     with session.open_client(metadata) as client:
-        client.close_reserved_ledger(ledger_id)
+        client.close_reserved_ledger(ledger_id, password)
     print_object({"ledger_id": ledger_id, "last_entry_id": -1, "state": "CLOSED"}, output)
 
 
@@ -237,26 +234,8 @@ def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
             )
 
 
-def _open(stack: ExitStack, file_name: str) -> BufferedReader:
-    if file_name != "-":
-        return stack.enter_context(Path(file_name).open("rb"))
-    if sys.stdin.isatty():
-        note("zbk: reading entries from the terminal; Ctrl-D ends them")
-    return cast("BufferedReader", sys.stdin.buffer)
-
-
-def _payload_batches(
-    source: BufferedReader, chunk_size: int | None, *, is_whole: bool
-) -> Iterator[list[bytes]]:
-    from zbk.cluster.load import chunks, lines, whole
-
-    if chunk_size is not None:
-        return chunks(source, chunk_size)
-    return whole(source) if is_whole else lines(source)
-
-
 def _fill(
-    writer: "LedgerWriter", payload_batches: Iterator[list[bytes]], *, keep_open: bool
+    writer: "LedgerWriter", batches: Iterator[list[bytes]], *, keep_open: bool
 ) -> "tuple[Loaded, int]":
     """Load and close; after a failure say what is in the ledger, for it exists now."""
     from zbk.cluster.load import load
@@ -268,7 +247,7 @@ def _fill(
             with telling() as on_progress:
                 loaded = load(
                     writer,
-                    payload_batches,
+                    batches,
                     on_progress=lambda count: on_progress("appended", count),
                 )
     except BaseException:

@@ -20,6 +20,7 @@ from zbk.errors import (
     CannotAdvanceError,
     DamageError,
     LedgerFencedError,
+    LogFencedError,
     MetadataConflictError,
     NotDurableError,
     ZbkError,
@@ -36,6 +37,7 @@ COMMANDS = {
     "demo": LazyCommand("zbk.cli.demo:demo", "Show what zbk does: a story that ends by itself."),
     "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
     "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
+    "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
     "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
     "bench": LazyCommand("zbk.cli.bench:bench", "Measure writes, reads, syncs and the floor."),
     "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
@@ -97,7 +99,11 @@ def exit_code(error: ZbkError) -> int:
     """Return the exit code that stands for an error."""
     match error:
         case (
-            LedgerFencedError() | NotDurableError() | CannotAdvanceError() | MetadataConflictError()
+            LedgerFencedError()
+            | LogFencedError()
+            | NotDurableError()
+            | CannotAdvanceError()
+            | MetadataConflictError()
         ):
             return EXIT_NOT_DURABLE
         case CallerError():

@@ -159,3 +159,19 @@ def parse_size_option(
     if size < 1:
         raise click.BadParameter("must be at least 1 byte", ctx, parameter)
     return size
+
+
+def parse_duration_option(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
+    """Turn ``500``, ``500ms``, ``2s`` or ``1min`` into milliseconds."""
+    from zbk.config import parse_duration_ms
+    from zbk.errors import InvalidOptionError
+
+    try:
+        duration_ms = parse_duration_ms(value)
+    except InvalidOptionError as error:
+        raise click.BadParameter(
+            f"{value!r} is no duration: give milliseconds, or a unit as in 2s", ctx, parameter
+        ) from error
+    if duration_ms < 1:
+        raise click.BadParameter("must be at least 1 ms", ctx, parameter)
+    return duration_ms

@@ -34,10 +34,17 @@ def print_object(value: Mapping[str, Any], output: Format) -> None:
         click.echo(f"{name.replace('_', ' '):<{width}}  {_cell(field)}")
 
 
-def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], output: Format) -> None:
+def print_rows(
+    rows: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    output: Format,
+    *,
+    is_live: bool = False,
+) -> None:
     """Print many things: a table of these columns, or each as a JSON object on its line.
 
-    A table is printed in pages of ``PAGE_ROW_COUNT`` rows, so that it streams too.
+    A table is printed in pages of ``PAGE_ROW_COUNT`` rows, so that it streams too; ``is_live``:
+    each row as it comes.
     """
     if output == "json":
         for row in rows:
@@ -48,7 +55,7 @@ def print_rows(rows: Iterable[Mapping[str, Any]], columns: Sequence[str], output
     is_head = True
     for row in rows:
         page.append([_cell(row[name]) for name in columns])
-        if len(page) > PAGE_ROW_COUNT:
+        if is_live or len(page) > PAGE_ROW_COUNT:
             widths = _print_page(page, widths, is_head=is_head)
             page, is_head = [], False
     _print_page(page, widths, is_head=is_head)
@@ -65,6 +72,11 @@ def print_json(value: Mapping[str, Any]) -> None:
 def print_bytes(value: bytes | memoryview) -> None:
     """Write bytes to standard output as they are."""
     sys.stdout.buffer.write(value)
+
+
+def flush() -> None:
+    """Let whoever reads standard output have what was printed so far."""
+    sys.stdout.buffer.flush()
 
 
 def note(text: str) -> None:

@@ -243,7 +243,8 @@ class Client(LogCalls):
                 raise LedgerClosedError(ledger_id, current.last_entry_id)
             if current.has_writer:
                 raise UnsupportedLedgerError(
-                    f"ledger {ledger_id} has a writer, and its writer closes it"
+                    f"ledger {ledger_id} has a writer, and its writer closes it; if that one is "
+                    f"gone, recover the ledger: `zbk ledger recover {ledger_id}`"
                 )
             return current.with_closed(NO_ENTRY, 0)
 

@@ -210,7 +210,10 @@ class Log:
     # ------------------------------------------------------------------ reading
 
     def read(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
-        """Yield the entries from ``start`` (default: the first) up to what is confirmed now."""
+        """Yield the entries from ``start`` (default: the first) up to what is confirmed now.
+
+        That is at least what was confirmed to this owner.
+        """
         self._check_open()
         return self._reading().entries(start)
 
@@ -291,7 +294,8 @@ class Log:
             self.roll()
         except ZbkError as error:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
-            logger.warning("log %s could not be rolled: %s", self.name, error)
+            if not self._is_closed:
+                logger.warning("log %s could not be rolled: %s", self.name, error)
         except Exception:
             self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
             logger.exception("rolling log %s failed", self.name)
@@ -300,7 +304,13 @@ class Log:
 
     def _reading(self) -> LogReading:
         setup = self._setup
-        return LogReading(setup.name, setup.client, setup.store, setup.options.get("password", b""))
+        return LogReading(
+            setup.name,
+            setup.client,
+            setup.store,
+            setup.options.get("password", b""),
+            confirmed=self._driver.confirmed,
+        )
 
     def _check_open(self) -> None:
         self._setup.client.check_usable()

@@ -27,6 +27,7 @@ from zbk.protocol import log_owner_events as owner
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_owner import LogOwner
+from zbk.protocol.words import NO_ENTRY
 
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0
@@ -94,6 +95,11 @@ class LogDriver:
     def log(self) -> LogMetadata | None:
         """The list, as last read or written."""
         return self._core.log
+
+    def confirmed(self, ledger_id: int) -> int:
+        """Return how far a ledger is confirmed, if it is written here; else -1."""
+        writer = self._writers.get(ledger_id)
+        return NO_ENTRY if writer is None else writer.last_add_confirmed
 
     def run(self, event: owner.TakeOverAsked | owner.RollAsked | owner.CloseAsked) -> None:
         """Do what is asked for.

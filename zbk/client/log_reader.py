@@ -6,7 +6,7 @@ always a prefix of what is in the log. Nothing here fences.
 Runs in the thread of whoever iterates.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 from zbk.client.log_driver import LedgerClient
 from zbk.client.log_tail import LogTail
@@ -15,16 +15,30 @@ from zbk.metadata.logs import LogStore
 from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_position import LogEntry, LogPosition
 from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.words import NO_ENTRY
+
+
+def _unknown(_ledger_id: int) -> int:
+    return NO_ENTRY
 
 
 class LogReading:
-    """How one log is read."""
+    """How one log is read. ``confirmed`` says what is known of a ledger's LAC beforehand."""
 
-    def __init__(self, name: str, client: LedgerClient, store: LogStore, password: bytes) -> None:
+    def __init__(
+        self,
+        name: str,
+        client: LedgerClient,
+        store: LogStore,
+        password: bytes,
+        *,
+        confirmed: Callable[[int], int] = _unknown,
+    ) -> None:
         self._name = name
         self._client = client
         self._store = store
         self._password = password
+        self._confirmed = confirmed
 
     def entries(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
         """Yield the entries from ``start`` on, up to what is confirmed now. As ``batches``."""
@@ -63,7 +77,10 @@ class LogReading:
     def _ledger(self, ledger_id: int, first: int) -> Generator[ReadBatch, None, bool]:
         """Yield what is confirmed of a ledger; return whether that is all there will be."""
         with self._client.open_ledger(ledger_id, self._password) as reader:
-            is_closed, last = reader.is_closed_ledger, reader.last_add_confirmed
+            is_closed = reader.is_closed_ledger
+            if not is_closed:
+                reader.learn(reader.metadata, self._confirmed(ledger_id))
+            last = reader.last_add_confirmed
             if first <= last:
                 yield from reader.read_batches(first, last)
         return is_closed

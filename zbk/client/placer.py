@@ -33,9 +33,14 @@ class BookiePlacer:
         return self._policy.new_ensemble(self._candidates(), ensemble_size, avoid=self._avoided())
 
     def replacements(
-        self, ensemble: Sequence[str], failed_slots: Collection[int], *, may_avoided: bool = True
+        self,
+        ensemble: Sequence[str],
+        failed_slots: Collection[int],
+        *,
+        exclude: Collection[str] = (),
+        may_avoided: bool = True,
     ) -> dict[int, str]:
-        """Return a new bookie for each failed slot, as many as there are.
+        """Return a new bookie for each failed slot, as many as there are, none of ``exclude``.
 
         ``may_avoided``: take bookies that failed lately if there are no others.
         """
@@ -44,7 +49,7 @@ class BookiePlacer:
             self._candidates(),
             ensemble,
             failed_slots,
-            exclude=() if may_avoided else avoided,
+            exclude=exclude if may_avoided else {*exclude, *avoided},
             avoid=avoided,
         )
 

@@ -4,13 +4,12 @@ Runs in the thread of the caller, who waits. Every decision is the core's; what 
 only that a recovery which failed has succeeded after all if somebody else closed the ledger.
 """
 
-from collections.abc import Callable
-from typing import Final, assert_never
+from collections.abc import Callable, Collection, Sequence
+from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from zbk.client.placer import BookiePlacer
-from zbk.client.requests import ReplyBox, Requests
+from zbk.client.requests import ReplyBox
 from zbk.config import ClientConfig
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.metadata.ledgers import LedgerStore
@@ -43,9 +42,38 @@ from zbk.protocol.recovery_events import (
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_batch, encode_ids
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Message, Read, ReadAnswer, ReadLac
 
 TICK_MS: Final = 100
+
+
+class RequestSender(Protocol):
+    """Sends one request; its reply goes into ``box`` under ``key``, always."""
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: ReplyBox,
+        key: object,
+    ) -> None:
+        """Send without waiting."""
+        ...
+
+
+class ReplacementChooser(Protocol):
+    """Knows which bookies take entries."""
+
+    def note_failed(self, bookie_ids: Collection[str]) -> None:
+        """Hear that bookies failed."""
+        ...
+
+    def replacements(
+        self, ensemble: Sequence[str], failed_slots: Collection[int], *, exclude: Collection[str]
+    ) -> dict[int, str]:
+        """Return a new bookie for each failed slot, as many as there are."""
+        ...
 
 
 class RecoverySetup(msgspec.Struct, frozen=True):
@@ -54,8 +82,8 @@ class RecoverySetup(msgspec.Struct, frozen=True):
     metadata: LedgerMetadata  # IN_RECOVERY
     ledger_key: bytes
     digest: DigestFunction
-    requests: Requests
-    placer: BookiePlacer
+    requests: RequestSender
+    placer: ReplacementChooser
     ledgers: LedgerStore
     config: ClientConfig
     check_usable: Callable[[], None]
@@ -172,8 +200,7 @@ class RecoveryPump:
     def _choose(self, effect: ChooseReplacements) -> dict[int, str]:
         placer = self._setup.placer
         placer.note_failed(effect.exclude)
-        found = placer.replacements(effect.ensemble, effect.failed_slots)
-        return {slot: bookie for slot, bookie in found.items() if bookie not in effect.exclude}
+        return placer.replacements(effect.ensemble, effect.failed_slots, exclude=effect.exclude)
 
     def _close(self, effect: CloseRecovered) -> LedgerMetadata:
         def change(current: LedgerMetadata) -> LedgerMetadata | None:

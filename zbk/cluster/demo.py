@@ -1,42 +1,48 @@
 """What ``zbk demo`` does, as a story: a generator of the things that happened.
 
 It loads an input into a PD ledger and into a VD ledger, syncs, kills a bookie, restarts it, and
-reads both ledgers back from every bookie's own replicas. What it read is compared with the input
-by a hash over the length and the bytes of each entry, in order; where they differ it looks for the
-first entry that does.
+reads both ledgers back from each of their bookies' own replicas. What it read is compared with the
+input by a hash over the length and the bytes of each entry, in order; where they differ it looks
+for the first entry that does. Then come the two acts of ``zbk.cluster.demo_failures``.
 
 The story knows no terminal: whoever runs it shows the steps. Runs in one thread.
 """
 
 import hashlib
-import sysconfig
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
-from itertools import chain
 from pathlib import Path
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
 from zbk.client.api import Client
 from zbk.client.ledger_reader import LedgerReader
-from zbk.cluster.load import Loaded, batches, lines, load
+from zbk.cluster.demo_failures import (
+    BookieReplaced,
+    Compared,
+    KilledWhileWriting,
+    TakenOver,
+    lose_a_bookie,
+    take_over,
+)
+from zbk.cluster.demo_input import DemoInput
+from zbk.cluster.load import Loaded, batches, load
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import InvalidOptionError, UnavailableError, ZbkError
 from zbk.protocol.words import LedgerType
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
 
-BOOKIE_COUNT: Final = 3
-VICTIM: Final = 1
-"""The bookie that is killed."""
+BOOKIE_COUNT: Final = 4
+"""A ledger needs three; the fourth is there to take the place of one that dies."""
 
 HASH_SIZE: Final = 16  # bytes
 REPLICA_TIMEOUT_S: Final = 30.0
 """How long the slowest bookie may take to get what the other two acknowledged."""
 
 ENTRY_OVERHEAD_SIZE: Final = 96  # bytes an entry takes beside its payload: header, record, index
-COPY_COUNT: Final = 12  # two ledgers, three bookies, journal and entry log
+COPY_COUNT: Final = 12  # two ledgers, three replicas, journal and entry log
 RESERVE_SIZE: Final = 512 * 1024 * 1024  # preallocated journals, metadata, logs
 
 
@@ -116,67 +122,11 @@ Step: TypeAlias = (
     | BookieKilled
     | BookieRestarted
     | ReadBack
+    | KilledWhileWriting
+    | BookieReplaced
+    | TakenOver
+    | Compared
 )
-
-
-# ------------------------------------------------------------------ what is loaded
-
-
-class DemoInput(Protocol):
-    """Something that gives the same payloads each time it is read."""
-
-    @property
-    def description(self) -> str:
-        """What it is, for people."""
-        ...
-
-    def payloads(self) -> Iterator[bytes]:
-        """Yield the payloads, in order."""
-        ...
-
-
-class FileInput:
-    """A file, a line an entry."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_file():
-            raise InvalidOptionError(
-                "file", str(path), "is no regular file: the demo reads it several times"
-            )
-        self._path = path
-
-    @property
-    def description(self) -> str:
-        """The file's name."""
-        return f"every line of {self._path}"
-
-    def payloads(self) -> Iterator[bytes]:
-        """Yield the lines, without their ends."""
-        with self._path.open("rb") as file:
-            yield from chain.from_iterable(lines(file))
-
-
-class StandardLibraryInput:
-    """Every line of every ``.py`` file of Python's standard library, files in sorted order."""
-
-    def __init__(self) -> None:
-        root = Path(sysconfig.get_path("stdlib"))
-        foreign = {"site-packages", "dist-packages"}
-        self._paths = sorted(
-            path for path in root.rglob("*.py") if not foreign & {*path.relative_to(root).parts}
-        )
-
-    @property
-    def description(self) -> str:
-        """How many files there are, of which Python."""
-        version = sysconfig.get_python_version()
-        return f"every line of the {len(self._paths):,} files of Python {version}'s library"
-
-    def payloads(self) -> Iterator[bytes]:
-        """Yield the lines, without their ends."""
-        for path in self._paths:
-            with path.open("rb") as file:
-                yield from chain.from_iterable(lines(file))
 
 
 # ------------------------------------------------------------------ the story
@@ -210,13 +160,17 @@ def tell(
                 for step in loading:
                     ledger_ids[ledger_type] = step.ledger_id
                     yield step
-            _wait_for_replicas(client, ledger_ids.values(), cluster.bookies)
-        yield from _crash(cluster)
+            holders = {n: _holders(client, n, cluster.bookies) for n in ledger_ids.values()}
+            _wait_for_replicas(client, holders)
+        yield from _crash(cluster, _in_all(holders.values()))
         with closing(connect(cluster.metadata_uri)) as client:
             for ledger_type, ledger_id in ledger_ids.items():
                 reader = client.open_ledger(ledger_id)
-                for bookie in cluster.bookies:
+                for bookie in holders[ledger_id]:
                     yield _read_back(reader, bookie, ledger_type, wanted, source, on_progress)
+            yield from lose_a_bookie(cluster, client, on_progress)
+            with closing(connect(cluster.metadata_uri)) as other:
+                yield from take_over(client, other, on_progress)
 
 
 def _read_input(source: DemoInput, on_progress: Callable[[str, int], None]) -> InputRead:
@@ -272,12 +226,22 @@ def _load(
             )
 
 
-def _wait_for_replicas(
-    client: Client, ledger_ids: Iterable[int], bookies: list[LocalBookie]
-) -> None:
+def _holders(client: Client, ledger_id: int, bookies: list[LocalBookie]) -> list[LocalBookie]:
+    """Return the bookies of a ledger that has one fragment."""
+    ensemble = client.get_ledger_metadata(ledger_id).last_fragment.bookies
+    return [bookie for bookie in bookies if bookie.bookie_id in ensemble]
+
+
+def _in_all(groups: Iterable[list[LocalBookie]]) -> LocalBookie:
+    """Return a bookie that is in each group: any two ensembles of three out of four share two."""
+    first, *others = groups
+    return next(bookie for bookie in first if all(bookie in group for group in others))
+
+
+def _wait_for_replicas(client: Client, holders: Mapping[int, list[LocalBookie]]) -> None:
     """Return when the bookies hold all entries: the ack quorum is two, the third may be late."""
     deadline_s = monotonic_s() + REPLICA_TIMEOUT_S
-    for ledger_id in ledger_ids:
+    for ledger_id, bookies in holders.items():
         reader = client.open_ledger(ledger_id)
         last = reader.last_add_confirmed
         for bookie in bookies:
@@ -298,13 +262,12 @@ def _holds(reader: LedgerReader, entry_id: int, bookie_id: str) -> bool:
     return False
 
 
-def _crash(cluster: LocalCluster) -> Iterator[BookieKilled | BookieRestarted]:
-    victim = cluster.bookies[VICTIM]
-    cluster.kill(VICTIM)
-    yield BookieKilled(VICTIM, victim.bookie_id)
+def _crash(cluster: LocalCluster, victim: LocalBookie) -> Iterator[BookieKilled | BookieRestarted]:
+    cluster.kill(victim.index)
+    yield BookieKilled(victim.index, victim.bookie_id)
     started_s = monotonic_s()
-    back = cluster.restart(VICTIM)
-    yield BookieRestarted(VICTIM, back.bookie_id, back.incarnation, monotonic_s() - started_s)
+    back = cluster.restart(victim.index)
+    yield BookieRestarted(victim.index, back.bookie_id, back.incarnation, monotonic_s() - started_s)
 
 
 def _read_back(

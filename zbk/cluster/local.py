@@ -91,8 +91,12 @@ class LocalCluster:
         use_zookeeper: bool = False,
         metadata: str | None = None,
         bookie_options: Mapping[str, int | str] | None = None,
+        racks: Sequence[str] = (),
     ) -> None:
-        """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store."""
+        """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store.
+
+        Bookies stand in ``racks`` in turn, if there are any.
+        """
         if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
             raise InvalidOptionError(
                 "bookies", bookie_count, f"must be between 1 and {BOOKIE_COUNT_MAX}"
@@ -106,6 +110,7 @@ class LocalCluster:
         self._kind = metadata or ("zookeeper" if use_zookeeper else "sqlite")
         self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
         convert(BookieConfig, self._options)  # refuses wrong ones before anything is made
+        self._racks = tuple(racks)
         self._uri = ""
         self._seats: list[BookieSeat] = []
         self._children: dict[int, Child] = {}
@@ -301,16 +306,14 @@ class LocalCluster:
             "journal_dir": str(folder / "journal"),
             "ledger_dir": str(folder / "ledgers"),
             "listen": f"tcp://127.0.0.1:{port}",
+            "rack": self._racks[index % len(self._racks)] if self._racks else "",
         }
 
     def _start_bookies(self, indexes: Sequence[int]) -> None:
         former = {index: self._registered_incarnation(index) for index in indexes}
         for index in indexes:
             port = self._seats[index].port
-            options = self._bookie_options(index, port if _is_free(port) else 0)
-            command = [sys.executable, "-m", "zbk", "bookie", "run", "--stop-with-parent"]
-            for name, value in options.items():
-                command += [f"--{name.replace('_', '-')}", str(value)]
+            command = self._bookie_command(index, port if _is_free(port) else 0)
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)
             self._is_expected_down.discard(index)
@@ -318,6 +321,12 @@ class LocalCluster:
         for index in indexes:
             self._wait_registered(index, former[index], deadline_s)
         self._save()
+
+    def _bookie_command(self, index: int, port: int) -> list[str]:
+        command = [sys.executable, "-m", "zbk", "bookie", "run", "--stop-with-parent"]
+        for name, value in self._bookie_options(index, port).items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        return command
 
     def _registered_incarnation(self, index: int) -> int:
         """Return the incarnation that is registered, maybe of a bookie killed just now, or 0."""

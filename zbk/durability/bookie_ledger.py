@@ -226,9 +226,8 @@ class BookieLedger:
         The entry has to be the last one that the bookie holds: its header is what a start reads.
         """
         assert ticket > synced_ticket, "a ticket is synced after it was filled"
-        if lac <= self._durable_lac:
+        if lac <= self.durable_lac(synced_ticket):  # which forgets what has become durable
             return
-        self.durable_lac(synced_ticket)  # forgets what is durable: no more is kept than is not
         if self._recorded:
             last_ticket, last_lac = self._recorded[-1]
             if lac <= last_lac:

@@ -84,8 +84,9 @@ class LogStore:
                     self._store.create(LOGS, make_parents=True)
                 self._wait(attempt)
             except MetadataUnavailableError:
-                self.read(name)  # whoever made it, it is there; if not, the caller may try again
-                return
+                with suppress(NoSuchLogError):
+                    self.read(name)
+                    return  # whoever made it
             else:
                 return
         raise MetadataConflictError(path, f"not made in {ATTEMPT_COUNT_MAX} attempts")

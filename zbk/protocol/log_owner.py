@@ -285,9 +285,11 @@ class LogOwner:
         self._is_conflict = is_conflict
         self._phase = Phase.LOOKING
         self._attempt_count += 1
+        if error is None:
+            return [ReadList()]
         if self._attempt_count > ATTEMPT_COUNT_MAX:
-            return self._fail(error or self._contended())
-        return [Pause(self._attempt_count), ReadList()] if error else [ReadList()]
+            return self._fail(error)
+        return [Pause(self._attempt_count), ReadList()]
 
     def _judge(self, fresh: LogMetadata, version: int) -> list[Effect]:
         """Decide what became of the candidate; the table in the module's docstring."""
@@ -306,8 +308,15 @@ class LogOwner:
             return self._look(self._stale(), is_conflict=self._is_conflict)
         if fresh.last_ledger_id != known.last_ledger_id:
             return [*self._drop_candidate(), *self._yield_to_another()]
-        # nobody has appended since: what we fenced, or own, is still the end of the log
+        return self._write_again(fresh, version)
+
+    def _write_again(self, fresh: LogMetadata, version: int) -> list[Effect]:
+        """Nobody has appended since: what we fenced, or own, is still the end of the log."""
+        is_unwritten = version > self._version  # for good: no write on an old version can succeed
         self._log, self._version = fresh, version
+        if self._attempt_count > ATTEMPT_COUNT_MAX:
+            dropped = self._drop_candidate() if is_unwritten else []
+            return [*dropped, *self._fail(self._contended())]
         return self._write()
 
     def _switch(self, version: int) -> list[Effect]:

@@ -41,13 +41,13 @@ from zbk.errors import (
     DigestMismatchError,
     EntryUnreadableError,
     NoSuchEntryError,
-    NoSuchLedgerError,
     RequestTimeoutError,
     ZbkError,
 )
 from zbk.protocol.digest import DigestFunction
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.read_batch import ReadBatch, decode_entries, join
+from zbk.protocol.read_race import Race, Segment, is_absence
 from zbk.protocol.words import DigestType
 
 # ------------------------------------------------------------------ events
@@ -115,40 +115,6 @@ class ReadFailed(msgspec.Struct, frozen=True):
 Effect: TypeAlias = SendRead | Delivered | ReadFailed
 
 
-class _Segment:
-    """Ids that share one history: the replicas tried in vain, and what came of it."""
-
-    __slots__ = ("entry_ids", "error", "tried")
-
-    def __init__(
-        self, entry_ids: Sequence[int], tried: int = 0, error: ZbkError | None = None
-    ) -> None:
-        self.entry_ids = entry_ids
-        self.tried = tried  # bits of slots
-        self.error = error
-
-    def after(self, entry_ids: Sequence[int], slot: int, error: ZbkError) -> "_Segment":
-        """Return the history of some of its ids after a failure of theirs at ``slot``."""
-        is_first_real = self.error is None or (_is_absence(self.error) and not _is_absence(error))
-        return _Segment(entry_ids, self.tried | 1 << slot, error if is_first_real else self.error)
-
-    def rest(self, entry_ids: Sequence[int]) -> "_Segment":
-        """Return the unchanged history of some of its ids."""
-        return _Segment(entry_ids, self.tried, self.error)
-
-
-class _Race:
-    """Requests for the same ids to different slots. The first valid answer wins."""
-
-    __slots__ = ("asked", "read_ids", "segment", "speculate_at_ms")
-
-    def __init__(self, segment: _Segment, asked: int = 0) -> None:
-        self.segment = segment
-        self.asked = asked  # bits of slots that were asked for these ids and may still be slow
-        self.read_ids: list[int] = []
-        self.speculate_at_ms: int | None = None
-
-
 class RangeRead:
     """One read of the entries ``first .. last``, which lie in one fragment.
 
@@ -190,7 +156,7 @@ class RangeRead:
         self._is_spread = quorum.is_striped and only_slot is None
         self._position = 0  # ids delivered
         self._ahead: dict[int, ReadBatch] = {}  # verified, behind a hole; by first id
-        self._requests: dict[int, tuple[int, _Race]] = {}
+        self._requests: dict[int, tuple[int, Race]] = {}
         self._next_read_id = 0
         self._strikes = [0] * quorum.ensemble_size
         self._failure: tuple[int, ZbkError] | None = None  # the lowest id that can not be read
@@ -221,7 +187,7 @@ class RangeRead:
         effects: list[Effect] = []
         match event:
             case ReadStarted():
-                effects += self._ask(_Segment(self._entry_ids))
+                effects += self._ask(Segment(self._entry_ids))
             case ReadAnswered():
                 effects += self._on_answered(event)
             case ReadRefused():
@@ -281,7 +247,7 @@ class RangeRead:
                 effects += self._speculate(race)
         return effects
 
-    def _close_request(self, slot: int, read_id: int) -> _Race | None:
+    def _close_request(self, slot: int, read_id: int) -> Race | None:
         asked, race = self._requests.get(read_id, (slot, None))
         if race is None or asked != slot:
             return None
@@ -289,13 +255,13 @@ class RangeRead:
         race.read_ids.remove(read_id)
         return race
 
-    def _end_race(self, race: _Race) -> None:
+    def _end_race(self, race: Race) -> None:
         """Wait no longer for those that were asked for these ids."""
         for read_id in race.read_ids:
             del self._requests[read_id]
         race.read_ids.clear()
 
-    def _miss(self, slot: int, race: _Race, index: int, error: ZbkError) -> list[Effect]:
+    def _miss(self, slot: int, race: Race, index: int, error: ZbkError) -> list[Effect]:
         """Cross out the slot for one entry; what was asked with it is asked for again."""
         self._end_race(race)
         self._strikes[slot] += 1
@@ -306,7 +272,7 @@ class RangeRead:
 
     # ------------------------------------------------------------------ whom to ask
 
-    def _ask(self, segment: _Segment) -> list[Effect]:
+    def _ask(self, segment: Segment) -> list[Effect]:
         ids = segment.entry_ids
         if not ids or (self._failure is not None and ids[0] > self._failure[0]):
             return []  # what comes after an entry that can not be read is not wanted
@@ -315,10 +281,10 @@ class RangeRead:
             if slot is None:
                 self._fail(segment.rest(chosen))
             else:
-                effects.append(self._send(slot, _Race(segment.rest(chosen))))
+                effects.append(self._send(slot, Race(segment.rest(chosen))))
         return effects
 
-    def _speculate(self, race: _Race) -> list[Effect]:
+    def _speculate(self, race: Race) -> list[Effect]:
         """Ask the next replicas for what those asked so far have not answered."""
         segment = race.segment
         shares = self._share(segment.entry_ids, segment.tried | race.asked)
@@ -330,7 +296,7 @@ class RangeRead:
             return [self._send(slot, race) for slot in shares if slot is not None]
         self._end_race(race)
         return [
-            self._send(slot, _Race(segment.rest(chosen), race.asked))
+            self._send(slot, Race(segment.rest(chosen), race.asked))
             for slot, chosen in shares.items()
             if slot is not None
         ]
@@ -355,7 +321,7 @@ class RangeRead:
         left = [slot for slot in candidates if not tried >> slot & 1]
         return min(left, key=self._strikes.__getitem__) if left else None
 
-    def _send(self, slot: int, race: _Race) -> SendRead:
+    def _send(self, slot: int, race: Race) -> SendRead:
         read_id = self._next_read_id
         self._next_read_id += 1
         self._requests[read_id] = (slot, race)
@@ -365,10 +331,10 @@ class RangeRead:
             race.speculate_at_ms = self._now_ms + self._speculative_ms
         return SendRead(slot, race.segment.entry_ids, read_id)
 
-    def _fail(self, segment: _Segment) -> None:
+    def _fail(self, segment: Segment) -> None:
         entry_id, error = segment.entry_ids[0], segment.error
         assert error is not None, "a replica was tried"
-        if _is_absence(error):
+        if is_absence(error):
             error = NoSuchEntryError(self._ledger_id, entry_id)
         assert self._failure is None or entry_id < self._failure[0], "later ids are not asked for"
         self._failure = (entry_id, error)
@@ -402,11 +368,6 @@ class RangeRead:
             assert not race.segment.tried >> slot & 1, "who failed is not asked again"
         next_id = self._entry_ids[self._position]
         assert all(first > next_id for first in self._ahead), "what comes next is delivered"
-
-
-def _is_absence(error: ZbkError) -> bool:
-    """Tell whether a bookie said "no", rather than "I can not"."""
-    return isinstance(error, NoSuchEntryError | NoSuchLedgerError)
 
 
 def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:

@@ -34,6 +34,7 @@ class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
     window_count: int = 4_096  # entries that one read asks for, and that are read ahead
     batch_size_max: int = 1024 * 1024  # bytes of entries in one write
     batch_count_max: int = 4_096  # entries in one write
+    patience_ms: int = 500  # silence of the one bookie asked, after which the others are asked too
     attempt_count_max: int = 8  # failures of a bookie in a row; then it is asked no more
     retry_delay_ms: int = 100  # after its first failure; doubled after each further one,
     retry_delay_ms_max: int = 2_000  # up to this

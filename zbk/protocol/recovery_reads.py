@@ -13,9 +13,9 @@ not have an ack quorum, and never will. Where neither can come about any more th
 *stuck*: the recovery fails and the ledger stays as it is; it is never closed short.
 
 Entries are asked for in rows. At first each is asked for from one bookie only, one that answered
-the fence (the search is *calm*). At the first answer that is not positive all members of the write
-set are asked for what is not found yet. A bookie is not asked for what lies behind an entry that
-it has not, before somebody else has it; it is asked once at a time.
+the fence (the search is *calm*). At the first answer that is not positive, or does not come for a
+while, all members of the write set are asked for what is not found yet. A bookie is not asked for
+what lies behind an entry that it has not, before somebody else has it; it is asked once at a time.
 
 What was read ahead beyond the end is dropped.
 
@@ -25,6 +25,8 @@ Source: BookKeeper's ``PendingReadOp`` of recovery reads, ``LedgerRecoveryOp``.
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, count
+
+import msgspec
 
 from zbk.errors import (
     DamageError,
@@ -38,6 +40,14 @@ from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import decode_entries
 from zbk.protocol.recovery_events import RecoveryLimits, SendRead
 from zbk.protocol.recovery_retries import SlotRetries
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """One read under way."""
+
+    slot: int
+    entry_ids: Sequence[int]
+    sent_ms: int
 
 
 class RecoveryReads:
@@ -71,7 +81,7 @@ class RecoveryReads:
         self._damages: dict[int, dict[int, ZbkError]] = {}  # by entry, by slot
         self._useless: list[set[int]] = [set() for _ in self._bookies]  # both, by slot
         self._retries = SlotRetries(quorum.ensemble_size, limits)
-        self._asked: dict[int, tuple[int, Sequence[int]]] = {}
+        self._asked: dict[int, _Asked] = {}
         self._busy: set[int] = set()  # slots with a read under way
         fenced = set(fenced_slots)
         residues = range(quorum.ensemble_size) if quorum.is_striped else (0,)
@@ -120,13 +130,16 @@ class RecoveryReads:
         """Return the reads to send now, of entries less than ``count_max`` ahead."""
         if self._is_at_end:
             return []
+        patience_ms = self._limits.patience_ms
+        if any(now_ms - asked.sent_ms >= patience_ms for asked in self._asked.values()):
+            self._is_calm = False
         reads = []
         for slot, bookie_id in enumerate(self._bookies):
             if slot in self._busy or not self._retries.is_ready(slot, now_ms):
                 continue
             entry_ids = self._wanted(slot, min(count_max, self._limits.window_count))
             if entry_ids:
-                self._asked[self.read_count] = (slot, entry_ids)
+                self._asked[self.read_count] = _Asked(slot, entry_ids, now_ms)
                 self._busy.add(slot)
                 reads.append(SendRead(self.read_count, bookie_id, entry_ids))
                 self.read_count += 1
@@ -207,9 +220,9 @@ class RecoveryReads:
             self._useless[slot].add(entry_id)
 
     def _end_read(self, read_id: int) -> tuple[int, Sequence[int]]:
-        slot, entry_ids = self._asked.pop(read_id)
-        self._busy.discard(slot)
-        return slot, entry_ids
+        asked = self._asked.pop(read_id)
+        self._busy.discard(asked.slot)
+        return asked.slot, asked.entry_ids
 
     # ------------------------------------------------------------------ what is decided
 

@@ -134,6 +134,7 @@ class WriterCore:
         )
         self._unsynced_grace = Grace(self._limits.quorum_grace_ms)
         self._self_sync_at_ms = 0
+        self._is_last_sync = False  # the grace is over: one more, and then the end
         self._error: ZbkError | None = None
         self._close: Closing | None = None
         self._is_closed = False
@@ -383,13 +384,17 @@ class WriterCore:
     def _watch_unsynced(self) -> None:
         limit, count = self._limits.unsynced_batch_count_max, self._path.unsynced_batch_count
         is_stuck = count >= limit and self._unsynced_grace.is_over(self._now_ms)
+        if not is_stuck:
+            self._is_last_sync = False
         if count < limit:
             self._unsynced_grace.reset()
         if self._syncs.has_round:
             return
-        if count * 2 >= limit and self._now_ms >= self._self_sync_at_ms:
+        is_due = count * 2 >= limit and self._now_ms >= self._self_sync_at_ms
+        if is_due and not self._is_last_sync:
             self._syncs.demand()
             self._self_sync_at_ms = self._now_ms + SELF_SYNC_INTERVAL_MS
+            self._is_last_sync = is_stuck
         elif is_stuck:
             reason = f"{limit} acknowledged batches are not durable: {self._slots.why_down()}"
             raise CannotAdvanceError(self._ledger_id, self.lac, self.last_acked_id, reason)

@@ -17,6 +17,13 @@ from zbk.cluster.demo import (
     ReadBack,
     Step,
 )
+from zbk.cluster.demo_failures import (
+    BookieReplaced,
+    Compared,
+    FragmentShown,
+    KilledWhileWriting,
+    TakenOver,
+)
 from zbk.cluster.load import Loaded
 from zbk.cluster.local import LocalBookie
 from zbk.protocol.words import LedgerType
@@ -67,6 +74,43 @@ def test_a_story_that_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
     assert "confirmed 500,000: 499,999 entries could be lost with the power" in text
     assert "confirmed 999,999: all durable, 25 ms later" in text
     assert "All 2,000,000 entries read back are what was written." in text
+
+
+def test_the_acts_in_which_somebody_dies(capsys: pytest.CaptureFixture[str]) -> None:
+    acts: list[Step] = [
+        KilledWhileWriting(2, 3, "b-3", 9_800),
+        BookieReplaced(
+            2,
+            0.012,
+            [FragmentShown(0, 10_099, [3, 0, 1]), FragmentShown(10_100, 20_399, [2, 0, 1])],
+        ),
+        Compared(2, 20_400, ""),
+        TakenOver(3, 9_000, 9_600, "ledger 3 was fenced", 0.034),
+        Compared(3, 9_600, ""),
+    ]
+
+    assert show([*STORY, read_back(PD), *acts], "sqlite", "table")
+
+    text = capsys.readouterr().out
+    assert "kill -9 of bookie 3 after 9,800 acknowledged entries" in text
+    assert "another bookie took its place after 12 ms" in text
+    assert "entries 0 to 10,099 are on bookies 3 0 1" in text
+    assert "entries 10,100 to 20,399 are on bookies 2 0 1" in text
+    assert "its first writer got: ledger 3 was fenced" in text
+    assert "9,000 entries were acknowledged to it, 9,600 are in the ledger" in text
+    assert "All 1,030,000 entries read back are what was written." in text
+
+
+def test_an_acknowledged_entry_that_is_missing_ends_the_story_badly(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    missing = Compared(3, 9_000, "9,600 entries were acknowledged, it ends after 9,000")
+
+    assert not show([*STORY, read_back(PD), missing], "sqlite", "table")
+
+    captured = capsys.readouterr()
+    assert "9,000 entries, DIFFERENT: 9,600 entries were acknowledged" in captured.out
+    assert captured.err == "zbk: what was read back is NOT what was written\n"
 
 
 def test_a_story_that_does_not_end_well(capsys: pytest.CaptureFixture[str]) -> None:

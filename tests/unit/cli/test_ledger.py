@@ -275,6 +275,40 @@ def test_sync_prints_the_last_durable_entry(run: Run) -> None:
     assert run("ledger", "sync", "0").stdout == "ledger id        0\nlast durable id  1\n"
 
 
+def test_recover_closes_a_ledger_and_shows_its_end(run: Run, client: FakeClient) -> None:
+    client.reserve_ledger()
+    client.entries[0] = [b"one", b"two"]
+
+    result = run("ledger", "recover", "0", "-o", "json")
+
+    shown = json.loads(result.stdout)
+    del shown["seconds"]
+    assert shown == {
+        "ledger_id": 0, "state": "CLOSED", "last_entry_id": 1, "payload_size": 6,
+        "fragment_count": 1,
+    }  # fmt: skip
+    assert client.recover_timeout_s == 60
+
+
+def test_recover_takes_a_time_and_a_password(run: Run, client: FakeClient, tmp_path: Path) -> None:
+    client.reserve_ledger(password=b"secret")
+    file = tmp_path / "password"
+    file.write_bytes(b"secret\n")
+
+    wrong = run("ledger", "recover", "0")
+    right = run("ledger", "recover", "0", "--timeout", "5min", "--password-file", str(file))
+
+    assert wrong.exit_code != 0
+    assert "wrong password" in wrong.stderr
+    assert right.exit_code == 0
+    assert client.recover_timeout_s == 300
+
+
+@pytest.mark.parametrize("timeout", ["soon", "0"])
+def test_recover_refuses_a_time_that_is_none(run: Run, timeout: str) -> None:
+    assert run("ledger", "recover", "0", "--timeout", timeout).exit_code == 2
+
+
 def test_close_closes_a_reserved_ledger(run: Run, client: FakeClient) -> None:
     run("ledger", "create")
 

@@ -7,14 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from tests.support.fake_client import FakeBatch, FakeReader
-from zbk.cluster.demo import (
-    FileInput,
-    InputRead,
-    StandardLibraryInput,
-    _Hasher,
-    _read_back,
-    _read_input,
-)
+from zbk.cluster.demo import InputRead, _Hasher, _read_back, _read_input
+from zbk.cluster.demo_input import FileInput, StandardLibraryInput
 from zbk.cluster.local import LocalBookie
 from zbk.errors import DigestMismatchError, InvalidOptionError
 from zbk.protocol.words import LedgerType

@@ -152,6 +152,15 @@ def test_a_pd_ledger_reports_no_last_add_synced() -> None:
 # ------------------------------------------------------------------ what survives a loss of power
 
 
+def test_a_lower_lac_takes_nothing_back_when_the_higher_one_has_become_durable() -> None:
+    ledger = known(PD)
+    ledger.lac_recorded(9, ticket=3, synced_ticket=2)
+
+    ledger.lac_recorded(5, ticket=5, synced_ticket=4)
+
+    assert (ledger.recorded_lac, ledger.durable_lac(5)) == (9, 9)
+
+
 def test_a_recorded_lac_is_durable_once_its_ticket_is_synced() -> None:
     """B23: a LAC that readers were told has to be there after a loss of power."""
     ledger = known(PD)

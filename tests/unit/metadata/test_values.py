@@ -16,12 +16,14 @@ from zbk.metadata.values import (
     Instance,
     Layout,
     LedgerLayout,
+    LogHead,
     ValueT,
     decode,
     encode,
 )
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.words import DigestType, LedgerState, LedgerType
 
 LEDGER = LedgerMetadata(
@@ -63,6 +65,14 @@ VALUES: list[Any] = [
     Layout(ledger_layout=LedgerLayout.FLAT),
     Instance(instance_id="i1"),
     IdCounter(next_ledger_id=2**40),
+    LogHead(log_id="l1"),
+    LogMetadata(
+        name="orders",
+        log_id="l1",
+        created_ms=1_700_000_000_000,
+        ledger_ids=(7, 9, 2**40),
+        first_index=3,
+    ),
 ]
 GOLDEN = {
     "LedgerMetadata": (
@@ -99,6 +109,15 @@ GOLDEN = {
     "IdCounter": (
         "83ae6e6578745f6c65646765725f6964cf0000010000000000ae666f726d61745f76657273696f6e"
         "01a8636865636b73756dcf9792935af175a836"
+    ),
+    "LogHead": (
+        "83a66c6f675f6964a26c31ae666f726d61745f76657273696f6e01a8636865636b73756dcfb6764f"
+        "7c0dc0e5c6"
+    ),
+    "LogMetadata": (
+        "87a46e616d65a66f7264657273a66c6f675f6964a26c31aa637265617465645f6d73cf0000018bcf"
+        "e56800aa6c65646765725f696473930709cf0000010000000000ab66697273745f696e64657803ae"
+        "666f726d61745f76657273696f6e01a8636865636b73756dcfa24243e4cf766f45"
     ),
 }
 by_type = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)

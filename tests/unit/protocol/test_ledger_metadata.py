@@ -196,6 +196,29 @@ def test_a_recoverer_closes_with_the_fragments_that_it_needed() -> None:
         check_transition(in_recovery, changed(in_recovery, fragments=more))
 
 
+def test_a_recoverer_closes_with_a_fragment_in_the_place_of_the_last_one() -> None:
+    """All that the last fragment holds was written back to other bookies."""
+    closed = IN_RECOVERY.with_closed_by_recovery((Fragment(10, ("x", "y", "z")),), 19, 2_000)
+
+    assert closed.fragments == (Fragment(0, ("a", "b", "c")), Fragment(10, ("x", "y", "z")))
+
+
+def test_a_recoverer_changes_no_older_fragment_with_its_closing() -> None:
+    fragments = (Fragment(0, ("x", "y", "c")), IN_RECOVERY.last_fragment)
+
+    with pytest.raises(IllegalTransitionError):
+        check_transition(
+            IN_RECOVERY,
+            changed(
+                IN_RECOVERY,
+                state=LedgerState.CLOSED,
+                fragments=fragments,
+                last_entry_id=19,
+                length=2_000,
+            ),
+        )
+
+
 def test_replacing_a_bookie_that_is_not_there_is_an_error() -> None:
     with pytest.raises(IllegalTransitionError, match="in no fragment"):
         LONGER.with_replaced_bookie(0, "nobody", "z")

@@ -6,6 +6,7 @@ may be carried out late, or its reply may be lost, and a read may show the past.
 """
 
 from collections import deque
+from itertools import pairwise
 
 import msgspec
 import pytest
@@ -347,7 +348,7 @@ class LogOwnerMachine(RuleBasedStateMachine):
             assert entry.invoked_at < earliest_ack, "begun after a later one was acknowledged"
             if entry.acked_at is not None:
                 earliest_ack = min(earliest_ack, entry.acked_at)
-        for first, second in zip(entries, entries[1:], strict=False):
+        for first, second in pairwise(entries):
             if first.owner == second.owner:
                 assert first.invoked_at < second.invoked_at, "an owner's entries stay in order"
 

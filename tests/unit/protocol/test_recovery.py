@@ -442,6 +442,23 @@ def test_a_bookie_that_is_there_again_is_asked_again() -> None:
     assert recovery.end == (4, length_up_to(4))
 
 
+def test_the_others_are_asked_when_the_one_that_was_asked_is_silent() -> None:
+    metadata, bookies = ledger(Q332), Bookies()
+    bookies.fill(metadata, 4, lac=1)
+    recovery = Recovery(metadata, bookies).start()
+    for name in ("b0", "b1", "b2"):
+        recovery.deliver(recovery.waiting_for(name, SendFence)[0])
+    silent = recovery.waiting_for("b0", SendRead)[0]
+
+    recovery.tick(499)
+    assert recovery.waiting == [silent]
+    recovery.tick(1)
+
+    while not recovery.is_over:
+        recovery.deliver(next(r for r in recovery.waiting if r is not silent))
+    assert recovery.end == (4, length_up_to(4))
+
+
 def test_what_was_read_ahead_beyond_the_end_is_dropped() -> None:
     """Entry 4 is there although 2 is not: the ledger ends at 1."""
     metadata, bookies = ledger(Quorum(3, 2, 2)), Bookies()

@@ -106,8 +106,9 @@ class RecoveryScript:
                 return f"#{self._number(effect)} {effect.bookie_id} <- fence, read {text}"
             case SendWrite():
                 batch = effect.batch
-                ids = ",".join(map(str, batch.entry_ids))
-                return f"#{self._number(effect)} {effect.bookie_id} <- write {ids} lac={effect.lac}"
+                written = ",".join(map(str, batch.entry_ids))
+                to = f"#{self._number(effect)} {effect.bookie_id}"
+                return f"{to} <- write {written} lac={effect.lac}"
             case ChooseReplacements():
                 slots = ",".join(f"s{slot}" for slot in effect.failed_slots)
                 return f"choose for {slots}, not {','.join(sorted(effect.exclude))}"

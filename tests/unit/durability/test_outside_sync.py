@@ -1,0 +1,141 @@
+"""OutsideSync: who counts as heard, and when everybody is asked once more."""
+
+import pytest
+
+from zbk.durability.outside_sync import (
+    ROUND_COUNT_MAX,
+    AskSync,
+    Effect,
+    LacTold,
+    OutsideSync,
+    OutsideSyncDone,
+    OutsideSyncFailed,
+    SlotNotSynced,
+    SlotSynced,
+    SyncStarted,
+    TellLac,
+)
+from zbk.errors import BookieUnavailableError, CannotAdvanceError, NoSuchLedgerError, ZbkError
+from zbk.protocol.quorum import Quorum
+
+Q332 = Quorum(3, 3, 2)
+GONE = BookieUnavailableError("b", "not there")
+
+
+def started(quorum: Quorum = Q332) -> OutsideSync:
+    sync = OutsideSync(7, quorum)
+    assert sync.handle(SyncStarted(), 0) == [AskSync(-1)]
+    return sync
+
+
+def answer(sync: OutsideSync, *cursors: int | ZbkError, incarnation: int = 1) -> list[Effect]:
+    effects: list[Effect] = []
+    for slot, cursor in enumerate(cursors):
+        event = (
+            SlotSynced(slot, incarnation, cursor)
+            if isinstance(cursor, int)
+            else SlotNotSynced(slot, cursor)
+        )
+        effects += sync.handle(event, 0)
+    return effects
+
+
+def tell(sync: OutsideSync, count: int = 3) -> list[Effect]:
+    return [effect for slot in range(count) for effect in sync.handle(LacTold(slot), 0)]
+
+
+def test_the_lac_that_rests_is_the_answer() -> None:
+    sync = started()
+
+    assert answer(sync, 4, 5, 6) == [TellLac(5)]
+    assert tell(sync) == [AskSync(5)]
+    assert answer(sync, 5, 5, 6) == [OutsideSyncDone(5)]
+
+
+def test_a_cursor_that_was_lifted_over_a_hole_lifts_the_lac_again() -> None:
+    sync = started()
+    answer(sync, 2, 4, 9)
+    tell(sync)
+
+    assert answer(sync, 9, 4, 9) == [TellLac(9)]
+    assert tell(sync) == [AskSync(9)]
+    assert answer(sync, 9, 9, 9) == [OutsideSyncDone(9)]
+
+
+def test_a_ledger_that_nobody_has_synced_is_durable_up_to_nothing() -> None:
+    assert answer(started(), -1, -1, -1) == [OutsideSyncDone(-1)]
+
+
+def test_who_has_no_such_ledger_is_heard() -> None:
+    missing = NoSuchLedgerError(7)
+
+    assert answer(started(), missing, missing, missing) == [OutsideSyncDone(-1)]
+
+
+@pytest.mark.parametrize(
+    ("quorum", "failure_count_max"), [(Q332, 1), (Quorum(3, 3, 1), 2), (Quorum(3, 3, 3), 0)]
+)
+def test_an_ack_quorum_has_to_be_heard(quorum: Quorum, failure_count_max: int) -> None:
+    for count in range(4):
+        effects = answer(started(quorum), *[GONE] * count, *[-1] * (3 - count))
+
+        is_done = effects == [OutsideSyncDone(-1)]
+        assert is_done == (count <= failure_count_max)
+
+
+def test_a_failure_says_who_did_not_answer() -> None:
+    [failed] = answer(started(), 4, GONE, GONE)
+
+    assert isinstance(failed, OutsideSyncFailed)
+    assert isinstance(failed.error, CannotAdvanceError)
+    assert failed.error.last_durable_id == -1
+    assert "slot 1: bookie b: not there; slot 2" in str(failed.error)
+
+
+def test_a_failure_in_a_later_round_names_what_is_durable() -> None:
+    sync = started()
+    answer(sync, 4, 5, 6)
+    tell(sync)
+
+    [failed] = answer(sync, 5, GONE, GONE)
+
+    assert isinstance(failed, OutsideSyncFailed)
+    assert failed.error.last_durable_id == 5
+
+
+def test_who_failed_in_one_round_may_be_heard_in_the_next() -> None:
+    sync = started()
+    answer(sync, 4, 5, GONE)
+    tell(sync)
+
+    assert answer(sync, 4, 5, 6) == [TellLac(5)]
+
+
+def test_a_restarted_bookie_counts_with_its_new_cursor() -> None:
+    """T6: the value of an earlier life is void."""
+    sync = started()
+    answer(sync, 9, 5, 5)
+    tell(sync)
+
+    assert answer(sync, 1, 5, 5, incarnation=2) == [OutsideSyncDone(5)]
+
+
+def test_a_writer_that_goes_on_does_not_keep_the_sync_for_ever() -> None:
+    sync = started()
+    effects: list[Effect] = []
+    asked_count = 1
+    while not any(isinstance(effect, OutsideSyncDone) for effect in effects):
+        assert answer(sync, *[asked_count] * 3) == [TellLac(asked_count)]
+        effects = tell(sync)
+        asked_count += AskSync(asked_count) in effects
+
+    assert asked_count == ROUND_COUNT_MAX
+    assert effects == [OutsideSyncDone(ROUND_COUNT_MAX)]
+
+
+def test_what_comes_after_the_end_is_late() -> None:
+    sync = started()
+    answer(sync, -1, -1, -1)
+
+    assert answer(sync, 4, 5, 6) == []
+    assert tell(sync) == []

@@ -1,0 +1,57 @@
+"""How an input becomes entries: a line, a chunk, or all of it."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from io import BufferedReader
+from pathlib import Path
+from typing import cast
+
+import click
+
+from zbk.cli.options import FunctionT, parse_size_option
+from zbk.cli.output import note
+
+
+def framing_options(command: FunctionT) -> FunctionT:
+    """Give a command ``lines``, ``chunk_size`` and ``whole``."""
+    options = [
+        click.option("--lines", is_flag=True, help="A line an entry, without its end. [default]"),
+        click.option(
+            "--chunk",
+            "chunk_size",
+            metavar="SIZE",
+            callback=parse_size_option,
+            help="SIZE bytes an entry.",
+        ),
+        click.option("--whole", is_flag=True, help="All of the input as one entry."),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def check_framing(*, lines: bool, chunk_size: int | None, whole: bool) -> None:
+    """Refuse two ways at once."""
+    if lines + (chunk_size is not None) + whole > 1:
+        raise click.UsageError("--lines, --chunk and --whole exclude each other.")
+
+
+def open_input(stack: ExitStack, file_name: str) -> BufferedReader:
+    """Return a file, or standard input for ``-``."""
+    if file_name != "-":
+        return stack.enter_context(Path(file_name).open("rb"))
+    if sys.stdin.isatty():
+        note("zbk: reading entries from the terminal; Ctrl-D ends them")
+    return cast("BufferedReader", sys.stdin.buffer)
+
+
+def payload_batches(
+    source: BufferedReader, chunk_size: int | None, *, is_whole: bool
+) -> Iterator[list[bytes]]:
+    """Yield the entries in the batches in which they arrive."""
+    from zbk.cluster.load import chunks, lines, whole
+
+    if chunk_size is not None:
+        return chunks(source, chunk_size)
+    return whole(source) if is_whole else lines(source)

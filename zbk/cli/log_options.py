@@ -1,0 +1,21 @@
+"""Arguments that the commands of ``zbk log`` share."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from zbk.protocol.log_position import LogPosition
+
+log_argument = click.argument("name", metavar="NAME")
+
+
+def parse_position(text: str) -> "LogPosition":
+    """Turn ``LEDGER:ENTRY`` into a position."""
+    from zbk.errors import InvalidOptionError
+    from zbk.protocol.log_position import LogPosition
+
+    try:
+        return LogPosition.parse(text)
+    except InvalidOptionError as error:
+        raise click.BadParameter(f"{text!r} is no LEDGER:ENTRY, such as 7:42") from error

@@ -1,0 +1,192 @@
+"""The commands of ``zbk log`` that change something."""
+
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.framing import check_framing, framing_options, open_input, payload_batches
+from zbk.cli.log_options import log_argument, parse_position
+from zbk.cli.options import (
+    ledger_keywords,
+    ledger_options,
+    metadata_option,
+    output_option,
+    parse_size_option,
+)
+from zbk.cli.output import Format, note, print_object
+from zbk.cli.progress import telling
+from zbk.cli.session import Session
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+    from zbk.client.log import Log
+    from zbk.cluster.load import Loaded
+    from zbk.protocol.log_position import LogRange
+
+
+@click.command(
+    "append",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk log append orders orders.txt", "a line an entry"),
+        ("tail -n 99 x | zbk log append orders", "from a pipe"),
+        ("zbk log append images a.png --whole", "the file as one entry"),
+    ],
+)
+@log_argument
+@click.argument("file_name", metavar="[FILE]", default="-")
+@framing_options
+@click.option(
+    "--roll-size",
+    metavar="SIZE",
+    callback=parse_size_option,
+    help="Go on in a new ledger after SIZE bytes. [default: 256MiB]",
+)
+@click.option("--no-create", is_flag=True, help="Fail if there is no such log.")
+@ledger_options
+@metadata_option
+@output_option
+@click.pass_obj
+def append(
+    session: Session,
+    /,
+    *,
+    name: str,
+    file_name: str,
+    lines: bool,
+    chunk_size: int | None,
+    whole: bool,
+    roll_size: int | None,
+    no_create: bool,
+    metadata: str | None,
+    output: Format,
+    **options: Any,  # noqa: ANN401 - those of `ledger_options`
+) -> None:
+    """Write a file or a pipe to a log's end.
+
+    Takes the log over from whoever owned it; makes it, if there is none. FILE is standard input
+    where it is missing or `-`. The options of ledgers are for those that this command makes.
+    """
+    check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
+    keywords = ledger_keywords(options)
+    if roll_size is not None:
+        keywords["roll_size"] = roll_size
+    with ExitStack() as stack:
+        source = open_input(stack, file_name)
+        client = stack.enter_context(session.open_client(metadata))
+        log = stack.enter_context(client.open_log(name, create=not no_create, **keywords))
+        appender = _Appender(log)
+        loaded = _fill(appender, payload_batches(source, chunk_size, is_whole=whole))
+    shown = {
+        "log": name,
+        "entry_count": loaded.entry_count,
+        "payload_size": loaded.payload_size,
+        "first": appender.first,
+        "last": appender.last,
+        "seconds": round(loaded.seconds, 3),
+    }
+    print_object(shown, output)
+
+
+@click.command(
+    "truncate",
+    cls=ZbkCommand,
+    examples=[("zbk log truncate orders 12:0", "the ledgers before ledger 12 go")],
+)
+@log_argument
+@click.argument("position", metavar="POSITION")
+@metadata_option
+@output_option
+@click.pass_obj
+def truncate(
+    session: Session, name: str, position: str, metadata: str | None, output: Format
+) -> None:
+    """Delete a log's oldest ledgers.
+
+    Those that lie before POSITION (LEDGER:ENTRY) as a whole. The last ledger stays, and so does
+    one that is still written.
+    """
+    with session.open_client(metadata) as client:
+        count = client.truncate_log(name, parse_position(position))
+        begin = client.get_log_metadata(name).begin
+    shown = {"log": name, "deleted_ledger_count": count, "begin": None if not begin else str(begin)}
+    print_object(shown, output)
+
+
+@click.command(
+    "delete",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk log delete orders", "asks first"),
+        ("zbk log delete orders --yes", "in a script"),
+    ],
+)
+@log_argument
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@metadata_option
+@output_option
+@click.pass_obj
+def delete(session: Session, name: str, yes: bool, metadata: str | None, output: Format) -> None:
+    """Delete a log and its ledgers for good."""
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask in: give --yes.")
+    with session.open_client(metadata) as client:
+        if not yes:
+            count = len(client.get_log_metadata(name).ledger_ids)
+            if not click.confirm(f"Delete log {name} ({count} ledgers)?", err=True):
+                note("zbk: nothing was deleted")
+                return
+        deleted_count = client.delete_log(name)
+    print_object({"log": name, "deleted_ledger_count": deleted_count, "is_deleted": True}, output)
+
+
+# ------------------------------------------------------------------ private
+
+
+class _Appender:
+    """A log as something to load into; remembers where the entries went."""
+
+    def __init__(self, log: "Log") -> None:
+        self.log = log
+        self.first: str | None = None
+        self.last: str | None = None
+
+    def append_many(
+        self, payloads: Iterable[bytes], *, timeout: float | None = None
+    ) -> "Future[range]":
+        """Append a batch; return a future of its ids in their ledger."""
+        from concurrent.futures import Future
+
+        found: Future[range] = Future()
+
+        def resolve(done: "Future[LogRange]") -> None:
+            error = done.exception()
+            if error is not None:
+                found.set_exception(error)
+                return
+            positions = done.result()
+            if positions:
+                self.first = self.first or str(positions[0])
+                self.last = str(positions[-1])
+            found.set_result(positions.entry_ids)
+
+        self.log.append_many(payloads, timeout=timeout).add_done_callback(resolve)
+        return found
+
+
+def _fill(appender: _Appender, batches: Iterable[list[bytes]]) -> "Loaded":
+    """Load; after a failure say what is in the log."""
+    from zbk.cluster.load import load
+
+    try:
+        with telling() as on_progress:
+            return load(appender, batches, on_progress=lambda count: on_progress("appended", count))
+    except BaseException:
+        if appender.last is not None:
+            note(f"zbk: entries up to {appender.last} are in log {appender.log.name}")
+        raise

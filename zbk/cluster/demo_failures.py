@@ -1,0 +1,209 @@
+"""The second half of what ``zbk demo`` shows: a bookie dies under a writer, a writer is taken over.
+
+Both acts write entries that say their own number, so that everybody can see what must come back.
+As the first half (``zbk.cluster.demo``) they are generators of what happened, without a terminal.
+Run in one thread.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from typing import Final
+
+import msgspec
+
+from zbk.client.api import Client
+from zbk.client.ledger_reader import LedgerReader
+from zbk.client.ledger_writer import LedgerWriter
+from zbk.cluster.local import LocalBookie, LocalCluster
+from zbk.errors import LedgerFencedError, UnavailableError, ZbkError
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.words import NO_ENTRY
+from zbk.system.clock import monotonic_s
+
+BATCH_COUNT: Final = 200  # entries
+PART_COUNT: Final = 10_000
+"""Entries written before something happens, and as many after it."""
+
+WINDOW_COUNT: Final = 8  # batches under way
+REPLACEMENT_TIMEOUT_S: Final = 15.0
+FENCE_TIMEOUT_S: Final = 15.0
+
+
+class KilledWhileWriting(msgspec.Struct, frozen=True, tag=True):
+    """A bookie of the ensemble got SIGKILL while its ledger was written."""
+
+    ledger_id: int
+    index: int
+    bookie_id: str
+    entry_count: int  # acknowledged by then
+
+
+class FragmentShown(msgspec.Struct, frozen=True):
+    """A run of entries and the bookies that hold it."""
+
+    first_entry_id: int
+    last_entry_id: int
+    indexes: list[int]  # of the bookies, by slot
+
+
+class BookieReplaced(msgspec.Struct, frozen=True, tag=True):
+    """The ledger was written to its end with another bookie in the place of the dead one."""
+
+    ledger_id: int
+    seconds: float  # from the kill to the new fragment
+    fragments: list[FragmentShown]
+
+
+class TakenOver(msgspec.Struct, frozen=True, tag=True):
+    """A second client recovered a ledger that the first one was writing."""
+
+    ledger_id: int
+    acknowledged_count: int  # to the first client, ever
+    entry_count: int  # in the ledger, for good
+    refusal: str  # what the first client got
+    seconds: float  # of the recovery
+
+
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    """A ledger was read from its first entry to its last, from whichever bookies answered."""
+
+    ledger_id: int
+    entry_count: int
+    difference: str  # empty: all as written, and nothing acknowledged is missing
+
+
+def lose_a_bookie(
+    cluster: LocalCluster, client: Client, on_progress: Callable[[str, int], None]
+) -> Iterator[KilledWhileWriting | BookieReplaced | Compared]:
+    """Kill a bookie under a writer; yield what became of its ledger.
+
+    Raises:
+        UnavailableError: no other bookie took its place.
+    """
+    with client.create_ledger() as writer:
+        numbers = _Numbers(writer, lambda count: on_progress("writing, bookies dying", count))
+        numbers.append(PART_COUNT)
+        victim = _bookie(cluster, writer.metadata.last_fragment.bookies[0])
+        cluster.kill(victim.index)
+        killed_s = monotonic_s()
+        yield KilledWhileWriting(
+            writer.ledger_id, victim.index, victim.bookie_id, numbers.acknowledged_count
+        )
+        while len(client.get_ledger_metadata(writer.ledger_id).fragments) == 1:
+            numbers.append(BATCH_COUNT)
+            if monotonic_s() - killed_s > REPLACEMENT_TIMEOUT_S:
+                raise UnavailableError(
+                    f"bookie {victim.index} was not replaced within {REPLACEMENT_TIMEOUT_S:g} s"
+                )
+        seconds = monotonic_s() - killed_s
+        numbers.append(PART_COUNT)
+        numbers.wait()
+    reader = client.open_ledger(writer.ledger_id)
+    yield BookieReplaced(writer.ledger_id, seconds, _fragments(cluster, reader.metadata))
+    yield compared(reader, numbers.acknowledged_count)
+
+
+def take_over(
+    client: Client, other: Client, on_progress: Callable[[str, int], None]
+) -> Iterator[TakenOver | Compared]:
+    """Let ``other`` recover a ledger that ``client`` is writing; yield what each of them got.
+
+    Raises:
+        UnavailableError: the first client was not refused.
+    """
+    writer = client.create_ledger()
+    numbers = _Numbers(writer, lambda count: on_progress("writing, until fenced", count))
+    numbers.append(PART_COUNT)  # and some of it is under way
+    started_s = monotonic_s()
+    with closing(other.recover_ledger(writer.ledger_id)) as reader:
+        seconds = monotonic_s() - started_s
+        refusal = numbers.append_until_refused()
+        yield TakenOver(
+            writer.ledger_id,
+            numbers.acknowledged_count,
+            reader.last_add_confirmed + 1,
+            str(refusal),
+            seconds,
+        )
+        yield compared(reader, numbers.acknowledged_count)
+
+
+def compared(reader: LedgerReader, acknowledged_count: int) -> Compared:
+    """Read a ledger of numbers to its end; say what is wrong with it."""
+    last, count, difference = reader.last_add_confirmed, 0, ""
+    if last + 1 < acknowledged_count:
+        difference = f"{acknowledged_count:,} entries were acknowledged, it ends after {last + 1:,}"
+    try:
+        for batch in reader.read_batches(0, last) if last > NO_ENTRY else ():
+            for payload in batch:
+                if payload != _number(count) and not difference:
+                    difference = f"entry {count} is {bytes(payload[:40])!r}"
+                count += 1
+    except ZbkError as error:
+        difference = difference or f"after {count:,} entries: {error}"
+    return Compared(reader.metadata.ledger_id, count, difference)
+
+
+def _number(entry_id: int) -> bytes:
+    return b"this is entry %d" % entry_id
+
+
+class _Numbers:
+    """Appends entries that say their own number, a few batches at a time."""
+
+    def __init__(self, writer: LedgerWriter, on_acknowledged: Callable[[int], None]) -> None:
+        self._writer = writer
+        self._on_acknowledged = on_acknowledged
+        self._futures: deque[Future[range]] = deque()
+        self._appended_count = 0
+        self.acknowledged_count = 0
+
+    def append(self, count: int) -> None:
+        """Append ``count`` more; the last few batches stay under way."""
+        end = self._appended_count + count
+        while self._appended_count < end:
+            first = self._appended_count
+            self._appended_count = min(first + BATCH_COUNT, end)
+            payloads = [_number(n) for n in range(first, self._appended_count)]
+            self._futures.append(self._writer.append_many(payloads))
+            while len(self._futures) > WINDOW_COUNT:
+                self._settle()
+
+    def wait(self) -> None:
+        """Wait until all of it is acknowledged."""
+        while self._futures:
+            self._settle()
+
+    def append_until_refused(self) -> LedgerFencedError:
+        """Go on appending until the ledger takes no more; return how it said so.
+
+        Raises:
+            UnavailableError: it still takes entries.
+        """
+        deadline_s = monotonic_s() + FENCE_TIMEOUT_S
+        while monotonic_s() < deadline_s:
+            try:
+                self.append(BATCH_COUNT)
+                self.wait()
+            except LedgerFencedError as error:
+                return error
+        raise UnavailableError(f"the writer was not fenced within {FENCE_TIMEOUT_S:g} s")
+
+    def _settle(self) -> None:
+        self.acknowledged_count = self._futures.popleft().result().stop
+        self._on_acknowledged(self.acknowledged_count)
+
+
+def _bookie(cluster: LocalCluster, bookie_id: str) -> LocalBookie:
+    return next(bookie for bookie in cluster.bookies if bookie.bookie_id == bookie_id)
+
+
+def _fragments(cluster: LocalCluster, metadata: LedgerMetadata) -> list[FragmentShown]:
+    assert metadata.last_entry_id is not None, "its writer closed it"
+    ends = [f.first_entry_id - 1 for f in metadata.fragments[1:]]
+    return [
+        FragmentShown(f.first_entry_id, end, [_bookie(cluster, b).index for b in f.bookies])
+        for f, end in zip(metadata.fragments, [*ends, metadata.last_entry_id], strict=True)
+    ]

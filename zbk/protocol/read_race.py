@@ -1,0 +1,44 @@
+"""What a read remembers of the entries that it still lacks (``zbk.protocol.reader``)."""
+
+from collections.abc import Sequence
+
+from zbk.errors import NoSuchEntryError, NoSuchLedgerError, ZbkError
+
+
+class Segment:
+    """Ids that share one history: the replicas tried in vain, and what came of it."""
+
+    __slots__ = ("entry_ids", "error", "tried")
+
+    def __init__(
+        self, entry_ids: Sequence[int], tried: int = 0, error: ZbkError | None = None
+    ) -> None:
+        self.entry_ids = entry_ids
+        self.tried = tried  # bits of slots
+        self.error = error
+
+    def after(self, entry_ids: Sequence[int], slot: int, error: ZbkError) -> "Segment":
+        """Return the history of some of its ids after a failure of theirs at ``slot``."""
+        is_first_real = self.error is None or (is_absence(self.error) and not is_absence(error))
+        return Segment(entry_ids, self.tried | 1 << slot, error if is_first_real else self.error)
+
+    def rest(self, entry_ids: Sequence[int]) -> "Segment":
+        """Return the unchanged history of some of its ids."""
+        return Segment(entry_ids, self.tried, self.error)
+
+
+class Race:
+    """Requests for the same ids to different slots. The first valid answer wins."""
+
+    __slots__ = ("asked", "read_ids", "segment", "speculate_at_ms")
+
+    def __init__(self, segment: Segment, asked: int = 0) -> None:
+        self.segment = segment
+        self.asked = asked  # bits of slots that were asked for these ids and may still be slow
+        self.read_ids: list[int] = []
+        self.speculate_at_ms: int | None = None
+
+
+def is_absence(error: ZbkError) -> bool:
+    """Tell whether a bookie said "no", rather than "I can not"."""
+    return isinstance(error, NoSuchEntryError | NoSuchLedgerError)
