@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pykka
 import pytest
 
+from tests.support.sessions import close_sessions
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -26,6 +28,12 @@ def _actors_end_with_the_test() -> Iterator[None]:
     if pykka.ActorRegistry.get_all():
         pykka.ActorRegistry.stop_all(timeout=5)
         assert pykka.ActorRegistry.get_all() == []
+
+
+@pytest.fixture(autouse=True)
+def _sessions_end_with_the_test() -> Iterator[None]:
+    yield
+    close_sessions()
 
 
 @pytest.fixture(autouse=True)

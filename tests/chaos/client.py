@@ -14,6 +14,7 @@ import msgspec
 
 import zbk
 from tests.chaos.recording import Recorder
+from zbk.errors import MetadataUnavailableError
 
 OPTIONS = {
     "request_timeout_ms": 1_000,
@@ -23,6 +24,9 @@ OPTIONS = {
     "default_timeout_ms": 20_000,
 }
 """Of every client: short, so that a fault of a few seconds is a long one."""
+
+
+RETRY_S = 0.3
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,8 +61,15 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: is_over.set())
     threading.Thread(target=_end_with_harness, daemon=True).start()
     recorder = Recorder(Path(spec.history), spec.name)
-    with connect(spec.uri) as client:
-        ROLES[spec.role](Stage(spec, client, recorder, random.Random(spec.seed), is_over))
+    while not is_over.is_set():
+        try:
+            client = connect(spec.uri)
+        except MetadataUnavailableError:  # a fault was quicker
+            is_over.wait(RETRY_S)
+            continue
+        with client:
+            ROLES[spec.role](Stage(spec, client, recorder, random.Random(spec.seed), is_over))
+        return
 
 
 def connect(uri: str) -> zbk.Client:

@@ -17,9 +17,8 @@ from tests.chaos.metadata_history import NodeVersion, SqliteHistory, ZooKeeperHi
 from tests.chaos.network import Network
 from tests.chaos.power import PowerDisk
 from zbk.cluster.child import Child
-from zbk.cluster.local import LocalBookie, LocalCluster
+from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
-from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import LedgerStore
 
@@ -90,7 +89,6 @@ class ChaosCluster:
         self._exit = ExitStack()
         self.bookies: PlacedCluster
         self.ledgers: LedgerStore
-        self.registry: BookieRegistry
         self._history: SqliteHistory | ZooKeeperHistory
 
     def __enter__(self) -> Self:
@@ -116,10 +114,6 @@ class ChaosCluster:
     def indexes(self) -> range:
         """The bookies' numbers."""
         return range(self._bookie_count)
-
-    def bookie(self, index: int) -> LocalBookie:
-        """Return one bookie."""
-        return self.bookies.bookies[index]
 
     def start_client(self, place: str, spec: Spec) -> Child:
         """Start a client process at a place."""
@@ -163,7 +157,6 @@ class ChaosCluster:
         store = open_store(uri)
         self._exit.callback(store.close)
         self.ledgers = LedgerStore(store)
-        self.registry = BookieRegistry(store)
 
     def _start_metadata(self) -> str:
         if not self._use_zookeeper:

@@ -86,8 +86,6 @@ def run_round(
         world.network.heal()
         world.end_clients()
         _judge(world, folder, outcome, kept)
-    except Judgement as found:
-        outcome.violations.append(str(found))
     except ZbkError as error:
         outcome.violations.append(f"the harness got {type(error).__name__}: {error}")
     finally:
@@ -119,22 +117,30 @@ def _trouble(world: World, deck: Deck, counts: Counter[str]) -> None:
 
 def _judge(world: World, folder: Path, outcome: Outcome, kept: Sequence[Kept]) -> None:
     recorder = Recorder(folder / "judge.jsonl", "judge")
-    with connect(world.cluster.uri) as client:
-        _patiently(lambda: open_log(client, recorder, world.log).close(), "take over the log")
-        ledger_ids = world.ledgers()
-        for ledger_id in ledger_ids:
-            _patiently(lambda n=ledger_id: recover_one(client, recorder, n), f"recover {ledger_id}")  # type: ignore[misc]
-        for ledger_id in ledger_ids:
-            outcome.kept.append(_read_all(client, recorder, ledger_id))
-        _patiently(lambda: read_whole_log(client, recorder, world.log, "/log"), "read the log")
-        for one in kept:
-            _compare(client, one)
+    try:
+        with connect(world.cluster.uri) as client:  # past the network: it is there
+            _close_and_read_everything(world, client, recorder, outcome)
+            for one in kept:
+                _compare(client, one)
+    except Judgement as found:
+        outcome.violations.append(str(found))
     history = _history(world)
     history.write(folder / "history.json")
-    for violation in check(history):
-        outcome.violations.append(str(violation))
+    outcome.violations += map(str, check(history))
     outcome.counts = _counts(history)
     outcome.counts["ledgers of earlier rounds"] = len(kept)
+
+
+def _close_and_read_everything(
+    world: World, client: Client, recorder: Recorder, outcome: Outcome
+) -> None:
+    _patiently(lambda: open_log(client, recorder, world.log).close(), "take over the log")
+    ledger_ids = world.ledgers()
+    for ledger_id in ledger_ids:
+        _patiently(lambda n=ledger_id: recover_one(client, recorder, n), f"recover {ledger_id}")  # type: ignore[misc]
+    for ledger_id in ledger_ids:
+        outcome.kept.append(_read_all(client, recorder, ledger_id))
+    _patiently(lambda: read_whole_log(client, recorder, world.log, "/log"), "read the log")
 
 
 def _patiently(do: Callable[[], object], what: str) -> None:

@@ -1,14 +1,19 @@
 """Every interleaving of a small scope: E = Qw = 3, Qa = 2, two entries, a writer, two recoverers.
 
 Breadth first over all orders in which requests reach bookies, with at most one lost message and one
-crash, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of metadata. The
+crash of a bookie, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of metadata. The
 bookies are exact and tiny: what they take is on stable storage.
 
 What makes it small enough:
   * A bookie's answer arrives when it is given. Late acks are no worse for safety than early ones,
-    and a recoverer's decisions depend on who said what only. Refusals of the writer's adds do come
-    late, so that it goes on as if nothing had happened; so do time-outs of lost requests.
-  * Messages between two nodes keep their order.
+    and a recoverer's decisions depend on who said what only. The writer never hears of refusals and
+    time-outs: it goes on as if nothing had happened.
+  * Time-outs come when their client waits for nothing else.
+  * A writer or a recoverer that dies is one of which nothing more is delivered: every state of such
+    a run is met anyway, so nobody dies here but bookies, with all that is on its way to them.
+  * What can change nothing is taken away: adds on their way to a fenced bookie; reads of a recoverer
+    that is dead or done, which could but fence.
+  * Messages between two nodes keep their order; a recoverer's write-backs come one by one.
   * The parts of a state are kept once, by number, and each step of a part is computed once: a state
     is a tuple of small integers.
 
@@ -48,6 +53,7 @@ DIGEST: Final = digest_function(DigestType.XXH3, b"", LEDGER_ID)
 BOOKIES: Final = ("a", "b", "c", "d", "e")
 WRITER: Final = 0
 TICK_MS: Final = 100_000
+LIMITS: Final = rec.RecoveryLimits(window_count=4, attempt_count_max=2)
 
 Scene: TypeAlias = Literal["one fragment", "two fragments"]
 
@@ -64,16 +70,17 @@ class State(msgspec.Struct, frozen=True):
     """All there is, by number; hashable."""
 
     metadata: int
-    clients: tuple[int, ...]  # the writer, then the recoverers; -1: not begun, -2: dead, -3: over
+    clients: tuple[int, ...]  # the writer, then the recoverers; -1: not begun, -2: over
     bookies: tuple[int, ...]
     requests: tuple[tuple[int, ...], ...]  # by client and bookie: on their way, in order
+    writes: tuple[tuple[int, ...], ...]  # by client: what recoverers write back, in order
     late: tuple[tuple[int, ...], ...]  # by client: events that may come at any time
     acked_id: int
     loss_left: int
     crash_left: int
 
 
-NOT_BEGUN, DEAD, OVER = -1, -2, -3
+NOT_BEGUN, OVER = -1, -2
 
 
 class Switches(msgspec.Struct, frozen=True):
@@ -146,43 +153,64 @@ class Search:
             name = _name(client)
             if core == NOT_BEGUN:
                 yield f"{name} begins", self._begin(state, client)
-            elif core >= 0:
+            elif core >= 0 and self._is_idle(state, client):
                 for at, event in enumerate(state.late[client]):
                     late = _without(state.late[client], at)
                     rest = _replace(state, late=_put(state.late, client, late))
                     yield f"{name} hears {self._text(event)}", self._tell(rest, client, event)
-                if client != WRITER and self._is_idle(state, client):
+                if client != WRITER and not state.late[client]:
                     event = self._number(rec.Tick())
                     following = self._tell(state, client, event)
                     if following != state:
                         yield f"{name} tries again", following
-                if state.crash_left:
-                    yield f"{name} dies", _replace(
-                        state,
-                        clients=_put(state.clients, client, DEAD),
-                        late=_put(state.late, client, ()),
-                        crash_left=state.crash_left - 1,
-                    )
             yield from self._deliveries(state, client)
+        if state.crash_left:
+            yield from self._crashes(state)
 
     def _deliveries(self, state: State, client: int) -> Iterator[tuple[str, State]]:
+        if state.writes[client]:
+            request, *rest = state.writes[client]
+            taken = _replace(state, writes=_put(state.writes, client, tuple(rest)))
+            bookie = BOOKIES.index(self._object(request).bookie_id)
+            yield from self._delivery(taken, client, bookie, request)
         for bookie in range(len(state.bookies)):
             link = client * len(state.bookies) + bookie
             if not state.requests[link]:
                 continue
             request, *rest = state.requests[link]
             taken = _replace(state, requests=_put(state.requests, link, tuple(rest)))
-            text = f"{self._text(request)} of {_name(client)} reaches {BOOKIES[bookie]}"
-            yield text, self._serve(taken, client, bookie, request)
-            if state.loss_left:
-                lost = _replace(taken, loss_left=state.loss_left - 1)
-                event = self._number(self._failure(request))
-                yield f"{text}: lost", self._later(lost, client, event)
+            yield from self._delivery(taken, client, bookie, request)
+
+    def _delivery(
+        self, taken: State, client: int, bookie: int, request: int
+    ) -> Iterator[tuple[str, State]]:
+        text = f"{self._text(request)} of {_name(client)} reaches {BOOKIES[bookie]}"
+        yield text, self._serve(taken, client, bookie, request)
+        if taken.loss_left:
+            lost = _replace(taken, loss_left=taken.loss_left - 1)
+            yield f"{text}: lost", self._fail(lost, client, request)
+
+    def _crashes(self, state: State) -> Iterator[tuple[str, State]]:
+        size = len(state.bookies)
+        for bookie in range(size):
+            fallen = _replace(state, crash_left=state.crash_left - 1)
+            for client in range(len(state.clients)):
+                link = client * size + bookie
+                for request in state.requests[link]:
+                    fallen = _replace(fallen, requests=_put(fallen.requests, link, ()))
+                    fallen = self._fail(fallen, client, request)
+            if fallen.requests != state.requests:
+                yield f"bookie {BOOKIES[bookie]} dies and comes back", fallen
+
+    def _fail(self, state: State, client: int, request: int) -> State:
+        if client == WRITER:
+            return state
+        return self._later(state, client, self._number(self._failure(request)))
 
     def _is_idle(self, state: State, client: int) -> bool:
         size = len(state.bookies)
         links = state.requests[client * size : (client + 1) * size]
-        return not any(links) and not state.late[client]
+        return not any(links) and not state.writes[client]
 
     # ------------------------------------------------------------------ steps of the parts
 
@@ -192,7 +220,7 @@ class Search:
         state = _replace(state, metadata=self._number(changed))
         if changed.is_closed:
             return _replace(state, clients=_put(state.clients, client, OVER))
-        core = RecoveryCore(changed, digest=DIGEST)
+        core = RecoveryCore(changed, digest=DIGEST, limits=LIMITS)
         if not self._switches.has_floor:
             core._fence.lac = NO_ENTRY
         state = _replace(state, clients=_put(state.clients, client, self._number((core, 0))))
@@ -226,7 +254,10 @@ class Search:
             case wri.SendAdd():
                 bookies = self._object(state.metadata).last_fragment.bookies
                 return self._send(state, client, bookies[effect.slot], number)
-            case rec.SendFence() | rec.SendRead() | rec.SendWrite():
+            case rec.SendWrite():
+                writes = (*state.writes[client], number)
+                return _replace(state, writes=_put(state.writes, client, writes))
+            case rec.SendFence() | rec.SendRead():
                 return self._send(state, client, effect.bookie_id, number)
             case wri.Acked():
                 last = max(first + count - 1 for _ticket, first, count in effect.tickets)
@@ -237,7 +268,7 @@ class Search:
             case rec.CloseRecovered():
                 return self._close(state, client, effect)
             case rec.RecoveryFailed():
-                return _replace(state, clients=_put(state.clients, client, OVER))
+                return self._end(state, client)
             case wri.ChangeEnsemble():
                 error = NotEnoughBookiesError(1, 0, "no other bookie is there")
                 failed = wri.EnsembleChangeFailed(effect.change_id, error)
@@ -247,7 +278,7 @@ class Search:
         return state
 
     def _close(self, state: State, client: int, effect: rec.CloseRecovered) -> State:
-        state = _replace(state, clients=_put(state.clients, client, OVER))
+        state = self._end(state, client)
         metadata: LedgerMetadata = self._object(state.metadata)
         if not metadata.is_closed:
             self._check_end(state, effect.last_entry_id)
@@ -281,6 +312,18 @@ class Search:
             state, requests=_put(state.requests, link, (*state.requests[link], request))
         )
 
+    def _end(self, state: State, client: int) -> State:
+        """Take a recoverer away; what it wrote back is still on its way."""
+        size = len(state.bookies)
+        requests = list(state.requests)
+        requests[client * size : (client + 1) * size] = [()] * size
+        return _replace(
+            state,
+            clients=_put(state.clients, client, OVER),
+            late=_put(state.late, client, ()),
+            requests=tuple(requests),
+        )
+
     def _later(self, state: State, client: int, event: int) -> State:
         if state.clients[client] < 0:
             return state
@@ -298,8 +341,10 @@ class Search:
         after, event = self._bookie_steps[key]
         state = _replace(state, bookies=_put(state.bookies, bookie, after))
         happened = self._object(event)
+        if self._object(after).ledger.is_fenced:
+            state = _replace(state, requests=_put(state.requests, bookie, ()))
         if isinstance(happened, wri.AddFailed):
-            return self._later(state, client, event)
+            return state
         return self._tell(state, client, event)
 
     def _answer(self, model: Bookie, request: object) -> object:  # noqa: PLR0911 - one an answer
@@ -379,6 +424,7 @@ class Search:
             clients=(self._number((core, 0)), *[NOT_BEGUN] * self._recoverer_count),
             bookies=tuple(self._number(Bookie()) for _ in range(count)),
             requests=((),) * (count * (1 + self._recoverer_count)),
+            writes=((),) * (1 + self._recoverer_count),
             late=((),) * (1 + self._recoverer_count),
             acked_id=NO_ENTRY,
             loss_left=loss_count,

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.recovery_world import DIGEST, LEDGER_ID, Bookies, ledger, length_up_to
+from tests.support.sessions import open_session
 from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.client.requests import ReplyBox
 from zbk.config import ClientConfig
@@ -17,7 +18,6 @@ from zbk.errors import (
 )
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.memory import MemoryTree
 from zbk.protocol.entry_batch import EntryBatch, sizes_from_wire
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
@@ -44,8 +44,7 @@ class Cluster:
     """Answers requests as bookies do, and chooses among spare ones."""
 
     def __init__(self, quorum: Quorum, *spare: str) -> None:
-        tree = MemoryTree("recovery")
-        store = tree.open_session()
+        store = open_session("recovery")
         initialise(store)
         self.ledgers = LedgerStore(store, pause=lambda _s: None)
         plan = ledger(quorum)

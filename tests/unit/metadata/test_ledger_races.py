@@ -7,10 +7,10 @@ from itertools import pairwise
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from tests.support.sessions import open_session
 from zbk.errors import IllegalTransitionError, LedgerClosedError, LedgerFencedError
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.memory import MemoryTree
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata, check_transition
 from zbk.protocol.metadata_changes import (
     begin_recovery,
@@ -28,7 +28,7 @@ class Hammer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        store = MemoryTree(f"races-{seed}").open_session()
+        store = open_session(f"races-{seed}")
         initialise(store)
         self.ledgers = LedgerStore(store, pause=lambda _s: None, rng=self.rng)
         metadata, _ = self.ledgers.create(metadata_maker())
