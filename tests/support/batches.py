@@ -21,7 +21,7 @@ def entry_of(ledger_id: int, entry_id: int, payload: bytes | None = None) -> byt
     if payload is None:
         payload = payload_of(ledger_id, entry_id)[:20]
     digest = digest_function(DIGEST_TYPE, b"", ledger_id)
-    return encode_entries(ledger_id, [entry_id], -1, 0, [payload], DIGEST_TYPE, digest)
+    return encode_entries(ledger_id, [entry_id], -1, 0, [payload], DIGEST_TYPE, digest)[0]
 
 
 def batch_of(

@@ -68,7 +68,7 @@ def encoded(entry_id: int, lac: int = NO_ENTRY) -> bytes:
         [payload(entry_id)],
         DigestType.XXH3,
         DIGEST,
-    )
+    )[0]
 
 
 def damaged(entry: bytes) -> bytes:

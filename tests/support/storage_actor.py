@@ -181,7 +181,7 @@ def batch(
         payloads,
         DigestType.XXH3,
         digest_function(DigestType.XXH3, b"", ledger_id),
-    )
+    )[0]
     sizes = [entry_size(len(payload), DigestType.XXH3) for payload in payloads]
     return EntryBatch.of(ledger_id, entry_ids, sizes, body)
 

@@ -38,13 +38,11 @@ class BatchEncoder:
     def encode(self, first: int, lac: int, length: int, payloads: Sequence[bytes]) -> Encoded:
         """Return the batch of entries from ``first`` on; ``length`` is the ledger's before it."""
         entry_ids = range(first, first + len(payloads))
-        body = encode_entries(
+        body, sizes = encode_entries(
             self._ledger_id, entry_ids, lac, length, payloads, self._digest_type, self._digest
         )
-        overhead_size = self.overhead_size
-        sizes = [len(payload) + overhead_size for payload in payloads]
         batch = EntryBatch.of(self._ledger_id, entry_ids, sizes, body)
-        length += len(body) - len(sizes) * overhead_size
+        length += len(body) - len(sizes) * self.overhead_size
         if self._quorum.is_striped:
             parts = tuple(self._part(batch, slot) for slot in range(self._quorum.ensemble_size))
             return Encoded(parts, sum(part.size for part in parts if part is not None), length)

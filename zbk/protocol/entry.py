@@ -24,9 +24,9 @@ Source: BookKeeper's entry packet (``DigestManager``): the same fields, plus pay
 digest type, so that an entry can be read without its ledger's metadata.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, repeat
 from operator import add
 from struct import Struct
 from typing import Final
@@ -98,35 +98,45 @@ def encode_entries(
     payloads: Sequence[bytes],
     digest_type: DigestType,
     digest: DigestFunction,
-) -> bytes:
-    """Return the entries back to back: the body of a batch.
+) -> tuple[bytes, list[int]]:
+    """Return the entries back to back, the body of a batch, and the size of each.
 
     ``length`` is the ledger's length before the first entry. This is the writer's hottest loop:
     every step runs in C over a chunk of entries that stays in the processor's cache.
     """
-    flags = ENTRY_VERSION | DIGEST_CODE[digest_type] << 8
-    chunks = []
+    code = DIGEST_CODE[digest_type]
+    flags = ENTRY_VERSION | code << 8
+    overhead_size = HEADER_SIZE + DIGEST_SIZE_BY_CODE[code]
+    chunks: list[bytes] = []
+    entry_sizes: list[int] = []
     for start in range(0, len(payloads), _CHUNK_COUNT):
         chunk = payloads[start : start + _CHUNK_COUNT]
         ids = entry_ids[start : start + _CHUNK_COUNT]
+        count = len(chunk)
         sizes = list(map(len, chunk))
-        lengths: Iterator[int]
-        if sizes.count(sizes[0]) == len(sizes):
-            lengths = accumulate(sizes, initial=length + sizes[0])
-            head = _START_AND_LEDGER.pack(sizes[0], flags, ledger_id)
-            bodies = list(map(_pack_for(sizes[0]), repeat(head), ids, repeat(lac), lengths, chunk))
+        size = sizes[0]
+        lengths: Iterable[int]
+        if sizes.count(size) == count:
+            lengths = (
+                range(length + size, length + size * count + 1, size) if size else repeat(length)
+            )
+            length += size * count
+            head = _START_AND_LEDGER.pack(size, flags, ledger_id)
+            bodies = list(map(_pack_for(size), repeat(head), ids, repeat(lac), lengths, chunk))
+            entry_sizes += [size + overhead_size] * count
         else:
-            lengths = islice(accumulate(sizes, initial=length), 1, None)
+            lengths = list(accumulate(sizes, initial=length))[1:]
+            length = lengths[-1]
             headers = map(
                 _HEADER.pack, sizes, repeat(flags), repeat(ledger_id), ids, repeat(lac), lengths
             )
             bodies = list(map(add, headers, chunk))
-        length += sum(sizes)
-        pieces = [b""] * (2 * len(chunk))
+            entry_sizes += [size + overhead_size for size in sizes]
+        pieces = [b""] * (2 * count)
         pieces[::2] = bodies
         pieces[1::2] = map(digest, bodies)
         chunks.append(b"".join(pieces))
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks), entry_sizes
 
 
 @lru_cache(maxsize=64)

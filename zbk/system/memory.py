@@ -20,5 +20,5 @@ def keep_freed_memory(size: int) -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
-    is_trim_set = mallopt(_M_TRIM_THRESHOLD, size) == 1
-    return mallopt(_M_MMAP_THRESHOLD, size) == 1 and is_trim_set
+    is_kept = [mallopt(option, size) == 1 for option in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD)]
+    return all(is_kept)

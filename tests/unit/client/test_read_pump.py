@@ -28,7 +28,9 @@ OPEN = metadata_maker()(LEDGER_ID)
 
 
 def encoded(entry_id: int) -> bytes:
-    return encode_entries(LEDGER_ID, [entry_id], -1, 0, [b"%d" % entry_id], DigestType.XXH3, DIGEST)
+    return encode_entries(
+        LEDGER_ID, [entry_id], -1, 0, [b"%d" % entry_id], DigestType.XXH3, DIGEST
+    )[0]
 
 
 class FakeRequests(Requests):

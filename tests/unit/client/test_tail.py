@@ -94,7 +94,7 @@ class World(Requests):
             raise self.read_errors.pop(0)
         ids = range(first, last + 1)
         payloads = [b"%d" % n for n in ids]
-        body = encode_entries(LEDGER_ID, ids, -1, 0, payloads, DigestType.XXH3, DIGEST)
+        body = encode_entries(LEDGER_ID, ids, -1, 0, payloads, DigestType.XXH3, DIGEST)[0]
         yield decode_entries(body, ids, LEDGER_ID, DigestType.XXH3, DIGEST)[0]
 
     def check_usable(self) -> None:

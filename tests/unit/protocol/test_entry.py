@@ -40,7 +40,7 @@ def encoded(
 ) -> bytes:
     digest = digest_function(digest_type, password, 7)
     ids = range(first, first + len(payloads))
-    return encode_entries(7, ids, first - 1, 100, payloads, digest_type, digest)
+    return encode_entries(7, ids, first - 1, 100, payloads, digest_type, digest)[0]
 
 
 def decoded(
@@ -86,12 +86,12 @@ def test_many_entries_are_the_same_bytes_as_each_alone(count: int, sizes: tuple[
     digest = digest_function(DigestType.XXH3, b"", 7)
     payloads = [bytes(sizes[i % len(sizes)]) for i in range(count)]
 
-    together = encode_entries(7, range(count), -1, 100, payloads, DigestType.XXH3, digest)
+    together = encode_entries(7, range(count), -1, 100, payloads, DigestType.XXH3, digest)[0]
 
     alone = []
     length = 100
     for entry_id, payload in enumerate(payloads):
-        one = encode_entries(7, [entry_id], -1, length, [payload], DigestType.XXH3, digest)
+        one = encode_entries(7, [entry_id], -1, length, [payload], DigestType.XXH3, digest)[0]
         length += len(payload)
         alone.append(one)
     assert together == b"".join(alone)
@@ -175,8 +175,11 @@ def test_any_payload_that_is_like_bytes_can_be_encoded() -> None:
     digest = digest_function(DigestType.XXH3, b"", 7)
     payloads = [b"one", bytearray(b"two"), memoryview(b"three")]
 
-    body = encode_entries(7, range(3), -1, 0, payloads, DigestType.XXH3, digest)  # type: ignore[arg-type] # the annotation says bytes; callers may be laxer
+    body = encode_entries(7, range(3), -1, 0, payloads, DigestType.XXH3, digest)[0]  # type: ignore[arg-type] # the annotation says bytes; callers may be laxer
 
-    assert body == encode_entries(
-        7, range(3), -1, 0, [b"one", b"two", b"three"], DigestType.XXH3, digest
+    assert (
+        body
+        == encode_entries(7, range(3), -1, 0, [b"one", b"two", b"three"], DigestType.XXH3, digest)[
+            0
+        ]
     )

@@ -22,7 +22,7 @@ id_lists = st.lists(st.integers(0, 100), min_size=1, max_size=6, unique=True).ma
 def encoded(ids: list[int], digest_type: DigestType = DigestType.XXH3) -> bytes:
     digest = digest_function(digest_type, b"", LEDGER_ID)
     payloads = [b"payload %d" % entry_id for entry_id in ids]
-    return encode_entries(LEDGER_ID, ids, -1, 0, payloads, digest_type, digest)
+    return encode_entries(LEDGER_ID, ids, -1, 0, payloads, digest_type, digest)[0]
 
 
 def decoded(

@@ -49,7 +49,7 @@ def payload(entry_id: int) -> bytes:
 def encoded(entry_id: int) -> bytes:
     return encode_entries(
         LEDGER_ID, [entry_id], -1, 0, [payload(entry_id)], DigestType.XXH3, DIGEST
-    )
+    )[0]
 
 
 def damaged(entry_id: int) -> bytes:

@@ -139,7 +139,7 @@ def test_entries_with_different_digests_may_stand_side_by_side() -> None:
     pieces: list[bytes] = []
     for entry_id, digest_type in enumerate([DigestType.XXH3, DigestType.NONE, DigestType.MAC] * 3):
         digest = digest_function(digest_type, b"pw", 1)
-        pieces.append(encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest))
+        pieces.append(encode_entries(1, [entry_id], -1, 0, [b"x" * 30], digest_type, digest)[0])
     stored.store(EntryBatch.of(1, range(9), [len(p) for p in pieces], b"".join(pieces)))
 
     assert stored.fetch() == (9, b"".join(pieces))
