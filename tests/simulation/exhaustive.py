@@ -11,6 +11,8 @@ What makes it small enough:
   * Time-outs come when their client waits for nothing else.
   * A writer or a recoverer that dies is one of which nothing more is delivered: every state of such
     a run is met anyway, so nobody dies here but bookies, with all that is on its way to them.
+  * An add to a bookie matters only before or behind what else reaches that bookie: it comes just
+    before a request of a recoverer, or when no recoverer is at work any more.
   * What can change nothing is taken away: adds on their way to a fenced bookie; reads of a recoverer
     that is dead or done, which could but fence.
   * Messages between two nodes keep their order; a recoverer's write-backs come one by one.
@@ -53,6 +55,9 @@ DIGEST: Final = digest_function(DigestType.XXH3, b"", LEDGER_ID)
 BOOKIES: Final = ("a", "b", "c", "d", "e")
 WRITER: Final = 0
 TICK_MS: Final = 100_000
+READ_COUNT: Final = 100
+WRITE_COUNT: Final = 1_000
+"""Numbers from which new ones are taken, above all that follow from slots and entries."""
 LIMITS: Final = rec.RecoveryLimits(window_count=4, attempt_count_max=2)
 
 Scene: TypeAlias = Literal["one fragment", "two fragments"]
@@ -168,27 +173,49 @@ class Search:
             yield from self._crashes(state)
 
     def _deliveries(self, state: State, client: int) -> Iterator[tuple[str, State]]:
+        """Yield what may reach a bookie next; adds do just before a recoverer's request, or last."""
+        if client == WRITER:
+            yield from self._adds(state)
+            return
+        for bookie in range(len(state.bookies)):
+            link = client * len(state.bookies) + bookie
+            if state.requests[link]:
+                request, *rest = state.requests[link]
+                taken = _replace(state, requests=_put(state.requests, link, tuple(rest)))
+                yield from self._delivery(taken, client, bookie, request)
         if state.writes[client]:
             request, *rest = state.writes[client]
             taken = _replace(state, writes=_put(state.writes, client, tuple(rest)))
             bookie = BOOKIES.index(self._object(request).bookie_id)
-            yield from self._delivery(taken, client, bookie, request)
-        for bookie in range(len(state.bookies)):
-            link = client * len(state.bookies) + bookie
-            if not state.requests[link]:
-                continue
-            request, *rest = state.requests[link]
-            taken = _replace(state, requests=_put(state.requests, link, tuple(rest)))
             yield from self._delivery(taken, client, bookie, request)
 
     def _delivery(
         self, taken: State, client: int, bookie: int, request: int
     ) -> Iterator[tuple[str, State]]:
         text = f"{self._text(request)} of {_name(client)} reaches {BOOKIES[bookie]}"
-        yield text, self._serve(taken, client, bookie, request)
+        before = taken
+        yield text, self._serve(before, client, bookie, request)
+        for count, add in enumerate(taken.requests[bookie], start=1):
+            rest = taken.requests[bookie][count:]
+            before = _replace(before, requests=_put(before.requests, bookie, rest))
+            before = self._serve(before, WRITER, bookie, add)
+            yield f"behind {count} adds, {text}", self._serve(before, client, bookie, request)
         if taken.loss_left:
             lost = _replace(taken, loss_left=taken.loss_left - 1)
             yield f"{text}: lost", self._fail(lost, client, request)
+
+    def _adds(self, state: State) -> Iterator[tuple[str, State]]:
+        recoverers = state.clients[1:]
+        for bookie in range(len(state.bookies)):
+            if not state.requests[bookie]:
+                continue
+            add, *rest = state.requests[bookie]
+            taken = _replace(state, requests=_put(state.requests, bookie, tuple(rest)))
+            text = f"{self._text(add)} reaches {BOOKIES[bookie]}"
+            if all(core < 0 for core in recoverers) and OVER in recoverers:
+                yield text, self._serve(taken, WRITER, bookie, add)
+            if state.loss_left and all(core == NOT_BEGUN for core in recoverers):
+                yield f"{text}: lost", _replace(taken, loss_left=state.loss_left - 1)
 
     def _crashes(self, state: State) -> Iterator[tuple[str, State]]:
         size = len(state.bookies)
@@ -237,6 +264,8 @@ class Search:
             happened = self._object(event)
             now_ms += TICK_MS * isinstance(happened, rec.Tick)
             effects = machine.handle(happened, now_ms)
+            if isinstance(machine, RecoveryCore):
+                effects = _renumbered(machine, effects)
             if not effects and isinstance(happened, rec.Tick):
                 now_ms -= TICK_MS  # nothing to be tried again: the same state
                 machine = self._object(core)[0]
@@ -494,6 +523,30 @@ class Search:
             case rec.SendFence():
                 return "fence"
         return type(part).__name__
+
+
+def _renumbered(core: RecoveryCore, effects: list[rec.Effect]) -> list[rec.Effect]:
+    """Give reads and writes numbers that do not tell how many there were before.
+
+    A slot has one read, and one write of a batch, under way: their numbers follow from that.
+    """
+    reads, writes = core._reads, core._writes
+    if reads is None or writes is None:
+        return effects
+    read_ids = {old: asked.slot for old, asked in reads._asked.items()}
+    reads._asked = dict(sorted((read_ids[old], asked) for old, asked in reads._asked.items()))
+    reads.read_count = READ_COUNT
+    write_ids = {old: 8 * first + slot for old, (slot, first) in writes._sent.items()}
+    writes._sent = dict(sorted((write_ids[old], sent) for old, sent in writes._sent.items()))
+    writes._write_count = WRITE_COUNT
+    renumbered: list[rec.Effect] = []
+    for effect in effects:
+        if isinstance(effect, rec.SendRead) and effect.read_id in read_ids:
+            effect = msgspec.structs.replace(effect, read_id=read_ids[effect.read_id])  # noqa: PLW2901
+        elif isinstance(effect, rec.SendWrite):
+            effect = msgspec.structs.replace(effect, write_id=write_ids[effect.write_id])  # noqa: PLW2901
+        renumbered.append(effect)
+    return renumbered
 
 
 def _metadata(ensemble: tuple[str, ...]) -> LedgerMetadata:

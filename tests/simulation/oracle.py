@@ -160,7 +160,7 @@ class BookieOracle:
     def _check_lac(self, ledger_id: int, lac: int, *, is_for_readers: bool) -> None:
         """A LAC that readers were told is never taken back; a recoverer may hear of more."""
         highest = self._answered_lac[ledger_id]
-        if lac < highest:
+        if lac < highest and not self._is_damaged:
             self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
         if is_for_readers:
             self._answered_lac[ledger_id] = max(lac, highest)

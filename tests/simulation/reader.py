@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import msgspec
+
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
-from tests.support.history import hash_of
+from tests.support.history import Event, hash_of
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol import lac_read, reader
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
@@ -76,22 +78,51 @@ class ReaderBody:
     def read_range(
         self, metadata: LedgerMetadata, first: int, last: int, call: str, done: RangeDone
     ) -> None:
-        """Read entries and note them in the history, fragment by fragment."""
+        """Read entries and note them in the history, fragment by fragment.
+
+        What can not be read may have been moved: then it is asked for where it is now.
+        """
         if first > last:
             done(None)
             return
         fragment, fragment_last = metadata.fragment_of(first)
         end = last if fragment_last is None else min(last, max(first, fragment_last))
 
-        def on_part(error: ZbkError | None) -> None:
-            if error is None:
+        def on_part(failure: Failure | None) -> None:
+            if failure is None:
                 self.read_range(metadata, end + 1, last, call, done)
             else:
-                done(error)
+                self._refresh(failure, fragment, last, call, done)
 
-        _Part(self._world, self._node, self._pool, metadata, fragment, call, on_part).run(
-            first, end
-        )
+        part = _Part(self._world, self._node, self._pool, metadata, fragment, call, on_part)
+        part.run(first, end)
+
+    def _refresh(
+        self, failure: "Failure", fragment: Fragment, last: int, call: str, done: RangeDone
+    ) -> None:
+        world, ledger_id = self._world, failure.begun.ledger_id
+        assert ledger_id is not None, "an entry was read"
+
+        def on_metadata(fresh: LedgerMetadata | ZbkError) -> None:
+            if isinstance(fresh, LedgerMetadata):
+                now, _ = fresh.fragment_of(failure.entry_id)
+                if now.bookies != fragment.bookies:
+                    world.sometimes["reader: an entry is elsewhere now"] += 1
+                    world.history.end(failure.begun, world.kernel.now_ms, "info")
+                    self.read_range(fresh, failure.entry_id, last, call, done)
+                    return
+            world.history.end(failure.begun, world.kernel.now_ms, "fail", error=failure.error)
+            done(failure.error)
+
+        world.metadata.submit(self._node, lambda: world.current(ledger_id), on_metadata)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An entry that could not be read."""
+
+    entry_id: int
+    begun: Event
+    error: ZbkError
 
 
 class _Part:
@@ -105,7 +136,7 @@ class _Part:
         metadata: LedgerMetadata,
         fragment: Fragment,
         call: str,
-        done: RangeDone,
+        done: Callable[[Failure | None], None],
     ) -> None:
         self._world = world
         self._node = node
@@ -169,11 +200,9 @@ class _Part:
             self._done(None)
 
     def _failed(self, error: ZbkError) -> None:
-        world = self._world
         entry_id = min(self._begun)
         self._node.trace(f"can not read L{self._metadata.ledger_id}/{entry_id}: {error!r}")
-        world.history.end(self._begun[entry_id], world.kernel.now_ms, "fail", error=error)
-        self._done(error)
+        self._done(Failure(entry_id, self._begun[entry_id], error))
 
     def _send(self, effect: reader.SendRead) -> None:
         ids, metadata = effect.entry_ids, self._metadata

@@ -1,0 +1,258 @@
+"""Owners of a log in the simulation: the real ``LogOwner``, and an application that appends.
+
+The body does what ``zbk.client.log_driver`` does: the list through the real ``LogStore``, its
+ledgers through writers and recoveries of the simulation. Several owners duel for one log.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.recoverer import RecoveryBody
+from tests.simulation.world import World
+from tests.simulation.writer import SimulatedWriter
+from tests.support.history import hash_of
+from zbk.errors import BadVersionError, LedgerClosedError, NotEnoughBookiesError, ZbkError
+from zbk.metadata.logs import LogStore
+from zbk.protocol import log_owner_events as ev
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log_owner import LogOwner, Phase
+from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import LedgerType
+
+LOG: Final = "log"
+BUSY_RETRY_US: Final = 50 * MS
+
+
+class SimulatedLogOwner:
+    """A client that wants the log, appends to it and rolls it, until somebody else has it."""
+
+    def __init__(self, world: World, name: str, quorum: Quorum, append_count: int) -> None:
+        self.world = world
+        self.node = Node(world.kernel, name)
+        self.is_over = False
+        self._quorum = quorum
+        self._core = world.parts.log_owner(LOG)
+        self._session = world.session(name)
+        self._logs = LogStore(self._session, pause=lambda _s: None)
+        self._pool = ClientPool(world.network, self.node, world.request_timeout_ms)
+        self._writers: dict[int, SimulatedWriter] = {}
+        self._current: SimulatedWriter | None = None
+        self._left_count = append_count
+        self._is_switching = False
+        self._is_closing = False
+        self._value_count = 0
+        self._creation_count = 0
+        world.metadata.submit(self.node, lambda: self._logs.create(LOG, 0), self._begin)
+
+    def crash(self) -> None:
+        """End the process, with all its writers."""
+        self.node.trace("the owner dies")
+        self._give_up()
+        self.node.die()
+        self._pool.close()
+
+    def _begin(self, outcome: ZbkError | None) -> None:
+        if isinstance(outcome, ZbkError):
+            self._stop()
+            return
+        self._handle(ev.TakeOverAsked())
+        self.node.after(self.world.tape.draw(8) * 10 * MS, self._work)
+
+    # ------------------------------------------------------------------ the application
+
+    def _work(self) -> None:
+        """Append, at times roll; at the end close."""
+        if self.is_over:
+            return
+        tape = self.world.tape
+        is_owning = self._core.phase is Phase.OWNING
+        if (not self._left_count or self.world.is_ending) and is_owning:
+            self._is_closing = True
+            self._handle(ev.CloseAsked())
+            return
+        if self._current is not None and not self._is_switching and self._left_count:
+            self._append(self._current)
+            if is_owning and tape.chance(100):
+                self.world.sometimes["log: rolled"] += 1
+                self._handle(ev.RollAsked())
+        self.node.after(tape.draw(8) * 8 * MS + MS, self._work)
+
+    def _append(self, writer: SimulatedWriter) -> None:
+        self._left_count -= 1
+        value = f"{self.node.name} value {self._value_count}".encode()
+        self._value_count += 1
+        begun = self.world.history.invoke(
+            self.world.kernel.now_ms,
+            self.node.name,
+            "log_append",
+            value_hash=hash_of(value),
+            log=LOG,
+        )
+        writer.append([begun], [value])
+
+    # ------------------------------------------------------------------ effects
+
+    def _handle(self, event: ev.Event) -> None:
+        if not self.is_over:
+            self._carry_out(self._core.handle(event, self.node.now_ms()))
+
+    def _carry_out(self, effects: Sequence[ev.Effect]) -> None:  # noqa: C901 - one case an effect
+        for at, effect in enumerate(effects):
+            match effect:
+                case ev.Pause():
+                    delay_us = (1 + self.world.tape.draw(8)) * effect.attempt * 5 * MS
+                    self.node.after(delay_us, self._carry_out, effects[at + 1 :])
+                    return
+                case ev.ReadList():
+                    self._read_list()
+                case ev.WriteList():
+                    self._write_list(effect)
+                case ev.RecoverLedger():
+                    self._recover(effect.ledger_id)
+                case ev.CreateLedger():
+                    self._create()
+                case ev.DeleteLedger():
+                    self._delete(effect.ledger_id)
+                case ev.SwitchLedger():
+                    self._switch(effect)
+                case ev.CloseLedger():
+                    self._close(effect.ledger_id)
+                case ev.RollFailed():
+                    self.node.trace(f"could not roll: {effect.error!r}")
+                case ev.Stop():
+                    self.node.trace(f"stops: {effect.error!r}")
+                    if effect.error is not None:
+                        self.world.sometimes["log: an owner loses the log"] += 1
+                    self._stop()
+
+    def _read_list(self) -> None:
+        def done(outcome: tuple[LogMetadata, int] | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                self._handle(ev.ListUnread(outcome))
+            else:
+                self._handle(ev.ListRead(*outcome))
+
+        self.world.metadata.submit(self.node, lambda: self._logs.read(LOG), done)
+
+    def _write_list(self, effect: ev.WriteList) -> None:
+        def done(outcome: int | ZbkError) -> None:
+            if isinstance(outcome, BadVersionError):
+                self.world.sometimes["log: the list changed meanwhile"] += 1
+                self._handle(ev.ListConflicted())
+            elif isinstance(outcome, ZbkError):
+                self._handle(ev.ListUnwritten(outcome))
+            else:
+                self._handle(ev.ListWritten(outcome))
+
+        self.world.metadata.submit(
+            self.node, lambda: self._logs.write(effect.log, effect.version), done
+        )
+
+    def _recover(self, ledger_id: int) -> None:
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                self._handle(ev.LedgerUnrecovered(ledger_id, outcome))
+            else:
+                self._handle(ev.LedgerRecovered(ledger_id))
+
+        RecoveryBody(self.world, self.node, self._pool, self._session, ledger_id, done)
+
+    def _create(self) -> None:
+        world = self.world
+        alive = world.candidates()
+        if len(alive) < self._quorum.ensemble_size:
+            error = NotEnoughBookiesError(self._quorum.ensemble_size, len(alive), "")
+            self.node.after(BUSY_RETRY_US, self._handle, ev.LedgerUncreated(error))
+            return
+        self._creation_count += 1
+        make = world.new_ledger(
+            self._quorum,
+            LedgerType.PD_JOURNAL,
+            alive,
+            f"{self.node.name} {self._creation_count}",
+        )
+        begun = world.history.invoke(world.kernel.now_ms, self.node.name, "create")
+
+        def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
+                self._handle(ev.LedgerUncreated(outcome))
+                return
+            metadata, _version = outcome
+            ledger_id = metadata.ledger_id
+            world.history.end(begun, world.kernel.now_ms, "ok", ledger_id=ledger_id)
+            if not self.is_over:
+                self._writers[ledger_id] = self._new_writer(metadata)
+            self._handle(ev.LedgerCreated(ledger_id))
+
+        ledgers = self._session.ledgers()
+        world.metadata.submit(self.node, lambda: ledgers.create(make), done)
+
+    def _new_writer(self, metadata: LedgerMetadata) -> SimulatedWriter:
+        ledger_id = metadata.ledger_id
+        return SimulatedWriter(
+            self.world,
+            self.node.name,
+            metadata,
+            plan=None,
+            node=self.node,
+            on_failed=lambda error: self._handle(ev.LedgerLost(ledger_id, error)),
+        )
+
+    def _delete(self, ledger_id: int) -> None:
+        self.world.sometimes["log: an orphan is deleted"] += 1
+        writer = self._writers.pop(ledger_id, None)
+        if writer is not None:
+            writer.give_up()
+        ledgers = self._session.ledgers()
+        self.world.metadata.submit(
+            self.node, lambda: ledgers.delete(ledger_id), lambda _outcome: None
+        )
+
+    def _switch(self, effect: ev.SwitchLedger) -> None:
+        """Let all appends to the old ledger be answered, then go on in the new one."""
+        self._is_switching = True
+
+        def done(error: ZbkError | None) -> None:
+            self._is_switching = False
+            if error is None:
+                self._current = self._writers[effect.new_id]
+                self._handle(ev.LedgerSwitched())
+            # else: the failure of the appends is told by itself
+
+        old = None if effect.old_id is None else self._writers.get(effect.old_id)
+        if old is None:
+            self.node.after(0, done, None)
+        else:
+            old.flush(done)
+
+    def _close(self, ledger_id: int) -> None:
+        writer = self._writers.get(ledger_id)
+
+        def done(error: ZbkError | None) -> None:
+            if error is None:
+                self._handle(ev.LedgerClosed(ledger_id))
+            else:
+                self._handle(ev.LedgerUnclosed(ledger_id, error))
+
+        if writer is None:
+            self.node.after(0, done, LedgerClosedError(ledger_id))
+        else:
+            writer.close(done)
+
+    # ------------------------------------------------------------------ ends
+
+    def _stop(self) -> None:
+        self._give_up()
+        self._pool.close()
+
+    def _give_up(self) -> None:
+        self.is_over = True
+        for writer in self._writers.values():
+            writer.give_up()
+        self._current = None
+
+
