@@ -1,7 +1,8 @@
 """Configuration: what may be set, its defaults, and where a value comes from.
 
-Precedence: command-line flag, then ``ZBK_...`` in the environment, then the TOML file given with
-``--config``, then the default. Unknown keys are errors. Sizes may be written ``"64 MiB"`` and
+One TOML file for a process, with the tables of ``SECTIONS``. Precedence: command-line flag, then
+``ZBK_...`` in the environment, then the file given with ``--config`` or in ``ZBK_CONFIG``, then the
+default. Unknown keys are errors. Sizes may be written ``"64 MiB"`` and
 durations ``"2s"`` or ``"500ms"``; plain numbers are bytes and the unit in the option's name.
 
 >>> parse_size("64 MiB"), parse_duration_ms("1.5s")
@@ -28,6 +29,17 @@ MESSAGE_OVERHEAD_SIZE = 64 * KIB
 """Room in a message beside its entries: header, sizes of entries."""
 
 
+class FreeLimit(msgspec.Struct, frozen=True):
+    """How much of a disk is to be free: bytes, or a share of it."""
+
+    size: int = 0
+    percent: float = 0
+
+    def of(self, total_size: int) -> int:
+        """Return the bytes that this is of a disk of ``total_size`` bytes."""
+        return max(self.size, int(total_size * self.percent / 100))
+
+
 class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One bookie. TOML table ``[bookie]``, environment ``ZBK_BOOKIE_<KEY>``."""
 
@@ -50,9 +62,17 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checkpoint_journal_size: int = 256 * MIB  # journal bytes that start a checkpoint early
     sync_interval_ms: int = 1_000  # VD: background fsync; 0 is off
     session_timeout_ms: int = 10_000
+    gc_interval_ms: int = 900_000  # between rounds of garbage collection; 0 is off
+    gc_confirm_delay_ms: int = 10_000  # between the two looks that prove a ledger deleted
+    disk_warn_free: int | str = "1 GiB"  # free bytes, or a share of the disk such as "10%"
+    disk_readonly_free: int | str = "512 MiB"  # below it no new entries are taken
+    disk_reserve_size: int = 16 * MIB  # held back in each directory for when its disk is full
 
     def __post_init__(self) -> None:
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
+        parse_free(self.disk_warn_free, "disk_warn_free")
+        parse_free(self.disk_readonly_free, "disk_readonly_free")
+        _check_range(self, "disk_reserve_size", 2 * MIB, 1 * GIB)
         _check_range(self, "connection_credit_size", self.entry_size_max * 2, 4 * GIB)
         _check_range(self, "connection_count_max", 1, 1_000_000)
         _check_range(self, "read_size_max", 64 * KIB, 256 * MIB)
@@ -65,6 +85,8 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "checkpoint_journal_size", 1 * MIB, 64 * GIB)
         _check_range(self, "sync_interval_ms", 0, 3_600_000)
         _check_range(self, "session_timeout_ms", 1_000, 600_000)
+        _check_range(self, "gc_interval_ms", 0, 7 * 86_400_000)
+        _check_range(self, "gc_confirm_delay_ms", 10, 3_600_000)
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -107,13 +129,36 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "session_timeout_ms", 1_000, 600_000)
 
 
-ConfigT = TypeVar("ConfigT", BookieConfig, ClientConfig)
+class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The auditor and the replication workers. TOML table ``[autorecovery]``; no options yet."""
+
+
+class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server process logs. TOML table ``[log]``, environment ``ZBK_LOG_<KEY>``."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["text", "json"] = "text"
+
+
+Config = BookieConfig | ClientConfig | AutorecoveryConfig | LogConfig
+ConfigType = type[Config]
+ConfigT = TypeVar("ConfigT", bound=Config)
+
+SECTIONS: dict[str, ConfigType] = {
+    "bookie": BookieConfig,
+    "client": ClientConfig,
+    "autorecovery": AutorecoveryConfig,
+    "log": LogConfig,
+}
+"""The tables of a configuration file."""
 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(|B|KiB|MiB|GiB|KB|MB|GB)\s*")
 _SIZE_UNITS = {
     "": 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB,
     "KB": 1000, "MB": 1000**2, "GB": 1000**3,
 }  # fmt: skip
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+_PERCENT_MAX = 99
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)\s*")
 _DURATION_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
 
@@ -128,6 +173,22 @@ def parse_size(text: str, name: str = "size") -> int:
     if match is None:
         raise InvalidOptionError(name, text, 'give bytes, or a size such as "64 MiB"')
     return int(float(match[1]) * _SIZE_UNITS[match[2]])
+
+
+def parse_free(value: int | str, name: str = "free") -> FreeLimit:
+    """Return the limit that a value says: ``"5%"``, ``"2 GiB"``, or a number of bytes.
+
+    Raises:
+        InvalidOptionError: it says neither, or a share of over 99 %.
+    """
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        if float(match[1]) > _PERCENT_MAX:
+            raise InvalidOptionError(name, value, f"must be {_PERCENT_MAX}% or less")
+        return FreeLimit(percent=float(match[1]))
+    size = parse_size(value, name) if isinstance(value, str) else value
+    if size < 0:
+        raise InvalidOptionError(name, value, "must be 0 or more")
+    return FreeLimit(size=size)
 
 
 def parse_duration_ms(text: str, name: str = "duration") -> int:
@@ -153,9 +214,12 @@ def read_toml(path: str, text: str) -> dict[str, dict[str, Any]]:
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError("config", path, f"is not TOML: {error}") from error
     for name, table in tables.items():
-        if name not in ("bookie", "client") or not isinstance(table, dict):
+        if name not in SECTIONS or not isinstance(table, dict):
+            close = difflib.get_close_matches(name, SECTIONS, n=1)
+            meant = f"; did you mean [{close[0]}]?" if close else ""
+            known = ", ".join(f"[{one}]" for one in SECTIONS)
             raise InvalidOptionError(
-                "config", path, f"unknown table or key {name!r}; known: [bookie], [client]"
+                "config", path, f"unknown table or key {name!r}{meant}; known: {known}"
             )
     return tables
 
@@ -174,18 +238,34 @@ def build(
     Raises:
         InvalidOptionError: an unknown key, or a value out of its range.
     """
-    prefix = "ZBK_BOOKIE_" if config_type is BookieConfig else "ZBK_CLIENT_"
+    given = given_values(config_type, environment=environment, table=table)
+    return convert(config_type, given | {k: v for k, v in flags.items() if v is not None})
+
+
+def given_values(
+    config_type: type[ConfigT], *, environment: Mapping[str, str], table: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what environment and table say, the environment first; not converted yet.
+
+    Raises:
+        InvalidOptionError: an unknown key in the table.
+    """
     known = config_type.__struct_fields__
-    values: dict[str, Any] = {}
     for key, value in table.items():
         if key not in known:
             raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
-        values[key] = value
-    values |= {
-        k: environment[prefix + k.upper()] for k in known if prefix + k.upper() in environment
-    }
-    values |= {key: value for key, value in flags.items() if value is not None}
-    return convert(config_type, values)
+    names = {key: variable_of(config_type, key) for key in known}
+    return dict(table) | {k: environment[name] for k, name in names.items() if name in environment}
+
+
+def variable_of(config_type: type[ConfigT], key: str) -> str:
+    """Return the name in the environment of an option.
+
+    >>> variable_of(LogConfig, "level")
+    'ZBK_LOG_LEVEL'
+    """
+    section = next(name for name, one in SECTIONS.items() if one is config_type)
+    return f"ZBK_{section}_{key}".upper()
 
 
 def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
@@ -214,7 +294,9 @@ def _number(key: str, value: object) -> object:
 
 def _suggestion(key: str, known: tuple[str, ...]) -> str:
     close = difflib.get_close_matches(key, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"
+    if close:
+        return f"; did you mean {close[0]!r}?"
+    return f"; known: {', '.join(known)}" if known else "; there is none here yet"
 
 
 def _check_range(config: BookieConfig | ClientConfig, name: str, low: int, high: int) -> None:

@@ -51,6 +51,7 @@
         * ``HelloRequiredError``
     * ``BookieError``                    a bookie can not start or go on
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
+            * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
         * ``CookieMismatchError``
         * ``DirectoryInUseError``
         * ``DuplicateEntryError``        same id, other bytes
@@ -555,6 +556,11 @@ class CorruptRecordError(DamageError):
         """Byte offset of the record in its file or message."""
         return int(self.args[1])
 
+    @property
+    def reason(self) -> str:
+        """What is wrong, without the place."""
+        return str(self.args[2])
+
     def __str__(self) -> str:
         where, offset, reason = self.args
         return f"{where} at byte {offset}: {reason}"
@@ -684,6 +690,13 @@ class StorageFailedError(BookieError):
     def __str__(self) -> str:
         path, operation, reason = self.args
         return f"{operation} of {path} failed: {reason}"
+
+
+class NoSpaceError(StorageFailedError):
+    """A write found no space. Nothing of it was promised; the bookie goes on, read-only."""
+
+    code = 709
+    is_retriable = True
 
 
 class CookieMismatchError(BookieError):

@@ -31,6 +31,7 @@ from zbk.actors.journal import (
     SyncQueue,
 )
 from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import PollsDue, Requests, StorageActor, StorageMessage
 from zbk.config import BookieConfig
 from zbk.errors import BookieUnavailableError, StorageFailedError, WrongBookieError, ZbkError
@@ -249,6 +250,7 @@ class SimulatedBookie:
         self._fetches: list[list[Fetch]] = []
         self._checkpoint: Checkpoint | None = None
         self._polls: Callable[[], None] | None = None
+        space = SpaceGate(self.node.name)
         self._read_actor = parts.read_actor(
             storage.fetch, self.send, self.incarnation, _never_stops
         )
@@ -259,6 +261,7 @@ class SimulatedBookie:
             progress=self._progress,
             ticker=_PollTicker(self),
             send=self.send,
+            space=space,
             about=lambda request_id: Pong(request_id=request_id),
             incarnation=self.incarnation,
             entry_size_max=ENTRY_SIZE_MAX,
@@ -276,6 +279,7 @@ class SimulatedBookie:
             self._queue,
             Tell(lambda _flush: self._queue.run()),  # type: ignore[arg-type] # a ref without actor
             self.send,
+            space,
             1 << 20,
             _never_stops,
         )

@@ -9,6 +9,9 @@ which is still not synced.
 Every operation that changes something counts; ``crash_at`` raises ``SimulatedCrash`` at one. An
 fsync covers what was written before it; with ``sync_until`` only changes up to that
 ``change_count``: an fsync that began there, and during which more was written.
+
+With a ``capacity`` the disk is full when all files together are so long: a write that makes a file
+longer than fits is done in part, then fails; an allocation, or a new file, fails.
 """
 
 import errno
@@ -18,7 +21,7 @@ from typing import Self
 
 import msgspec
 
-from zbk.system.files import Buffer, File
+from zbk.system.files import Buffer, File, FsyncError
 
 SECTOR_SIZE = 512
 
@@ -122,6 +125,11 @@ class SimulatedFile:
             if error.errno == errno.ENOSPC:  # a short write comes first
                 self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
             raise
+        room = len(self._inode.visible) + self._disk.free_size("")
+        if offset + len(data) > max(room, len(self._inode.visible)):
+            if room > offset:
+                self._inode.write(self._disk.next_change(), offset, data[: room - offset])
+            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
         self._inode.write(self._disk.next_change(), offset, data)
         self._disk.step()  # behind: the bytes may reach the platter
         return len(data)
@@ -139,6 +147,8 @@ class SimulatedFile:
     def allocate(self, size: int) -> None:
         self._check_alive()
         self._disk.fail_on("allocate", self._path)
+        if size > len(self._inode.visible) + self._disk.free_size(""):
+            raise OSError(errno.ENOSPC, "the simulated disk is full", self._path)
         if size > len(self._inode.visible):
             self._inode.resize(self._disk.next_change(), size)
         self._disk.step()
@@ -164,6 +174,15 @@ class SimulatedFile:
             raise OSError(errno.EBADF, "closed", self._path)
 
 
+class _Lock(SimulatedFile):
+    """The file of a lock, which is held until it is closed."""
+
+    def close(self) -> None:
+        super().close()
+        if self._life == self._disk.life:
+            self._disk.unlock(self._path)
+
+
 class SimulatedDisk:
     """A file system. ``life`` counts crashes; ``operation_count`` what changed something."""
 
@@ -176,7 +195,7 @@ class SimulatedDisk:
         self.open_count = 0
         self.open_count_max = 0
         self.faults: list[Fault] = []
-        self.free = 1 << 40
+        self.capacity: int | None = None
         self._directories = {""}
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -192,6 +211,8 @@ class SimulatedDisk:
                 raise FileExistsError(errno.EEXIST, "exists", path)
             if _parent(path) not in self._directories:
                 raise FileNotFoundError(errno.ENOENT, "no directory", path)
+            if not self.free_size(path):
+                raise OSError(errno.ENOSPC, "the simulated disk is full", path)
             self._rename({path: _Inode()})
             self.step()
         self.fail_on("open", path)
@@ -224,9 +245,17 @@ class SimulatedDisk:
 
     def remove(self, path: str) -> None:
         self.fail_on("remove", path)
+        if path in self._directories:
+            raise IsADirectoryError(errno.EISDIR, "a directory", path)
         if path not in self._names:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
         self._rename({path: None})
+        self.step()
+
+    def remove_dir(self, path: str) -> None:
+        if self.list_dir(path):
+            raise OSError(errno.ENOTEMPTY, "not empty", path)
+        self._directories.remove(path)
         self.step()
 
     def sync_dir(self, path: str) -> None:
@@ -240,13 +269,28 @@ class SimulatedDisk:
         ]
 
     def free_size(self, path: str) -> int:
-        return self.free
+        if self.capacity is None:
+            return 1 << 40
+        return max(0, self.capacity - self.used_size)
+
+    def total_size(self, path: str) -> int:
+        return 1 << 41 if self.capacity is None else self.capacity
+
+    @property
+    def used_size(self) -> int:
+        """How many bytes all files have."""
+        return sum(len(inode.visible) for inode in self._names.values())
 
     def lock(self, path: str) -> File | None:
         if path in self._locks:
             return None
         self._locks.add(path)
-        return self.open(path, create=path not in self._names)
+        self.open(path, create=path not in self._names).close()
+        return _Lock(self, self._names[path], path)
+
+    def unlock(self, path: str) -> None:
+        """Let others lock it."""
+        self._locks.discard(path)
 
     # ------------------------------------------------------------------ what tests do
 
@@ -298,7 +342,8 @@ class SimulatedDisk:
                     fault.skip_count -= 1
                     continue
                 self.faults.remove(fault)
-                raise OSError(fault.error, "simulated", path)
+                kind = FsyncError if operation.startswith("sync") else OSError
+                raise kind(fault.error, "simulated", path)
 
     def content(self, path: str) -> bytes:
         """Return what a file holds, as programs see it."""

@@ -5,6 +5,7 @@ from typing import Any
 
 from zbk.actors.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Requests, StorageActor, StorageMessage
 from zbk.errors import ZbkError, from_wire
 from zbk.protocol.digest import digest_function
@@ -47,7 +48,10 @@ class World:
         open_files_max: int = 512,
         ledger_count_max: int = 1_000,
         ledger_cache_size: int = 1 << 20,
+        reserve_size: int = 0,
+        log_size_max: int = 1 << 20,
     ) -> None:
+        self.space = SpaceGate("b-test")
         self.storage = BookieStorage(
             files,
             journal_dir=f"{folder}/journal",
@@ -57,7 +61,13 @@ class World:
             open_files_max=open_files_max,
             ledger_count_max=ledger_count_max,
             ledger_cache_size=ledger_cache_size,
+            log_size_max=log_size_max,
+            reserve_size=reserve_size,
+            on_no_space=self.space.met_no_space,
         )
+        for directory in ("journal", "ledgers") if reserve_size else ():
+            files.make_dirs(f"{folder}/{directory}")
+        assert self.storage.make_reserves()
         self.storage.open()
         self.groups: list[AppendGroup] = []
         self.answers: list[Message] = []
@@ -77,7 +87,8 @@ class World:
             ticker=self.ticker,
             now_ms=self._clock,
             send=self._send,
-            about=lambda request_id: Pong(request_id=request_id),
+            space=self.space,
+            about=lambda request: Pong(request_id=request.request_id),
             incarnation=3,
             entry_size_max=1_000,
             read_size_max=1 << 20,
@@ -113,6 +124,7 @@ class World:
             self.storage.journal.append(records)
         for group in groups:
             self._send(group.after_write)
+            self.progress.written_size += group.size
         self._written += groups
 
     def synced(self) -> None:

@@ -14,6 +14,7 @@ from zbk.config import (
     build,
     convert,
     parse_duration_ms,
+    parse_free,
     parse_size,
     read_toml,
 )
@@ -146,3 +147,17 @@ def test_the_examples_in_the_docstrings_run() -> None:
     failed, attempted = doctest.testmod(zbk.config)
 
     assert (failed, attempted > 0) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "size"),
+    [("5%", 50), ("0%", 0), ("2 KiB", 2048), ("300", 300), (300, 300), (0, 0), ("2.5 %", 25)],
+)
+def test_free_space_is_a_size_or_a_share_of_the_disk(value: int | str, size: int) -> None:
+    assert parse_free(value).of(1000) == size
+
+
+@pytest.mark.parametrize("value", ["100%", "-1", -1, "much", "%", "5 percent"])
+def test_what_is_neither_a_size_nor_a_share_is_refused(value: int | str) -> None:
+    with pytest.raises(InvalidOptionError, match="disk_readonly_free"):
+        convert(BookieConfig, {"disk_readonly_free": value})

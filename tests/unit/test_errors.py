@@ -94,6 +94,7 @@ def test_codes_never_change() -> None:
         "HelloRequiredError": 605,
         "BookieError": 700,
         "StorageFailedError": 701,
+        "NoSpaceError": 709,
         "CookieMismatchError": 702,
         "DirectoryInUseError": 703,
         "DuplicateEntryError": 704,

@@ -6,21 +6,25 @@ are one gathered write to the entry log and one ticket of the journal.
 An add that came again is answered once its entries are surely durable, whatever the ledger's type;
 other bytes under the same id are refused, also from a recovery, whose copies are the same bytes.
 
+A bookie without space takes no ordinary adds. Those of recoveries, and explicit LACs, go on as long
+as the journal keeps room for fences; and whoever writes to a fenced ledger is told that instead.
+
 Owned and run by the storage actor.
 
 Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInternal``.
 """
 
 from collections.abc import Sequence
-
-import msgspec
+from typing import Final
 
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
-from zbk.actors.turn import Stored, Turn
+from zbk.actors.space_gate import SpaceGate
+from zbk.actors.turn import Admitted, Turn
 from zbk.durability.level import level_of
 from zbk.errors import (
     DuplicateEntryError,
     EntryTooLargeError,
+    LedgerFencedError,
     MalformedMessageError,
     NoSuchLedgerError,
     ZbkError,
@@ -34,30 +38,33 @@ from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
 
-
-class AddCounts(msgspec.Struct):
-    """What was added; written by the actor's thread."""
-
-    batch_count: int = 0
-    entry_count: int = 0
-    size: int = 0
+FENCE_ROOM_SIZE: Final = 256 * 1024
+"""Bytes of the journal that are kept for fences once the reserve is in use."""
 
 
 class AddRequests:
     """Admits and stores."""
 
     def __init__(
-        self, storage: BookieStorage, ledgers: LedgerTable, turn: Turn, *, entry_size_max: int
+        self,
+        storage: BookieStorage,
+        ledgers: LedgerTable,
+        turn: Turn,
+        *,
+        space: SpaceGate,
+        entry_size_max: int,
     ) -> None:
         self._storage = storage
         self._ledgers = ledgers
         self._turn = turn
+        self._space = space
         self._entry_size_max = entry_size_max
-        self.counts = AddCounts()
 
     def add(self, inbound: Inbound, request: Add) -> None:
         """Store a batch, or what of it is missing; answer as the ledger's type promises."""
         whole = _batch_of(request, inbound.frames, self._entry_size_max)
+        if self._space.is_readonly:
+            self._check_space(request, whole.size)
         slot = self._ledgers.find_or_new(request.ledger_id)
         self._admit(slot, request)
         self._storage.prepare(whole)
@@ -73,22 +80,26 @@ class AddRequests:
         if batch is None:  # sent again: answered like a sync
             turn.ticket.after_sync.append(Outbound(inbound, answer))
             return
-        turn.store(slot, batch)
+        recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
             slot.last_entry_id = batch.last_entry_id
-            self._record_stored_lac(slot, batch, request.lac)
-        if ledger.acknowledges_after(is_recovery=request.is_recovery) == "write":
-            turn.ticket.after_write.append(Outbound(inbound, answer))
-        else:
-            turn.ticket.after_sync.append(Outbound(inbound, answer))
-        if level_of(request.ledger_type).has_sync_cursor:
-            turn.ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
-        self.counts.batch_count += 1
-        self.counts.entry_count += batch.count
-        self.counts.size += len(batch.body)
+            recorded_lac = _recorded_lac(batch, request.lac)
+        admitted = Admitted(
+            inbound=inbound,
+            slot=slot,
+            batch=batch,
+            answer=answer,
+            answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
+            recorded_lac=recorded_lac,
+            is_recovery=request.is_recovery,
+            has_cursor=level_of(request.ledger_type).has_sync_cursor,
+        )
+        turn.store(admitted)
 
     def write_lac(self, inbound: Inbound, request: WriteLac) -> None:
         """Keep an explicit LAC, also of a ledger that is new here: its writer may be idle."""
+        if self._space.is_readonly and not self._has_room(0):
+            raise self._space.refusal()
         slot = self._ledgers.find_or_new(request.ledger_id)
         self._admit(slot, request)
         self._record_lac(slot, request.lac)
@@ -114,6 +125,31 @@ class AddRequests:
 
     # -------------------------------------------------------------- private
 
+    def _check_space(self, request: Add, size: int) -> None:
+        """Let an add in though the bookie has no space for all of them.
+
+        Raises:
+            BookieReadOnlyError: it is no recovery's, or the reserve is used up.
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: it would be refused
+                anyway, and no other bookie would take it.
+        """
+        if request.is_recovery and self._has_room(size):
+            return
+        slot = self._ledgers.find(request.ledger_id)
+        if slot is not None:
+            slot.ledger.check(request.ledger_key, request.ledger_type)
+            if slot.ledger.is_fenced and not request.is_recovery:
+                raise LedgerFencedError(request.ledger_id)
+        raise self._space.refusal()
+
+    def _has_room(self, size: int) -> bool:
+        if not self._storage.has_index_room:
+            return False
+        if self._storage.has_reserve:
+            return True
+        left_size = self._storage.journal_room_size - self._turn.waiting_size
+        return left_size >= size + FENCE_ROOM_SIZE
+
     def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
         """Accept what changes a ledger; a new one is known from now on."""
         ledger, key, kind = slot.ledger, request.ledger_key, request.ledger_type
@@ -136,15 +172,6 @@ class AddRequests:
             turn.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
             slot.ledger.lac_recorded(lac, turn.ticket.number, turn.synced_ticket)
 
-    def _record_stored_lac(self, slot: LedgerSlot, batch: EntryBatch, lac: int) -> None:
-        """Note the LAC in the header of the last entry here: it is what a start would find.
-
-        The header was not verified, only its checksum on the way: what the request says bounds it.
-        """
-        stored = stored_lac(batch.body, len(batch.body) - batch.sizes[-1])
-        turn = self._turn
-        slot.ledger.lac_recorded(min(stored, lac), turn.ticket.number, turn.synced_ticket)
-
     def _missing_part(self, batch: EntryBatch, slot: LedgerSlot) -> EntryBatch | None:
         """Return what of the batch is not stored, or ``None`` if all of it is, byte for byte.
 
@@ -161,6 +188,14 @@ class AddRequests:
                 return None
             case Presence.OTHER:
                 raise DuplicateEntryError(slot.ledger_id, batch.first_entry_id)
+
+
+def _recorded_lac(batch: EntryBatch, lac: int) -> int:
+    """Return the LAC in the header of the last entry: it is what a start would find.
+
+    The header was not verified, only its checksum on the way: what the request says bounds it.
+    """
+    return min(stored_lac(batch.body, len(batch.body) - batch.sizes[-1]), lac)
 
 
 def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> EntryBatch:

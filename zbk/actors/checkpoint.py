@@ -9,18 +9,26 @@ A checkpoint begins and ends in the storage actor's thread, where it takes a pic
 dirty; the waiting for the disk in between is done here, and adds go on meanwhile. Order (storage
 keeps it): entry logs, index, mark, old journal segments.
 
+On a full disk a checkpoint stays under way and is tried again each ``RETRY_MS``: the mark has not
+moved, so that the journal still has everything.
+
 Source: BookKeeper's ``SyncThread``; the seed, section Data flush.
 """
 
 from collections.abc import Callable
-from typing import Protocol, TypeAlias, assert_never
+from contextlib import suppress
+from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.space_gate import SpaceGate
+from zbk.errors import NoSpaceError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.system.clock import monotonic_ms
+
+RETRY_MS: Final = 1_000
 
 
 class RunInStorage(msgspec.Struct, frozen=True):
@@ -43,7 +51,11 @@ class Ended(msgspec.Struct, frozen=True):
     """The storage actor has ended it."""
 
 
-CheckpointMessage: TypeAlias = CheckpointDue | Begun | Ended
+class Postponed(msgspec.Struct, frozen=True):
+    """The storage actor has found no space to begin one."""
+
+
+CheckpointMessage: TypeAlias = CheckpointDue | Begun | Ended | Postponed
 
 
 class StepSink(Protocol):
@@ -62,17 +74,23 @@ class CheckpointActor(BookieActor):
         storage: BookieStorage,
         storage_actor: StepSink,
         *,
+        space: SpaceGate,
         interval_ms: int,
         journal_size: int,
         stop_bookie: StopBookie,
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         super().__init__(stop_bookie)
         self._storage = storage
         self._storage_actor = storage_actor
+        self._now_ms = now_ms
         self._interval_ms = interval_ms
         self._journal_size = journal_size
-        self._is_running = False
-        self._last_ms = monotonic_ms()
+        self._space = space
+        self._waiting = storage.open_checkpoint  # for space, since the start
+        self._is_running = self._waiting is not None
+        self._retry_ms = 0
+        self._last_ms = self._now_ms()
         self._last_write_size = 0
         self.checkpoint_count = 0
 
@@ -80,35 +98,59 @@ class CheckpointActor(BookieActor):
         """Begin, carry out, or end a checkpoint."""
         match message:
             case CheckpointDue():
-                self._storage.journal.prepare_next()
-                if not self._is_running and self._is_due():
+                self._prepare_journal()
+                if self._waiting is not None and self._now_ms() >= self._retry_ms:
+                    self._run(self._waiting)
+                elif not self._is_running and self._is_due():
                     self._is_running = True
                     self._storage_actor.tell(RunInStorage(self._begin))
             case Begun():
-                message.checkpoint.run()
-                self._storage_actor.tell(RunInStorage(lambda: self._end(message.checkpoint)))
+                self._run(message.checkpoint)
             case Ended():
                 self._is_running = False
                 self.checkpoint_count += 1
+            case Postponed():
+                self._is_running = False
+                self._last_write_size = -1  # however little has been written
             case _:
                 assert_never(message)
+
+    def _prepare_journal(self) -> None:
+        if not self._space.is_readonly:
+            with suppress(NoSpaceError):  # there will be another way when it is needed
+                self._storage.journal.prepare_next()
+
+    def _run(self, checkpoint: Checkpoint) -> None:
+        self._waiting = None
+        try:
+            checkpoint.run()
+        except NoSpaceError:
+            self._waiting = checkpoint
+            self._retry_ms = self._now_ms() + RETRY_MS
+        else:
+            self._storage_actor.tell(RunInStorage(lambda: self._end(checkpoint)))
 
     def _is_due(self) -> bool:
         written = self._storage.journal.write_size
         if written == self._last_write_size:
             return False  # nothing has happened since the last one
-        is_late = monotonic_ms() - self._last_ms >= self._interval_ms
+        is_late = self._now_ms() - self._last_ms >= self._interval_ms
         is_much = written - self._last_write_size >= self._journal_size
         if not (is_late or is_much or self._storage.is_checkpoint_due):
             return False
-        self._last_ms = monotonic_ms()
+        self._last_ms = self._now_ms()
         self._last_write_size = written
         return True
 
     # ------------------------------------------------------------------ storage actor's thread
 
     def _begin(self) -> None:
-        self.actor_ref.tell(Begun(self._storage.begin_checkpoint()))
+        try:
+            checkpoint = self._storage.begin_checkpoint()
+        except NoSpaceError:
+            self.actor_ref.tell(Postponed())
+        else:
+            self.actor_ref.tell(Begun(checkpoint))
 
     def _end(self, checkpoint: Checkpoint) -> None:
         self._storage.end_checkpoint(checkpoint)

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Sequence
 
 from zbk.config import BookieConfig
-from zbk.errors import BookieError, CookieMismatchError, InvalidOptionError
+from zbk.errors import BookieError, CookieMismatchError, InvalidOptionError, ZbkError
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.store import MetadataStore
@@ -81,20 +81,14 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
     Raises:
         CookieMismatchError: says what does not fit, and the cure.
     """
-    dirs = directories(config)
-    try:
-        found = _local_cookie(files, dirs)
-    except OSError as error:
-        raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
-    if found is None:
-        raise CookieMismatchError(
-            f"{dirs[0]} is no bookie's directory: make one with `zbk bookie init`"
-        )
-    cookie = decode(Cookie, found, dirs[0])
+    cookie = _read_local(files, config)
+    where = directories(config)[0]
+    if cookie is None:
+        raise _no_cookie(config, store)
     instance = instance_id(store)
     if cookie.instance_id != instance:
         raise CookieMismatchError(
-            f"bookie {cookie.bookie_id} in {dirs[0]} belongs to cluster {cookie.instance_id}; "
+            f"bookie {cookie.bookie_id} in {where} belongs to cluster {cookie.instance_id}; "
             f"{store.address} is cluster {instance}: check --metadata"
         )
     known = BookieRegistry(store).read_cookie(cookie.bookie_id)
@@ -106,10 +100,54 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
         )
     if known != cookie:
         raise CookieMismatchError(
-            f"the cookie in {dirs[0]} is not the one that the cluster keeps of bookie "
-            f"{cookie.bookie_id}: these are not its directories"
+            f"the cookie in {where} is not the one that the cluster keeps of bookie "
+            f"{cookie.bookie_id}: these are not its directories; compare them with "
+            "`zbk bookie cookie show`"
         )
     return cookie
+
+
+def local_cookie(files: FileSystem, config: BookieConfig) -> Cookie:
+    """Return the cookie that all of the bookie's directories have; nobody else is asked.
+
+    Raises:
+        CookieMismatchError: they have none, or not the same; says the cure.
+        CorruptRecordError: it is damaged.
+    """
+    cookie = _read_local(files, config)
+    if cookie is None:
+        raise _no_cookie(config, None)
+    return cookie
+
+
+def _read_local(files: FileSystem, config: BookieConfig) -> Cookie | None:
+    dirs = directories(config)
+    try:
+        found = _local_cookie(files, dirs)
+    except OSError as error:
+        raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
+    return None if found is None else decode(Cookie, found, dirs[0])
+
+
+def _no_cookie(config: BookieConfig, store: MetadataStore | None) -> CookieMismatchError:
+    """Return the error of directories without any cookie: new ones, or ones that were wiped."""
+    where = directories(config)[0]
+    own = ((config.journal_dir,), (config.ledger_dir,))
+    cookies = {} if store is None else BookieRegistry(store).cookies()
+    former = [
+        bookie_id
+        for bookie_id, known in cookies.items()
+        if (known.journal_dirs, known.ledger_dirs) == own
+    ]
+    told = (
+        f" (if this was bookie {' or '.join(former)}, its disks are wiped or not mounted: mount "
+        "them, or give it up with `zbk bookie cookie delete`)"
+        if former
+        else ""
+    )
+    return CookieMismatchError(
+        f"{where} is no bookie's directory: make one with `zbk bookie init`{told}"
+    )
 
 
 def _local_cookie(files: FileSystem, dirs: Sequence[str]) -> bytes | None:
@@ -118,14 +156,31 @@ def _local_cookie(files: FileSystem, dirs: Sequence[str]) -> bytes | None:
     if len(without) == len(dirs):
         return None
     if without:
+        lost = without[0]
         other = next(path for path in dirs if path not in without)
+        if not files.exists(lost):
+            raise CookieMismatchError(
+                f"{lost} is not there while {other} belongs to a bookie: is its disk mounted?"
+            )
         raise CookieMismatchError(
-            f"{without[0]} has no cookie while {other} has one: a disk was swapped or wiped; "
-            "put the right one back"
+            f"{lost} has no cookie while {other} has one: a disk was swapped or wiped; put the "
+            f"right one back. If all of its data were restored: `zbk bookie cookie generate`; if "
+            f"they are lost: `zbk bookie cookie delete`, and another bookie in empty directories"
         )
     if len(set(cookies.values())) > 1:
-        raise CookieMismatchError(f"{' and '.join(dirs)} belong to different bookies")
+        owners = ", ".join(f"{path} to {_owner(one, path)}" for path, one in cookies.items())
+        raise CookieMismatchError(
+            f"{' and '.join(dirs)} belong to different bookies: {owners}; "
+            "`zbk bookie cookie show` compares them with the cluster"
+        )
     return cookies[dirs[0]]
+
+
+def _owner(cookie: bytes | None, path: str) -> str:
+    try:
+        return "nobody" if cookie is None else decode(Cookie, cookie, path).bookie_id
+    except ZbkError:
+        return "nobody knows whom: its cookie is damaged"
 
 
 def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str = "lost+found") -> None:

@@ -19,19 +19,28 @@ came, to whoever looks; nobody is woken for it unless somebody waits.
 A small group that nobody follows is synced by the journal actor itself: waking another thread
 would cost a lone add more than it gains.
 
+On a full disk groups wait, in order, and are tried again: nothing that follows could be promised
+without them. Adds among them are refused at once, so that their writer goes elsewhere; fences are
+answered when their group is written after all.
+
 On failure the bookie stops: after a failed write or fsync nothing can be promised.
 """
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.space_gate import SpaceGate
+from zbk.errors import NoSpaceError
 from zbk.storage.journal_record import JournalRecord
 from zbk.transport.router import Outbound
+from zbk.wire.codec import refusal
+from zbk.wire.messages import AddAnswer
 
 WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
 """Bytes of one gathered write: more waits for the next."""
@@ -95,11 +104,12 @@ class SyncProgress:
     sets ``synced_ticket`` first and looks at ``is_watched`` then: one of them sees the other.
     """
 
-    __slots__ = ("is_watched", "synced_ticket")
+    __slots__ = ("is_watched", "synced_ticket", "written_size")
 
     def __init__(self) -> None:
         self.synced_ticket = 0  # written by the ``SyncQueue``
         self.is_watched = False  # written by the storage actor: it wants ``Synced`` of every sync
+        self.written_size = 0  # bytes of all groups that were written; by the ``SyncQueue``
 
 
 class ProgressSink(Protocol):
@@ -143,7 +153,9 @@ class SyncQueue:
         """Queue groups that have been written."""
         with self._groups_lock:
             self._groups += groups
-            self.unsynced_size += sum(group.size for group in groups)
+            size = sum(group.size for group in groups)
+            self.unsynced_size += size
+            self._progress.written_size += size
 
     def run(self) -> None:
         """Sync what is queued; return when everybody was told.
@@ -182,11 +194,13 @@ class JournalActor(BookieActor):
         queue: SyncQueue,
         syncer: "pykka.ActorRef[JournalSyncActor]",
         send: Send,
+        space: SpaceGate,
         unsynced_size_max: int,
         stop_bookie: StopBookie,
     ) -> None:
         super().__init__(stop_bookie)
         self._journal = journal
+        self._space = space
         self._queue = queue
         self._syncer = syncer
         self._send = send
@@ -202,7 +216,7 @@ class JournalActor(BookieActor):
                 self._size += message.size
             case NoteSynced():
                 if not self._groups:
-                    self._journal.note_synced()
+                    self._note_synced()
                     return
             case _:
                 assert_never(message)
@@ -211,10 +225,63 @@ class JournalActor(BookieActor):
 
     def _write(self) -> None:
         groups, self._groups = self._groups, []
-        size, self._size = self._size, 0
+        self._size = 0
+        written = groups if self._append(groups) else self._append_singly(groups)
+        if len(written) < len(groups):
+            self._wait_for_space(groups[len(written) :])
+        if written:
+            self._written(written)
+
+    def _append(self, groups: Sequence[AppendGroup]) -> bool:
+        """Append groups in one go; tell whether there was space."""
         records = [record for group in groups for record in group.records]
         if records:
-            self._journal.append(records)
+            try:
+                self._journal.append(records)
+            except NoSpaceError:
+                return False
+        return True
+
+    def _append_singly(self, groups: Sequence[AppendGroup]) -> Sequence[AppendGroup]:
+        """Append the first groups, as many as there is space for; return them.
+
+        The reserve has just been released: it may be enough for all.
+        """
+        for count, group in enumerate(groups):
+            if not self._append([group]):
+                return groups[:count]
+        return groups
+
+    def _wait_for_space(self, groups: Sequence[AppendGroup]) -> None:
+        refusals = []
+        for group in groups:
+            for outbound in (*group.after_write, *group.after_sync):
+                answer = outbound.answer
+                if isinstance(answer, AddAnswer):
+                    error = self._space.refusal()
+                    refused = refusal(answer.request_id, answer.incarnation, error)
+                    refusals.append(Outbound(outbound.inbound, refused))
+        if refusals:
+            self._send(refusals)
+        self._groups = [
+            msgspec.structs.replace(
+                group,
+                after_write=_without_adds(group.after_write),
+                after_sync=_without_adds(group.after_sync),
+            )
+            for group in groups
+        ]
+        self._size = sum(group.size for group in groups)
+
+    def _note_synced(self) -> None:
+        if self._space.is_readonly:
+            return  # notes are large, and what room there is is for fences
+        with suppress(NoSpaceError):
+            self._journal.note_synced()
+
+    def _written(self, groups: Sequence[AppendGroup]) -> None:
+        """Answer what waits for the write, and have the rest synced."""
+        size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
         if answers:
             self._send(answers)
@@ -244,3 +311,7 @@ class JournalSyncActor(BookieActor):
                     self._queue.run()
             case _:
                 assert_never(message)
+
+
+def _without_adds(answers: Sequence[Outbound]) -> list[Outbound]:
+    return [one for one in answers if not isinstance(one.answer, AddAnswer)]

@@ -18,7 +18,7 @@ from typing import Final
 from zbk.actors.journal import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
-from zbk.errors import EntryUnreadableError
+from zbk.errors import EntryUnreadableError, NoSuchLedgerError
 from zbk.protocol.entry import stored_lac
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
@@ -69,9 +69,15 @@ class LedgerTable:
         return slot
 
     def find_or_new(self, ledger_id: int) -> LedgerSlot:
-        """Return a ledger; one that this bookie does not have yet starts empty."""
+        """Return a ledger; one that this bookie does not have yet starts empty.
+
+        Raises:
+            NoSuchLedgerError: it was deleted from the cluster, and is taken in no more.
+        """
         slot = self.find(ledger_id)
         if slot is None:
+            if self._storage.is_deleted(ledger_id):
+                raise NoSuchLedgerError(ledger_id)
             ledger = BookieLedger(ledger_id)
             slot = self._keep(LedgerSlot(ledger_id, ledger, NO_ENTRY, is_stored=False))
         return slot
@@ -84,6 +90,8 @@ class LedgerTable:
         """Hand the sync cursors that moved to storage."""
         moved, self._moved = self._moved, {}
         for slot in moved.values():
+            if self._storage.is_deleted(slot.ledger_id):
+                continue  # its entries were on their way to stable storage when it was forgotten
             self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
 
     def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
@@ -95,12 +103,19 @@ class LedgerTable:
         slot.is_stored = True
         return LedgerKeyRecord(slot.ledger_id, key, kind)
 
+    def forget(self, ledger_id: int) -> LedgerSlot | None:
+        """Forget a ledger that was deleted, whatever is on its way; return what was here."""
+        self._moved.pop(ledger_id, None)
+        return self._slots.pop(ledger_id, None)
+
     def drop_if_new(self, slot: LedgerSlot) -> None:
         """Forget a ledger whose very first request was refused."""
         if not slot.is_stored:
             self._slots.pop(slot.ledger_id, None)
 
     def _load(self, ledger_id: int) -> LedgerSlot | None:
+        if self._storage.is_deleted(ledger_id):
+            return None
         info = self._storage.ledger_info(ledger_id)
         if info is None:
             return None

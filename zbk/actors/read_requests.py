@@ -149,6 +149,13 @@ class ReadRequests:
         for slot in self._polls.slots:
             self._wake(slot, self._polls.take_overdue(slot, now_ms))
 
+    def ledger_gone(self, slot: LedgerSlot) -> None:
+        """Answer everybody who waits for a ledger that was deleted."""
+        for inbound in self._polls.take_all(slot):
+            refused = self._turn.refusal(inbound, NoSuchLedgerError(slot.ledger_id))
+            self._turn.answer(inbound, refused)
+        self._watch()
+
     def wake_all(self) -> None:
         """Answer everybody who waits."""
         for slot in self._polls.slots:

@@ -1,8 +1,8 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
 mailbox     Requests, from the front; Synced, from the journal actors; RunInStorage, from the
-            checkpoint actor; PollsDue, from the ticker while a client waits for a LAC; Quiesce,
-            when the bookie stops
+            checkpoint and gc actors; ForgetLedgers, from the gc actor; PollsDue, from the ticker
+            while a client waits for a LAC; Quiesce, when the bookie stops
 answers     clients, through the front or by way of the journal, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), and
             the LongPolls
@@ -18,20 +18,23 @@ from typing import TypeAlias, assert_never
 
 import msgspec
 
-from zbk.actors.add_requests import AddCounts, AddRequests
+from zbk.actors.add_requests import AddRequests
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
+from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
 from zbk.actors.ledger_table import LEDGER_COUNT_MAX, LedgerTable
 from zbk.actors.long_polls import LongPolls
 from zbk.actors.read_requests import PollTicker, ReadRequests
-from zbk.actors.turn import FetchSink, JournalSink, Ticket, Turn
+from zbk.actors.space_gate import SpaceGate
+from zbk.actors.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
 from zbk.errors import MalformedMessageError, StorageFailedError, ZbkError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.transport.router import Inbound
 from zbk.wire.messages import (
     Add,
+    CollectGarbage,
     GetBookieInfo,
     GetLedgerInfo,
     Hello,
@@ -61,7 +64,7 @@ class Quiesce(msgspec.Struct, frozen=True):
     done: Callable[[], None]
 
 
-StorageMessage: TypeAlias = Requests | Synced | Quiesce | RunInStorage | PollsDue
+StorageMessage: TypeAlias = Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers
 
 
 class StorageActor(BookieActor):
@@ -76,7 +79,8 @@ class StorageActor(BookieActor):
         progress: SyncProgress,
         ticker: PollTicker,
         send: Send,
-        about: Callable[[int], Message],
+        space: SpaceGate,
+        about: Callable[[GetBookieInfo | CollectGarbage], Message],
         incarnation: int,
         entry_size_max: int,
         read_size_max: int,
@@ -85,12 +89,21 @@ class StorageActor(BookieActor):
         ledger_count_max: int = LEDGER_COUNT_MAX,
     ) -> None:
         super().__init__(stop_bookie)
+        self._storage = storage
         self._about = about
         self._ledgers = LedgerTable(storage, progress, ledger_count_max)
         self._turn = Turn(
-            storage, progress, journal=journal, reader=reader, send=send, incarnation=incarnation
+            storage,
+            progress,
+            journal=journal,
+            reader=reader,
+            send=send,
+            space=space,
+            incarnation=incarnation,
         )
-        self._adds = AddRequests(storage, self._ledgers, self._turn, entry_size_max=entry_size_max)
+        self._adds = AddRequests(
+            storage, self._ledgers, self._turn, space=space, entry_size_max=entry_size_max
+        )
         self._reads = ReadRequests(
             storage,
             self._ledgers,
@@ -106,7 +119,7 @@ class StorageActor(BookieActor):
     @property
     def counts(self) -> AddCounts:
         """What was added."""
-        return self._adds.counts
+        return self._turn.counts
 
     @property
     def ledger_count(self) -> int:
@@ -132,9 +145,21 @@ class StorageActor(BookieActor):
             case RunInStorage():
                 self._ledgers.keep_cursors()  # a checkpoint may write them down
                 message.step()
+            case ForgetLedgers():
+                message.done(self._forget(message.ledger_ids))
             case _:
                 assert_never(message)
         self._turn.send()
+
+    def _forget(self, ledger_ids: Sequence[int]) -> bool:
+        """Take ledgers in no more; false if storage can not remember more of them."""
+        if not self._storage.garbage.mark(ledger_ids):
+            return False
+        for ledger_id in ledger_ids:
+            slot = self._ledgers.forget(ledger_id)
+            if slot is not None:
+                self._reads.ledger_gone(slot)
+        return True
 
     def _on_tick(self) -> None:
         """Come back for those who wait. The ticker's thread."""
@@ -169,8 +194,8 @@ class StorageActor(BookieActor):
                 self._adds.sync(inbound, request)
             case GetLedgerInfo():
                 self._reads.ledger_info(inbound, request)
-            case GetBookieInfo():
-                self._turn.answer(inbound, self._about(request.request_id))
+            case GetBookieInfo() | CollectGarbage():
+                self._turn.answer(inbound, self._about(request))
             case Hello() | Ping():
                 raise MalformedMessageError("the front answers this itself")
             case _:

@@ -4,6 +4,9 @@ A *ticket* is what a group of journal records promises. Answers to clients trave
 are sent by whoever writes it (VD) or syncs it; what has to be done in the storage actor first
 comes back to it with ``Synced``: reads and sync cursors that wait for stable storage.
 
+What is added is in no ticket before it is in storage: on a full disk the adds of a turn are refused
+as if they had not come, but those of recoveries, for which the reserve is tried.
+
 Owned by the storage actor; the request classes beside it fill it.
 """
 
@@ -11,16 +14,20 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+import msgspec
+
 from zbk.actors.journal import AppendGroup, Send, SyncProgress
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.read import Fetch
-from zbk.errors import CorruptRecordError, StorageFailedError, ZbkError
+from zbk.actors.space_gate import SpaceGate
+from zbk.durability.level import AcknowledgesAfter
+from zbk.errors import CorruptRecordError, NoSpaceError, StorageFailedError, ZbkError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, JournalRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
-from zbk.wire.messages import Message, Refused
+from zbk.wire.messages import AddAnswer, Message, Refused
 
 
 class FetchSink(Protocol):
@@ -37,6 +44,27 @@ class JournalSink(Protocol):
     def tell(self, message: AppendGroup) -> None:
         """Deliver without waiting."""
         ...
+
+
+class AddCounts(msgspec.Struct):
+    """What was added; written by the actor's thread."""
+
+    batch_count: int = 0
+    entry_count: int = 0
+    size: int = 0
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """An add that is to be stored, and what follows once it is."""
+
+    inbound: Inbound
+    slot: LedgerSlot
+    batch: EntryBatch
+    answer: AddAnswer
+    answers_after: AcknowledgesAfter
+    recorded_lac: int | None  # the LAC that a start would find in it; None: it is not the last one
+    is_recovery: bool
+    has_cursor: bool
 
 
 class Stored:
@@ -96,6 +124,7 @@ class Turn:
         journal: Callable[[], JournalSink],
         reader: FetchSink,
         send: Send,
+        space: SpaceGate,
         incarnation: int,
     ) -> None:
         self._storage = storage
@@ -103,10 +132,13 @@ class Turn:
         self._journal = journal
         self._reader = reader
         self._send = send
+        self._space = space
+        self._handed_size = 0
         self.incarnation = incarnation
+        self.counts = AddCounts()
         self._unsynced: deque[Ticket] = deque()
         self._records: list[JournalRecord] = []
-        self._batches: list[EntryBatch] = []
+        self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
         self.ticket = Ticket(0)
@@ -131,24 +163,61 @@ class Turn:
         self._records.append(record)
         slot.ticket = self.ticket.number
 
-    def store(self, slot: LedgerSlot, batch: EntryBatch) -> None:
-        """Store and journal entries that are new."""
-        self._batches.append(batch)
-        self._records.append(EntriesRecord(batch))
-        slot.ticket = self.ticket.number
+    @property
+    def waiting_size(self) -> int:
+        """Bytes that were handed to the journal, or will be, and are not written yet."""
+        admitted_size = sum(one.batch.size for one in self._admitted)
+        return self._handed_size - self._progress.written_size + admitted_size
+
+    def store(self, admitted: Admitted) -> None:
+        """Store and journal entries that are new, and answer when that is done."""
+        self._admitted.append(admitted)
+        admitted.slot.ticket = self.ticket.number
 
     def store_batches(self) -> None:
-        """Have in storage what was to be stored up to now, so that the index knows of it.
+        """Have in storage what was to be stored up to now, or refuse it: the index knows of it.
 
         Raises:
-            StorageFailedError: it is not there, and will be acknowledged: the bookie has to stop.
+            StorageFailedError: nobody knows what is there: the bookie has to stop.
         """
-        if self._batches:
-            batches, self._batches = self._batches, []
-            try:
-                self._storage.add(batches)
-            except CorruptRecordError as error:  # damaged since it was prepared
-                raise StorageFailedError(error.args[0], "add", str(error)) from error
+        if self._admitted:
+            admitted, self._admitted = self._admitted, []
+            if not self._add(admitted):
+                recoveries = [one for one in admitted if one.is_recovery]
+                # the reserve has been released: it is for them
+                is_added = bool(recoveries) and self._add(recoveries)
+                for one in admitted:
+                    if not (is_added and one.is_recovery):
+                        self._refuse(one)
+
+    def _add(self, admitted: Sequence[Admitted]) -> bool:
+        """Store adds; tell whether there was space, which is for all of them or for none."""
+        try:
+            self._storage.add([one.batch for one in admitted])
+        except NoSpaceError:
+            return False
+        except CorruptRecordError as error:  # damaged since it was prepared
+            raise StorageFailedError(error.args[0], "add", str(error)) from error
+        for one in admitted:
+            self._note_stored(one)
+        return True
+
+    def _note_stored(self, one: Admitted) -> None:
+        ticket, batch, slot = self.ticket, one.batch, one.slot
+        self._records.append(EntriesRecord(batch))
+        if one.recorded_lac is not None:
+            slot.ledger.lac_recorded(one.recorded_lac, ticket.number, self.synced_ticket)
+        answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
+        answers.append(Outbound(one.inbound, one.answer))
+        if one.has_cursor:
+            ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
+        self.counts.batch_count += 1
+        self.counts.entry_count += batch.count
+        self.counts.size += len(batch.body)
+
+    def _refuse(self, one: Admitted) -> None:
+        one.slot.last_entry_id = self._storage.last_entry_id(one.slot.ledger_id)
+        self.answer(one.inbound, self.refusal(one.inbound, self._space.refusal()))
 
     # -------------------------------------------------------------- begin and end
 
@@ -176,6 +245,7 @@ class Turn:
             is_sync_news=is_sync_news,
             is_sync_needed=ticket.is_waited_for,
         )
+        self._handed_size += group.size
         self._journal().tell(group)
 
     def take_synced(self, number: int) -> Sequence[Ticket]:

@@ -9,9 +9,11 @@ import click
 
 from zbk.cli.bookie_options import bookie_config, config_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.config_file import read_tables
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, time_text
 from zbk.cli.session import Session
+from zbk.config import LogConfig, build
 
 if TYPE_CHECKING:
     from zbk.metadata.values import BookieRegistration
@@ -57,25 +59,21 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
     envvar="ZBK_LOG_FORMAT",
     show_envvar=True,
-    help="Log lines on standard error.",
+    help="Log lines on standard error.  [default: text]",
 )
 @click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
     envvar="ZBK_LOG_LEVEL",
     show_envvar=True,
-    help="The least that is logged.",
+    help="The least that is logged.  [default: info]",
 )
 @click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def run(
-    log_format: str,
-    log_level: str,
+    log_format: str | None,
+    log_level: str | None,
     stop_with_parent: bool,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
@@ -84,11 +82,17 @@ def run(
     READY is logged once clients can come. Each option may also come from the environment:
     --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
     """
+    log = build(
+        LogConfig,
+        flags={"format": log_format, "level": log_level},
+        environment={},  # click has looked there
+        table=read_tables(options["config_file"]).get("log", {}),
+    )
     config = bookie_config(options)
     from zbk.actors.bookie_process import run_bookie
     from zbk.cli.logs import log_to_stderr
 
-    log_to_stderr(log_format, log_level)
+    log_to_stderr(log.format, log.level)
 
     if stop_with_parent:
         threading.Thread(target=_stop_at_end_of_stdin, name="parent", daemon=True).start()
@@ -143,6 +147,19 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
         "run": LazyCommand("zbk.cli.bookie:run", "Serve until SIGTERM or Ctrl-C."),
         "ls": LazyCommand("zbk.cli.bookie:ls", "List the bookies that are registered."),
         "show": LazyCommand("zbk.cli.bookie:show", "Ask a bookie about itself."),
+        "gc": LazyCommand("zbk.cli.bookie_gc:gc", "Have a bookie drop what was deleted."),
+        "cookie": LazyCommand(
+            "zbk.cli.bookie_cookie:cookie", "Look after the cookies that say who a bookie is."
+        ),
+        "sanity": LazyCommand(
+            "zbk.cli.bookie_offline:sanity", "Check the files of a stopped bookie."
+        ),
+        "rebuild-index": LazyCommand(
+            "zbk.cli.bookie_offline:rebuild_index", "Make the index of a stopped bookie anew."
+        ),
+        "format": LazyCommand(
+            "zbk.cli.bookie_offline:format_", "Remove all data of a stopped bookie."
+        ),
     },
     examples=[("zbk bookie ls", "who is there"), ("zbk bookie run --help", "all options")],
 )

@@ -2,13 +2,13 @@
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 
+from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
-from zbk.config import GIB, KIB, MIB, BookieConfig, build, read_toml
+from zbk.config import GIB, KIB, MIB, BookieConfig, build
 from zbk.errors import InvalidOptionError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -32,6 +32,11 @@ OPTION_HELP: Final = {
     "checkpoint_journal_size": "Journal bytes that start a checkpoint early.",
     "sync_interval_ms": "Background fsync of vd ledgers; 0 is off.",
     "session_timeout_ms": "How long a dead bookie stays registered.",
+    "gc_interval_ms": "How often deleted ledgers are looked for; 0 is off.",
+    "gc_confirm_delay_ms": "Time between two looks before a ledger is taken as deleted.",
+    "disk_warn_free": "Free space of a disk below which the bookie warns.",
+    "disk_readonly_free": "Free space of a disk below which the bookie takes no new entries.",
+    "disk_reserve_size": "Held back in each folder for when its disk is full.",
 }
 """Fields of ``BookieConfig`` as options, in the order of the help; ``metadata`` is apart."""
 
@@ -40,7 +45,7 @@ def config_options(command: FunctionT) -> FunctionT:
     """Give a command an option for each field of ``BookieConfig``, and ``--config``."""
     defaults = BookieConfig()
     for name in reversed(OPTION_HELP):
-        default = _default_text(name, getattr(defaults, name))
+        default = value_text(name, getattr(defaults, name))
         shown = f"  [default: {default}]" if default else ""
         command = click.option(
             f"--{name.replace('_', '-')}",
@@ -48,14 +53,7 @@ def config_options(command: FunctionT) -> FunctionT:
             metavar=_metavar(name),
             help=f"{OPTION_HELP[name]}{shown}",
         )(command)
-    command = click.option(
-        "--config",
-        "config_file",
-        metavar="FILE",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="TOML file with these options in its table [bookie]; flags and environment win.",
-    )(command)
-    return metadata_option(command)
+    return metadata_option(config_option(command))
 
 
 def bookie_config(options: dict[str, Any]) -> BookieConfig:
@@ -64,10 +62,7 @@ def bookie_config(options: dict[str, Any]) -> BookieConfig:
     Raises:
         InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
     """
-    path: Path | None = options.pop("config_file")
-    table = {}
-    if path is not None:
-        table = read_toml(str(path), path.read_text("utf-8")).get("bookie", {})
+    table = read_tables(options.pop("config_file")).get("bookie", {})
     config = build(BookieConfig, flags=options, environment=os.environ, table=table)
     if not config.metadata:
         from zbk.system.context import read_context
@@ -83,8 +78,8 @@ def bookie_config(options: dict[str, Any]) -> BookieConfig:
     return config
 
 
-def _default_text(name: str, default: int | str) -> str:
-    """Return a default as one would type it: ``64 MiB``, ``10s``."""
+def value_text(name: str, default: int | str) -> str:
+    """Return the value of an option as one would type it: ``64 MiB``, ``10s``."""
     units: list[tuple[str, int]] = [("", 1)]
     match _metavar(name):
         case "SIZE":
@@ -102,6 +97,8 @@ def _metavar(name: str) -> str:
         return "DURATION"
     if name.endswith(("_size", "_size_max")):
         return "SIZE"
+    if name.endswith("_free"):
+        return "SIZE|PERCENT"
     if name.endswith("_dir"):
         return "DIR"
     if name.endswith("_max"):

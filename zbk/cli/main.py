@@ -39,6 +39,10 @@ COMMANDS = {
     "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
     "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
     "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
+    "inspect": LazyCommand(
+        "zbk.cli.inspect:inspect", "Look into a bookie's files; change nothing."
+    ),
+    "config": LazyCommand("zbk.cli.config:config", "Show, check and make configuration files."),
     "bench": LazyCommand("zbk.cli.bench:bench", "Measure writes, reads, syncs and the floor."),
     "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
 }
@@ -68,7 +72,9 @@ SECTIONS = {
     "Environment": [
         ("ZBK_METADATA", "the cluster's metadata store"),
         ("ZBK_PASSWORD", "the ledger's password"),
+        ("ZBK_CONFIG", "the configuration file, see `zbk config`"),
         ("ZBK_BOOKIE_...", "options of bookies, see `zbk bookie run --help`"),
+        ("ZBK_CLIENT_...", "options of clients, see `zbk config show`"),
         ("ZBK_DEBUG=1", "show tracebacks"),
         ("NO_COLOR=1", "no colours"),
     ],

@@ -1,7 +1,7 @@
 """What commands may use of the world: one object that tests replace.
 
-``open_client`` is ``zbk.connect``; a test gives a fake. Nothing here is imported before a command
-runs.
+``open_client`` is ``zbk.connect`` with the options of ``[client]``; a test gives a fake. Nothing
+here is imported before a command runs.
 """
 
 from collections.abc import Callable
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
 def _connect(metadata: str | None) -> "Client":
     import zbk
+    from zbk.cli.config_file import client_options
 
-    return zbk.connect(metadata)
+    return zbk.connect(metadata, **client_options())
 
 
 class Session:

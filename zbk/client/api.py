@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Final, Self, Unpack
 
 from zbk.client.directory import BookieDirectory
+from zbk.client.garbage_collection import collect_garbage
 from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.ledger_writer import LedgerWriter
@@ -50,7 +51,7 @@ from zbk.system.context import read_context
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
-from zbk.wire.messages import BookieInfo, GetBookieInfo
+from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
@@ -390,3 +391,13 @@ class Client(LogCalls):
         if not isinstance(outcome, BookieInfo):
             raise NotEnoughBookiesError(1, 0, f"bookie {bookie_id} answered something else")
         return outcome
+
+    def collect_garbage(self, bookie_id: str, *, timeout: float = 600.0) -> GarbageStatus:
+        """Have a bookie drop what was deleted; return what it did. ``timeout`` in seconds.
+
+        Raises:
+            BookieUnavailableError: it is not there.
+            RequestTimeoutError: it is still at it.
+        """
+        self.check_usable()
+        return collect_garbage(self._requests, bookie_id, timeout)

@@ -23,7 +23,12 @@ from zbk.client.append_future import resolve_all
 from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.client.writer_metadata import ClosedInMetadata, EnsembleSettled, WriterMetadata
 from zbk.client.writer_requests import WriterRequests, event_of
-from zbk.errors import BookieUnavailableError, LedgerClosedError, ZbkError
+from zbk.errors import (
+    BookieReadOnlyError,
+    BookieUnavailableError,
+    LedgerClosedError,
+    ZbkError,
+)
 from zbk.protocol import writer_events as core
 from zbk.protocol.writer import WriterCore
 from zbk.system.clock import monotonic_ms
@@ -32,6 +37,8 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
 TICK_MS: Final = 100
+READONLY_RETRY_MS: Final = 1_000
+"""How long a bookie that takes no adds, and has no replacement, is left alone."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -126,6 +133,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
         )
         self._slots: dict[str, int] = {}
         self._unheard = set(self._core.ensemble)
+        self._readonly: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
         self._is_ended = False
 
@@ -144,6 +152,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case Drain():
                 self._drain(now_ms)
             case Tick():
+                self._ask_readonly_again(now_ms)
                 self._handle(core.Tick(), now_ms)
             case AskSync():
                 self._drain(now_ms)  # what was appended before this call and waits
@@ -158,6 +167,8 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case EnsembleSettled() | ClosedInMetadata():
                 self._on_metadata(message, now_ms)
             case WritableChanged():
+                self._readonly = dict.fromkeys(self._readonly, now_ms)
+                self._ask_readonly_again(now_ms)
                 self._handle(core.BookiesChanged(), now_ms)
             case _:
                 assert_never(message)
@@ -215,6 +226,21 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case ClosedInMetadata(future, _, error):
                 future.set_exception(error)
 
+    def _suspect(self, bookie_id: str, error: ZbkError) -> None:
+        """Make a connection anew that may be broken; leave that of a full bookie, which serves."""
+        if isinstance(error, BookieReadOnlyError):
+            self._readonly[bookie_id] = monotonic_ms() + READONLY_RETRY_MS
+        else:
+            self._setup.pool.reset(bookie_id, error)
+
+    def _ask_readonly_again(self, now_ms: int) -> None:
+        """Take bookies for connected again that were read-only and have not been replaced."""
+        for bookie_id in [b for b, due_ms in self._readonly.items() if due_ms <= now_ms]:
+            del self._readonly[bookie_id]
+            if bookie_id in self._requests.bookies:
+                self._setup.pool.unsubscribe(bookie_id, self._sink)
+                self._setup.pool.subscribe(bookie_id, self._sink)
+
     def _heard(self, bookie_id: str) -> None:
         self._unheard.discard(bookie_id)
         if not self._unheard:
@@ -252,7 +278,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case core.SendLac():
                 self._requests.send_lac(effect)
             case core.SlotSuspect():
-                self._setup.pool.reset(self._core.ensemble[effect.slot], effect.error)
+                self._suspect(self._core.ensemble[effect.slot], effect.error)
             case core.ChangeEnsemble():
                 self._setup.metadata.change_ensemble(effect, self._core.ensemble, self._tell_self)
             case _:

@@ -195,6 +195,19 @@ class LedgerStore:
             self._store.address, f"{path}: the reply was lost {DELETE_ATTEMPT_COUNT_MAX} times"
         )
 
+    def next_ledger_id(self) -> int:
+        """Return the id that the next ledger will get: all that were ever made are below it.
+
+        A ledger's node and the counter change together. Within one session of the store, whoever
+        has read the counter and then hears of no such ledger, its id being below the counter, has
+        heard of one that was deleted, and not of one that this follower of the store lacks yet.
+
+        Raises:
+            MetadataUnavailableError: the store does not answer.
+            InvalidOptionError: the store holds no cluster.
+        """
+        return decode(IdCounter, self._get_counter().value, IDGEN).next_ledger_id
+
     def list(self) -> Iterator[int]:
         """Yield the ids of all ledgers, ascending, reading the tree piece by piece.
 

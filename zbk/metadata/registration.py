@@ -128,12 +128,18 @@ class Registration:
         Raises:
             MetadataUnavailableError: not done yet; it will be when the store answers again.
         """
+        self.want_readonly(is_readonly=is_readonly)
+        self.wait_registered(timeout_s)
+
+    def want_readonly(self, *, is_readonly: bool) -> None:
+        """Begin to move, as ``set_readonly``, and do not wait."""
         with self._changed:
+            if self._wanted.is_readonly is is_readonly:
+                return
             self._wanted = msgspec.structs.replace(self._wanted, is_readonly=is_readonly)
             self._wanted_number += 1
             self._is_due = True
             self._changed.notify_all()
-        self.wait_registered(timeout_s)
 
     def wait_registered(self, timeout_s: float) -> None:
         """Wait until the node that is wanted now is there.

@@ -56,6 +56,7 @@ from zbk.errors import (
     CannotAdvanceError,
     LedgerClosedError,
     LedgerFencedError,
+    NoSuchLedgerError,
     NotDurableError,
     UnauthorizedError,
     WireError,
@@ -298,7 +299,9 @@ class WriterCore:
         is_late = event.epoch != self._slots.epochs[event.slot]
         if is_late or not self._path.is_awaited(event.slot, event.first_entry_id):
             return  # of a bookie that was replaced, or a slot that went down since
-        if isinstance(event.error, _FINAL_ERRORS):
+        # an add makes its ledger known: "no such ledger" is said of one that was deleted only. To a
+        # sync, which may come before any add, it says nothing
+        if isinstance(event.error, (*_FINAL_ERRORS, NoSuchLedgerError)):
             self._fail(event.error)
         else:
             self._suspect(event.slot, event.error)

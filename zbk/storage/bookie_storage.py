@@ -3,6 +3,7 @@
     journal_dir/  0000000000000001.journal ...   zbk.storage.journal_segment
     ledger_dir/   last_mark                      zbk.storage.last_mark
                   index.flush                    zbk.storage.flush_file
+                  deleted_ledgers                zbk.storage.deleted_ledgers
                   index/00/01/000...0100.idx     zbk.storage.index_file
                   logs/00000001.log ...          zbk.storage.entry_log_format
 
@@ -10,33 +11,54 @@ Order of an add, as in the seed: ``add`` (entry log, index), then the journal, t
 The caller journals what it adds, and each change of a ledger that it notes here: what the index
 holds in memory is on stable storage only after the journal's sync or a checkpoint.
 
+A full disk: a write that finds no space releases the reserve of its directory, tells
+``on_no_space``, and raises ``NoSpaceError``. What was promised stays promised, and what failed may
+be tried again: an append to the journal, a step of a checkpoint; an ``add`` has changed nothing.
+What the index holds in memory waits there for the next checkpoint.
+
 Threads: everything belongs to one thread, the owner, but
-    ``fetch``                            any thread
+    ``fetch``, ``is_deleted``            any thread
+    ``garbage``                          as ``Garbage`` says
     ``journal``                          as ``Journal`` says
     the steps of a ``Checkpoint``        any thread; its begin and end belong to the owner
-    ``last_mark``, ``ledger_count`` and
-    ``is_checkpoint_due``                any thread, to look at
+    ``last_mark``, ``ledger_count``,
+    ``is_checkpoint_due`` and all of
+    the reserves                         any thread
 
 Source: the seed, sections Data management and Data flush; BookKeeper's ``BookieImpl`` and
 ``InterleavedLedgerStorage``.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
-from zbk.errors import CorruptRecordError, EntryUnreadableError, StorageFailedError
+from zbk.errors import (
+    CorruptRecordError,
+    EntryUnreadableError,
+    NoSpaceError,
+    NoSuchLedgerError,
+    StorageFailedError,
+)
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.deleted_ledgers import DeletedLedgers
+from zbk.storage.disk_reserve import DiskReserve
 from zbk.storage.entry_log import LOG_SIZE, EntryLogs
 from zbk.storage.entry_reader import Resolved, fetch
 from zbk.storage.fail_stop import FailStop
-from zbk.storage.journal import SEGMENT_SIZE, Journal
+from zbk.storage.garbage import Garbage
+from zbk.storage.journal import SEGMENT_SIZE, SMALL_SEGMENT_SIZE, Journal
 from zbk.storage.journal_replay import replay
-from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+from zbk.storage.journal_segment import (
+    NO_POSITION,
+    SEGMENT_HEADER_SIZE,
+    JournalPosition,
+)
 from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE, LedgerCache
 from zbk.storage.ledger_info import LedgerInfo
@@ -44,6 +66,7 @@ from zbk.storage.location import ABSENT, entry_locations
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.page_slots import find_absent, page_runs
 from zbk.storage.recovery import Presence, Replayer
+from zbk.storage.unfinished import check_finished, check_whole
 from zbk.system.files import FileSystem
 
 _NO_LIMIT: Final = 1 << 62
@@ -74,13 +97,17 @@ class BookieStorage:
         ledger_cache_size: int = MEMORY_SIZE,
         open_files_max: int = OPEN_FILES_MAX,
         ledger_count_max: int = LEDGER_COUNT_MAX,
+        reserve_size: int = 0,
+        on_no_space: Callable[[str], None] = lambda _path: None,
     ) -> None:
         self._files = files
         self._journal_dir = journal_dir
         self._ledger_dir = ledger_dir
+        self._on_no_space = on_no_space
+        self.reserves = [DiskReserve(files, d, reserve_size) for d in (journal_dir, ledger_dir)]
         self._owner = bookie_id.encode()
         self._segment_size = segment_size
-        self._fail_stop = FailStop()
+        self._fail_stop = FailStop(self._met_no_space)
         self._open_files = OpenFiles(files, open_files_max)
         self._last_mark = LastMark(files, ledger_dir, self._fail_stop)
         self._logs = EntryLogs(
@@ -100,24 +127,39 @@ class BookieStorage:
             memory_size_max=ledger_cache_size,
             ledger_count_max=ledger_count_max,
         )
+        self._deleted = DeletedLedgers(
+            files, ledger_dir, owner=self._owner, fail_stop=self._fail_stop
+        )
+        self.garbage = Garbage(
+            files,
+            ledger_dir,
+            owner=self._owner,
+            deleted=self._deleted,
+            cache=self._cache,
+            logs=self._logs,
+            last_mark=self._last_mark,
+        )
         self._journal: Journal | None = None
         self._checkpoint: Checkpoint | None = None
 
     def open(self) -> Recovery:
         """Bring the disk to a state that can be served from: finish, replay, checkpoint.
 
-        When this returns, all that was replayed is on stable storage, outside of the old journal.
+        When this returns, all that was replayed is on stable storage, outside of the old journal;
+        but on a full disk it may be in the old journal, too, and ``open_checkpoint`` is there.
 
         Raises:
             CorruptJournalError: promised records are damaged; nothing was changed.
-            CorruptRecordError: the mark, or an index that records belong to, is damaged.
+            CorruptRecordError: the mark, the deleted ledgers, or an index that records belong to,
+                is damaged.
             CookieMismatchError: the files are another bookie's.
+            NoSpaceError: there is no room for what it takes; the reserves were released.
             StorageFailedError: reading or writing failed.
         """
         try:
             return self._open()
         except OSError as error:
-            raise StorageFailedError(self._ledger_dir, "open", str(error)) from error
+            raise self._fail_stop.failed(self._ledger_dir, "open", error) from error
 
     def close(self) -> None:
         """Sync the journal and give the files back; no other thread may be at work.
@@ -143,6 +185,43 @@ class BookieStorage:
         """Where a replay would begin."""
         mark = self._last_mark.mark
         return NO_POSITION if mark is None else mark.position
+
+    # ------------------------------------------------------------------ a full disk
+
+    @property
+    def has_reserve(self) -> bool:
+        """False while what was held back for a full disk is being used."""
+        return all(reserve.is_held for reserve in self.reserves)
+
+    @property
+    def journal_room_size(self) -> int:
+        """Bytes of records for which the journal has room, or finds it when it looks."""
+        segment_count = self._files.free_size(self._journal_dir) // SMALL_SEGMENT_SIZE
+        new_size = segment_count * (SMALL_SEGMENT_SIZE - SEGMENT_HEADER_SIZE)
+        return self.journal.room_size + new_size
+
+    @property
+    def has_index_room(self) -> bool:
+        """False while so much of the index waits for space that nothing should be added to it."""
+        return self._cache.has_room
+
+    def make_reserves(self) -> bool:
+        """Hold back space for a full disk; tell whether there was enough.
+
+        Raises:
+            StorageFailedError: it failed for another reason.
+        """
+        for reserve in self.reserves:
+            try:
+                if not reserve.make():
+                    return False
+            except OSError as error:
+                raise self._fail_stop.failed(reserve.directory, "reserve", error) from error
+        return True
+
+    def out_of_space(self, path: str, error: OSError) -> StorageFailedError:
+        """Note that somebody else found no space in one of the directories; return the error."""
+        return self._fail_stop.failed(path, "write", error)
 
     # ------------------------------------------------------------------ ledgers
 
@@ -182,9 +261,24 @@ class BookieStorage:
         """
         self._cache.set_last_add_synced(ledger_id, last_add_synced)
 
+    def is_deleted(self, ledger_id: int) -> bool:
+        """Tell whether a ledger was deleted from the cluster, and is taken in no more."""
+        return ledger_id in self._deleted
+
     def delete_ledger(self, ledger_id: int) -> None:
-        """Forget a ledger, durably. Its entries stay in the entry logs until these go."""
+        """Forget a ledger, durably. Its entries stay in the entry logs until these go.
+
+        It may be taken in again, as by a replay of the journal: ``garbage`` says how not.
+        """
         self._cache.delete(ledger_id)
+
+    def last_entry_id(self, ledger_id: int) -> int:
+        """Return the highest id that is here of a ledger that is; -1 is none.
+
+        Raises:
+            CorruptRecordError: its index is damaged.
+        """
+        return self._cache.last_entry_id(ledger_id)
 
     def contiguous_until(self, ledger_id: int, from_id: int) -> int:
         """Return the last id of the unbroken run of entries behind ``from_id``; or ``from_id``."""
@@ -226,6 +320,7 @@ class BookieStorage:
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``prepare``; nothing was written.
+            NoSpaceError: none of them is there.
             StorageFailedError: writing failed, or anything failed before.
         """
         for batch in batches:
@@ -295,8 +390,14 @@ class BookieStorage:
 
         Raises:
             EntryUnreadableError: the first one can not be read.
+            NoSuchLedgerError: because the ledger was deleted since it was looked up.
         """
-        return fetch(self._logs.read, resolved)
+        try:
+            return fetch(self._logs.read, resolved)
+        except EntryUnreadableError as error:
+            if resolved.ledger_id in self._deleted:  # then its log may be gone
+                raise NoSuchLedgerError(resolved.ledger_id) from error
+            raise
 
     # ------------------------------------------------------------------ checkpoint
 
@@ -309,6 +410,7 @@ class BookieStorage:
         """Return a checkpoint of everything added up to now; its steps have still to be taken.
 
         Raises:
+            NoSpaceError: a flush that was begun to make room can still not be ended.
             StorageFailedError: anything failed before.
         """
         assert self._checkpoint is None, "one checkpoint at a time"
@@ -316,6 +418,11 @@ class BookieStorage:
         flush = self._cache.begin_flush()
         mark = LogMark(position, self._logs.last_log_id)
         self._checkpoint = Checkpoint(mark, flush, self._last_mark, self.journal)
+        return self._checkpoint
+
+    @property
+    def open_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint that was begun and not ended: after the start, one that found no space."""
         return self._checkpoint
 
     def end_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -328,9 +435,14 @@ class BookieStorage:
 
     def _open(self) -> Recovery:
         self._files.make_dirs(self._journal_dir)
+        check_finished(self._files, self._ledger_dir)
         mark = self._last_mark.load()
+        if mark is not None:
+            check_whole(self._files, self._ledger_dir)
         self._logs.open(0 if mark is None else mark.entry_log_id)
+        self._deleted.load()
         index_file_count = self._cache.open()
+        self.garbage.finish()
         replayer = Replayer(self)
         result = replay(
             self._files,
@@ -348,8 +460,9 @@ class BookieStorage:
             segment_size=self._segment_size,
         )
         checkpoint = self.begin_checkpoint()
-        checkpoint.run()
-        self.end_checkpoint(checkpoint)
+        with suppress(NoSpaceError):  # the journal has all of it, synced
+            checkpoint.run()
+            self.end_checkpoint(checkpoint)
         return Recovery(
             result.record_count,
             replayer.entry_count,
@@ -357,6 +470,12 @@ class BookieStorage:
             result.cut_record_count,
             index_file_count,
         )
+
+    def _met_no_space(self, path: str) -> None:
+        for reserve in self.reserves:
+            if reserve.holds(path):
+                reserve.release()
+        self._on_no_space(path)
 
     def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
         if isinstance(entry_ids, range):

@@ -10,7 +10,8 @@
     end               owner   the index pages may leave memory
 
 A crash between any two leaves the mark where it was, or moves it over what is safe. Each step is
-taken once, in order; one thread at a time.
+taken once, in order; one thread at a time. One that found no space may be taken again, and so may
+all of them: those that were taken do nothing, or the same.
 
 Source: the seed, section Data flush; BookKeeper's ``SyncThread``; BOOKKEEPER-447, #4740.
 """
@@ -24,6 +25,7 @@ class Checkpoint:
     """A checkpoint under way. Made by ``BookieStorage.begin_checkpoint``.
 
     Raises:
+        NoSpaceError: from every step: it may be tried again.
         StorageFailedError: from every step: writing failed, or anything failed before.
     """
 
@@ -60,7 +62,7 @@ class Checkpoint:
     def remove_journals(self) -> None:
         """Remove the segments before the mark."""
         assert self._is_mark_written, "replay may still need them"
-        self.removed_count = self._journal.remove_before(self.mark.position)
+        self.removed_count += self._journal.remove_before(self.mark.position)
 
     def run(self) -> None:
         """Take all steps between begin and end."""

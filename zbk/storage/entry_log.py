@@ -1,8 +1,8 @@
 """Entry logs: the bytes of all entries of a bookie, in the order they came, ledgers interleaved.
 
 Threads:
-    owner    ``append``, ``begin_sync``, ``sync``, ``remove``, ``close``
-    any      ``read``; ``LogSync.run``
+    owner    ``append``, ``begin_sync``, ``sync``, ``close``
+    any      ``read``; ``remove``; ``LogSync.run``
 
 One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
 when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
@@ -17,6 +17,7 @@ Format: ``zbk.storage.entry_log_format``. Source: BookKeeper's ``DefaultEntryLog
 from collections.abc import Sequence
 from typing import Final
 
+from zbk.errors import NoSpaceError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,
@@ -144,6 +145,7 @@ class EntryLogs:
         """Write batches in one go; return the location of each one's first entry.
 
         Raises:
+            NoSpaceError: none of them is there, and nothing else has changed.
             StorageFailedError: the write failed, or anything failed before.
         """
         self._fail_stop.check()
@@ -158,11 +160,11 @@ class EntryLogs:
         for batch in batches:
             buffers += (encode_block_header(batch, self._seed), batch.body)
             bases.append(location_of(self._log_id, offset + BLOCK_HEADER_SIZE))
-            body_size = len(batch.body)
-            offset += BLOCK_HEADER_SIZE + body_size
-            sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + body_size
+            offset += BLOCK_HEADER_SIZE + len(batch.body)
         self._write(file, buffers, self._offset)
         self._offset = offset
+        for batch in batches:
+            sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + len(batch.body)
         return bases
 
     def begin_sync(self) -> LogSync:
@@ -200,12 +202,14 @@ class EntryLogs:
         assert log_id != self._log_id or self._file is None, "the log is being written"
         self._fail_stop.check()
         path = log_path(self._directory, log_id)
-        self._open_files.forget(path)
         try:
             self._files.remove(path)
             self._files.sync_dir(self._directory)
         except OSError as error:
             raise self._fail_stop.failed(path, "remove", error) from error
+        finally:
+            # last: a read that opened it before it was removed would keep its bytes on the disk
+            self._open_files.forget(path)
 
     def close(self) -> None:
         """Give the files back. What was not synced is on its own."""
@@ -219,19 +223,25 @@ class EntryLogs:
             seal = encode_map(self._size_by_ledger, self._offset, self._seed)
             self._write(self._file, [seal], self._offset)
             self._left.append(self._file)
+            self._file = None
         log_id = self._log_id + 1
         path = log_path(self._directory, log_id)
         try:
             file = self._files.open(path, create=True)
+            try:
+                file.pwrite([encode_log_header(self._owner, log_id)], 0)
+            except OSError:
+                file.close()
+                self._files.remove(path)  # nothing is in it, and the next one has its id
+                raise
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
-        self._write(file, [encode_log_header(self._owner, log_id)], 0)
         self._file = file
         self._log_id = log_id
         self._seed = log_seed(self._owner, log_id)
         self._offset = LOG_HEADER_SIZE
         self._size_by_ledger = {}
-        self._is_name_new = True
+        self._is_dirty = self._is_name_new = True
         return file
 
     def _write(self, file: File, buffers: list[Buffer], offset: int) -> None:
@@ -239,4 +249,14 @@ class EntryLogs:
         try:
             file.pwrite(buffers, offset)
         except OSError as error:
-            raise self._fail_stop.failed(file.path, "write", error) from error
+            failure = self._fail_stop.failed(file.path, "write", error)
+            if isinstance(failure, NoSpaceError):
+                self._cut(file, offset)
+            raise failure from error
+
+    def _cut(self, file: File, size: int) -> None:
+        """Take away what a write left that found no space: nothing points at it."""
+        try:
+            file.truncate(size)
+        except OSError as error:
+            raise self._fail_stop.failed(file.path, "truncate", error) from error

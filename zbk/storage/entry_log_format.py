@@ -93,7 +93,12 @@ class BlockHeader(msgspec.Struct, frozen=True):
 
 def log_seed(owner: bytes, log_id: int) -> int:
     """Return the seed of the checksums in a log of this bookie."""
-    return checksum(struct.pack("<QQ", checksum(owner), log_id))
+    return log_seed_of(checksum(owner), log_id)
+
+
+def log_seed_of(owner_hash: int, log_id: int) -> int:
+    """Return the seed of the checksums in a log, from what its header says."""
+    return checksum(struct.pack("<QQ", owner_hash, log_id))
 
 
 def encode_log_header(owner: bytes, log_id: int) -> bytes:
@@ -108,15 +113,27 @@ def check_log_header(buffer: Buffer, owner: bytes, log_id: int, where: str) -> N
         CorruptRecordError: it is damaged or of another log; ShortRecordError when cut off.
         CookieMismatchError: it is whole, and another bookie's.
     """
+    own_id, owner_hash = decode_log_header(buffer, where)
+    if own_id != log_id:
+        raise CorruptRecordError(where, 0, "not the header of this log")
+    if owner_hash != checksum(owner):
+        raise CookieMismatchError(f"{where} is an entry log of another bookie")
+
+
+def decode_log_header(buffer: Buffer, where: str) -> tuple[int, int]:
+    """Return log id and owner's hash that the header of some log says.
+
+    Raises:
+        CorruptRecordError: it is damaged, or no header; ShortRecordError when cut off.
+    """
     if len(buffer) < LOG_HEADER_SIZE:
         raise ShortRecordError(where, 0, "ends inside the log's header")
     if not _is_checked(buffer, 0, LOG_HEADER_SIZE, 0):
         raise CorruptRecordError(where, 0, "the log's header is damaged")
-    magic, _, own_id, owner_hash = _LOG_HEADER.unpack_from(buffer, 0)
-    if magic != _LOG_MAGIC or own_id != log_id:
+    magic, _, log_id, owner_hash = _LOG_HEADER.unpack_from(buffer, 0)
+    if magic != _LOG_MAGIC:
         raise CorruptRecordError(where, 0, "not the header of this log")
-    if owner_hash != checksum(owner):
-        raise CookieMismatchError(f"{where} is an entry log of another bookie")
+    return log_id, owner_hash
 
 
 def encode_block_header(batch: EntryBatch, seed: int) -> bytes:

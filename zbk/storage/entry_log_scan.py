@@ -49,6 +49,68 @@ class Damage(msgspec.Struct, frozen=True):
     is_tail: bool  # nothing follows: of a log that is not sealed, a write cut off by a crash
 
 
+class BlockWalk:
+    """The blocks of one open log; the header is left to others. Errors are ``OSError``."""
+
+    def __init__(self, file: File, seed: int) -> None:
+        self._file = file
+        self._path = file.path
+        self._seed = seed
+
+    def blocks(self, *, is_body_read: bool) -> Iterator[Block | Damage]:
+        """Walk from the first block to the map, or to the end where there is no whole map."""
+        offset, end = LOG_HEADER_SIZE, self.end_of_blocks()
+        while offset < end:
+            header = self._header_at(offset)
+            if header is None:
+                next_offset = self._find_header(offset + 1, end)
+                yield Damage(offset, next_offset - offset, is_tail=next_offset == end)
+                offset = next_offset
+                continue
+            offset += BLOCK_HEADER_SIZE
+            yield Block(offset, header, self._is_intact(offset, header, end, is_body_read))
+            # the next header may be inside of a body that a crash cut off: look for it there
+            body_end = offset + header.body_size
+            offset = body_end if body_end <= end else self._find_header(offset, end)
+
+    def end_of_blocks(self) -> int:
+        """Return where the map begins; the file's size where there is no whole footer."""
+        size = self._file.size()
+        try:
+            footer = self._file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
+            return decode_footer(footer, size, self._seed, self._path)[0]
+        except CorruptRecordError:
+            return size
+
+    def _header_at(self, offset: int) -> BlockHeader | None:
+        try:
+            head = self._file.pread(BLOCK_HEADER_SIZE, offset)
+            return decode_block_header(head, 0, self._seed, self._path)
+        except CorruptRecordError:
+            return None
+
+    def _find_header(self, offset: int, end: int) -> int:
+        while offset < end:
+            window = self._file.pread(SEARCH_SIZE, offset)
+            found = window.find(BLOCK_MAGIC)
+            while found >= 0:
+                if self._header_at(offset + found) is not None:
+                    return offset + found
+                found = window.find(BLOCK_MAGIC, found + 1)
+            if offset + len(window) >= end:
+                break
+            offset += len(window) - len(BLOCK_MAGIC) + 1
+        return end
+
+    def _is_intact(self, offset: int, header: BlockHeader, end: int, is_body_read: bool) -> bool:
+        if offset + header.body_size > end:
+            return False
+        if not is_body_read:
+            return True
+        body = self._file.pread(header.body_size, offset)
+        return checksum(body) == header.body_checksum
+
+
 class EntryLogScan:
     """One log, looked at from outside.
 
@@ -76,6 +138,10 @@ class EntryLogScan:
                 sizes[header.ledger_id] = sizes.get(header.ledger_id, 0) + header.body_size
         return sizes
 
+    def map_of_ledgers(self) -> dict[int, int] | None:
+        """Return the bytes of entries of each ledger as the map says; ``None``: no whole map."""
+        return self._read_map()
+
     def blocks(self, *, is_body_read: bool = True) -> Iterator[Block | Damage]:
         """Walk the log; bodies that are not read count as intact if they are there at all."""
         with self._open() as file:
@@ -93,62 +159,11 @@ class EntryLogScan:
             raise CorruptRecordError(self._path, 0, f"can not be read: {error}") from error
 
     def _walk(self, file: File, *, is_body_read: bool) -> Iterator[Block | Damage]:
-        end = self._end_of_blocks(file)
         try:
             check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path)
         except CorruptRecordError:
             yield Damage(0, min(LOG_HEADER_SIZE, file.size()), is_tail=False)
-        offset = LOG_HEADER_SIZE
-        while offset < end:
-            header = self._header_at(file, offset)
-            if header is None:
-                next_offset = self._find_header(file, offset + 1, end)
-                yield Damage(offset, next_offset - offset, is_tail=next_offset == end)
-                offset = next_offset
-                continue
-            offset += BLOCK_HEADER_SIZE
-            yield Block(offset, header, self._is_intact(file, offset, header, end, is_body_read))
-            # the next header may be inside of a body that a crash cut off: look for it there
-            body_end = offset + header.body_size
-            offset = body_end if body_end <= end else self._find_header(file, offset, end)
-
-    def _header_at(self, file: File, offset: int) -> BlockHeader | None:
-        try:
-            head = file.pread(BLOCK_HEADER_SIZE, offset)
-            return decode_block_header(head, 0, self._seed, self._path)
-        except CorruptRecordError:
-            return None
-
-    def _find_header(self, file: File, offset: int, end: int) -> int:
-        while offset < end:
-            window = file.pread(SEARCH_SIZE, offset)
-            found = window.find(BLOCK_MAGIC)
-            while found >= 0:
-                if self._header_at(file, offset + found) is not None:
-                    return offset + found
-                found = window.find(BLOCK_MAGIC, found + 1)
-            if offset + len(window) >= end:
-                break
-            offset += len(window) - len(BLOCK_MAGIC) + 1
-        return end
-
-    def _is_intact(
-        self, file: File, offset: int, header: BlockHeader, end: int, is_body_read: bool
-    ) -> bool:
-        if offset + header.body_size > end:
-            return False
-        if not is_body_read:
-            return True
-        body = file.pread(header.body_size, offset)
-        return checksum(body) == header.body_checksum
-
-    def _end_of_blocks(self, file: File) -> int:
-        size = file.size()
-        try:
-            footer = file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
-            return decode_footer(footer, size, self._seed, self._path)[0]
-        except CorruptRecordError:
-            return size
+        yield from BlockWalk(file, self._seed).blocks(is_body_read=is_body_read)
 
     def _read_map(self) -> dict[int, int] | None:
         with self._open() as file:

@@ -4,16 +4,28 @@ After a failed fsync Linux marks the pages clean and reports once; a second fsyn
 bytes that are not on disk. So the first failure is kept, and every later write or promise of the
 same storage is refused with it. Reads go on. Any thread may call.
 
+Want of space is another matter, as long as it is a write that fails and not an fsync: whoever wrote
+knows that nothing behind the place was promised, and writes there again, or elsewhere. It is told
+to whoever has to make the bookie read-only, and raised as ``NoSpaceError``; a caller that does not
+know how to go on lets it pass, and the bookie stops.
+
 Source: "Can Applications Recover from fsync Failures?" (Rebello et al., ATC 2020).
 """
 
-from zbk.errors import StorageFailedError
+from collections.abc import Callable
+
+from zbk.errors import NoSpaceError, StorageFailedError
+from zbk.system.files import is_no_space
 
 
 class FailStop:
-    """Remembers the first failure."""
+    """Remembers the first failure.
 
-    def __init__(self) -> None:
+    ``on_no_space`` is called with the path of each write that found no space, in its thread.
+    """
+
+    def __init__(self, on_no_space: Callable[[str], None] = lambda _path: None) -> None:
+        self._on_no_space = on_no_space
         self._failure: StorageFailedError | None = None
 
     @property
@@ -30,8 +42,15 @@ class FailStop:
         if self._failure is not None:
             raise StorageFailedError(*self._failure.args)
 
+    def met_no_space(self, path: str) -> None:
+        """Tell that a write found no space, though whoever wrote can do with less."""
+        self._on_no_space(path)
+
     def failed(self, path: str, operation: str, error: OSError) -> StorageFailedError:
-        """Keep a failure, and return the error to raise."""
+        """Keep a failure, unless it is mere want of space, and return the error to raise."""
+        if is_no_space(error):
+            self._on_no_space(path)
+            return NoSpaceError(path, operation, str(error))
         failure = StorageFailedError(path, operation, str(error))
         if self._failure is None:
             self._failure = failure

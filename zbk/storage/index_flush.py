@@ -13,6 +13,9 @@ After a crash in ``apply`` the flush file is whole and ``IndexFlusher.recover`` 
 after an earlier crash the files are as they were. The log mark moves only after ``apply``, so the
 journal still has whatever a flush did not bring over.
 
+A step that found no space may be taken again, and begins from its start: nothing that counts has
+changed, and what is written twice is the same.
+
 A flush never brings back a ledger that is deleted while it runs.
 
 Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner; the steps of an
@@ -27,11 +30,12 @@ from threading import Lock
 
 import msgspec
 
+from zbk.errors import NoSpaceError
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.flush_file import FlushFile, Part
 from zbk.storage.index_file import NEW_SUFFIX, IndexPath
-from zbk.system.files import FileSystem
+from zbk.system.files import FileSystem, is_no_space
 
 
 class LedgerChange(msgspec.Struct, frozen=True):
@@ -50,7 +54,12 @@ class LedgerChange(msgspec.Struct, frozen=True):
 
 
 class IndexFlush:
-    """One flush under way. Raises ``StorageFailedError`` from each step."""
+    """One flush under way.
+
+    Raises:
+        NoSpaceError: from each step: it may be taken again.
+        StorageFailedError: from each step: writing failed, or anything failed before.
+    """
 
     def __init__(
         self, flusher: "IndexFlusher", changes: Sequence[LedgerChange], log_sync: LogSync
@@ -114,20 +123,30 @@ class IndexFlusher:
         self._deleted = set()
         return IndexFlush(self, changes, log_sync)
 
-    def delete(self, ledger_id: int) -> None:
-        """Remove a ledger's index file, durably; a flush under way leaves it alone from now on.
+    def delete(self, ledger_ids: Iterable[int]) -> set[int]:
+        """Remove ledgers' index files, durably; a flush under way leaves them alone from now on.
+
+        Return which of the ledgers had one.
 
         Raises:
-            StorageFailedError: it can not be removed, or anything failed before.
+            StorageFailedError: one can not be removed, or anything failed before.
         """
         self._fail_stop.check()
-        place = IndexPath.of(self._root, ledger_id)
-        with self._failing(place.path, "remove"), self._names_lock:
-            self._deleted.add(ledger_id)
-            self._has_deleted = True
-            if self._files.exists(place.path):
-                self._files.remove(place.path)
-                self._files.sync_dir(place.directory)
+        with_file = set()
+        directories = set()
+        for ledger_id in ledger_ids:
+            place = IndexPath.of(self._root, ledger_id)
+            with self._failing(place.path, "remove"), self._names_lock:
+                self._deleted.add(ledger_id)
+                self._has_deleted = True
+                if self._files.exists(place.path):
+                    self._files.remove(place.path)
+                    directories.add(place.directory)
+                    with_file.add(ledger_id)
+        for directory in sorted(directories):
+            with self._failing(directory, "fsync"):
+                self._files.sync_dir(directory)
+        return with_file
 
     def recover(self) -> int:
         """Carry out a flush that a crash cut short; return how many files it touched.
@@ -157,8 +176,12 @@ class IndexFlusher:
         self._fail_stop.check()
         if self._has_deleted:
             self._has_deleted = False  # first: a delete from here on is for the next flush
-            with self._failing(self._flush_file.path, "write"):
-                self._flush_file.retire()
+            try:
+                with self._failing(self._flush_file.path, "write"):
+                    self._flush_file.retire()
+            except NoSpaceError:
+                self._has_deleted = True
+                raise
         directories = set()
         for change in changes:
             place = IndexPath.of(self._root, change.ledger_id)
@@ -196,13 +219,17 @@ class IndexFlusher:
             for part in change.parts():
                 part.write_to(file)
             file.sync()
+            with self._names_lock:
+                if change.ledger_id in self._deleted:
+                    self._files.remove(new_path)
+                else:
+                    self._files.rename(new_path, place.path)
+        except OSError as error:
+            if is_no_space(error):
+                self._files.remove(new_path)  # it has taken room, and the name is needed again
+            raise
         finally:
             file.close()
-        with self._names_lock:
-            if change.ledger_id in self._deleted:
-                self._files.remove(new_path)
-            else:
-                self._files.rename(new_path, place.path)
 
     def _write_one(self, ledger_id: int, parts: Iterable[Part]) -> None:
         with self._names_lock:

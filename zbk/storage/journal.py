@@ -15,6 +15,12 @@ was written. After a power loss this tells a tail that was never promised, and m
 way, from damage to what was promised (``zbk.storage.journal_replay``). ``note_synced`` writes the
 evidence of the last sync when nothing else comes to carry it.
 
+A full disk: an append that finds no space changes nothing that counts. What of it was written lies
+behind the end, where the next append overwrites it; the segment that can not be made is taken away
+again. So it may be tried again, ``NoSpaceError`` says so, while a failed fsync, or any other error,
+is final. A segment for which there is no room is made small (``SMALL_SEGMENT_SIZE``): a reserve of
+a few MiB is room for many thousand fences.
+
 Names are durable before they are used: a segment's file is allocated, synced and its directory
 synced before the first record goes into it. Segments behind the last log mark become *spares*, up
 to ``SPARE_COUNT_MAX``, and are used again under a new name.
@@ -24,11 +30,13 @@ Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for 
 
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import Lock
 from typing import Final
 
 import msgspec
 
+from zbk.errors import NoSpaceError
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal_record import (
     RECORD_HEADER_SIZE,
@@ -46,13 +54,16 @@ from zbk.storage.journal_segment import (
     spare_ids,
     spare_path,
 )
-from zbk.system.files import Buffer, File, FileSystem
+from zbk.system.files import Buffer, File, FileSystem, is_no_space
 
 SEGMENT_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a segment."""
 
 SPARE_COUNT_MAX: Final = 4
 """Old segments that are kept to be used again."""
+
+SMALL_SEGMENT_SIZE: Final = 1024 * 1024
+"""Bytes of a segment on a disk that has no room for a whole one."""
 
 NOTE_DISTANCE: Final = 4096
 """Bytes that a disk may lose at once."""
@@ -62,6 +73,12 @@ class _Segment(msgspec.Struct, frozen=True):
     segment_id: int
     file: File
     seed: int
+    size: int  # bytes that are reserved for it
+
+    @property
+    def half_offset(self) -> int:
+        """Where half of the room for records is behind."""
+        return (SEGMENT_HEADER_SIZE + self.size) // 2
 
 
 class SyncBegun(msgspec.Struct, frozen=True):
@@ -100,7 +117,6 @@ class Journal:
         self._owner = owner
         self._fail_stop = fail_stop
         self._segment_size = segment_size
-        self._half_offset = (SEGMENT_HEADER_SIZE + segment_size) // 2
         self._draw_nonce = draw_nonce
         self._names_lock = Lock()  # names in the directory, and the prepared segment
         self._old_ids = segment_ids(files, directory)
@@ -112,7 +128,8 @@ class Journal:
         self._synced = start
         self._is_noted = True  # nothing has been written yet that could be in doubt
         self._write_size = 0
-        self._begin(self._take_next())
+        self._torn_offset = 0  # what lies before it and behind the end may be of a failed append
+        self._begin(self._take_next(0))
         self._synced = self._position
 
     @property
@@ -130,19 +147,29 @@ class Journal:
         """Bytes of records appended since this object was made."""
         return self._write_size
 
+    @property
+    def room_size(self) -> int:
+        """Bytes of records for which the disk need not have space any more. Any thread."""
+        room_size = self._segment.size - self._position.offset
+        prepared = self._prepared
+        if prepared is not None:
+            room_size += prepared.size - SEGMENT_HEADER_SIZE
+        return max(0, room_size)
+
     # ------------------------------------------------------------------ writer
 
     def append(self, records: Sequence[JournalRecord]) -> JournalPosition:
         """Write records to the page cache, in order, in one go; return the place behind them.
 
         Raises:
+            NoSpaceError: nothing was appended; the same may be tried again.
             StorageFailedError: the write failed, or anything failed before.
         """
         self._fail_stop.check()
         size = sum([record.size for record in records])
         offset = self._position.offset
-        if offset + size > self._segment_size and offset > SEGMENT_HEADER_SIZE:
-            self._roll()
+        if offset + size > self._segment.size and offset > SEGMENT_HEADER_SIZE:
+            self._roll(size)
             offset = self._position.offset
         segment = self._segment
         sequence, link = self._position.sequence, self._position.link
@@ -163,6 +190,7 @@ class Journal:
         try:
             segment.file.pwrite(buffers, offset)
         except OSError as error:
+            self._torn_offset = max(self._torn_offset, offset + size)
             raise self._fail_stop.failed(segment.file.path, "write", error) from error
         self._position = JournalPosition(segment.segment_id, offset + size, sequence, link)
         self._write_size += size
@@ -176,6 +204,7 @@ class Journal:
         the second time in a page of its own: no lost page takes records and evidence together.
 
         Raises:
+            NoSpaceError: it is not there; to be tried again.
             StorageFailedError: the write failed, or anything failed before.
         """
         if self._synced == self._position and not self._is_noted:
@@ -231,18 +260,20 @@ class Journal:
         Cheap when there is nothing to do; else it takes two fsyncs.
 
         Raises:
+            NoSpaceError: there is no room for a whole one.
             StorageFailedError: it can not be made, or anything failed before.
         """
-        if self._prepared is None and self._position.offset > self._half_offset:
+        if self._prepared is None and self._position.offset > self._segment.half_offset:
             self._fail_stop.check()
             with self._names_lock:
                 if self._prepared is None:
-                    self._prepared = self._make_next()
+                    self._prepared = self._make_next(None)
 
     def remove_before(self, mark: JournalPosition) -> int:
         """Remove the segments that end before ``mark``, a durable last log mark; return how many.
 
         Raises:
+            NoSpaceError: not all could be removed; to be tried again.
             StorageFailedError: a file can not be removed, or anything failed before.
         """
         self._fail_stop.check()
@@ -254,10 +285,10 @@ class Journal:
             try:
                 for segment_id in old_ids:
                     self._remove(segment_id)
+                    self._old_ids.remove(segment_id)
                 self._files.sync_dir(self._directory)
             except OSError as error:
                 raise self._fail_stop.failed(self._directory, "remove", error) from error
-            self._old_ids = [one for one in self._old_ids if one >= mark.segment_id]
             return len(old_ids)
 
     def close(self) -> None:
@@ -269,7 +300,8 @@ class Journal:
         try:
             if not self._fail_stop.has_failed:
                 self.sync()
-                self.note_synced()
+                with suppress(NoSpaceError):  # a start can do without
+                    self.note_synced()
                 self.sync()
         finally:
             self._segment.file.close()
@@ -280,43 +312,84 @@ class Journal:
 
     # ------------------------------------------------------------------ private
 
-    def _roll(self) -> None:
-        segment = self._take_next()
+    def _roll(self, size: int) -> None:
+        self._void_torn()
+        segment = self._take_next(size)
         with self._swap_lock:
             self._rolled.append(self._segment.file)
             self._begin(segment)
 
+    def _void_torn(self) -> None:
+        """Make void what a failed append may have left behind the end of the segment.
+
+        It continues the chain: replay would take it in, and then not find what comes next.
+        """
+        file, offset = self._segment.file, self._position.offset
+        try:
+            if offset < self._torn_offset and offset < file.size():
+                file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
+        except OSError as error:
+            raise self._fail_stop.failed(file.path, "write", error) from error
+
     def _begin(self, segment: _Segment) -> None:
         before = self._position
         self._segment = segment
+        self._torn_offset = 0
         self._position = JournalPosition(
             segment.segment_id, SEGMENT_HEADER_SIZE, before.sequence, before.link
         )
 
-    def _take_next(self) -> _Segment:
+    def _take_next(self, size: int) -> _Segment:
+        """Return a segment that records of this size will go into."""
         with self._names_lock:
-            segment = self._prepared or self._make_next()
+            segment = self._prepared or self._make_next(size)
             self._prepared = None
             self._old_ids.append(segment.segment_id)
         return segment
 
-    def _make_next(self) -> _Segment:
+    def _make_next(self, size: int | None) -> _Segment:
+        """Make a segment; a small one, but with room for ``size`` bytes, if there is no more."""
         segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()
         try:
-            if self._spare_ids:
-                self._files.rename(spare_path(self._directory, self._spare_ids.pop()), path)
-                file = self._files.open(path)
-            else:
-                file = self._files.open(path, create=True)
-            file.allocate(self._segment_size)
-            file.pwrite([encode_header(self._owner, segment_id, nonce)], 0)
+            file = self._open_next(path)
+            try:
+                segment_size = self._allocate(file, size)
+                file.pwrite([encode_header(self._owner, segment_id, nonce)], 0)
+            except OSError:
+                file.close()
+                self._files.remove(path)  # no records are in it, and it has taken room
+                raise
             file.sync()
             self._files.sync_dir(self._directory)
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
-        return _Segment(segment_id, file, segment_seed(self._owner, segment_id, nonce))
+        seed = segment_seed(self._owner, segment_id, nonce)
+        return _Segment(segment_id, file, seed, segment_size)
+
+    def _open_next(self, path: str) -> File:
+        if not self._spare_ids:
+            return self._files.open(path, create=True)
+        self._files.rename(spare_path(self._directory, self._spare_ids[-1]), path)
+        self._spare_ids.pop()
+        return self._files.open(path)
+
+    def _allocate(self, file: File, size: int | None) -> int:
+        """Reserve the blocks of a segment; return their size."""
+        held_size = file.size()  # of a spare
+        try:
+            file.allocate(self._segment_size)
+        except OSError as error:
+            if size is None or not is_no_space(error):
+                raise
+            self._fail_stop.met_no_space(file.path)
+            file.truncate(held_size)  # it may have got a part, and is not to keep it
+            small_size = min(SMALL_SEGMENT_SIZE, self._segment_size)
+            least_size = max(SEGMENT_HEADER_SIZE + size, small_size)
+            file.allocate(least_size)
+            return max(held_size, least_size)
+        return self._segment_size
 
     def _remove(self, segment_id: int) -> None:
         path = segment_path(self._directory, segment_id)

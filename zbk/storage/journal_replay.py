@@ -65,18 +65,38 @@ def replay(
         CookieMismatchError: the journal is another bookie's.
         StorageFailedError: reading, cutting or syncing failed.
     """
-    ids = segment_ids(files, directory)
-    if mark is not None:
-        if mark.segment_id not in ids:
-            path = segment_path(directory, mark.segment_id)
-            raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
-        ids = ids[ids.index(mark.segment_id) :]
-    elif not ids:
+    ids = _ids_from(files, directory, mark)
+    if not ids:
         return ReplayResult(NO_POSITION, 0, 0)
     try:
         return _Replay(files, directory, ids, owner).run(mark, on_record)
     except OSError as error:
         raise StorageFailedError(directory, "replay", str(error)) from error
+
+
+def look(
+    files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
+) -> ReplayResult:
+    """Return what ``replay`` would, and change nothing.
+
+    Raises:
+        CorruptJournalError, CookieMismatchError: as ``replay``.
+        OSError: it can not be read.
+    """
+    ids = _ids_from(files, directory, mark)
+    if not ids:
+        return ReplayResult(NO_POSITION, 0, 0)
+    return _Replay(files, directory, ids, owner).look(mark)
+
+
+def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
+    ids = segment_ids(files, directory)
+    if mark is None:
+        return ids
+    if mark.segment_id not in ids:
+        path = segment_path(directory, mark.segment_id)
+        raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
+    return ids[ids.index(mark.segment_id) :]
 
 
 class _Replay:
@@ -92,16 +112,27 @@ class _Replay:
     def run(
         self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
     ) -> ReplayResult:
+        # twice: nothing is touched, here or by whoever takes the records, before it is all checked
+        place, offset, cut_record_count = self._look(mark)
+        end = self._walk(mark, on_record)
+        assert end == (place, offset), "the journal has changed while it was replayed"
+        self._cut(place, offset)
+        return self._result(cut_record_count)
+
+    def look(self, mark: JournalPosition | None) -> ReplayResult:
+        _, _, cut_record_count = self._look(mark)
+        return self._result(cut_record_count)
+
+    def _look(self, mark: JournalPosition | None) -> tuple[int, int, int]:
+        """Return place and offset of the end, and how many whole records lie behind it."""
         if mark is not None:
             with self._reader(0) as reader:
                 if not reader.has_header:
                     raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
-        # twice: nothing is touched, here or by whoever takes the records, before it is all checked
         place, offset = self._walk(mark, lambda _: None)
-        cut_record_count = self._look_behind(place, offset)
-        end = self._walk(mark, on_record)
-        assert end == (place, offset), "the journal has changed while it was replayed"
-        self._cut(place, offset)
+        return place, offset, self._look_behind(place, offset)
+
+    def _result(self, cut_record_count: int) -> ReplayResult:
         goes_on = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
         return ReplayResult(goes_on, self._record_count, cut_record_count)
 

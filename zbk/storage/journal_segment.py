@@ -37,7 +37,9 @@ from zbk.system.files import FileSystem
 SEGMENT_HEADER_SIZE: Final = 8192
 """Where the records start."""
 
-_COPY_OFFSETS: Final = (0, 4096)
+COPY_OFFSETS: Final = (0, 4096)
+"""Where the copies of the header lie."""
+
 _MAGIC: Final = b"zbkS\x01\x00"
 _HEADER = struct.Struct("<6sHQQQ")
 _CHECKSUM = struct.Struct("<Q")
@@ -66,14 +68,27 @@ NO_POSITION: Final = JournalPosition()
 
 def segment_seed(owner: bytes, segment_id: int, nonce: int) -> int:
     """Return the seed of the checksums in a segment."""
-    return checksum(struct.pack("<QQQ", checksum(owner), segment_id, nonce))
+    return segment_seed_of(SegmentHeader(segment_id, checksum(owner), nonce))
+
+
+class SegmentHeader(msgspec.Struct, frozen=True):
+    """What a copy of a header says."""
+
+    segment_id: int
+    owner_hash: int
+    nonce: int
+
+
+def segment_seed_of(header: SegmentHeader) -> int:
+    """Return the seed of the checksums in a segment, from what its header says."""
+    return checksum(struct.pack("<QQQ", header.owner_hash, header.segment_id, header.nonce))
 
 
 def encode_header(owner: bytes, segment_id: int, nonce: int) -> bytes:
     """Return the bytes in front of the records: both copies of the header."""
     fields = _HEADER.pack(_MAGIC, 0, segment_id, checksum(owner), nonce)
     copy = fields + _CHECKSUM.pack(checksum(fields))
-    return b"".join(copy.ljust(SEGMENT_HEADER_SIZE // 2, b"\0") for _ in _COPY_OFFSETS)
+    return b"".join(copy.ljust(SEGMENT_HEADER_SIZE // 2, b"\0") for _ in COPY_OFFSETS)
 
 
 def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> int:
@@ -83,17 +98,26 @@ def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> int
         CorruptRecordError: no copy is whole, or they are of another life of the file.
         CookieMismatchError: a copy is whole, and another bookie's.
     """
-    for offset in _COPY_OFFSETS:
-        copy = data[offset : offset + _COPY_SIZE]
-        if len(copy) < _COPY_SIZE:
-            continue
-        magic, _, own_id, owner_hash, nonce = _HEADER.unpack_from(copy)
-        (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
-        if magic == _MAGIC and own_id == segment_id and checksum(copy[: _HEADER.size]) == stored:
-            if owner_hash != checksum(owner):
+    for header in decode_copies(data):
+        if header is not None and header.segment_id == segment_id:
+            if header.owner_hash != checksum(owner):
                 raise CookieMismatchError(f"{where} is in the journal of another bookie")
-            return int(nonce)
+            return header.nonce
     raise CorruptRecordError(where, 0, "no header of this segment")
+
+
+def decode_copies(data: bytes) -> list[SegmentHeader | None]:
+    """Return what each copy of the header of some segment says; ``None`` where it is not whole."""
+    found: list[SegmentHeader | None] = []
+    for offset in COPY_OFFSETS:
+        copy = data[offset : offset + _COPY_SIZE]
+        header = None
+        if len(copy) == _COPY_SIZE and copy.startswith(_MAGIC):
+            (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
+            if checksum(copy[: _HEADER.size]) == stored:
+                header = SegmentHeader(*_HEADER.unpack_from(copy)[2:])
+        found.append(header)
+    return found
 
 
 def segment_path(directory: str, segment_id: int) -> str:

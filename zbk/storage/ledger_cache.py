@@ -3,6 +3,10 @@
 Pages and headers are read when they are needed, changed in memory, and written back by a flush:
 by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
 
+On a full disk nothing can be written back: then what is changed stays in memory, over the limit,
+until the next flush ends. The bookie is read-only by then, and ``has_room`` says when there is so
+much of it that recoveries have to wait, too.
+
 Owned by one thread; the steps of a flush that it began may run in another one.
 
 Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``IndexInMemPageMgr``.
@@ -10,10 +14,10 @@ Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``Inde
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
+from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.words import LedgerType
 from zbk.storage.byte_order import to_disk
@@ -89,6 +93,7 @@ class LedgerCache:
         self._pages: WriteBackCache[PageKey, Page] = WriteBackCache()
         self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache()
         self._flush: IndexFlush | None = None
+        self._is_stuck = False  # the last flush found no space
         self._ledger_count = 0
 
     def open(self) -> int:
@@ -162,19 +167,27 @@ class LedgerCache:
         """Return the highest id in the index; -1 is none."""
         return self._existing(ledger_id).last_entry_id
 
+    def ledgers_in_memory(self) -> list[int]:
+        """Return the ids of ledgers whose header is in memory: of all that have no file yet."""
+        return list(self._ledgers)
+
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
+        self.delete_all((ledger_id,))
+
+    def delete_all(self, ledger_ids: Collection[int]) -> int:
+        """Forget ledgers, as ``delete``, in one walk over the pages; return how many were here."""
         self._fail_stop.check()
-        try:
-            is_known = self._find(ledger_id) is not None
-        except CorruptRecordError:
-            is_known = True
-        self._ledgers.drop(ledger_id)
-        for key in [key for key in self._pages if key[0] == ledger_id]:
+        gone = set(ledger_ids)
+        for key in [key for key in self._pages if key[0] in gone]:
             self._pages.drop(key)
-        self._reader.forget(ledger_id)
-        self._flusher.delete(ledger_id)
-        self._ledger_count -= is_known
+        known = {ledger_id for ledger_id in gone if ledger_id in self._ledgers}
+        for ledger_id in gone:
+            self._ledgers.drop(ledger_id)
+            self._reader.forget(ledger_id)
+        known |= self._flusher.delete(gone)
+        self._ledger_count -= len(known)
+        return len(known)
 
     # ------------------------------------------------------------------ locations
 
@@ -286,8 +299,22 @@ class LedgerCache:
         """True when half of the room for pages is taken by changed ones."""
         return self._pages.dirty_count * 2 >= self._page_count_max
 
+    @property
+    def has_room(self) -> bool:
+        """False while a full disk keeps twice as much in memory as there should be."""
+        return not self._is_stuck or (
+            len(self._pages) < 2 * self._page_count_max
+            and len(self._ledgers) < 2 * self._ledger_count_max
+        )
+
     def begin_flush(self) -> IndexFlush:
-        """Return a flush of everything changed up to now; it has still to be run."""
+        """Return a flush of everything changed up to now; it has still to be run.
+
+        Raises:
+            NoSpaceError: one that was begun to make room can still not be ended.
+        """
+        if self._flush is not None and self._is_stuck:
+            self._finish(self._flush)  # begun to make room
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
         pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
@@ -309,6 +336,7 @@ class LedgerCache:
         if self._flush is not flush:
             return
         self._flush = None
+        self._is_stuck = False
         for index in self._ledgers.end_flush():
             index.has_file = True
         self._pages.end_flush()
@@ -327,12 +355,22 @@ class LedgerCache:
 
     def make_room(self) -> None:
         """Drop clean pages and headers until the limits hold; with none left, flush first."""
-        while len(self._pages) > self._page_count_max:
-            if self._pages.drop_oldest_clean() is None:
-                self._finish(self._flush or self.begin_flush())
-        while len(self._ledgers) > self._ledger_count_max:
-            if self._ledgers.drop_oldest_clean() is None:
-                self._finish(self._flush or self.begin_flush())
+        self._make_room(self._pages, self._page_count_max)
+        self._make_room(self._ledgers, self._ledger_count_max)
+
+    def _make_room(
+        self,
+        cache: WriteBackCache[PageKey, Page] | WriteBackCache[int, LedgerIndex],
+        count_max: int,
+    ) -> None:
+        while len(cache) > count_max:
+            if cache.drop_oldest_clean() is None:
+                if self._is_stuck:
+                    return
+                try:
+                    self._finish(self._flush or self.begin_flush())
+                except NoSpaceError:
+                    self._is_stuck = True
 
     def _find(self, ledger_id: int) -> LedgerIndex | None:
         index = self._ledgers.get(ledger_id)

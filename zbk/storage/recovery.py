@@ -40,6 +40,10 @@ class ReplayTarget(Protocol):
         """Return what is known of a ledger."""
         ...
 
+    def is_deleted(self, ledger_id: int) -> bool:
+        """Tell whether a ledger was deleted, for ever."""
+        ...
+
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
         """Take in a ledger."""
         ...
@@ -79,7 +83,10 @@ class Replayer:
             case SyncedRecord():
                 pass
             case LedgerKeyRecord(ledger_id, ledger_key, ledger_type):
-                self._storage.set_ledger_key(ledger_id, ledger_key, ledger_type)
+                if self._storage.is_deleted(ledger_id):
+                    self.orphan_count += 1
+                else:
+                    self._storage.set_ledger_key(ledger_id, ledger_key, ledger_type)
             case EntriesRecord(batch):
                 if self._is_known(batch.ledger_id):
                     self._apply_entries(batch)

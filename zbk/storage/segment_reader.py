@@ -21,14 +21,87 @@ from zbk.storage.journal_segment import (
     segment_path,
     segment_seed,
 )
-from zbk.system.files import FileSystem
+from zbk.system.files import File, FileSystem
 
 WINDOW_SIZE: Final = 4 * 1024 * 1024
 """Bytes read at once; a larger record makes the window larger."""
 
 
+class RecordReader:
+    """The records of one open segment, whose header says ``seed``. Offsets are those of the file.
+
+    Raises:
+        OSError: from each method: it can not be read.
+    """
+
+    def __init__(self, file: File, seed: int, window_size: int = WINDOW_SIZE) -> None:
+        self._file = file
+        self._seed = seed
+        self._window_size = window_size
+        self._window = b""
+        self._window_start = 0
+
+    def read(self, offset: int) -> DecodedRecord:
+        """Return the whole record at ``offset``; its ``end_offset`` is the file's.
+
+        Raises:
+            CorruptRecordError: there is none; says why.
+        """
+        self._fill(offset, RECORD_HEADER_SIZE)
+        head_size = decode_head_size(self._window, offset - self._window_start)
+        self._fill(offset, head_size)
+        size = decode_size(self._window, offset - self._window_start, self._seed)
+        self._fill(offset, size)
+        decoded = decode_record(self._window, offset - self._window_start, self._seed)
+        return DecodedRecord(
+            decoded.record,
+            decoded.sequence,
+            decoded.synced_sequence,
+            decoded.previous,
+            decoded.checksum,
+            offset + size,
+        )
+
+    def record_at(self, offset: int) -> DecodedRecord | None:
+        """Return the whole record at ``offset``, or ``None``."""
+        try:
+            return self.read(offset)
+        except CorruptRecordError:
+            return None
+
+    def next_record(self, offset: int) -> DecodedRecord | None:
+        """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
+        found = self.find(offset)
+        return None if found is None else found[1]
+
+    def find(self, offset: int) -> tuple[int, DecodedRecord] | None:
+        """Return the same record with the offset where it starts."""
+        while True:
+            self._fill(offset, RECORD_HEADER_SIZE)
+            found = self._window.find(RECORD_MAGIC, offset - self._window_start)
+            if found >= 0:
+                offset = self._window_start + found
+                record = self.record_at(offset)
+                if record is not None:
+                    return offset, record
+                offset += 1
+                continue
+            window_end = self._window_start + len(self._window)
+            if window_end - offset < RECORD_HEADER_SIZE:
+                return None  # the end of the file: no room for a record
+            offset = window_end - len(RECORD_MAGIC) + 1
+
+    def _fill(self, offset: int, size: int) -> None:
+        """Have the bytes from ``offset`` on in the window; fewer only at the end of the file."""
+        start = self._window_start
+        if start <= offset and offset + size <= start + len(self._window):
+            return
+        self._window = self._file.pread(max(size, self._window_size), offset)
+        self._window_start = offset
+
+
 class SegmentReader:
-    """One segment, open for reading. Offsets are those of the file.
+    """One segment of a journal, open for reading. Offsets are those of the file.
 
     Raises:
         CookieMismatchError: the segment is another bookie's.
@@ -46,14 +119,12 @@ class SegmentReader:
         self.segment_id = segment_id
         self.path = segment_path(directory, segment_id)
         self._file = files.open(self.path, write=False)
-        self._window_size = window_size
-        self._window = b""
-        self._window_start = 0
-        self._seed: int | None = None
+        self._records: RecordReader | None = None
         try:
             head = self._file.pread(SEGMENT_HEADER_SIZE, 0)
             nonce = decode_header(head, owner, segment_id, self.path)
-            self._seed = segment_seed(owner, segment_id, nonce)
+            seed = segment_seed(owner, segment_id, nonce)
+            self._records = RecordReader(self._file, seed, window_size)
         except CorruptRecordError:
             pass  # made and never used, or damaged: there are no records to be told
         except BaseException:
@@ -69,52 +140,12 @@ class SegmentReader:
     @property
     def has_header(self) -> bool:
         """False for a file that was never used under its name, or whose header is lost."""
-        return self._seed is not None
+        return self._records is not None
 
     def record_at(self, offset: int) -> DecodedRecord | None:
         """Return the whole record at ``offset``, or ``None``; its ``end_offset`` is the file's."""
-        if self._seed is None:
-            return None
-        try:
-            self._fill(offset, RECORD_HEADER_SIZE)
-            head_size = decode_head_size(self._window, offset - self._window_start)
-            self._fill(offset, head_size)
-            size = decode_size(self._window, offset - self._window_start, self._seed)
-            self._fill(offset, size)
-            decoded = decode_record(self._window, offset - self._window_start, self._seed)
-        except CorruptRecordError:
-            return None
-        return DecodedRecord(
-            decoded.record,
-            decoded.sequence,
-            decoded.synced_sequence,
-            decoded.previous,
-            decoded.checksum,
-            offset + size,
-        )
+        return None if self._records is None else self._records.record_at(offset)
 
     def next_record(self, offset: int) -> DecodedRecord | None:
         """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
-        while self._seed is not None:
-            self._fill(offset, RECORD_HEADER_SIZE)
-            found = self._window.find(RECORD_MAGIC, offset - self._window_start)
-            if found >= 0:
-                offset = self._window_start + found
-                record = self.record_at(offset)
-                if record is not None:
-                    return record
-                offset += 1
-                continue
-            window_end = self._window_start + len(self._window)
-            if window_end - offset < RECORD_HEADER_SIZE:
-                return None  # the end of the file: no room for a record
-            offset = window_end - len(RECORD_MAGIC) + 1
-        return None
-
-    def _fill(self, offset: int, size: int) -> None:
-        """Have the bytes from ``offset`` on in the window; fewer only at the end of the file."""
-        start = self._window_start
-        if start <= offset and offset + size <= start + len(self._window):
-            return
-        self._window = self._file.pread(max(size, self._window_size), offset)
-        self._window_start = offset
+        return None if self._records is None else self._records.next_record(offset)

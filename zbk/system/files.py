@@ -3,16 +3,28 @@
 ``FileSystem`` is what ``zbk.storage`` uses. ``OsFiles`` is the real one; ``tests.support`` has one
 that loses what was not synced, tears writes and fails on cue. Paths are strings.
 
-Errors are ``OSError``, as the operating system gives them; storage translates them. Any thread may
-call; a handle belongs to whoever opened it.
+Errors are ``OSError``, as the operating system gives them; storage translates them. Those of an
+fsync are ``FsyncError``: whatever their number says, what was to be synced may be lost, and no
+second fsync tells. Any thread may call; a handle belongs to whoever opened it.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
+
+
+class FsyncError(OSError):
+    """An fsync failed. Never to be tried again, not even for want of space."""
+
+
+def is_no_space(error: OSError) -> bool:
+    """Tell whether something was not done for want of space, and may be done when there is some."""
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return is_full and not isinstance(error, FsyncError)
 
 
 class File(Protocol):
@@ -28,7 +40,10 @@ class File(Protocol):
         ...
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
-        """Write all the buffers in a row at ``offset``; return their size. Never short."""
+        """Write all the buffers in a row at ``offset``; return their size. Never short.
+
+        When it fails, any part of them may be there.
+        """
         ...
 
     def sync(self) -> None:
@@ -79,12 +94,20 @@ class FileSystem(Protocol):
         """Remove a file. Durable after ``sync_dir``."""
         ...
 
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory. Durable after ``sync_dir`` of its parent."""
+        ...
+
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
         ...
 
     def free_size(self, path: str) -> int:
         """Return the bytes that may still be written below ``path``."""
+        ...
+
+    def total_size(self, path: str) -> int:
+        """Return the bytes of the disk that ``path`` is on, used or not."""
         ...
 
     def lock(self, path: str) -> File | None:
@@ -140,7 +163,10 @@ class OsFile:
 
     def sync(self) -> None:
         """Return once all bytes written before this call are on stable storage (fdatasync)."""
-        os.fdatasync(self._fd)
+        try:
+            os.fdatasync(self._fd)
+        except OSError as error:
+            raise FsyncError(error.errno, error.strerror, self._path) from error
 
     def allocate(self, size: int) -> None:
         """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
@@ -198,11 +224,17 @@ class OsFiles:
         """Remove a file. Durable after ``sync_dir``."""
         os.unlink(path)
 
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory. Durable after ``sync_dir`` of its parent."""
+        os.rmdir(path)
+
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise FsyncError(error.errno, error.strerror, path) from error
         finally:
             os.close(fd)
 
@@ -210,6 +242,11 @@ class OsFiles:
         """Return the bytes that may still be written below ``path``."""
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+    def total_size(self, path: str) -> int:
+        """Return the bytes of the disk that ``path`` is on, used or not."""
+        stat = os.statvfs(path)
+        return stat.f_blocks * stat.f_frsize
 
     def lock(self, path: str) -> File | None:
         """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""

@@ -147,12 +147,27 @@ class GetBookieInfo(Message, frozen=True, tag="bookie_info"):
     """Ask a bookie about itself."""
 
 
+class CollectGarbage(Message, frozen=True, tag="gc"):
+    """Have a round of garbage collection begin, or ask how it goes. Answered at once."""
+
+    is_round_wanted: bool = True
+
+
 class Ping(Message, frozen=True, tag="ping"):
     """Ask for a sign of life."""
 
 
 Request: TypeAlias = (
-    Hello | Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo | GetBookieInfo | Ping
+    Hello
+    | Add
+    | Read
+    | ReadLac
+    | WriteLac
+    | Sync
+    | GetLedgerInfo
+    | GetBookieInfo
+    | CollectGarbage
+    | Ping
 )
 
 
@@ -228,10 +243,35 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     last_log_mark: Name
     checkpoint_count: Natural
     refused_message_count: Natural
-    free_size: Natural
+    free_size: Natural  # on the disk of the ledger directory
     rss_size: Natural
     cpu_ms: Natural
     disk_write_size: Natural
+    entry_log_count: Natural = 0
+    entry_log_size: Natural = 0  # of those written no more, as the last round of gc left them
+    dead_size: Natural = 0  # bytes of deleted ledgers in them
+    damaged_log_count: Natural = 0  # of them: kept, as they can not be understood
+    gc_round_count: Natural = 0
+    gc_ledger_count: Natural = 0  # dropped
+    gc_log_count: Natural = 0  # removed
+    gc_freed_size: Natural = 0
+    journal_free_size: Natural = 0  # on the disk of the journal directory
+    has_reserve: bool = True  # what is held back for a full disk is there
+
+
+class GarbageStatus(Message, frozen=True, tag="gc_ok"):
+    """How garbage collection goes; counts and sizes are of the last round that ended."""
+
+    awaited_round: Natural  # has seen, once it has ended, what was deleted before the request
+    ended_round: Natural  # the last one that ended; 0 is none
+    local_count: Natural = 0  # ledgers of which the bookie held anything
+    listed_count: Natural = 0  # ledgers in the metadata
+    candidate_count: Natural = 0  # local ones that were not listed
+    dropped_count: Natural = 0
+    log_count: Natural = 0  # entry logs removed
+    freed_size: Natural = 0  # their bytes
+    dead_size: Natural = 0  # bytes of deleted ledgers in the logs that are left
+    gave_up: Annotated[str, Meta(max_length=4096)] = ""  # why the round dropped nothing
 
 
 class Pong(Message, frozen=True, tag="pong"):
@@ -253,6 +293,7 @@ Answer: TypeAlias = (
     | SyncAnswer
     | LedgerInfo
     | BookieInfo
+    | GarbageStatus
     | Pong
     | Refused
 )

@@ -436,13 +436,13 @@ def test_a_fence_that_was_answered_stays(
 
 
 def test_a_fence_that_can_not_be_written_is_not_answered_and_nothing_goes_on() -> None:
-    """B8: a full disk. Success is only what is journaled; the bookie stops."""
+    """B8: a bad disk. Success is only what is journaled; the bookie stops."""
     disk = SimulatedDisk()
     world = bookie(disk)
     world.say(*add(batch(0, [b"a"])))
     world.settle()
     world.answers.clear()
-    disk.faults.append(Fault("pwrite", errno.ENOSPC, path_part="journal"))
+    disk.faults.append(Fault("pwrite", errno.EIO, path_part="journal"))
 
     world.say(fence())
     with pytest.raises(StorageFailedError):

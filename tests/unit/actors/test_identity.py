@@ -131,3 +131,37 @@ def test_a_bookie_of_another_cluster_is_refused(disk: SimulatedDisk, store: Memo
     with pytest.raises(CookieMismatchError, match="belongs to cluster"):
         check_identity(disk, elsewhere, CONFIG)
     elsewhere.close()
+
+
+def test_each_way_in_which_directories_can_be_wrong_names_the_place_and_the_cure(
+    disk: SimulatedDisk, store: MemoryStore
+) -> None:
+    bookie_id = init_identity(disk, store, CONFIG)
+
+    with pytest.raises(CookieMismatchError, match=r"/none is not there while /j .* mounted\?"):
+        check_identity(disk, store, BookieConfig(journal_dir="/j", ledger_dir="/none"))
+    other = SimulatedDisk()
+    other_id = init_identity(other, store, CONFIG)
+    kept = disk.content("/l/cookie")
+    disk.set_content("/l/cookie", other.content("/l/cookie"))
+    with pytest.raises(CookieMismatchError, match=f"/j to {bookie_id}, /l to {other_id}"):
+        check_identity(disk, store, CONFIG)
+    disk.set_content("/l/cookie", b"rubbish")
+    with pytest.raises(CookieMismatchError, match="its cookie is damaged"):
+        check_identity(disk, store, CONFIG)
+    disk.set_content("/l/cookie", kept)
+    wipe(disk, "/l")
+    with pytest.raises(CookieMismatchError, match="`zbk bookie cookie generate`"):
+        check_identity(disk, store, CONFIG)
+
+
+def test_wiped_disks_name_the_bookie_that_they_were(
+    disk: SimulatedDisk, store: MemoryStore
+) -> None:
+    """B6: so that nobody takes them for new ones."""
+    bookie_id = init_identity(disk, store, CONFIG)
+    wipe(disk, "/j")
+    wipe(disk, "/l")
+
+    with pytest.raises(CookieMismatchError, match=f"if this was bookie {bookie_id}"):
+        check_identity(disk, store, CONFIG)

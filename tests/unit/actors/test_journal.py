@@ -17,6 +17,7 @@ from zbk.actors.journal import (
     SyncProgress,
     SyncQueue,
 )
+from zbk.actors.space_gate import SpaceGate
 from zbk.errors import StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.journal_record import JournalRecord, LedgerKeyRecord
@@ -98,11 +99,18 @@ class Journals:
         self.progress = Progress()
         self.failures: list[BaseException] = []
         self.failed = threading.Event()
+        self.space = SpaceGate("b-test")
         self.synced = SyncProgress()
         self.queue = SyncQueue(self.file, self.progress, self.progress.send, self.synced)
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
         self.writer = JournalActor.start(
-            self.file, self.queue, self.syncer, self.progress.send, unsynced_size_max, self._fail
+            self.file,
+            self.queue,
+            self.syncer,
+            self.progress.send,
+            self.space,
+            unsynced_size_max,
+            self._fail,
         )
 
     def _fail(self, error: BaseException) -> None:

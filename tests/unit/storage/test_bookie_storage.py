@@ -436,8 +436,10 @@ def test_a_clean_stop_needs_no_fsync_at_the_next_start_to_be_safe(
 
 
 @pytest.mark.parametrize("path_part", [".journal", ".log", ".idx", "last_mark", "index.flush"])
-@pytest.mark.parametrize("operation", ["pwrite", "sync"])
-@pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize(
+    ("operation", "error"),
+    [("pwrite", errno.EIO), ("sync", errno.EIO), ("sync", errno.ENOSPC)],
+)
 def test_one_failure_anywhere_stops_every_promise(
     disk: SimulatedDisk, storage: BookieStorage, path_part: str, operation: str, error: int
 ) -> None:

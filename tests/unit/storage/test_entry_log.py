@@ -132,7 +132,7 @@ def test_a_sync_covers_what_was_appended_before_it_was_begun(disk: SimulatedDisk
 def test_after_a_failure_nothing_is_written_any_more(disk: SimulatedDisk, operation: str) -> None:
     logs = open_logs(disk, log_size_max=2000)
     base = logs.append(batches(1))[0]
-    disk.faults = [Fault(operation, errno.ENOSPC)]
+    disk.faults = [Fault(operation, errno.EIO)]
 
     def write_much() -> None:
         for batch in batches(20):

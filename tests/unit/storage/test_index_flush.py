@@ -190,7 +190,7 @@ def test_any_failure_ends_it(disk: SimulatedDisk, operation: str, skip_count: in
     cache.flush()
     for ledger_id in (1, 2):
         put(cache, ledger_id, {1: 2})
-    disk.faults = [Fault(operation, errno.ENOSPC, skip_count)]
+    disk.faults = [Fault(operation, errno.EIO, skip_count)]
     flush = cache.begin_flush()
 
     with pytest.raises(StorageFailedError):

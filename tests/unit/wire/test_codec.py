@@ -22,6 +22,8 @@ from zbk.wire.messages import (
     Add,
     AddAnswer,
     Answer,
+    CollectGarbage,
+    GarbageStatus,
     GetBookieInfo,
     GetLedgerInfo,
     Hello,
@@ -85,6 +87,7 @@ REQUESTS: list[Request] = [
     Sync(request_id=10, ledger_id=1, ledger_key=KEY, lac=5),
     GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7),
     GetBookieInfo(request_id=12),
+    CollectGarbage(request_id=14, is_round_wanted=False),
     Ping(request_id=13),
 ]
 ANSWERS: list[Answer] = [
@@ -102,6 +105,7 @@ ANSWERS: list[Answer] = [
     LacAnswer(request_id=4, lac=-1),
     SyncAnswer(request_id=5, last_add_synced=9),
     LedgerInfo(request_id=6, is_known=True, ranges=[(0, 4), (7, 7)], next_entry_id=8),
+    GarbageStatus(request_id=9, awaited_round=4, ended_round=3, dropped_count=2, gave_up="why"),
     Pong(request_id=7),
     Refused(request_id=8, code=106, fields=[1, 2]),
 ]

@@ -1,0 +1,180 @@
+"""The cookies of a bookie, in its directories and in the metadata, as an operator looks after them.
+
+    look       what each directory and the metadata say, side by side
+    delete     the cluster forgets a bookie: it can not come back, whatever its directories hold
+    generate   a directory gets its cookie anew: from then on the bookie takes it for whole
+
+The last two are refused while the bookie is registered. Who a bookie is, and what a start checks,
+stands in ``zbk.actors.identity``. Source: BookKeeper's ``CookieCommand`` and its children.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from zbk.errors import (
+    BookieError,
+    CookieMismatchError,
+    CorruptRecordError,
+    InvalidOptionError,
+    NoNodeError,
+    UnsupportedVersionError,
+)
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.instance import instance_id
+from zbk.metadata.store import MetadataStore
+from zbk.metadata.values import Cookie, decode, encode
+from zbk.storage.identity import lock_directory, read_cookie, write_cookie
+from zbk.system.files import FileSystem
+
+
+class FoundCookie(msgspec.Struct, frozen=True):
+    """What one place says."""
+
+    place: str  # a directory, or the metadata store's address
+    cookie: Cookie | None
+    state: str  # "fits", or what is wrong
+
+
+def look(
+    files: FileSystem, store: MetadataStore | None, directories: Sequence[str], bookie_id: str
+) -> list[FoundCookie]:
+    """Return what the directories say, and the metadata of the bookies that these belong to.
+
+    ``bookie_id`` empty: of the bookies in the directories; without directories, of all.
+
+    Raises:
+        InvalidOptionError: the store holds no cluster.
+    """
+    found = [_in_directory(files, path) for path in directories]
+    if store is None:
+        return found
+    cookies = BookieRegistry(store).cookies()
+    instance = instance_id(store)
+    judged = [_judged(one, cookies, instance) for one in found]
+    named = {one.cookie.bookie_id for one in found if one.cookie is not None}
+    if bookie_id:
+        named.add(bookie_id)
+    elif not directories:
+        named = set(cookies)
+    return judged + [_in_metadata(store, cookies, one) for one in sorted(named)]
+
+
+def delete(store: MetadataStore, bookie_id: str) -> None:
+    """Let the cluster forget a bookie that is not running.
+
+    Raises:
+        BookieError: it is registered.
+        InvalidOptionError: the cluster has no cookie of it.
+    """
+    _check_stopped(store, bookie_id)
+    try:
+        BookieRegistry(store).delete_cookie(bookie_id)
+    except NoNodeError as error:
+        raise _unknown(bookie_id) from error
+
+
+def check_generate(
+    files: FileSystem, store: MetadataStore, bookie_id: str, directory: str
+) -> Cookie:
+    """Return the cookie that a directory may get anew.
+
+    Raises:
+        InvalidOptionError: the cluster has no cookie of the bookie, or the directory is not one of
+            those that it names.
+        BookieError: the bookie is registered, or the directory holds nothing of a bookie.
+        CookieMismatchError: it has a cookie.
+    """
+    cookie = BookieRegistry(store).read_cookie(bookie_id)
+    if cookie is None:
+        raise _unknown(bookie_id)
+    _check_stopped(store, bookie_id)
+    own = [*cookie.journal_dirs, *cookie.ledger_dirs]
+    if _absolute(directory) not in map(_absolute, own):
+        raise InvalidOptionError(
+            "directory", directory, f"bookie {bookie_id} has {' and '.join(dict.fromkeys(own))}"
+        )
+    if not files.exists(directory):
+        raise BookieError(f"{directory} is not there: is the disk mounted?")
+    if read_cookie(files, directory) is not None:
+        raise CookieMismatchError(f"{directory} has a cookie: `zbk bookie cookie show` shows it")
+    is_ledger_dir = _absolute(directory) in map(_absolute, cookie.ledger_dirs)
+    what, ending = ("last log mark", "last_mark") if is_ledger_dir else ("journal", ".journal")
+    if not any(name.endswith(ending) for name in files.list_dir(directory)):
+        raise BookieError(
+            f"{directory} has no {what}: its data were not restored, and without them the bookie "
+            f"would deny what it acknowledged. Restore them, or give the bookie up: "
+            f"`zbk bookie cookie delete {bookie_id}`, and `zbk bookie init` in empty directories"
+        )
+    return cookie
+
+
+def generate(files: FileSystem, store: MetadataStore, bookie_id: str, directory: str) -> None:
+    """Write the cookie of a restored directory, as the metadata have it.
+
+    Raises:
+        InvalidOptionError, BookieError, CookieMismatchError: as ``check_generate``.
+        DirectoryInUseError: a process uses the directory.
+    """
+    cookie = check_generate(files, store, bookie_id, directory)
+    lock = lock_directory(files, directory)
+    try:
+        write_cookie(files, directory, encode(cookie))
+    finally:
+        lock.close()
+
+
+def _in_directory(files: FileSystem, directory: str) -> FoundCookie:
+    try:
+        content = read_cookie(files, directory)
+        if content is None:
+            there = files.exists(directory)
+            return FoundCookie(directory, None, "no cookie" if there else "no such directory")
+        return FoundCookie(directory, decode(Cookie, content, directory), "not compared")
+    except (CorruptRecordError, UnsupportedVersionError) as error:
+        return FoundCookie(directory, None, f"damaged: {error}")
+    except OSError as error:
+        return FoundCookie(directory, None, f"can not be read: {error.strerror}")
+
+
+def _judged(found: FoundCookie, cookies: dict[str, Cookie], instance: str) -> FoundCookie:
+    cookie = found.cookie
+    if cookie is None:
+        return found
+    known = cookies.get(cookie.bookie_id)
+    if cookie.instance_id != instance:
+        state = "of another cluster"
+    elif known is None:
+        state = "unknown to the cluster"
+    elif known != cookie:
+        state = "not the one that the cluster keeps"
+    else:
+        own = map(_absolute, (*cookie.journal_dirs, *cookie.ledger_dirs))
+        state = "fits" if _absolute(found.place) in own else "fits, under another path"
+    return FoundCookie(found.place, cookie, state)
+
+
+def _in_metadata(store: MetadataStore, cookies: dict[str, Cookie], bookie_id: str) -> FoundCookie:
+    if bookie_id not in cookies:
+        return FoundCookie(store.address, None, f"no cookie of bookie {bookie_id}")
+    registered = BookieRegistry(store).resolve(bookie_id)
+    state = "not running" if registered is None else f"running at {registered.address}"
+    return FoundCookie(store.address, cookies[bookie_id], state)
+
+
+def _check_stopped(store: MetadataStore, bookie_id: str) -> None:
+    registered = BookieRegistry(store).resolve(bookie_id)
+    if registered is not None:
+        raise BookieError(
+            f"bookie {bookie_id} is registered at {registered.address}: stop it first; if it was "
+            "killed, its registration goes with its session, some seconds later"
+        )
+
+
+def _unknown(bookie_id: str) -> InvalidOptionError:
+    return InvalidOptionError("bookie", bookie_id, "the cluster has no cookie of such a bookie")
+
+
+def _absolute(path: str) -> Path:
+    return Path(path).absolute()

@@ -1,0 +1,38 @@
+"""What the options of clients and logs are, a line each; those of bookies: ``bookie_options``."""
+
+from typing import Final
+
+from zbk.cli.bookie_options import OPTION_HELP
+
+CLIENT_HELP: Final = {
+    "entry_size_max": "Largest payload.",
+    "pending_size_max": "Bytes of payload that may wait in one writer.",
+    "window_size": "Bytes on their way to the slowest bookie of one writer.",
+    "batch_size_max": "Bytes of entries in one message.",
+    "batch_count_max": "Entries in one message.",
+    "read_ahead_count": "Read requests in flight for one reader.",
+    "read_size_max": "Bytes asked for in one read request.",
+    "speculative_read_ms": "Silence after which the next replica is asked, too; 0 is off.",
+    "request_timeout_ms": "How long a bookie has to answer.",
+    "connect_timeout_ms": "How long connecting may take.",
+    "quorum_grace_ms": "How long a writer waits for a lost ack quorum to come back.",
+    "slow_bookie_ms": "A bookie that alone holds up a writer so long is replaced.",
+    "explicit_lac_ms": "An idle writer tells its LAC after this; 0 is never.",
+    "placement": "How bookies are chosen: random or rack.",
+    "avoid_failed_ms": "How long a bookie that failed is chosen last.",
+    "default_timeout_ms": "How long calls without a timeout of their own may take.",
+    "session_timeout_ms": "How long the metadata store waits for a client that is gone.",
+}
+
+LOG_HELP: Final = {
+    "level": "The least that is logged: debug, info, warning or error.",
+    "format": "Log lines as text or as json.",
+}
+
+SECTION_HELP: Final[dict[str, dict[str, str]]] = {
+    "bookie": {"metadata": "The cluster's metadata store, zk://host:port/root.", **OPTION_HELP},
+    "client": CLIENT_HELP,
+    "autorecovery": {},
+    "log": LOG_HELP,
+}
+"""Options by table of the configuration file, in the order of the file."""

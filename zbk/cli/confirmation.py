@@ -1,0 +1,25 @@
+"""Asking before something that can not be undone."""
+
+import sys
+
+import click
+
+from zbk.cli.output import note
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
+
+def is_confirmed(warning: str, question: str, *, yes: bool) -> bool:
+    """Tell whether to go on: shows the warning, asks unless ``yes``; on standard error.
+
+    Raises:
+        UsageError: nobody is there to be asked.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("There is no terminal to ask in: give --yes.")
+    if warning:
+        note(f"zbk: {warning}")
+    if yes or click.confirm(question, err=True):
+        return True
+    note("zbk: nothing was changed")
+    return False

@@ -1,0 +1,106 @@
+"""How the commands of ``zbk inspect`` print: of each file a head, rows, and what they amount to.
+
+As JSON each is an object on a line, whose ``kind`` says which. Faults are rows as well; neither
+``--ledger`` nor ``--limit`` hides them.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from zbk.cli.options import ID_MAX
+from zbk.cli.output import Format, print_json, print_object, print_rows
+from zbk.errors import DamageError
+from zbk.storage.inspection import Fault, Verdict
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+Row = dict[str, Any]
+
+files_argument = click.argument(
+    "paths",
+    metavar="FILE...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
+)
+
+ledger_option = click.option(
+    "--ledger",
+    "only_ledger_id",
+    metavar="ID",
+    type=click.IntRange(0, ID_MAX),
+    help="Show this ledger only; the whole file is checked all the same.",
+)
+
+limit_option = click.option(
+    "--limit",
+    "row_count_max",
+    metavar="COUNT",
+    type=click.IntRange(min=0),
+    help="Show so many rows of each file; the whole file is checked all the same.",
+)
+
+
+class FilePrinter:
+    """Prints one file after the other, and remembers how many are damaged."""
+
+    def __init__(self, output: Format, columns: Sequence[str], row_count_max: int | None) -> None:
+        self._output = output
+        self._columns = ["offset", "size", *columns, "detail"]
+        self._row_count_max = row_count_max
+        self._file_count = 0
+        self._damaged_count = 0
+
+    def rows(self, path: Path, rows: Iterable[Row]) -> None:
+        """Print rows, up to the limit, and every fault; take them all."""
+        if self._output == "table" and self._file_count:
+            click.echo()
+        self._file_count += 1
+        if self._output == "table":
+            click.echo(f"file {path}")
+        print_rows(self._limited(path, rows), self._columns, self._output)
+
+    def more(self, path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
+        """Print rows of another kind, that are few."""
+        if self._output == "json":
+            for row in rows:
+                print_json({"file": str(path), **row})
+        else:
+            print_rows(rows, columns, self._output)
+
+    def sum_up(self, path: Path, summary: Mapping[str, Any], verdict: Verdict) -> None:
+        """Print what it amounts to."""
+        self._damaged_count += verdict is Verdict.DAMAGED
+        shown = {**summary, "verdict": verdict.value}
+        if self._output == "json":
+            shown = {"file": str(path), "kind": "summary", **shown}
+        print_object(shown, self._output)
+
+    def end(self) -> None:
+        """Raise ``DamageError`` if any file is damaged."""
+        if self._damaged_count:
+            raise DamageError(f"{self._damaged_count} of {self._file_count} files are damaged")
+
+    def _limited(self, path: Path, rows: Iterable[Row]) -> Iterator[Row]:
+        shown_count = 0
+        for row in rows:
+            if row["kind"] != "fault":
+                if self._row_count_max is not None and shown_count >= self._row_count_max:
+                    continue
+                shown_count += 1
+            if self._output == "json":
+                yield {"file": str(path), **{k: v for k, v in row.items() if v not in (None, "")}}
+            else:
+                yield {**dict.fromkeys(self._columns), **row}
+
+
+def fault_row(fault: Fault) -> Row:
+    """Return the row of a fault."""
+    return {
+        "kind": "fault",
+        "offset": fault.offset,
+        "size": fault.size,
+        "detail": fault.reason,
+    }

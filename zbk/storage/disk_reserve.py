@@ -1,0 +1,83 @@
+"""Space that is held back in a directory for the time when its disk is full.
+
+A file of zeros that is only there to be removed: the bytes that it gives back are for fences, LACs,
+recoveries and checkpoints, which go on when ordinary adds do not. Whoever first finds no space
+releases it; it is made again before the bookie takes adds again, so that a bookie without it is
+read-only. It holds nothing, and is as good as new after a crash, whatever became of it.
+
+Any thread may call.
+
+Source: reserved blocks of ext4; BookKeeper's ``minUsableSizeForHighPriorityWrites``.
+"""
+
+from threading import Lock
+from typing import Final
+
+from zbk.system.files import FileSystem, is_no_space
+
+RESERVE_NAME: Final = "reserve"
+
+
+class DiskReserve:
+    """The reserve of one directory; ``size`` 0 is none."""
+
+    def __init__(self, files: FileSystem, directory: str, size: int) -> None:
+        self.directory = directory
+        self._files = files
+        self._path = f"{directory}/{RESERVE_NAME}"
+        self._size = size
+        self._lock = Lock()
+        self._is_held = not size
+
+    @property
+    def is_held(self) -> bool:
+        """True while the space is there for the worst."""
+        return self._is_held
+
+    @property
+    def owed_size(self) -> int:
+        """Bytes of free space that will go into the reserve when it is made again."""
+        return 0 if self._is_held else self._size
+
+    def holds(self, path: str) -> bool:
+        """Tell whether a path is in this directory."""
+        return path == self.directory or path.startswith(f"{self.directory}/")
+
+    def make(self) -> bool:
+        """Hold the space back; tell whether there was enough.
+
+        Raises:
+            OSError: the file can not be made, for another reason.
+        """
+        with self._lock:
+            if not self._is_held:
+                try:
+                    self._make()
+                except OSError as error:
+                    self._remove()
+                    if not is_no_space(error):
+                        raise
+                else:
+                    self._is_held = True
+            return self._is_held
+
+    def release(self) -> None:
+        """Give the space back, if there is any."""
+        with self._lock:
+            if self._size:
+                self._is_held = False
+                self._remove()
+
+    def _make(self) -> None:
+        is_there = self._files.exists(self._path)
+        file = self._files.open(self._path, create=not is_there)
+        try:
+            file.allocate(self._size)
+            if file.size() > self._size:  # it was made larger once
+                file.truncate(self._size)
+        finally:
+            file.close()
+
+    def _remove(self) -> None:
+        if self._files.exists(self._path):
+            self._files.remove(self._path)

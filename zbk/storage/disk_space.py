@@ -1,0 +1,194 @@
+"""When a bookie takes new entries, as its disks fill and empty: decisions only.
+
+Words: a directory's *usable* space is what is free there, less what has still to go into its
+reserve. Three limits, each a size or a share of the disk:
+
+    warn       usable space below it is worth a line in the log
+    read-only  below it the bookie takes no ordinary adds: what is left is for fences, recoveries
+               and checkpoints
+    writable   above it the bookie takes adds again: half-way between the other two, and at least
+               ``margin_size`` over read-only, so that it does not swing
+
+    writable -> read-only    a directory is below the limit, or a write found no space
+    read-only -> writable    every directory is above the limit, no write has failed for
+                             ``HOLD_MS``, and the reserves could be made again: that is the proof,
+                             as quotas and inodes do not show in what a disk says is free
+
+Source: BookKeeper's ``LedgerDirsMonitor`` and ``DiskChecker``.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias, assert_never
+
+import msgspec
+
+from zbk.config import FreeLimit
+
+HOLD_MS: Final = 2_000
+"""How long a bookie stays read-only, at the least, after a write that found no space."""
+
+
+class DirectorySpace(msgspec.Struct, frozen=True):
+    """A directory and its disk. Sizes in bytes."""
+
+    path: str
+    free_size: int
+    total_size: int
+    owed_size: int  # that the reserve lacks
+
+    @property
+    def usable_size(self) -> int:
+        """What is free once the reserve is whole."""
+        return max(0, self.free_size - self.owed_size)
+
+
+class DiskLimits(msgspec.Struct, frozen=True):
+    """What decides."""
+
+    warn: FreeLimit
+    readonly: FreeLimit
+    margin_size: int
+
+    def warn_size(self, total_size: int) -> int:
+        """Return the limit to warn at."""
+        return max(self.warn.of(total_size), self.readonly.of(total_size))
+
+    def writable_size(self, total_size: int) -> int:
+        """Return the limit above which adds are taken again."""
+        readonly_size = self.readonly.of(total_size)
+        half_way_size = (readonly_size + self.warn_size(total_size)) // 2
+        return max(half_way_size, readonly_size + self.margin_size)
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """How much space there is in each directory."""
+
+    directories: Sequence[DirectorySpace]
+
+
+class NoSpaceMet(msgspec.Struct, frozen=True):
+    """A write found no space."""
+
+    path: str
+
+
+class ReservesMade(msgspec.Struct, frozen=True):
+    """What came of ``MakeReserves``."""
+
+    is_enough: bool
+
+
+class EnterReadOnly(msgspec.Struct, frozen=True):
+    """Take no ordinary adds from now on."""
+
+    reason: str
+
+
+class LeaveReadOnly(msgspec.Struct, frozen=True):
+    """Take adds again."""
+
+
+class MakeReserves(msgspec.Struct, frozen=True):
+    """Make the reserves whole, and say whether there was enough."""
+
+
+class WarnOfLowSpace(msgspec.Struct, frozen=True):
+    """Tell that space runs out."""
+
+    path: str
+    free_size: int
+
+
+Event: TypeAlias = Measured | NoSpaceMet | ReservesMade
+Effect: TypeAlias = EnterReadOnly | LeaveReadOnly | MakeReserves | WarnOfLowSpace
+
+
+class DiskSpace:
+    """The mode of one bookie.
+
+    Invariants, checked in ``_check``:
+      * reserves are awaited in read-only mode only;
+      * a time of a write that found no space is known in read-only mode only.
+    """
+
+    def __init__(self, limits: DiskLimits) -> None:
+        self._limits = limits
+        self._is_readonly = False
+        self._no_space_ms: int | None = None
+        self._is_making = False
+        self._warned: set[str] = set()
+
+    @property
+    def is_readonly(self) -> bool:
+        """True when ordinary adds are refused."""
+        return self._is_readonly
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Take in news; return what follows."""
+        match event:
+            case Measured():
+                effects = self._on_measured(event.directories, now_ms)
+            case NoSpaceMet():
+                effects = self._on_no_space(f"no space for a write to {event.path}", now_ms)
+            case ReservesMade():
+                effects = self._on_reserves(now_ms, is_enough=event.is_enough)
+            case _:
+                assert_never(event)
+        self._check()
+        return effects
+
+    def _on_measured(self, directories: Sequence[DirectorySpace], now_ms: int) -> list[Effect]:
+        if self._is_readonly:
+            return self._try_to_leave(directories, now_ms)
+        for one in directories:
+            readonly_size = self._limits.readonly.of(one.total_size)
+            if one.usable_size < readonly_size:
+                reason = f"{one.usable_size} bytes are free in {one.path}, less than"
+                return self._enter(f"{reason} {readonly_size}")
+        return self._warn(directories)
+
+    def _try_to_leave(self, directories: Sequence[DirectorySpace], now_ms: int) -> list[Effect]:
+        is_held = self._no_space_ms is not None and now_ms < self._no_space_ms + HOLD_MS
+        is_enough = all(
+            one.usable_size >= self._limits.writable_size(one.total_size) for one in directories
+        )
+        if is_held or not is_enough or self._is_making:
+            return []
+        self._is_making = True
+        return [MakeReserves()]
+
+    def _warn(self, directories: Sequence[DirectorySpace]) -> list[Effect]:
+        low = {
+            one.path: one
+            for one in directories
+            if one.usable_size < self._limits.warn_size(one.total_size)
+        }
+        news = [one for path, one in low.items() if path not in self._warned]
+        self._warned = set(low)
+        return [WarnOfLowSpace(one.path, one.usable_size) for one in news]
+
+    def _on_no_space(self, reason: str, now_ms: int) -> list[Effect]:
+        effects = [] if self._is_readonly else self._enter(reason)
+        self._no_space_ms = now_ms
+        self._is_making = False
+        return effects
+
+    def _on_reserves(self, now_ms: int, *, is_enough: bool) -> list[Effect]:
+        if not self._is_making:
+            return []  # a write has found no space meanwhile
+        self._is_making = False
+        if not is_enough:
+            self._no_space_ms = now_ms
+            return []
+        self._is_readonly = False
+        self._no_space_ms = None
+        return [LeaveReadOnly()]
+
+    def _enter(self, reason: str) -> list[Effect]:
+        self._is_readonly = True
+        self._warned = set()
+        return [EnterReadOnly(reason)]
+
+    def _check(self) -> None:
+        assert self._is_readonly or not self._is_making, "a writable bookie has its reserves"
+        assert self._is_readonly or self._no_space_ms is None, "a write that failed is the reason"

@@ -1,0 +1,152 @@
+"""Looks at one index file: what it says of its ledger, which entries it has, where it is damaged.
+
+Without a whole header nothing says which pages were written: every page that is not zeros is read
+then. A flush that is under way, or that a crash cut short, changes the file in place: what it left
+half done is a fault here, and the next start of the bookie sets it right from the flush file.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CorruptRecordError
+from zbk.protocol.words import NO_ENTRY
+from zbk.storage.index_file import LedgerIndex, decode_header
+from zbk.storage.index_page import (
+    INDEX_HEADER_SIZE,
+    PAGE_ENTRY_COUNT,
+    PAGE_SIZE,
+    decode_page,
+    page_offset,
+)
+from zbk.storage.inspection import Fault, Verdict, id_in_name
+from zbk.storage.location import ABSENT, split_location
+from zbk.system.files import File, FileSystem
+
+_NAME_DIGIT_COUNT: Final = 16
+_LEDGER_ID = struct.Struct("<8xq")
+
+
+class FoundRange(msgspec.Struct):
+    """Entries in a row, and the logs that they lie in."""
+
+    first_entry_id: int
+    last_entry_id: int
+    log_ids: list[int]  # in the order of the entries, no two neighbours the same
+
+
+class IndexInspection:
+    """One index file.
+
+    ``findings`` comes first, once, and to its end; then the attributes say what it amounts to.
+    """
+
+    def __init__(self, files: FileSystem, path: str) -> None:
+        self._files = files
+        self._path = path
+        self.ledger_id: int | None = id_in_name(path, _NAME_DIGIT_COUNT)
+        self.header: LedgerIndex | None = None
+        self.page_count = 0
+        self.entry_count = 0
+        self.fault_count = 0
+        self._range: FoundRange | None = None
+        self._last_entry_id = NO_ENTRY
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the findings amount to."""
+        return Verdict.DAMAGED if self.fault_count else Verdict.CLEAN
+
+    def findings(self) -> Iterator[FoundRange | Fault]:
+        """Yield ranges of entries and faults in the order of the pages; of the header, first."""
+        for finding in self._read():
+            self.fault_count += isinstance(finding, Fault)
+            yield finding
+
+    def _read(self) -> Iterator[FoundRange | Fault]:
+        try:
+            file = self._files.open(self._path, write=False)
+        except OSError as error:
+            yield Fault(0, 0, f"can not be opened: {error.strerror}")
+            return
+        try:
+            yield from self._header(file)
+            if self.ledger_id is None:
+                yield Fault(0, file.size(), "neither header nor name say which ledger it is")
+                return
+            yield from self._pages(file, self.ledger_id)
+            yield from self._missing(file)
+        except OSError as error:
+            yield Fault(page_offset(self.page_count), 0, f"can not be read: {error.strerror}")
+        finally:
+            file.close()
+        if self._range is not None:
+            yield self._range
+        if self.header is not None and self.header.last_entry_id > self._last_entry_id:
+            told = f"the header says that the last entry is {self.header.last_entry_id}"
+            yield Fault(0, 0, f"{told}, and the pages end at {self._last_entry_id}")
+
+    def _header(self, file: File) -> Iterator[Fault]:
+        head = file.pread(INDEX_HEADER_SIZE, 0)
+        named = self.ledger_id
+        stored = _LEDGER_ID.unpack_from(head)[0] if len(head) >= _LEDGER_ID.size else -1
+        try:
+            self.header = decode_header(head, stored, self._path)
+        except CorruptRecordError as error:
+            yield Fault(0, min(len(head), INDEX_HEADER_SIZE), error.reason)
+            return
+        if named is not None and named != stored:
+            yield Fault(0, 0, f"the header is of ledger {stored}, the name of ledger {named}")
+        self.ledger_id = stored
+
+    def _pages(self, file: File, ledger_id: int) -> Iterator[FoundRange | Fault]:
+        for page_no, may_be_hole in self._written(file):
+            data = file.pread(PAGE_SIZE, page_offset(page_no))
+            try:
+                locations = decode_page(
+                    data, ledger_id, page_no, self._path, may_be_hole=may_be_hole
+                )
+            except CorruptRecordError as error:
+                yield Fault(page_offset(page_no), len(data), error.reason)
+                continue
+            if locations is not None:
+                self.page_count += 1
+                yield from self._ranges(page_no, locations.tolist())
+
+    def _written(self, file: File) -> Iterator[tuple[int, bool]]:
+        """Yield the numbers of pages that may have been written, and whether zeros are none."""
+        count = -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)
+        if self.header is None:
+            yield from ((page_no, True) for page_no in range(count))
+            return
+        for first, last, is_sparse in self.header.extents:
+            yield from ((page_no, is_sparse) for page_no in range(first, min(last + 1, count)))
+
+    def _missing(self, file: File) -> Iterator[Fault]:
+        """Yield the runs of pages that the header knows and that the file is too short for."""
+        count = -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)
+        for first, last, is_sparse in self.header.extents if self.header is not None else ():
+            if last >= count and not is_sparse:
+                low = max(first, count)
+                size = (last - low + 1) * PAGE_SIZE
+                yield Fault(page_offset(low), size, f"the file ends before pages {low} to {last}")
+
+    def _ranges(self, page_no: int, locations: list[int]) -> Iterator[FoundRange]:
+        first = page_no * PAGE_ENTRY_COUNT
+        for entry_id, location in enumerate(locations, first):
+            if location == ABSENT:
+                continue
+            self.entry_count += 1
+            self._last_entry_id = entry_id
+            log_id, _ = split_location(location)
+            found = self._range
+            if found is not None and found.last_entry_id == entry_id - 1:
+                found.last_entry_id = entry_id
+                if found.log_ids[-1] != log_id:
+                    found.log_ids.append(log_id)
+                continue
+            if found is not None:
+                yield found
+            self._range = FoundRange(entry_id, entry_id, [log_id])

@@ -1,0 +1,71 @@
+"""A set of ledger ids as ranges: ids are given out in a row, and deleted in rows. Pure.
+
+A value never changes, so any thread may look into one while another makes the next.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+
+class LedgerRanges(msgspec.Struct, frozen=True):
+    """Ranges ``firsts[i] .. lasts[i]``, ascending, with at least one id between two."""
+
+    firsts: tuple[int, ...] = ()
+    lasts: tuple[int, ...] = ()
+
+    def __contains__(self, ledger_id: int) -> bool:
+        at = bisect_right(self.firsts, ledger_id) - 1
+        return at >= 0 and ledger_id <= self.lasts[at]
+
+    @property
+    def range_count(self) -> int:
+        """How many ranges there are."""
+        return len(self.firsts)
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ids there are."""
+        return sum(self.lasts) - sum(self.firsts) + len(self.firsts)
+
+    def with_ids(self, ledger_ids: Iterable[int]) -> "LedgerRanges":
+        """Return these ids and others.
+
+        >>> LedgerRanges((1, 7), (3, 9)).with_ids([4, 12, 6])
+        LedgerRanges(firsts=(1, 6, 12), lasts=(4, 9, 12))
+        """
+        ranges = sorted(
+            [*zip(self.firsts, self.lasts, strict=True), *((one, one) for one in ledger_ids)]
+        )
+        firsts: list[int] = []
+        lasts: list[int] = []
+        for first, last in ranges:
+            if lasts and first <= lasts[-1] + 1:
+                lasts[-1] = max(lasts[-1], last)
+            else:
+                firsts.append(first)
+                lasts.append(last)
+        return LedgerRanges(tuple(firsts), tuple(lasts))
+
+    def gap_ids(self, count_max: int) -> list[int]:
+        """Return ids between ranges, of the narrowest gaps, ascending: with them ranges merge.
+
+        >>> LedgerRanges((1, 7, 90), (5, 9, 91)).gap_ids(10)
+        [6]
+        """
+        gaps = [(b - a - 1, a + 1) for a, b in zip(self.lasts, self.firsts[1:], strict=False)]
+        found: list[int] = []
+        for width, first in sorted(gaps):
+            if len(found) + width > count_max:
+                break
+            found += range(first, first + width)
+        return sorted(found)
+
+
+def is_in_order(firsts: Sequence[int], lasts: Sequence[int]) -> bool:
+    """Tell whether these bounds are those of a ``LedgerRanges``."""
+    bounds = [bound for pair in zip(firsts, lasts, strict=True) for bound in pair]
+    is_apart = all(last + 1 < first for last, first in zip(lasts, firsts[1:], strict=False))
+    return is_apart and all(a <= b for a, b in pairwise(bounds)) and min(bounds, default=0) >= 0

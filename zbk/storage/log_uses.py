@@ -1,0 +1,128 @@
+"""What each entry log is used for: the ledgers in it, and the bytes of each.
+
+Read from the log's map, or by a full scan where there is none: of the log that was written when the
+bookie stopped. What was read of a log stays true, as no log changes once it is left; it is kept in
+memory up to ``PAIR_COUNT_MAX`` pairs, and read again beyond that.
+
+A log is *whole* if its map is, or if its blocks follow each other to the end. Damage may hide the
+blocks of any ledger: such a log is kept, whatever else is known of it, and told of.
+
+Any thread, one at a time.
+
+Source: BookKeeper's ``EntryLogMetadata``; #4607 for the distrust.
+"""
+
+import logging
+from array import array
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CookieMismatchError, CorruptRecordError
+from zbk.storage.entry_log import log_path
+from zbk.storage.entry_log_scan import Block, EntryLogScan
+from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.system.files import FileSystem
+
+logger = logging.getLogger(__name__)
+
+PAIR_COUNT_MAX: Final = 1_000_000
+"""Pairs of ledger and size in memory: 16 MiB."""
+
+
+class LogUse(msgspec.Struct, frozen=True):
+    """One log."""
+
+    log_id: int
+    size: int  # of the file
+    ledger_ids: "array[int]"
+    sizes: "array[int]"  # bytes of each ledger's entries
+    is_whole: bool
+
+    def is_dead(self, deleted: LedgerRanges) -> bool:
+        """Tell whether nothing in the log is of a ledger that may still be wanted."""
+        return self.is_whole and all(ledger_id in deleted for ledger_id in self.ledger_ids)
+
+    def dead_size(self, deleted: LedgerRanges) -> int:
+        """Return the bytes of entries of deleted ledgers."""
+        pairs = zip(self.ledger_ids, self.sizes, strict=True)
+        return sum(size for ledger_id, size in pairs if ledger_id in deleted)
+
+
+class LogUses:
+    """The logs of one directory."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        owner: bytes,
+        *,
+        pair_count_max: int = PAIR_COUNT_MAX,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._owner = owner
+        self._pair_count_max = pair_count_max
+        self._known: OrderedDict[int, LogUse] = OrderedDict()
+        self._pair_count = 0
+        self._reported: set[int] = set()  # logs that can not be understood; few, or the disk is bad
+
+    def use_of(self, log_id: int) -> LogUse:
+        """Return what a log that is written no more is used for."""
+        known = self._known.get(log_id)
+        if known is not None:
+            return known
+        use = self._read(log_id)
+        if not use.is_whole and log_id not in self._reported:
+            self._reported.add(log_id)
+            path = log_path(self._directory, log_id)
+            logger.warning("%s is damaged: it stays, whatever ledgers are deleted", path)
+        self._keep(use)
+        return use
+
+    def forget(self, log_id: int) -> None:
+        """Note that a log was removed."""
+        use = self._known.pop(log_id, None)
+        if use is not None:
+            self._pair_count -= len(use.ledger_ids)
+
+    def _read(self, log_id: int) -> LogUse:
+        scan = EntryLogScan(self._files, self._directory, log_id, self._owner)
+        is_whole = True
+        size_by_ledger: dict[int, int] = {}
+        try:
+            with_map = scan.map_of_ledgers()
+            if with_map is not None:
+                size_by_ledger = with_map
+            else:
+                for found in scan.blocks(is_body_read=False):
+                    if isinstance(found, Block) and found.is_intact:
+                        header = found.header
+                        sum_before = size_by_ledger.get(header.ledger_id, 0)
+                        size_by_ledger[header.ledger_id] = sum_before + header.body_size
+                    else:
+                        is_whole = False
+        except (CorruptRecordError, CookieMismatchError):
+            is_whole = False
+        ledger_ids = sorted(size_by_ledger)
+        sizes = array("Q", [size_by_ledger[ledger_id] for ledger_id in ledger_ids])
+        return LogUse(log_id, self._size(log_id), array("q", ledger_ids), sizes, is_whole)
+
+    def _size(self, log_id: int) -> int:
+        try:
+            file = self._files.open(log_path(self._directory, log_id), write=False)
+        except OSError:
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _keep(self, use: LogUse) -> None:
+        self._known[use.log_id] = use
+        self._pair_count += len(use.ledger_ids)
+        while self._pair_count > self._pair_count_max:
+            _, old = self._known.popitem(last=False)
+            self._pair_count -= len(old.ledger_ids)
