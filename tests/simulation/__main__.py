@@ -11,7 +11,7 @@ import sys
 import time
 
 from tests.simulation.campaign import Summary, run_on_all_cores
-from tests.simulation.defects import DEFECTS
+from tests.simulation.defects import DEFECTS, Defect
 from tests.simulation.run import run_seed
 from tests.simulation.shrink import shrink
 from tests.simulation.world import Parts
@@ -30,8 +30,11 @@ def main() -> int:
     logging.disable(logging.WARNING)
     if arguments.seed is None:
         return _run_many(arguments.seeds, arguments.jobs)
-    parts = DEFECTS[arguments.defect].parts if arguments.defect else Parts
-    return _run_one(arguments.seed, parts, is_traced=arguments.trace, is_shrunk=arguments.shrink)
+    defect = DEFECTS[arguments.defect] if arguments.defect else Defect("", "none", 0)
+    with defect.put_in():
+        return _run_one(
+            arguments.seed, defect.parts, is_traced=arguments.trace, is_shrunk=arguments.shrink
+        )
 
 
 def _run_many(seeds: str, job_count: int) -> int:

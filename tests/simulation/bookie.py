@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from tests.simulation.bookie_parts import Inbox, Parts, PollTicker, Tell, never_stops
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
 from tests.simulation.metadata import MetadataServer, Session
@@ -22,111 +23,31 @@ from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.identity import check_identity
-from zbk.actors.journal import (
-    AppendGroup,
-    JournalActor,
-    NoteSynced,
-    Synced,
-    SyncProgress,
-    SyncQueue,
-)
-from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.read import Fetch
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.storage import PollsDue, Requests, StorageActor, StorageMessage
+from zbk.actors.storage import PollsDue, Requests, StorageMessage
 from zbk.config import BookieConfig
-from zbk.errors import BookieUnavailableError, StorageFailedError, WrongBookieError, ZbkError
+from zbk.errors import (
+    BookieUnavailableError,
+    HelloRequiredError,
+    StorageFailedError,
+    WrongBookieError,
+    ZbkError,
+)
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import instance_id
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.identity import next_incarnation, write_cookie
-from zbk.storage.journal import Journal, SyncBegun
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.transport.router import Inbound, Outbound
-from zbk.wire.messages import Pong, Refused
+from zbk.wire.codec import refusal
+from zbk.wire.messages import Pong
 
 JOURNAL_DIR, LEDGER_DIR = "/journal", "/ledgers"
 ENTRY_SIZE_MAX = 1 << 20
-
-
-class Inbox:
-    """What ``actor_inbox`` is asked of an actor without a thread."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def empty(self) -> bool:
-        return not self.count
-
-
-class Tell:
-    """A ref that hands messages to a function."""
-
-    def __init__(self, take: Callable[[Any], None]) -> None:
-        self._take = take
-
-    def tell(self, message: Any) -> None:  # noqa: ANN401 - each actor takes its own
-        self._take(message)
-
-
-class TimedSyncQueue(SyncQueue):
-    """The real queue, whose fsync takes simulated time."""
-
-    def __init__(
-        self,
-        journal: Journal,
-        storage: Tell,
-        send: Callable[[Sequence[Outbound]], None],
-        progress: SyncProgress,
-        bookie: "SimulatedBookie",
-    ) -> None:
-        super().__init__(journal, storage, send, progress)
-        self._real_journal = journal
-        self._bookie = bookie
-        self._is_busy = False
-        self._is_wanted = False
-
-    @property
-    def is_running(self) -> bool:
-        return self._is_busy
-
-    def run(self) -> None:
-        """Begin an fsync; with one under way, the next follows it."""
-        if self._is_busy:
-            self._is_wanted = True
-            return
-        groups = self._take()
-        if not groups:
-            return
-        self._is_busy = True
-        begun = self._real_journal.begin_sync()
-        mark = self._bookie.disk.change_count
-        self._bookie.later(self._bookie.sync_us(), self._end, groups, begun, mark)
-
-    def _end(self, groups: list[AppendGroup], begun: SyncBegun | None, mark: int) -> None:
-        if begun is not None:
-            self._bookie.disk.sync_until = mark
-            self._real_journal.end_sync(begun)
-            self._bookie.disk.sync_until = None
-        self._bookie.oracle.synced(groups)
-        self._tell(groups)
-        self._is_busy = False
-        if self._is_wanted:
-            self._is_wanted = False
-            self.run()
-
-
-class Parts:
-    """What a bookie is made of; a defect puts another part in."""
-
-    storage_actor: type[StorageActor] = StorageActor
-    journal_actor: type[JournalActor] = JournalActor
-    sync_queue: type[TimedSyncQueue] = TimedSyncQueue
-    read_actor: type[ReadActor] = ReadActor
-    storage: type[BookieStorage] = BookieStorage
-    is_cookie_checked = True
-    is_recovery_read_fencing = True
 
 
 class SimulatedBookie:
@@ -150,7 +71,6 @@ class SimulatedBookie:
         self.address = address
         self.disk = SimulatedDisk()
         self.incarnation = 0
-        self.is_damaged = False  # its disk was: it may refuse to start, or to answer
         self.is_lost = False  # for ever
         self._has_empty_disk = False
         self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
@@ -206,7 +126,7 @@ class SimulatedBookie:
             self.disk.process_crash()
             if self._has_empty_disk:
                 self.kernel.sometimes["bookie: refuses to start on an empty disk"] += 1
-            elif not self.is_damaged:
+            elif not self.oracle.is_damaged:
                 self.oracle.violated("start", f"an undamaged bookie refuses to start: {error}")
             else:
                 self.kernel.sometimes["bookie: refuses to start on a damaged disk"] += 1
@@ -238,7 +158,7 @@ class SimulatedBookie:
         self._make_actors(storage)
         self.node.is_alive = True
         self.node.trace(f"starts, incarnation {self.incarnation}, {found}")
-        self.oracle.audit(storage, is_damaged=self.is_damaged)
+        self.oracle.audit(storage)
         self._tick_soon()
         return True
 
@@ -246,27 +166,26 @@ class SimulatedBookie:
         parts = self._parts
         self._progress = SyncProgress()
         self._inbox: list[Inbound] = []
+        self._peers: set[bytes] = set()
         self._groups: list[AppendGroup] = []
         self._fetches: list[list[Fetch]] = []
         self._checkpoint: Checkpoint | None = None
         self._polls: Callable[[], None] | None = None
         space = SpaceGate(self.node.name)
-        self._read_actor = parts.read_actor(
-            storage.fetch, self.send, self.incarnation, _never_stops
-        )
+        self._read_actor = parts.read_actor(storage.fetch, self.send, self.incarnation, never_stops)
         self._storage_actor = parts.storage_actor(
             storage,
             journal=lambda: self._journal_sink,
             reader=Tell(self._fetch),
             progress=self._progress,
-            ticker=_PollTicker(self),
+            ticker=PollTicker(self),
             send=self.send,
             space=space,
-            about=lambda request_id: Pong(request_id=request_id),
+            about=lambda request: Pong(request_id=request.request_id),
             incarnation=self.incarnation,
             entry_size_max=ENTRY_SIZE_MAX,
             read_size_max=1 << 20,
-            stop_bookie=_never_stops,
+            stop_bookie=never_stops,
             now_ms=self.node.now_ms,
         )
         self._journal_sink = Tell(self._journal)
@@ -281,9 +200,9 @@ class SimulatedBookie:
             self.send,
             space,
             1 << 20,
-            _never_stops,
+            never_stops,
         )
-        self._journal_actor.actor_inbox = self._journal_inbox
+        self._journal_actor.actor_inbox = self._journal_inbox  # type: ignore[assignment] # never filled
 
     def lose_disk(self) -> None:
         """Put an empty disk in."""
@@ -323,33 +242,40 @@ class SimulatedBookie:
             self.crash(f"the disk failed: {error}")
         except ZbkError as error:
             self.crash(f"an actor failed: {error!r}")
-            if not self.is_damaged:
+            if not self.oracle.is_damaged:
                 self.oracle.violated("actor", f"an actor fails on a good disk: {error!r}")
 
     # ------------------------------------------------------------------ network
 
-    def greet(self, bookie_id: str) -> int:
+    def greet(self, bookie_id: str, peer: bytes) -> int:
         """Answer a HELLO."""
         if not self.node.is_alive:
             raise BookieUnavailableError(bookie_id, "the connection was refused")
         if bookie_id != self.bookie_id and self._network.is_checking_identity:
             raise WrongBookieError(f"this is bookie {self.bookie_id}, not {bookie_id}")
+        self._peers.add(peer)
         return self.incarnation
 
     def take(self, inbound: Inbound) -> None:
         """Take a request: it is handled with all that come until then."""
-        request = inbound.request
-        if request.incarnation != self.incarnation and self._network.is_checking_incarnation:
+        error = self._refusal(inbound)
+        if error is not None:
             self.kernel.sometimes["bookie: a request of an earlier life refused"] += 1
-            error = WrongBookieError(f"this is incarnation {self.incarnation}")
-            refused = Refused(
-                request_id=request.request_id, code=error.code, fields=list(error.args)
-            )
+            refused = refusal(inbound.request.request_id, self.incarnation, error)
             self._network.answer(self.node, inbound, refused, ())
             return
         self._inbox.append(inbound)
         if len(self._inbox) == 1:
             self.later(20 + self.kernel.tape.draw(4) * 20, self._turn)
+
+    def _refusal(self, inbound: Inbound) -> ZbkError | None:
+        """Return why the front would not let a request through, if so."""
+        network = self._network
+        if inbound.peer not in self._peers and network.is_checking_hello:
+            return HelloRequiredError("say HELLO first")
+        if inbound.request.incarnation != self.incarnation and network.is_checking_incarnation:
+            return WrongBookieError(f"this is incarnation {self.incarnation}")
+        return None
 
     def send(self, answers: Sequence[Outbound]) -> None:
         """Send answers."""
@@ -451,20 +377,3 @@ class SimulatedBookie:
     def poll_no_more(self) -> None:
         """Take it back."""
         self._polls = None
-
-
-class _PollTicker:
-    """The ticker of a bookie, as the storage actor knows it."""
-
-    def __init__(self, bookie: SimulatedBookie) -> None:
-        self._bookie = bookie
-
-    def every(self, interval_ms: int, action: Callable[[], None]) -> None:
-        self._bookie.poll_every(interval_ms, action)
-
-    def cancel(self, _action: Callable[[], None]) -> None:
-        self._bookie.poll_no_more()
-
-
-def _never_stops(error: BaseException) -> None:
-    raise AssertionError(f"an actor without a thread stops nothing: {error}")

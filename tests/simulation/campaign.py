@@ -38,10 +38,8 @@ class Summary(msgspec.Struct):
             self.stories.setdefault(name, story)
 
     def __str__(self) -> str:
-        lines = [
-            f"{self.seed_count} seeds, {self.event_count} events, "
-            f"{self.entry_count} entries acknowledged, {self.failure_count} seeds failed"
-        ]
+        runs = f"{self.seed_count} seeds, {self.event_count} events"
+        lines = [f"{runs}, {self.entry_count} entries acknowledged, {self.failure_count} failed"]
         lines += [f"{count:10} times  {name}" for name, count in sorted(self.sometimes.items())]
         lines += [f"seed {seed}: {', '.join(n)}" for seed, n in sorted(self.failures.items())]
         return "\n".join([*lines, *self.stories.values()])

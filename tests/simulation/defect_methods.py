@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from tests.simulation.bookie import TimedSyncQueue
+from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.support.simulated_disk import SimulatedFile
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
@@ -25,11 +25,12 @@ from zbk.errors import (
 )
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.values import encode
+from zbk.protocol import log_owner_events as log_ev
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ack_tracker import AckTracker
-from zbk.protocol.coverage import Coverage
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_events import Effect
@@ -37,12 +38,10 @@ from zbk.protocol.recovery_fence import FenceRound
 from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.sync_rounds import SyncRounds
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.index_file import IndexPath
-from zbk.storage.index_flush import IndexFlusher
 from zbk.storage.journal import Journal, SyncBegun
 from zbk.system.files import Buffer, File
 from zbk.transport.router import Outbound
@@ -130,11 +129,14 @@ def cursor_over_holes(self: SyncCursor, _first: int, last: int) -> None:
 
 
 def lac_in_memory(self: AddRequests, slot: LedgerSlot, lac: int) -> None:
-    """M32: nothing is journaled."""
-    if lac > slot.ledger.recorded_lac:
-        slot.ledger.added(lac)
-        slot.ledger._durable_lac = max(lac, slot.ledger._durable_lac)
+    """M32: nothing is journaled,"""
     assert self._turn is not None
+    slot.ledger.added(lac)
+
+
+def lac_told_at_once(self: BookieLedger, _synced_ticket: int) -> int:
+    """M32: and readers are told."""
+    return self.lac
 
 
 _acknowledges_after = BookieLedger.acknowledges_after
@@ -152,7 +154,7 @@ _admit_add = BookieLedger.admit_add
 def admits_behind_a_fence(
     self: BookieLedger,
     ledger_key: bytes,
-    ledger_type: Any,
+    ledger_type: LedgerType,
     *,
     is_recovery: bool,
 ) -> bool:
@@ -181,19 +183,6 @@ def entries_not_synced(self: Checkpoint) -> None:
         self.flush._step_count = 1
 
 
-def recover_and_keep(self: IndexFlusher) -> int:
-    """X5: as it was before the simulation found it."""
-    count = 0
-    with self._failing(self._flush_file.path, "recovery"):
-        for ledger_id, parts in self._flush_file.read():
-            if self._files.exists(IndexPath.of(self._root, ledger_id).path):
-                self._write_one(ledger_id, parts)
-                count += 1
-            else:
-                self._has_deleted = True
-    return count
-
-
 _pwrite = SimulatedFile.pwrite
 
 
@@ -215,15 +204,6 @@ def lac_of_the_fastest(self: SyncedLac, quorum: Quorum) -> None:
     _synced_lac_init(self, quorum)
     self._index = quorum.write_size - 1
     self._ack_size = 1
-
-
-_coverage_init = Coverage.__init__
-
-
-def one_fence_is_enough(self: Coverage, quorum: Quorum) -> None:
-    """X2: one bookie of each write set."""
-    _coverage_init(self, quorum)
-    self.needed_count = 1
 
 
 _ack_tracker_init = AckTracker.__init__
@@ -297,6 +277,18 @@ def unanswered_is_won(
         except MetadataUnavailableError:
             return wanted, node.version + 1
     raise MetadataConflictError(self._path(ledger_id), "too often")
+
+
+_write_list = LogOwner._write
+
+
+def serves_before_the_list(self: LogOwner) -> list[log_ev.Effect]:
+    """X7: it takes the list as written, and never writes it."""
+    effects = _write_list(self)
+    if self._wanted is None or not any(isinstance(e, log_ev.WriteList) for e in effects):
+        return effects
+    self._log = self._wanted
+    return self._switch(self._version + 1)
 
 
 # ------------------------------------------------------------------ recovery

@@ -1,8 +1,8 @@
 """Every interleaving of a small scope: E = Qw = 3, Qa = 2, two entries, a writer, two recoverers.
 
 Breadth first over all orders in which requests reach bookies, with at most one lost message and one
-crash of a bookie, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of metadata. The
-bookies are exact and tiny: what they take is on stable storage.
+crash of a bookie, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of
+metadata. The bookies are exact and tiny: what they take is on stable storage.
 
 What makes it small enough:
   * A bookie's answer arrives when it is given. Late acks are no worse for safety than early ones,
@@ -13,8 +13,10 @@ What makes it small enough:
     a run is met anyway, so nobody dies here but bookies, with all that is on its way to them.
   * An add to a bookie matters only before or behind what else reaches that bookie: it comes just
     before a request of a recoverer, or when no recoverer is at work any more.
-  * What can change nothing is taken away: adds on their way to a fenced bookie; reads of a recoverer
-    that is dead or done, which could but fence.
+  * What can change nothing is taken away: adds on their way to a fenced bookie, and reads of a
+    recoverer that is done, which could but fence.
+  * Once the ledger is closed, recoverers are taken away: they could but adopt its end. Recoverers
+    are all alike, so that who is who does not matter.
   * Messages between two nodes keep their order; a recoverer's write-backs come one by one.
   * The parts of a state are kept once, by number, and each step of a part is computed once: a state
     is a tuple of small integers.
@@ -30,45 +32,35 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from zbk.durability.bookie_ledger import BookieLedger
+from tests.simulation.small_scope import (
+    BOOKIES,
+    DIGEST,
+    LEDGER_ID,
+    QUORUM,
+    Bookie,
+    answer_of,
+    failure_of,
+    new_metadata,
+    renumbered,
+)
 from zbk.durability.level import level_of
 from zbk.errors import (
-    NoSuchEntryError,
     NotEnoughBookiesError,
     RequestTimeoutError,
-    ZbkError,
 )
 from zbk.protocol import recovery_events as rec
 from zbk.protocol import writer_events as wri
-from zbk.protocol.digest import digest_function, ledger_key, password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, change_ensemble, close_by_recovery
-from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 
-LEDGER_ID: Final = 7
-QUORUM: Final = Quorum(3, 3, 2)
-KEY: Final = ledger_key(b"", LEDGER_ID)
-DIGEST: Final = digest_function(DigestType.XXH3, b"", LEDGER_ID)
-BOOKIES: Final = ("a", "b", "c", "d", "e")
 WRITER: Final = 0
 TICK_MS: Final = 100_000
-READ_COUNT: Final = 100
-WRITE_COUNT: Final = 1_000
-"""Numbers from which new ones are taken, above all that follow from slots and entries."""
 LIMITS: Final = rec.RecoveryLimits(window_count=4, attempt_count_max=2)
 
 Scene: TypeAlias = Literal["one fragment", "two fragments"]
-
-
-class Bookie:
-    """One ledger at one bookie: the real rules, and what is stored."""
-
-    def __init__(self) -> None:
-        self.ledger = BookieLedger(LEDGER_ID)
-        self.entries: dict[int, bytes] = {}
 
 
 class State(msgspec.Struct, frozen=True):
@@ -137,7 +129,8 @@ class Search:
         queue = deque([self._start])
         while queue:
             state = queue.popleft()
-            for text, following in self._steps(state):
+            for text, step in self._steps(state):
+                following = _canonical(step)
                 found.step_count += 1
                 if self._problem:
                     found.violation = self._problem
@@ -173,7 +166,7 @@ class Search:
             yield from self._crashes(state)
 
     def _deliveries(self, state: State, client: int) -> Iterator[tuple[str, State]]:
-        """Yield what may reach a bookie next; adds do just before a recoverer's request, or last."""
+        """Yield what may reach a bookie next; adds do before a recoverer's request, or last."""
         if client == WRITER:
             yield from self._adds(state)
             return
@@ -265,7 +258,7 @@ class Search:
             now_ms += TICK_MS * isinstance(happened, rec.Tick)
             effects = machine.handle(happened, now_ms)
             if isinstance(machine, RecoveryCore):
-                effects = _renumbered(machine, effects)
+                effects = renumbered(machine, effects)
             if not effects and isinstance(happened, rec.Tick):
                 now_ms -= TICK_MS  # nothing to be tried again: the same state
                 machine = self._object(core)[0]
@@ -277,7 +270,7 @@ class Search:
             state = self._carry_out(state, client, effect)
         return state
 
-    def _carry_out(self, state: State, client: int, number: int) -> State:  # noqa: C901 - one case an effect
+    def _carry_out(self, state: State, client: int, number: int) -> State:  # noqa: PLR0911 - a case each
         effect = self._object(number)
         match effect:
             case wri.SendAdd():
@@ -313,9 +306,7 @@ class Search:
             self._check_end(state, effect.last_entry_id)
             if self._problem:
                 return state
-        changed = close_by_recovery(
-            metadata, effect.fragments, effect.last_entry_id, effect.length
-        )
+        changed = close_by_recovery(metadata, effect.fragments, effect.last_entry_id, effect.length)
         if changed is None:
             return state
         for entry_id in range(effect.last_entry_id + 1):
@@ -327,7 +318,10 @@ class Search:
             ]
             if len(holders) < QUORUM.ack_size:
                 self._problem = f"entry {entry_id} of a closed ledger is on {holders} only"
-        return _replace(state, metadata=self._number(changed))
+        state = _replace(state, metadata=self._number(changed))
+        for other in range(1, len(state.clients)):  # they could but adopt this end
+            state = self._end(state, other)
+        return _replace(state, writes=((),) * len(state.writes))
 
     def _check_end(self, state: State, last_entry_id: int | None) -> None:
         if last_entry_id is not None and last_entry_id < state.acked_id:
@@ -365,7 +359,8 @@ class Search:
         key = (state.bookies[bookie], request)
         if key not in self._bookie_steps:
             model = self._object(key[0])
-            event = self._answer(model, self._object(request))
+            fencing = self._switches.is_read_fencing
+            event = answer_of(model, self._object(request), is_read_fencing=fencing)
             self._bookie_steps[key] = (self._number(model), self._number(event))
         after, event = self._bookie_steps[key]
         state = _replace(state, bookies=_put(state.bookies, bookie, after))
@@ -376,68 +371,13 @@ class Search:
             return state
         return self._tell(state, client, event)
 
-    def _answer(self, model: Bookie, request: object) -> object:  # noqa: PLR0911 - one an answer
-        try:
-            match request:
-                case wri.SendAdd(slot, batch, lac, epoch):
-                    self._store(model, batch, lac, is_recovery=False)
-                    return wri.AddAnswered(slot, batch.first_entry_id, 1, NO_ENTRY, epoch)
-                case rec.SendWrite(write_id, _, batch, lac):
-                    self._store(model, batch, lac, is_recovery=True)
-                    return rec.WriteAnswered(write_id)
-                case rec.SendFence(slot):
-                    self._fence(model)
-                    return rec.FenceAnswered(slot, model.ledger.lac)
-                case rec.SendRead(read_id, _, entry_ids):
-                    if self._switches.is_read_fencing:
-                        self._fence(model)
-                    return self._read(model, read_id, list(entry_ids))
-        except ZbkError as error:
-            return self._failure_with(request, error)
-        raise AssertionError(f"nobody asks for {request}")
-
-    def _store(self, model: Bookie, batch: Any, lac: int, *, is_recovery: bool) -> None:  # noqa: ANN401
-        model.ledger.admit_add(KEY, LedgerType.PD_JOURNAL, is_recovery=is_recovery)
-        model.ledger.added(lac)
-        offset = 0
-        for entry_id, size in zip(batch.entry_ids, batch.sizes, strict=True):
-            model.entries[entry_id] = batch.body[offset : offset + size]
-            offset += size
-        model.entries = dict(sorted(model.entries.items()))
-
-    def _fence(self, model: Bookie) -> None:
-        model.ledger.fence(KEY, LedgerType.PD_JOURNAL)
-        model.ledger.fence_synced()
-
-    def _read(self, model: Bookie, read_id: int, entry_ids: list[int]) -> object:
-        found = []
-        for entry_id in entry_ids:
-            if entry_id not in model.entries:
-                break
-            found.append(model.entries[entry_id])
-        if not found:
-            return rec.ReadFailed(read_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
-        return rec.ReadAnswered(read_id, b"".join(found))
-
     def _failure(self, request: int) -> object:
-        return self._failure_with(self._object(request), RequestTimeoutError("request", 1.0))
-
-    def _failure_with(self, request: object, error: ZbkError) -> object:
-        match request:
-            case wri.SendAdd(slot, batch, _, epoch):
-                return wri.AddFailed(slot, batch.first_entry_id, error, epoch)
-            case rec.SendWrite(write_id):
-                return rec.WriteFailed(write_id, error)
-            case rec.SendFence(slot):
-                return rec.FenceFailed(slot, error)
-            case rec.SendRead(read_id):
-                return rec.ReadFailed(read_id, error)
-        raise AssertionError(f"nobody asks for {request}")
+        return failure_of(self._object(request), RequestTimeoutError("request", 1.0))
 
     # ------------------------------------------------------------------ scenes
 
     def _scene(self, scene: Scene, loss_count: int, crash_count: int) -> State:
-        metadata = _metadata(("a", "b", "c"))
+        metadata = new_metadata(("a", "b", "c"))
         core = WriterCore(
             LEDGER_ID,
             QUORUM,
@@ -483,13 +423,13 @@ class Search:
         effects = core.handle(wri.SlotDown(0, error), now_ms)
         (first,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
         metadata = self._object(state.metadata)
-        metadata = change_ensemble(metadata, 1, {0: ("a", "d")})
+        metadata = change_ensemble(metadata, 1, {0: ("a", "d")}) or metadata
         changed = wri.EnsembleChanged(first.change_id, 1, ("d", "b", "c"))
         core.handle(changed, now_ms)
         core.handle(wri.SlotUp(0, 1), now_ms)
         effects = core.handle(wri.SlotDown(1, error), now_ms)
         (second,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
-        metadata = change_ensemble(metadata, 1, {1: ("b", "e")})
+        metadata = change_ensemble(metadata, 1, {1: ("b", "e")}) or metadata
         core.handle(wri.EnsembleChanged(second.change_id, 1, ("d", "e", "c")), now_ms)
         core.handle(wri.SlotUp(1, 1), now_ms)
         return _replace(
@@ -525,42 +465,27 @@ class Search:
         return type(part).__name__
 
 
-def _renumbered(core: RecoveryCore, effects: list[rec.Effect]) -> list[rec.Effect]:
-    """Give reads and writes numbers that do not tell how many there were before.
-
-    A slot has one read, and one write of a batch, under way: their numbers follow from that.
-    """
-    reads, writes = core._reads, core._writes
-    if reads is None or writes is None:
-        return effects
-    read_ids = {old: asked.slot for old, asked in reads._asked.items()}
-    reads._asked = dict(sorted((read_ids[old], asked) for old, asked in reads._asked.items()))
-    reads.read_count = READ_COUNT
-    write_ids = {old: 8 * first + slot for old, (slot, first) in writes._sent.items()}
-    writes._sent = dict(sorted((write_ids[old], sent) for old, sent in writes._sent.items()))
-    writes._write_count = WRITE_COUNT
-    renumbered: list[rec.Effect] = []
-    for effect in effects:
-        if isinstance(effect, rec.SendRead) and effect.read_id in read_ids:
-            effect = msgspec.structs.replace(effect, read_id=read_ids[effect.read_id])  # noqa: PLW2901
-        elif isinstance(effect, rec.SendWrite):
-            effect = msgspec.structs.replace(effect, write_id=write_ids[effect.write_id])  # noqa: PLW2901
-        renumbered.append(effect)
-    return renumbered
-
-
-def _metadata(ensemble: tuple[str, ...]) -> LedgerMetadata:
-    return LedgerMetadata(
-        ledger_id=LEDGER_ID,
-        ensemble_size=3,
-        write_quorum_size=3,
-        ack_quorum_size=2,
-        ledger_type=LedgerType.PD_JOURNAL,
-        digest_type=DigestType.XXH3,
-        password_digest=password_digest(b"", LEDGER_ID),
-        fragments=(Fragment(0, ensemble),),
-        created_ms=0,
-        creation_token="t",
+def _canonical(state: State) -> State:
+    """Return the state with its recoverers, who are all alike, in one order."""
+    size = len(state.bookies)
+    of_client = [
+        (
+            state.clients[c],
+            state.requests[c * size : (c + 1) * size],
+            state.writes[c],
+            state.late[c],
+        )
+        for c in range(1, len(state.clients))
+    ]
+    in_order = sorted(of_client)
+    if in_order == of_client:
+        return state
+    return _replace(
+        state,
+        clients=(state.clients[0], *(one[0] for one in in_order)),
+        requests=(*state.requests[:size], *(queue for one in in_order for queue in one[1])),
+        writes=(state.writes[0], *(one[2] for one in in_order)),
+        late=(state.late[0], *(one[3] for one in in_order)),
     )
 
 
@@ -586,5 +511,3 @@ def _story(parents: dict[State, tuple[State, str] | None], state: State) -> list
         lines.append(step[1])
         step = parents[step[0]]
     return lines[::-1]
-
-

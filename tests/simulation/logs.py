@@ -9,21 +9,26 @@ from typing import Final
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
+from tests.simulation.reader import LOG
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.world import World
-from tests.simulation.writer import SimulatedWriter
+from tests.simulation.writer_body import WriterBody
 from tests.support.history import hash_of
 from zbk.errors import BadVersionError, LedgerClosedError, NotEnoughBookiesError, ZbkError
 from zbk.metadata.logs import LogStore
 from zbk.protocol import log_owner_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_owner import LogOwner, Phase
+from zbk.protocol.log_owner import Phase
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import LedgerType
 
-LOG: Final = "log"
 BUSY_RETRY_US: Final = 50 * MS
+
+_UNASKED = (ev.TakeOverAsked, ev.RollAsked, ev.CloseAsked, ev.LedgerLost)
+_QUESTIONS = (
+    ev.ReadList, ev.WriteList, ev.RecoverLedger, ev.CreateLedger, ev.SwitchLedger, ev.CloseLedger
+)  # fmt: skip
 
 
 class SimulatedLogOwner:
@@ -38,11 +43,11 @@ class SimulatedLogOwner:
         self._session = world.session(name)
         self._logs = LogStore(self._session, pause=lambda _s: None)
         self._pool = ClientPool(world.network, self.node, world.request_timeout_ms)
-        self._writers: dict[int, SimulatedWriter] = {}
-        self._current: SimulatedWriter | None = None
+        self._writers: dict[int, WriterBody] = {}
+        self._current: WriterBody | None = None
         self._left_count = append_count
+        self._unanswered_count = 0  # one thing at a time: roll and close wait for all answers
         self._is_switching = False
-        self._is_closing = False
         self._value_count = 0
         self._creation_count = 0
         world.metadata.submit(self.node, lambda: self._logs.create(LOG, 0), self._begin)
@@ -68,9 +73,8 @@ class SimulatedLogOwner:
         if self.is_over:
             return
         tape = self.world.tape
-        is_owning = self._core.phase is Phase.OWNING
+        is_owning = self._core.phase is Phase.OWNING and not self._unanswered_count
         if (not self._left_count or self.world.is_ending) and is_owning:
-            self._is_closing = True
             self._handle(ev.CloseAsked())
             return
         if self._current is not None and not self._is_switching and self._left_count:
@@ -80,7 +84,7 @@ class SimulatedLogOwner:
                 self._handle(ev.RollAsked())
         self.node.after(tape.draw(8) * 8 * MS + MS, self._work)
 
-    def _append(self, writer: SimulatedWriter) -> None:
+    def _append(self, writer: WriterBody) -> None:
         self._left_count -= 1
         value = f"{self.node.name} value {self._value_count}".encode()
         self._value_count += 1
@@ -97,10 +101,12 @@ class SimulatedLogOwner:
 
     def _handle(self, event: ev.Event) -> None:
         if not self.is_over:
+            self._unanswered_count -= not isinstance(event, _UNASKED)
             self._carry_out(self._core.handle(event, self.node.now_ms()))
 
     def _carry_out(self, effects: Sequence[ev.Effect]) -> None:  # noqa: C901 - one case an effect
         for at, effect in enumerate(effects):
+            self._unanswered_count += isinstance(effect, _QUESTIONS)
             match effect:
                 case ev.Pause():
                     delay_us = (1 + self.world.tape.draw(8)) * effect.attempt * 5 * MS
@@ -191,14 +197,12 @@ class SimulatedLogOwner:
         ledgers = self._session.ledgers()
         world.metadata.submit(self.node, lambda: ledgers.create(make), done)
 
-    def _new_writer(self, metadata: LedgerMetadata) -> SimulatedWriter:
+    def _new_writer(self, metadata: LedgerMetadata) -> WriterBody:
         ledger_id = metadata.ledger_id
-        return SimulatedWriter(
+        return WriterBody(
             self.world,
-            self.node.name,
+            self.node,
             metadata,
-            plan=None,
-            node=self.node,
             on_failed=lambda error: self._handle(ev.LedgerLost(ledger_id, error)),
         )
 
@@ -254,5 +258,3 @@ class SimulatedLogOwner:
         for writer in self._writers.values():
             writer.give_up()
         self._current = None
-
-

@@ -13,30 +13,28 @@ Every version of every ledger goes into the history.
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from random import Random
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeAlias
 
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel, Node
 from tests.support.history import History
 from zbk.errors import MetadataUnavailableError, NoNodeError, ZbkError
+from zbk.metadata.arguments import parent_of
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory_tree import Tree
-from zbk.metadata.paths import LEDGERS, is_ledger_name
+from zbk.metadata.paths import LEDGERS, LOGS, is_ledger_name
 from zbk.metadata.store import Create, Delete, Operation, SessionState, SetValue, Watch
 from zbk.metadata.store import Node as TreeNode
 from zbk.metadata.values import decode
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.log_metadata import LogMetadata
 
 OVERTAKE_DEPTH_MAX: Final = 2
 
 
-class Done(Protocol):
-    """Who hears what came of an operation."""
-
-    def __call__(self, outcome: Any) -> None:  # noqa: ANN401 - what the operation returned
-        """Take the result or the error."""
-        ...
+Done: TypeAlias = Callable[..., None]
+"""Who hears what came of an operation: its result, or the error."""
 
 
 class MetadataServer:
@@ -54,6 +52,7 @@ class MetadataServer:
         self._waiting: deque[tuple[Node, int, Callable[[], None]]] = deque()
         self._depth = 0
         self.current: dict[int, LedgerMetadata] = {}
+        self._paths: dict[int, str] = {}
         self.watchers: list[Callable[[LedgerMetadata], None]] = []
         self.tree.begin_session(self)
         initialise(Session(self, "setup"))
@@ -110,6 +109,7 @@ class MetadataServer:
         for path in sorted(paths):
             node = self.tree.find(path)
             if node is None:
+                self._forget(path)
                 continue
             now = TreeNode(node.value, node.version)
             older = self._versions.get(path, ())
@@ -118,23 +118,39 @@ class MetadataServer:
             self._versions[path] = (*older[-3:], now)
             self._note(path, now)
 
+    def _forget(self, path: str) -> None:
+        for ledger_id in [i for i, p in self._paths.items() if p == path]:
+            del self.current[ledger_id]
+            del self._paths[ledger_id]
+            self.kernel.trace("metadata", f"L{ledger_id} is deleted")
+
     def _note(self, path: str, node: TreeNode) -> None:
         name = path.rpartition("/")[2]
         if path.startswith(f"{LEDGERS}/") and is_ledger_name(name):
             metadata = decode(LedgerMetadata, node.value, path)
             self.history.metadata_changed(self.kernel.now_ms, node.version, metadata)
             self.current[metadata.ledger_id] = metadata
+            self._paths[metadata.ledger_id] = path
             self.kernel.trace("metadata", f"{self.history.metadata.ledgers[-1]}"[15:])
             for watch in self.watchers:
                 watch(metadata)
+        elif path.startswith(f"{LOGS}/") and path.count("/") == 3:
+            log = decode(LogMetadata, node.value, path)
+            now_ms = self.kernel.now_ms
+            self.history.log_changed(now_ms, log.name, node.version, log.ledger_ids)
+            self.kernel.trace("metadata", f"{self.history.metadata.logs[-1]}"[15:])
 
-    def read(self, path: str) -> TreeNode:
-        """Return a node as it is, or as it was a moment ago."""
+    def read(self, path: str, *, is_fresh: bool) -> TreeNode:
+        """Return a node as it is, or, if it need not be fresh, as it was a moment ago."""
         node = self.tree.find(path)
         if node is None:
             raise NoNodeError(path, "there is no such node")
         versions = self._versions.get(path, ())
-        if len(versions) > 1 and self.kernel.tape.chance(self.faults.stale_read_share):
+        if (
+            not is_fresh
+            and len(versions) > 1
+            and self.kernel.tape.chance(self.faults.stale_read_share)
+        ):
             self.kernel.sometimes["metadata: stale read"] += 1
             return versions[-1 - self.kernel.tape.draw(len(versions))]
         return TreeNode(node.value, node.version)
@@ -168,15 +184,15 @@ class Session:
         make_parents: bool = False,
     ) -> None:
         missing: list[Operation] = []
-        parent = path.rpartition("/")[0]
+        parent = parent_of(path)
         while make_parents and self._server.tree.find(parent) is None:
             missing.append(Create(parent))
-            parent = parent.rpartition("/")[0]
+            parent = parent_of(parent)
         self._change([*reversed(missing), Create(path, value, is_ephemeral)])
 
-    def get(self, path: str) -> TreeNode:
+    def get(self, path: str, *, is_fresh: bool = False) -> TreeNode:
         self._check_request()
-        node = self._server.read(path)
+        node = self._server.read(path, is_fresh=is_fresh)
         # a session never sees an older version than it has seen before
         if node.version < self._read_versions.get(path, 0):
             found = self._server.tree.find(path)

@@ -7,7 +7,7 @@ ever, what they had. Everything else may happen to all of them.
 import errno
 from typing import Protocol
 
-from tests.simulation.bookie import SimulatedBookie
+from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
 from tests.simulation.kernel import MS, Node
 from tests.simulation.rot import rot
 from tests.simulation.world import World
@@ -20,7 +20,11 @@ class Client(Protocol):
     """Whoever may be paused, cut off and killed."""
 
     node: Node
-    is_over: bool
+
+    @property
+    def is_over(self) -> bool:
+        """True when it wants nothing more."""
+        ...
 
     def crash(self) -> None:
         """End the process."""
@@ -92,6 +96,10 @@ class Nemesis:
     def _power_loss(self) -> None:
         bookie = self._bookie()
         if bookie is not None:
+            self._lose_power_of(bookie)
+
+    def _lose_power_of(self, bookie: SimulatedBookie) -> None:
+        if not bookie.is_lost and not self._world.is_ending:
             bookie.crash("power loss", is_power_lost=True)
             self._restart_later(bookie)
 
@@ -106,8 +114,12 @@ class Nemesis:
         bookie = self._bookie()
         if bookie is not None:
             skip_count = self._world.tape.draw(6)
-            bookie.disk.faults.append(Fault(operation, error, skip_count))
+            path_part = self._world.tape.pick(("", JOURNAL_DIR))
+            bookie.disk.faults.append(Fault(operation, error, skip_count, path_part))
             self._watch(bookie)
+            if self._world.tape.draw(2):
+                delay_us = (1 + self._world.tape.draw(8)) * 40 * MS
+                self._world.kernel.after(delay_us, self._lose_power_of, bookie)
 
     def _failed_fsync(self) -> None:
         self._fail_disk("sync", errno.EIO)
@@ -126,7 +138,7 @@ class Nemesis:
     def _take_loss(self) -> SimulatedBookie | None:
         if not self._loss_count_left:
             return None
-        candidates = [b for b in self._world.bookies if not b.is_lost and not b.is_damaged]
+        candidates = [b for b in self._world.bookies if not b.is_lost and not b.oracle.is_damaged]
         if not candidates:
             return None
         self._loss_count_left -= 1
@@ -137,7 +149,7 @@ class Nemesis:
         if bookie is None:
             return
         tape = self._world.tape
-        bookie.is_damaged = True
+        bookie.oracle.is_damaged = True
         if bookie.node.is_alive and tape.draw(2):  # it is met when the bookie starts again
             bookie.crash("killed", is_power_lost=bool(tape.draw(2)))
             self._restart_later(bookie)

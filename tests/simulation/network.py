@@ -23,6 +23,7 @@ from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
 from zbk.errors import (
     BookieUnavailableError,
+    HelloRequiredError,
     RequestTimeoutError,
     WrongBookieError,
     ZbkError,
@@ -43,8 +44,8 @@ class Host(Protocol):
 
     node: Node
 
-    def greet(self, bookie_id: str) -> int:
-        """Answer a HELLO meant for this bookie with the incarnation.
+    def greet(self, bookie_id: str, peer: bytes) -> int:
+        """Answer a HELLO meant for this bookie with the incarnation; the peer is known then.
 
         Raises:
             ZbkError: nobody listens here, or it is another bookie.
@@ -76,6 +77,7 @@ class Network:
         self.links: list[Link] = []
         self.is_checking_incarnation = True
         self.is_checking_identity = True
+        self.is_checking_hello = True
         self.has_unique_ids = True  # false: with each life of a link they begin anew
         self._cuts: dict[tuple[str, str], int] = {}
         self._links_by_peer: dict[bytes, tuple[Link, int]] = {}
@@ -266,7 +268,8 @@ class Link:
         try:
             if not is_in_time or host.node.paused_until_us > self.network.kernel.now_us:
                 raise BookieUnavailableError(self.bookie_id, "no answer to HELLO")
-            self._incarnation = host.greet(self.bookie_id)
+            peer = self.network.register_peer(self)
+            self._incarnation = host.greet(self.bookie_id, peer)
         except ZbkError as problem:
             error = problem
             self._lose(error)
@@ -275,7 +278,7 @@ class Link:
         self._retry_us = RETRY_US
         self.requests_until_us = self.answers_until_us = 0
         self._short_id = 0
-        self._peer = self.network.register_peer(self)
+        self._peer = peer
         for deliver in self._subscribers:
             deliver(BookieUp(self.bookie_id, self._incarnation, 1 << 20))
         waiting, self._waiting = self._waiting, []
@@ -325,7 +328,7 @@ class Link:
             return
         error = from_wire(answer.code, tuple(answer.fields))
         outstanding.deliver(Reply(self.bookie_id, outstanding.key, error))
-        if isinstance(error, WrongBookieError):
+        if isinstance(error, WrongBookieError | HelloRequiredError):
             self._lose(error)
 
     def _time_out(self, request_id: int) -> None:

@@ -63,7 +63,7 @@ class BookieOracle:
         self.written: dict[int, Entries] = defaultdict(dict)  # survive a killed process
         self.fenced: set[int] = set()
         self.violations: list[Violation] = []
-        self._is_damaged = False
+        self.is_damaged = False  # its disk was: it may have lost anything
         self._received: dict[int, Entries] = defaultdict(dict)
         self._durable: dict[int, set[int]] = defaultdict(set)
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
@@ -133,7 +133,7 @@ class BookieOracle:
             if known != sum_:
                 self.violated("I30", f"took L{ledger_id}/{entry_id} twice, with different bytes")
             target[entry_id] = sum_
-            if is_synced and not self._is_damaged and entry_id not in self._durable[ledger_id]:
+            if is_synced and not self.is_damaged and entry_id not in self._durable[ledger_id]:
                 self.violated("I7", f"acknowledged L{ledger_id}/{entry_id} without an fsync")
                 self._durable[ledger_id].add(entry_id)
         if level_of(request.ledger_type).has_sync_cursor:
@@ -148,7 +148,7 @@ class BookieOracle:
                     self.promised[ledger_id][entry_id] = sum_
             elif entry_id <= told:
                 self._kernel.sometimes["bookie: a LAC lifts the sync cursor over a hole"] += 1
-            elif not self._is_damaged:
+            elif not self.is_damaged:
                 self.violated(
                     "I21",
                     f"LastAddSynced {last_add_synced} of ledger {ledger_id} counts {entry_id}, "
@@ -160,7 +160,7 @@ class BookieOracle:
     def _check_lac(self, ledger_id: int, lac: int, *, is_for_readers: bool) -> None:
         """A LAC that readers were told is never taken back; a recoverer may hear of more."""
         highest = self._answered_lac[ledger_id]
-        if lac < highest and not self._is_damaged:
+        if lac < highest and not self.is_damaged:
             self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
         if is_for_readers:
             self._answered_lac[ledger_id] = max(lac, highest)
@@ -187,10 +187,9 @@ class BookieOracle:
 
     # ------------------------------------------------------------------ after a start
 
-    def audit(self, storage: BookieStorage, *, is_damaged: bool) -> None:
+    def audit(self, storage: BookieStorage) -> None:
         """Look whether everything promised is there; what is there is durable now."""
-        self._is_damaged = is_damaged
-        if not is_damaged:
+        if not self.is_damaged:
             self._audit_promises(storage)
             self._durable.clear()
         for ledger_id in storage.ledgers():

@@ -1,7 +1,7 @@
 """Readers of the simulation: the real ``LacRead`` and ``RangeRead``, and what they were told."""
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ from zbk.transport.news import News, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import LacAnswer, Read, ReadAnswer, ReadLac
 
+LOG = "log"
+"""The one log of a run."""
+
 LacDone: TypeAlias = Callable[[int | ZbkError], None]
 RangeDone: TypeAlias = Callable[[ZbkError | None], None]
 
@@ -27,10 +30,11 @@ class ReaderBody:
         self._world = world
         self._node = node
         self._pool = pool
+        self._session = world.session(node.name)
 
-    def read_metadata(self, ledger_id: int, session: Any, done: Callable[..., None]) -> None:  # noqa: ANN401
+    def read_metadata(self, ledger_id: int, done: Callable[..., None]) -> None:
         """Read a ledger's metadata."""
-        ledgers = session.ledgers()
+        ledgers = self._session.ledgers()
         self._world.metadata.submit(self._node, lambda: ledgers.read(ledger_id)[0], done)
 
     # ------------------------------------------------------------------ LAC
@@ -97,7 +101,7 @@ class ReaderBody:
         part = _Part(self._world, self._node, self._pool, metadata, fragment, call, on_part)
         part.run(first, end)
 
-    def _refresh(
+    def _refresh(  # as the client: with a read that sees every change that was answered before
         self, failure: "Failure", fragment: Fragment, last: int, call: str, done: RangeDone
     ) -> None:
         world, ledger_id = self._world, failure.begun.ledger_id
@@ -114,7 +118,12 @@ class ReaderBody:
             world.history.end(failure.begun, world.kernel.now_ms, "fail", error=failure.error)
             done(failure.error)
 
-        world.metadata.submit(self._node, lambda: world.current(ledger_id), on_metadata)
+        ledgers = self._session.ledgers()
+
+        def read() -> LedgerMetadata:
+            return ledgers.read(ledger_id, is_fresh=True)[0]
+
+        world.metadata.submit(self._node, read, on_metadata)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -158,6 +167,7 @@ class _Part:
                 self._call,
                 ledger_id=metadata.ledger_id,
                 entry_id=entry_id,
+                log=LOG if self._call == "log_read" else None,
             )
             for entry_id in range(first, last + 1)
         }
@@ -239,7 +249,6 @@ class SimulatedReader:
         self._world = world
         self.node = Node(world.kernel, name)
         self.pool = ClientPool(world.network, self.node, world.request_timeout_ms)
-        self._session = world.session(name)
         self._body = ReaderBody(world, self.node, self.pool)
         self._ledger_id = ledger_id
         self._lac = -1
@@ -256,7 +265,7 @@ class SimulatedReader:
         if self._world.is_ending:
             self.is_over = True
             return
-        self._body.read_metadata(self._ledger_id, self._session, self._on_metadata)
+        self._body.read_metadata(self._ledger_id, self._on_metadata)
 
     def _on_metadata(self, metadata: LedgerMetadata | ZbkError) -> None:
         world = self._world

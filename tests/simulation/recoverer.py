@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from tests.simulation.kernel import MS, Node
+from tests.simulation.metadata import Session
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from zbk.errors import BookieUnavailableError, ZbkError
@@ -33,7 +34,7 @@ class RecoveryBody:
         world: World,
         node: Node,
         pool: ClientPool,
-        session: Any,
+        session: Session,
         ledger_id: int,
         done: Done,
     ) -> None:
@@ -49,7 +50,7 @@ class RecoveryBody:
 
     def _begin(self) -> LedgerMetadata:
         metadata, _version = self._ledgers.update(self._ledger_id, begin_recovery)
-        return metadata  # type: ignore[no-any-return] # the session is a port
+        return metadata
 
     def _on_begun(self, outcome: LedgerMetadata | ZbkError) -> None:
         if isinstance(outcome, ZbkError) or outcome.is_closed:
@@ -113,7 +114,7 @@ class RecoveryBody:
             last_entry_id=ids[-1],
             size_max=self._world.read_size_max,
             is_striped=is_striped,
-            is_fencing=self._world.parts.is_recovery_read_fencing,
+            is_fencing=True,
         )
         frames = (encode_ids(ids),) if is_striped else ()
         self._ask(effect.bookie_id, request, frames, effect)
@@ -170,7 +171,7 @@ class RecoveryBody:
                     now, effect.fragments, effect.last_entry_id, effect.length
                 ),
             )
-            return metadata  # type: ignore[no-any-return] # as above
+            return metadata
 
         def done(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, LedgerMetadata) and outcome.last_entry_id is not None:

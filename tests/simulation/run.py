@@ -17,19 +17,19 @@ import msgspec
 
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Node
+from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
 from tests.simulation.network import ClientPool
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
 from tests.simulation.tape import Tape
-from tests.simulation.world import PASSWORD, Parts, World
+from tests.simulation.world import Parts, World
 from tests.simulation.writer import Plan, SimulatedWriter
 from tests.support.checker import Violation, check
 from zbk.errors import ZbkError
-from zbk.protocol.digest import password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.words import LedgerState, LedgerType
 
 CALM_US_MAX: Final = 120 * SECOND
 """Simulated time within which everything has to end once the faults stopped (I35)."""
@@ -114,6 +114,8 @@ class Run:
         self._nemesis.clients = self._clients
         for number, (quorum, ledger_type) in enumerate(ledgers):
             self._create(f"writer{number + 1}", quorum, ledger_type, 0)
+        if tape.draw(3) == 1:
+            self._begin_log(ledgers[0][0])
         if world.faults.is_skewed:
             for bookie in world.bookies:
                 bookie.node.skew(tape.pick((1000, 900, 1100)))
@@ -141,22 +143,7 @@ class Run:
         alive = world.candidates()
         if len(alive) < quorum.ensemble_size or attempt > 5:
             return
-        ensemble = tuple(alive[: quorum.ensemble_size])
-
-        def make(ledger_id: int) -> LedgerMetadata:
-            return LedgerMetadata(
-                ledger_id=ledger_id,
-                ensemble_size=quorum.ensemble_size,
-                write_quorum_size=quorum.write_size,
-                ack_quorum_size=quorum.ack_size,
-                ledger_type=ledger_type,
-                digest_type=DigestType.XXH3,
-                password_digest=password_digest(PASSWORD, ledger_id),
-                fragments=(Fragment(0, ensemble),),
-                created_ms=0,
-                creation_token=f"{name} {attempt}",
-            )
-
+        make = world.new_ledger(quorum, ledger_type, alive, f"{name} {attempt}")
         begun = world.history.invoke(world.kernel.now_ms, name, "create")
 
         def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
@@ -190,6 +177,19 @@ class Run:
             at_us = tape.draw(16) * tape.pick((150, 15)) * MS
             recoverer = f"{name}.recoverer{number + 1}"
             world.kernel.after(at_us, self._begin_recovery, recoverer, ledger_id)
+
+    def _begin_log(self, quorum: Quorum) -> None:
+        """Let two or three clients duel for a log."""
+        world, tape = self._world, self._world.tape
+        for number in range(2 + tape.draw(2)):
+            at_us = number * (1 + tape.draw(12)) * 60 * MS
+            append_count = tape.pick((20, 60))
+            world.kernel.after(at_us, self._begin_owner, f"owner{number + 1}", quorum, append_count)
+
+    def _begin_owner(self, name: str, quorum: Quorum, append_count: int) -> None:
+        if not self._world.is_ending:
+            self._world.sometimes["log: an owner begins"] += 1
+            self._clients.append(SimulatedLogOwner(self._world, name, quorum, append_count))
 
     def _begin_recovery(self, name: str, ledger_id: int) -> None:
         if not self._world.is_ending:
@@ -231,7 +231,7 @@ class Run:
         for bookie in list(world.bookies):
             if bookie.is_lost:
                 world.replace_bookie(bookie)
-            elif bookie.is_damaged:  # it may refuse what it is asked to keep
+            elif bookie.oracle.is_damaged:  # it may refuse what it is asked to keep
                 world.add_bookie_beside(bookie)
 
     def _wait(self, what: str, is_done: Callable[[], bool]) -> None:
@@ -251,7 +251,7 @@ class Run:
 
     def _recover_all(self) -> None:
         world = self._world
-        self._ledger_ids = sorted({v.ledger_id for v in world.history.metadata.ledgers})
+        self._ledger_ids = sorted(world.metadata.current)
         clients = [
             SimulatedRecoverer(world, f"final.recoverer{ledger_id}", ledger_id, attempt_count=20)
             for ledger_id in self._ledger_ids
@@ -259,6 +259,8 @@ class Run:
         ]
         self._clients += clients
         self._wait("a recovery hangs", lambda: all(c.is_over for c in clients))
+        # an owner's late request may have deleted an orphan meanwhile
+        self._ledger_ids = [i for i in self._ledger_ids if i in world.metadata.current]
         for ledger_id in self._ledger_ids:
             if world.current(ledger_id).state is not LedgerState.CLOSED:
                 self._world.violated("I35", f"ledger {ledger_id} can not be recovered")
@@ -287,6 +289,25 @@ class Run:
                     lambda error, ledger_id=ledger_id: done(ledger_id, error),  # type: ignore[misc]
                 )
         self._wait("a read hangs", lambda: not left)
+        logs = world.history.metadata.logs
+        if logs:
+            self._read_log(body, list(logs[-1].ledger_ids))
+
+    def _read_log(self, body: ReaderBody, ledger_ids: list[int]) -> None:
+        """Read a log from its first ledger to its last."""
+        world = self._world
+
+        def go_on(error: ZbkError | None) -> None:
+            if error is not None:
+                world.violated("I34", f"the log can not be read: {error!r}")
+            elif ledger_ids:
+                metadata = world.current(ledger_ids.pop(0))
+                last = metadata.last_entry_id
+                assert last is not None, "all ledgers are closed by now"
+                body.read_range(metadata, 0, last, "log_read", go_on)
+
+        go_on(None)
+        self._wait("a log can not be read", lambda: not ledger_ids)
 
 
 def _place_of(error: BaseException) -> str:

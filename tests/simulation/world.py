@@ -1,9 +1,10 @@
 """Everything that one run consists of: clock, network, metadata, bookies; and who looks at them."""
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 
-from tests.simulation.bookie import Parts as BookieParts
 from tests.simulation.bookie import SimulatedBookie
+from tests.simulation.bookie_parts import Parts as BookieParts
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
 from tests.simulation.metadata import MetadataServer, Session
@@ -12,11 +13,19 @@ from tests.simulation.tape import Tape
 from tests.support.checker import Violation
 from tests.support.history import History
 from zbk.durability.level import level_of
-from zbk.protocol.digest import DigestFunction, digest_function, ledger_key
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.digest import (
+    DigestFunction,
+    digest_function,
+    ledger_key,
+    password_digest,
+)
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.placement import Candidate, RandomPlacement
+from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_events import RecoveryLimits
+from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
 
@@ -41,6 +50,10 @@ class Parts(BookieParts):
     def recovery_core(self, world: "World", metadata: LedgerMetadata) -> RecoveryCore:
         """Return the core of a new recovery."""
         return RecoveryCore(metadata, digest=world.digest(metadata), limits=world.recovery_limits)
+
+    def log_owner(self, name: str) -> LogOwner:
+        """Return the core of a new owner."""
+        return LogOwner(name)
 
     def prepare(self, world: "World") -> None:
         """Change the world before anything happens."""
@@ -94,6 +107,27 @@ class World:
     def digest(self, metadata: LedgerMetadata) -> DigestFunction:
         """Return the digest function of a ledger."""
         return digest_function(metadata.digest_type, PASSWORD, metadata.ledger_id)
+
+    def new_ledger(
+        self, quorum: Quorum, ledger_type: LedgerType, bookies: Sequence[str], token: str
+    ) -> Callable[[int], LedgerMetadata]:
+        """Return what ``LedgerStore.create`` wants, for a ledger on the first of these bookies."""
+
+        def make(ledger_id: int) -> LedgerMetadata:
+            return LedgerMetadata(
+                ledger_id=ledger_id,
+                ensemble_size=quorum.ensemble_size,
+                write_quorum_size=quorum.write_size,
+                ack_quorum_size=quorum.ack_size,
+                ledger_type=ledger_type,
+                digest_type=DigestType.XXH3,
+                password_digest=password_digest(PASSWORD, ledger_id),
+                fragments=(Fragment(0, tuple(bookies[: quorum.ensemble_size])),),
+                created_ms=0,
+                creation_token=token,
+            )
+
+        return make
 
     def candidates(self) -> list[str]:
         """Return the bookies that are registered, shuffled; some may have died just now."""

@@ -32,7 +32,7 @@ Values must differ within a ledger: a payload that is added twice can not be tol
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -68,7 +68,7 @@ class LedgerCase:
         self.versions: list[MetadataVersion] = []
         self.values: dict[int, str] = {}  # by entry id: what was acknowledged
         self.acks: list[Event] = []
-        self.added: dict[str, int] = {}  # value -> index of the invoke
+        self.added: set[str] = set()  # values
         self.appended: set[str] = set()  # to its log: to which ledger only the answer tells
 
     # ------------------------------------------------------------------ as it was
@@ -77,7 +77,7 @@ class LedgerCase:
         """Take in an event of this ledger."""
         self.events.append(event)
         if event.call in _ADDS and event.value_hash is not None:
-            self.added.setdefault(event.value_hash, event.index)
+            self.added.add(event.value_hash)
             if event.kind == "ok" and event.entry_id is not None:
                 self.values.setdefault(event.entry_id, event.value_hash)
                 self.acks.append(event)
@@ -178,14 +178,16 @@ def cases_of(history: History) -> list[LedgerCase]:
             case_of(event.ledger_id).take(event)
     for version in history.metadata.ledgers:
         case_of(version.ledger_id).versions.append(version)
-    appended: dict[str, set[str]] = defaultdict(set)
-    for event in history:
-        if event.log is not None and event.kind == "invoke" and event.value_hash is not None:
-            appended[event.log].add(event.value_hash)
-    for log in history.metadata.logs:
-        for ledger_id in log.ledger_ids:
-            case_of(ledger_id).appended = appended[log.log]
+    _add_logged(history, cases.values())
     return [cases[ledger_id] for ledger_id in sorted(cases)]
+
+
+def _add_logged(history: History, cases: Collection[LedgerCase]) -> None:
+    """Take in what was appended to logs: an append does not know its ledger when it begins."""
+    logged = {e.value_hash for e in history if e.call == "log_append" and e.value_hash is not None}
+    for case in cases:
+        if any(e.call in ("log_append", "log_read") for e in case.events):
+            case.added |= logged
 
 
 def _check_ids(history: History) -> Iterator[Violation]:

@@ -29,9 +29,9 @@ class LyingStore(MemoryStore):
     before: Callable[[str], None] = staticmethod(no_hook)
     names: Callable[[list[str]], list[str]] = staticmethod(lambda names: names)
 
-    def get(self, path: str) -> Node:
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
         self.before(path)
-        return super().get(path)
+        return super().get(path, is_fresh=is_fresh)
 
     def children(self, path: str) -> list[str]:
         self.before(path)

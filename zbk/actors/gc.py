@@ -298,7 +298,7 @@ class GcActor(BookieActor):
         findings = {}
         for ledger_id in ledger_ids:
             try:
-                self._ledgers.read(ledger_id)
+                self._ledgers.read(ledger_id, is_fresh=True)
                 findings[ledger_id] = Finding.PRESENT
             except NoSuchLedgerError:
                 findings[ledger_id] = Finding.ABSENT

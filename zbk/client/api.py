@@ -314,7 +314,7 @@ class Client(LogCalls):
         return LedgerReader(
             ReaderSetup(
                 metadata=metadata,
-                refresh=lambda: self._ledgers.read(ledger_id)[0],
+                refresh=lambda: self._ledgers.read(ledger_id, is_fresh=True)[0],
                 news=LedgerNews(self._ledgers, self._metadata_actor, ledger_id),
                 ledger_key=ledger_key(password, ledger_id),
                 digest=digest_function(metadata.digest_type, password, ledger_id),

@@ -18,6 +18,7 @@ from zbk.config import ClientConfig
 from zbk.errors import (
     BookieUnavailableError,
     MetadataUnavailableError,
+    NoSuchEntryError,
     RequestTimeoutError,
     ZbkError,
 )
@@ -174,8 +175,9 @@ class ReadPump:
         if not self._is_moved(chunk):
             try:
                 self._metadata = self._refresh()
-            except MetadataUnavailableError:
-                raise error from None
+            except MetadataUnavailableError as unknown:
+                # where it is now is not known, so nobody can say that it is nowhere
+                raise (unknown if isinstance(error, NoSuchEntryError) else error) from None
             if not self._is_moved(chunk):
                 raise error
         self._end(chunk)

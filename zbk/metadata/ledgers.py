@@ -125,14 +125,14 @@ class LedgerStore:
             IDGEN, f"another client took the id, {CREATE_ATTEMPT_COUNT_MAX} times in a row"
         )
 
-    def read(self, ledger_id: int) -> tuple[LedgerMetadata, int]:
-        """Return a ledger's metadata and its version.
+    def read(self, ledger_id: int, *, is_fresh: bool = False) -> tuple[LedgerMetadata, int]:
+        """Return a ledger's metadata and its version; ``is_fresh`` as in ``MetadataStore.get``.
 
         Raises:
             NoSuchLedgerError: the store says that there is none: an answer, never a guess.
             CorruptRecordError: what is there is damaged.
         """
-        node = self._get(ledger_id)
+        node = self._get(ledger_id, is_fresh=is_fresh)
         return self._decoded(ledger_id, node), node.version
 
     def update(
@@ -256,9 +256,9 @@ class LedgerStore:
     def _path(self, ledger_id: int) -> str:
         return ledger_path(ledger_id, self._layout())
 
-    def _get(self, ledger_id: int) -> Node:
+    def _get(self, ledger_id: int, *, is_fresh: bool = False) -> Node:
         try:
-            return self._store.get(self._path(ledger_id))
+            return self._store.get(self._path(ledger_id), is_fresh=is_fresh)
         except NoNodeError as error:
             raise NoSuchLedgerError(ledger_id) from error
 

@@ -78,8 +78,9 @@ class MemoryStore:
             creates = [*reversed(missing), Create(path, value, is_ephemeral)]
             self._tree.apply(creates, self._session_id)
 
-    def get(self, path: str) -> Node:
-        """Return a node."""
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
+        """Return a node. There is one tree, so it is always fresh."""
+        del is_fresh
         check_path(path)
         with self._call():
             node = self._tree.find(path)

@@ -131,8 +131,9 @@ class SqliteStore:
 
         self._change(work)
 
-    def get(self, path: str) -> Node:
-        """Return a node."""
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
+        """Return a node. A transaction sees what was committed before, so it is always fresh."""
+        del is_fresh
         check_path(path)
         node = self._read(lambda connection: tree.find(connection, path))
         if node is None:

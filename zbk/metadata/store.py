@@ -104,8 +104,10 @@ class MetadataStore(Protocol):
         """
         ...
 
-    def get(self, path: str) -> Node:
-        """Return a node.
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
+        """Return a node; with ``is_fresh`` as it is after every change that was answered before.
+
+        Without it the answer may be older than what another session has been told.
 
         Raises:
             NoNodeError: there is none: an explicit answer, never a guess.

@@ -86,12 +86,14 @@ class ZooKeeperStore:
             self._make_parents(parent_of(path))
             self._create(path, value, is_ephemeral=is_ephemeral)
 
-    def get(self, path: str) -> Node:
-        """Return a node."""
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
+        """Return a node; a fresh one after a ``sync``, because the server asked may lag behind."""
         check_path(path)
         self._check_thread()
         full = self._connection.full(path)
-        value, stat = self._connection.read(path, lambda client: client.get_async(full))
+        value, stat = self._connection.read(
+            path, lambda client: client.get_async(full), is_fresh=is_fresh
+        )
         return Node(value, stat.version)
 
     def set(self, path: str, value: bytes, version: int) -> int:

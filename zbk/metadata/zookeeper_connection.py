@@ -173,8 +173,16 @@ class ZooKeeperConnection:
                     self._unknown_count += 1
             raise self.translated(path, error) from error
 
-    def read(self, path: str, start: Callable[[KazooClient], IAsyncResult]) -> Any:  # noqa: ANN401 - kazoo has no types
+    def read(
+        self,
+        path: str,
+        start: Callable[[KazooClient], IAsyncResult],
+        *,
+        is_fresh: bool = False,
+    ) -> Any:  # noqa: ANN401 - kazoo has no types
         """Ask until there is an answer, ``READ_ATTEMPT_COUNT_MAX`` times or until the deadline.
+
+        ``is_fresh``: only after a ``sync``.
 
         Raises:
             NoNodeError: there is none, and a ``sync`` has made sure.
@@ -182,7 +190,7 @@ class ZooKeeperConnection:
         """
         deadline_s = monotonic_s() + self._timeout_s
         failure_count = 0
-        must_sync = False
+        must_sync = is_fresh
         while True:
             self._await_connected(deadline_s)
             has_synced = False

@@ -56,6 +56,19 @@ def test_each_set_adds_one_to_the_version(store: MetadataStore, other: MetadataS
     assert store.get("/a") == Node(b"2", 2)
 
 
+def test_a_fresh_read_sees_what_another_session_was_answered(
+    store: MetadataStore, other: MetadataStore
+) -> None:
+    store.create("/a", b"0")
+
+    for version in range(20):
+        store.set("/a", b"%d" % version, version)
+        assert other.get("/a", is_fresh=True) == Node(b"%d" % version, version + 1)
+    store.delete("/a")
+    with pytest.raises(NoNodeError):
+        other.get("/a", is_fresh=True)
+
+
 def test_a_set_at_another_version_changes_nothing(store: MetadataStore) -> None:
     store.create("/a", b"0")
     store.set("/a", b"1", 0)

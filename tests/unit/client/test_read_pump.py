@@ -159,6 +159,14 @@ def test_metadata_that_can_not_be_read_do_not_hide_the_error() -> None:
         read(FakeRequests({}), OPEN, refresh, 9)
 
 
+def test_nobody_says_that_an_entry_is_nowhere_without_knowing_where_it_should_be() -> None:
+    def refresh() -> LedgerMetadata:
+        raise MetadataUnavailableError("zk://", "no answer")
+
+    with pytest.raises(MetadataUnavailableError):
+        read(FakeRequests({f"b{n}": range(5) for n in (1, 2, 3)}), OPEN, refresh, 9)
+
+
 def test_a_chunk_is_not_followed_for_ever() -> None:
     metadata = OPEN
     count = 0

@@ -1,0 +1,381 @@
+"""The body of a writer in the simulation, around the real ``WriterCore``.
+
+It does what ``zbk.client.writer_actor`` does: requests out, news in, changes of the metadata
+through the real ``LedgerStore``. What becomes of each call goes into the history.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.world import World
+from tests.support.history import Event
+from zbk.errors import (
+    BookieUnavailableError,
+    LedgerFencedError,
+    MetadataUnavailableError,
+    NotEnoughBookiesError,
+    ZbkError,
+)
+from zbk.protocol import writer_events as ev
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
+from zbk.protocol.words import LedgerState
+from zbk.transport.news import BookieDown, BookieUp, News, Reply
+from zbk.wire.codec import encode_batch
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
+
+TICK_US: Final = 100 * MS
+CLOSE_ATTEMPT_COUNT_MAX: Final = 20
+
+
+class AddKey(msgspec.Struct, frozen=True):
+    slot: int
+    first_entry_id: int
+    epoch: int
+
+
+class SyncKey(msgspec.Struct, frozen=True):
+    slot: int
+    sync_id: int
+
+
+class LacKey(msgspec.Struct, frozen=True):
+    slot: int
+    lac: int
+
+
+class Flush(msgspec.Struct, frozen=True):
+    """Somebody waits until everything appended before is answered."""
+
+    done: Callable[[ZbkError | None], None]
+
+
+class WriterBody:
+    """One writer of one ledger, until it is closed, fails, or is given up."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        metadata: LedgerMetadata,
+        *,
+        on_failed: Callable[[ZbkError], None] = lambda _error: None,
+    ) -> None:
+        self.world = world
+        self.node = node
+        self.pool = ClientPool(world.network, node, world.request_timeout_ms)
+        self.metadata = metadata
+        self.ledger_id = metadata.ledger_id
+        self.is_over = False
+        self.core = world.parts.writer_core(world, metadata)
+        self._on_failed = on_failed
+        self._ledgers = world.session(node.name).ledgers()
+        self._bookies = list(metadata.last_fragment.bookies)
+        self._deliver: list[Callable[[News], None]] = [self._news_of(b) for b in self._bookies]
+        self._key = world.ledger_key(self.ledger_id)
+        self._checked_lac = -1
+        self._synced_id = -1
+        self._chosen: dict[int, dict[int, tuple[str, str]]] = {}
+        self._close_left = CLOSE_ATTEMPT_COUNT_MAX
+        self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
+        world.metadata.watchers.append(self._check_fragment)
+        for bookie_id, deliver in zip(self._bookies, self._deliver, strict=True):
+            self.pool.link(bookie_id).subscribe(deliver)
+        self.node.after(TICK_US, self._tick)
+
+    # ------------------------------------------------------------------ what applications call
+
+    def append(self, begun: list[Event], payloads: list[bytes]) -> None:
+        """Append; the calls were noted by the caller."""
+        self._handle(ev.Append(begun, payloads))
+
+    def sync(self) -> None:
+        """Call ``sync()``."""
+        self._handle(ev.SyncRequested(self._invoke("sync")))
+
+    def flush(self, done: Callable[[ZbkError | None], None]) -> None:
+        """Tell when everything appended before is answered."""
+        self._handle(ev.Append(Flush(done), []))
+
+    def close(self, done: Callable[[ZbkError | None], None] = lambda _error: None) -> None:
+        """Call ``close()``."""
+        self._on_closed = done
+        self._handle(ev.CloseRequested(self._invoke("close")))
+
+    def give_up(self) -> None:
+        """Forget everything: whoever waits never hears."""
+        self.is_over = True
+        self.pool.close()
+
+    def _invoke(self, call: str) -> Event:
+        world = self.world
+        return world.history.invoke(
+            world.kernel.now_ms, self.node.name, call, ledger_id=self.ledger_id
+        )
+
+    def _end(self, begun: Event, kind: Any, **what: Any) -> None:  # noqa: ANN401 - as History.end
+        self.world.history.end(begun, self.world.kernel.now_ms, kind, **what)
+
+    # ------------------------------------------------------------------ events in
+
+    def _tick(self) -> None:
+        if self.is_over:
+            return
+        self._handle(ev.Tick())
+        self.node.after(TICK_US, self._tick)
+
+    def _news_of(self, bookie_id: str) -> Callable[[News], None]:
+        def deliver(news: News) -> None:
+            if bookie_id not in self._bookies or self.is_over:
+                return
+            slot = self._bookies.index(bookie_id)
+            match news:
+                case BookieUp():
+                    self._handle(ev.SlotUp(slot, news.incarnation))
+                case BookieDown():
+                    self._handle(ev.SlotDown(slot, news.error))
+                case Reply():
+                    raise AssertionError("replies go to whoever asked")
+
+        return deliver
+
+    def _on_reply(self, news: News) -> None:
+        assert isinstance(news, Reply), "whoever asks gets replies"
+        if not self.is_over:
+            event = _event_of(news)
+            if event is not None:
+                self._handle(event)
+
+    def _handle(self, event: ev.Event) -> None:
+        effects = self.core.handle(event, self.node.now_ms())
+        for effect in effects:
+            self._carry_out(effect)
+        self._check_lac()
+
+    # ------------------------------------------------------------------ effects out
+
+    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901 - a case an effect
+        match effect:
+            case ev.SendAdd():
+                self._send_add(effect)
+            case ev.SendSync():
+                request = Sync(
+                    request_id=0, ledger_id=self.ledger_id, ledger_key=self._key, lac=effect.lac
+                )
+                self._ask(effect.slot, request, (), SyncKey(effect.slot, effect.sync_id))
+            case ev.SendLac():
+                self._send_lac(effect)
+            case ev.Acked():
+                self._acked(effect.tickets)
+            case ev.Failed():
+                self._failed(effect)
+            case ev.SyncDone():
+                self.world.check_durable(self.ledger_id, self._synced_id + 1, effect.last_entry_id)
+                self._synced_id = max(self._synced_id, effect.last_entry_id)
+                self._end(effect.ticket, "ok", result=effect.last_entry_id)
+            case ev.SyncFailedFor():
+                self._end(effect.ticket, "info", error=effect.error)
+            case ev.ChangeEnsemble():
+                self._change_ensemble(effect)
+            case ev.CloseLedger():
+                self._close_in_metadata(effect)
+            case ev.CloseFailed():
+                self._end(effect.ticket, "info", error=effect.error)
+                self._finish(effect.error)
+            case ev.SlotSuspect():
+                self.node.trace(f"slot {effect.slot} is suspect: {effect.error!r}")
+                self.pool.link(self._bookies[effect.slot]).reset(effect.error)
+
+    def _send_add(self, effect: ev.SendAdd) -> None:
+        batch = effect.batch
+        request = Add(
+            request_id=0,
+            ledger_id=self.ledger_id,
+            ledger_key=self._key,
+            ledger_type=self.metadata.ledger_type,
+            first_entry_id=batch.first_entry_id,
+            count=batch.count,
+            lac=effect.lac,
+            checksum=batch.checksum,
+            is_striped=not batch.is_in_a_row,
+        )
+        key = AddKey(effect.slot, batch.first_entry_id, effect.epoch)
+        self._ask(effect.slot, request, encode_batch(batch), key)
+
+    def _send_lac(self, effect: ev.SendLac) -> None:
+        self.world.sometimes["writer: tells its LAC while it is idle"] += 1
+        request = WriteLac(
+            request_id=0,
+            ledger_id=self.ledger_id,
+            ledger_key=self._key,
+            ledger_type=self.metadata.ledger_type,
+            lac=effect.lac,
+        )
+        self._ask(effect.slot, request, (), LacKey(effect.slot, effect.lac))
+
+    def _ask(
+        self, slot: int, request: Add | Sync | WriteLac, frames: Sequence[Any], key: object
+    ) -> None:
+        whole = tuple(bytes(frame) for frame in frames)
+        self.pool.request(self._bookies[slot], request, whole, key, self._on_reply)
+
+    def _acked(self, tickets: Sequence[ev.AckedTicket]) -> None:
+        for ticket, first, _count in tickets:
+            if isinstance(ticket, Flush):
+                ticket.done(None)
+                continue
+            for entry_id, begun in enumerate(ticket, first):
+                self._end(begun, "ok", ledger_id=self.ledger_id, entry_id=entry_id)
+            if ticket:
+                last = first + len(ticket) - 1
+                self.node.trace(f"acknowledged L{self.ledger_id}/{first}..{last}")
+
+    def _failed(self, effect: ev.Failed) -> None:
+        self.node.trace(f"appends failed: {effect.error!r}")
+        for ticket in effect.tickets:
+            if isinstance(ticket, Flush):
+                ticket.done(effect.error)
+                continue
+            for begun in ticket:
+                self._end(begun, "info", error=effect.error)
+        self._on_failed(effect.error)
+
+    # ------------------------------------------------------------------ ensemble change
+
+    def _change_ensemble(self, effect: ev.ChangeEnsemble) -> None:
+        replaced = self._chosen.get(effect.change_id)
+        if replaced is None:
+            replaced = self._choose(effect)
+            self._chosen[effect.change_id] = replaced
+        self.node.trace(f"changes the ensemble at {effect.first_entry_id}: {replaced}")
+        if not replaced:
+            error = NotEnoughBookiesError(len(effect.failed), 0, "no replacement is left")
+            self.world.sometimes["writer: no replacement is left"] += 1
+            self.node.after(0, self._handle, ev.EnsembleChangeFailed(effect.change_id, error))
+            return
+        chosen = replaced
+
+        def change() -> LedgerMetadata:
+            metadata, _version = self._ledgers.update(
+                self.ledger_id, lambda now: change_ensemble(now, effect.first_entry_id, chosen)
+            )
+            return metadata
+
+        self.world.metadata.submit(
+            self.node, change, lambda outcome: self._changed(effect.change_id, outcome)
+        )
+
+    def _choose(self, effect: ev.ChangeEnsemble) -> dict[int, tuple[str, str]]:
+        found = self.world.replacements(self._bookies, tuple(effect.failed))
+        return {slot: (effect.failed[slot], found[slot]) for slot in sorted(found)}
+
+    def _changed(self, change_id: int, outcome: LedgerMetadata | ZbkError) -> None:
+        if self.is_over:
+            return
+        if isinstance(outcome, ZbkError):
+            self.node.trace(f"could not change the ensemble: {outcome!r}")
+            if isinstance(outcome, LedgerFencedError):
+                self.world.sometimes["writer: an ensemble change meets a recovery"] += 1
+            self._handle(ev.EnsembleChangeFailed(change_id, outcome))
+            return
+        self.world.sometimes["writer: the ensemble was changed"] += 1
+        self.metadata = outcome
+        fragment = outcome.last_fragment
+        before, after = self._bookies, list(fragment.bookies)
+        self._bookies = after
+        for slot, (old, new) in enumerate(zip(before, after, strict=True)):
+            if old != new:
+                self.pool.link(old).unsubscribe(self._deliver[slot])
+        self._handle(ev.EnsembleChanged(change_id, fragment.first_entry_id, fragment.bookies))
+        for slot, (old, new) in enumerate(zip(before, after, strict=True)):
+            if old != new:
+                self._deliver[slot] = self._news_of(new)
+                self.pool.link(new).subscribe(self._deliver[slot])
+
+    # ------------------------------------------------------------------ the end
+
+    def _close_in_metadata(self, effect: ev.CloseLedger) -> None:
+        last_entry_id, length = effect.last_entry_id, effect.length
+        if last_entry_id > self.core.last_acked_id:
+            text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
+            self.world.violated("I14", f"{text}, {self.core.last_acked_id} is acknowledged")
+
+        def close() -> None:
+            self._ledgers.update(
+                self.ledger_id, lambda now: close_by_writer(now, last_entry_id, length)
+            )
+
+        def done(outcome: ZbkError | None) -> None:
+            if isinstance(outcome, MetadataUnavailableError) and self._close_left:
+                self._close_left -= 1
+                self._end(effect.ticket, "info", error=outcome)
+                again = msgspec.structs.replace(effect, ticket=self._invoke("close"))
+                self.node.after(100 * MS, self._close_in_metadata, again)
+                return
+            error = outcome or effect.error
+            if error is None:
+                self._end(effect.ticket, "ok", result=last_entry_id)
+            else:
+                self._end(effect.ticket, "info", error=error)
+            self._finish(error)
+
+        self.world.metadata.submit(self.node, close, done)
+
+    def _finish(self, error: ZbkError | None) -> None:
+        """Tell whoever waits still, and whoever closed it."""
+        self.is_over = True
+        abandoned = BookieUnavailableError("(all)", "the writer is given back")
+        for effect in self.core.handle(ev.Abandoned(abandoned), self.node.now_ms()):
+            match effect:
+                case ev.Failed():
+                    self._failed(effect)
+                case ev.SyncFailedFor() | ev.CloseFailed():
+                    self._end(effect.ticket, "info", error=effect.error)
+                case _:
+                    pass
+        self.pool.close()
+        self._on_closed(error)
+
+    # ------------------------------------------------------------------ what must hold
+
+    def _check_fragment(self, metadata: LedgerMetadata) -> None:
+        """I13: a new fragment starts at the LAC + 1 of its writer, who waits for it."""
+        is_mine = metadata.ledger_id == self.ledger_id and not self.is_over
+        if not is_mine or metadata.state is not LedgerState.OPEN:
+            return
+        start = metadata.last_fragment.first_entry_id
+        is_new = metadata.last_fragment != self.metadata.last_fragment
+        if is_new and start != self.core.last_acked_id + 1:
+            text = f"ledger {self.ledger_id}: a fragment starts at {start}"
+            acked_id = self.core.last_acked_id
+            self.world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
+
+    def _check_lac(self) -> None:
+        """I7: all up to the LAC is on stable storage at an ack quorum of its write set."""
+        lac = self.core.lac
+        if lac > self._checked_lac:
+            self.world.check_durable(self.ledger_id, self._checked_lac + 1, lac)
+            self._checked_lac = lac
+
+
+def _event_of(reply: Reply) -> ev.Event | None:
+    key, outcome = reply.key, reply.outcome
+    error = outcome if isinstance(outcome, ZbkError) else BookieUnavailableError("?", "nonsense")
+    match key, outcome:
+        case AddKey(slot, first, epoch), AddAnswer():
+            return ev.AddAnswered(slot, first, outcome.incarnation, outcome.last_add_synced, epoch)
+        case AddKey(slot, first, epoch), _:
+            return ev.AddFailed(slot, first, error, epoch)
+        case SyncKey(slot, sync_id), SyncAnswer():
+            return ev.SyncAnswered(slot, sync_id, outcome.incarnation, outcome.last_add_synced)
+        case SyncKey(slot, sync_id), _:
+            return ev.SyncFailed(slot, sync_id, error)
+        case LacKey(), LacAnswer():
+            return None
+        case LacKey(slot, lac), _:
+            return ev.LacFailed(slot, lac, error)
+    raise AssertionError("a writer sends nothing else")
