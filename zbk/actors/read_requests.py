@@ -95,8 +95,6 @@ class ReadRequests:
             return
         slot = self._fence(request)
         try:
-            # an add that came before the fence in this turn is in, and must be found
-            self._turn.store_batches()
             fetch = self._fetch_of(inbound, request, slot, entry_ids)
         except StorageFailedError:
             raise  # this is no answer: the bookie stops
@@ -234,6 +232,8 @@ class ReadRequests:
             UnauthorizedError, UnsupportedLedgerError: key or type are others: nothing is fenced.
             CorruptRecordError: its index is damaged: nothing is fenced.
         """
+        # adds that came before the fence in this turn are in, and are answered before it
+        self._turn.store_batches()
         slot = self._ledgers.find_or_new(request.ledger_id)
         try:
             # damage of its header is met here, and not between putting the fence on and noting it
