@@ -245,6 +245,17 @@ def test_what_came_before_the_fence_in_a_turn_is_in_and_what_came_behind_is_refu
     assert isinstance(found, ReadAnswer), "an add that will be acknowledged was found"
 
 
+def test_what_came_before_the_fence_in_a_turn_is_answered_before_it() -> None:
+    world = bookie()
+
+    world.say_together(add(batch(0, [b"before"]), request_id=1), (fence(),))
+    world.settle()
+
+    added, fenced = world.answers
+    assert isinstance(added, AddAnswer)
+    assert isinstance(fenced, LacAnswer)
+
+
 def test_an_add_sent_again_is_refused_on_a_fenced_ledger_though_it_is_stored() -> None:
     world = with_entries(b"a")
     world.say(fence())
