@@ -4,7 +4,8 @@ Start       identity -> lock -> incarnation -> storage (replay, fsync) -> actors
             registration. Nothing is served before the replayed journal is on stable storage, and
             nobody can find the bookie before it serves.
 Stop        registration -> socket stops taking -> everything taken is synced and answered ->
-            checkpoint -> actors -> storage -> metadata.
+            actors -> storage -> metadata. There is no last checkpoint: the next start replays
+            what the journal has behind the last one.
 Failure     the socket closes, the process ends; the journal has what was promised.
 Full disk   no failure: the bookie is read-only, in its registration, too, until there is space. At
             the start the reserve is tried before it is one.
