@@ -1,5 +1,6 @@
 """Many seeds: run, counted, summed up."""
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
@@ -49,8 +50,14 @@ def run_seeds(first: int, stop: int, parts: Callable[[], Parts] = Parts) -> Summ
     """Run the seeds ``first .. stop - 1`` in this process."""
     summary = Summary()
     for seed in range(first, stop):
-        outcome = run_seed(seed, parts())
         summary.seed_count += 1
+        try:
+            outcome = run_seed(seed, parts())
+        except Exception:  # noqa: BLE001 - whatever it is, the other seeds are run
+            summary.failure_count += 1
+            summary.failures[seed] = ["exception"]
+            summary.stories.setdefault("exception", f"seed {seed}: {traceback.format_exc()}")
+            continue
         summary.event_count += outcome.event_count
         summary.entry_count += outcome.entry_count
         summary.sometimes.update(outcome.sometimes)

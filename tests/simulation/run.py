@@ -274,10 +274,11 @@ class Run:
 
         def done(ledger_id: int, error: ZbkError | None) -> None:
             left.discard(ledger_id)
-            if error is not None:
+            if error is not None and ledger_id in world.metadata.current:
                 world.violated("I35", f"ledger {ledger_id} can not be read: {error!r}")
 
-        for ledger_id in self._ledger_ids:
+        # an owner's late request may have deleted an orphan meanwhile
+        for ledger_id in [i for i in self._ledger_ids if i in world.metadata.current]:
             metadata = world.current(ledger_id)
             if metadata.last_entry_id is not None and metadata.last_entry_id >= 0:
                 left.add(ledger_id)
