@@ -1,90 +1,58 @@
 """Every interleaving of a small scope: E = Qw = 3, Qa = 2, two entries, a writer, two recoverers.
 
-Breadth first over all orders in which requests reach bookies, with at most one lost message and one
-crash of a bookie, on the real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of
-metadata. The bookies are exact and tiny: what they take is on stable storage.
+All orders in which requests reach bookies, with a lost message and a crash of a bookie, on the
+real ``WriterCore``, ``RecoveryCore``, ``BookieLedger`` and changes of metadata. The bookies are
+exact and tiny: what they take is on stable storage.
 
-What makes it small enough:
-  * A bookie's answer arrives when it is given. Late acks are no worse for safety than early ones,
-    and a recoverer's decisions depend on who said what only. The writer never hears of refusals and
-    time-outs: it goes on as if nothing had happened.
-  * Time-outs come when their client waits for nothing else.
-  * A writer or a recoverer that dies is one of which nothing more is delivered: every state of such
-    a run is met anyway, so nobody dies here but bookies, with all that is on its way to them.
-  * An add to a bookie matters only before or behind what else reaches that bookie: it comes just
-    before a request of a recoverer, or when no recoverer is at work any more.
-  * What can change nothing is taken away: adds on their way to a fenced bookie, and reads of a
-    recoverer that is done, which could but fence.
-  * Once the ledger is closed, recoverers are taken away: they could but adopt its end. Recoverers
-    are all alike, so that who is who does not matter.
-  * Messages between two nodes keep their order; a recoverer's write-backs come one by one.
-  * The parts of a state are kept once, by number, and each step of a part is computed once: a state
-    is a tuple of small integers.
+    python -m tests.simulation.exhaustive     all of it, to the end, with what it came to
+
+A state is the shared part, bookies and writer (``small_cluster``), with the recoverers
+(``small_recoverer``), all by number. Recoverers meet at the bookies only, so that the steps of one
+of them follow from its number and the shared part's. Both searches use that:
+
+    Search     states of one or two recoverers, each with the shared part. Exact: it has a story to
+               tell, and grows with the product of the recoverers.
+    Closure    pairs of the shared part and one recoverer, for any number of recoverers. Wherever
+               two recoverers may meet the same shared part, a step of one of them that changes it
+               changes it for the other one. Every pair that occurs in any run, of however many
+               recoverers, is found: at the start all are there; a step is made by one recoverer,
+               whose pair follows by itself, and those of all others by what the step changed. It
+               takes in pairs of which it is not known that they occur together, so a violation
+               here would have to be looked at; none means that there is none.
+
+A promise is broken by the step that closes the ledger, which one pair tells. What makes both small
+enough, beside what the two modules say:
+  * Recoverers begin at once: one that begins later is one whose requests are late. The metadata are
+    IN_RECOVERY until the close, which is the end: others could but adopt it.
+  * What goes wrong is spread beforehand. A lost message belongs to the writer or to a recoverer.
+    Each client loses its connections to the bookie that crashes when it likes, which is more than
+    can happen: the bookie crashes for all of them at once. An add that is never delivered is lost;
+    one lost before the next one to the same bookie is left out from the start.
+  * Late acks are no worse than early ones. The writer never hears of refusals and time-outs: it
+    goes on as if nothing had happened. Who dies takes no step any more.
+
+In a ``Closure`` each recoverer may lose a message and its connections to one bookie, not only one
+of them. Not in the scope: requests that arrive after their client gave them up, replacements of
+bookies by a recoverer (it is told that there are none), a writer that closes the ledger itself.
 
 Two scenes: a ledger with one fragment, and one whose writer has replaced two bookies behind entry
 0, so that the last ensemble hardly knows of it.
 """
 
-import pickle
+import sys
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 
 import msgspec
 
-from tests.simulation.small_scope import (
-    BOOKIES,
-    DIGEST,
-    LEDGER_ID,
-    QUORUM,
-    Bookie,
-    answer_of,
-    failure_of,
-    new_metadata,
-    renumbered,
-)
-from zbk.durability.level import level_of
-from zbk.errors import (
-    NotEnoughBookiesError,
-    RequestTimeoutError,
-)
-from zbk.protocol import recovery_events as rec
-from zbk.protocol import writer_events as wri
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery, change_ensemble, close_by_recovery
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
-from zbk.protocol.writer import WriterCore
+from tests.simulation.small_cluster import Cluster
+from tests.simulation.small_recoverer import NO_CRASH, Recoverers
+from tests.simulation.small_scope import Scene, Switches
 
-WRITER: Final = 0
-TICK_MS: Final = 100_000
-LIMITS: Final = rec.RecoveryLimits(window_count=4, attempt_count_max=2)
-
-Scene: TypeAlias = Literal["one fragment", "two fragments"]
-
-
-class State(msgspec.Struct, frozen=True):
-    """All there is, by number; hashable."""
-
-    metadata: int
-    clients: tuple[int, ...]  # the writer, then the recoverers; -1: not begun, -2: over
-    bookies: tuple[int, ...]
-    requests: tuple[tuple[int, ...], ...]  # by client and bookie: on their way, in order
-    writes: tuple[tuple[int, ...], ...]  # by client: what recoverers write back, in order
-    late: tuple[tuple[int, ...], ...]  # by client: events that may come at any time
-    acked_id: int
-    loss_left: int
-    crash_left: int
-
-
-NOT_BEGUN, OVER = -1, -2
-
-
-class Switches(msgspec.Struct, frozen=True):
-    """What the search may leave out, to see that it would be missed."""
-
-    is_read_fencing: bool = True  # B1
-    has_floor: bool = True  # B2
+SCENES: Final[tuple[Scene, ...]] = ("one fragment", "two fragments")
+STATE_COUNT_MAX: Final = 20_000_000
 
 
 class Found(msgspec.Struct):
@@ -97,8 +65,103 @@ class Found(msgspec.Struct):
     is_complete: bool = False  # all states were seen
 
 
-class Search:
-    """A breadth-first search."""
+class _State(NamedTuple):
+    shared: int
+    recoverers: tuple[int, ...]  # ascending: they are all alike
+
+
+class _Pair(NamedTuple):
+    shared: int
+    recoverer: int
+
+
+class _Step(NamedTuple):
+    text: str
+    after: _Pair
+
+
+class _Moves(NamedTuple):
+    """What one recoverer may do."""
+
+    steps: tuple[_Step, ...]  # each pair behind a step once
+    closing_count: int
+    violation: tuple[str, str] | None  # a step that closes and breaks a promise, and how
+
+
+class _Scope:
+    """What both searches share: where it begins, and the steps of a recoverer."""
+
+    def __init__(
+        self, scene: Scene, loss_count: int, crash_count: int, switches: Switches | None
+    ) -> None:
+        switches = switches or Switches()
+        self._losses, self._crashes = loss_count, crash_count
+        self._cluster = Cluster(scene, switches)
+        self._recoverers = Recoverers(self._cluster, switches)
+        self._moves: dict[_Pair, _Moves] = {}
+
+    @property
+    def core_state_count(self) -> int:
+        """How many states recoverers have, before those that do the same are made one."""
+        return self._recoverers.seen_count
+
+    def starts(self, recoverer_count: int) -> list[_State]:
+        """Return all beginnings: who loses a message, which bookie crashes."""
+        found = set()
+        adds = self._cluster.adds
+        for crash in self._cluster.last_bookies if self._crashes else (NO_CRASH,):
+            cuts: list[frozenset[tuple[int, int]]] = [frozenset()]
+            if (crash, 0) in adds:
+                cuts.append(frozenset({(crash, 0)}))
+            for cut in cuts:
+                shared = self._cluster.start(cut)
+                found.add(self._start(shared, recoverer_count, self._losses, crash))
+                for add in adds if self._losses else ():
+                    shared = self._cluster.start(cut | {add})
+                    found.add(self._start(shared, recoverer_count, 0, crash))
+        return sorted(found)
+
+    def _start(self, shared: int, recoverer_count: int, loss_count: int, crash: int) -> _State:
+        first = self._recoverers.start(loss_count=loss_count, crash=crash)
+        other = self._recoverers.start(loss_count=0, crash=crash)
+        return _State(shared, tuple(sorted([first, *[other] * (recoverer_count - 1)])))
+
+    def moves(self, pair: _Pair) -> _Moves:
+        """Return what a recoverer may do."""
+        moves = self._moves.get(pair)
+        if moves is None:
+            moves = self._moves[pair] = self._new_moves(pair)
+        return moves
+
+    def _new_moves(self, pair: _Pair) -> _Moves:
+        steps: dict[_Pair, str] = {}
+        closing_count = 0
+        violation = None
+        for text, after in self._steps(pair):
+            if after.recoverer >= 0:
+                steps.setdefault(after, text)
+                continue
+            closing_count += 1
+            closing = self._recoverers.closings[-1 - after.recoverer]
+            problem = self._cluster.problem(after.shared, closing)
+            if problem and violation is None:
+                violation = (text, problem)
+        steps.pop(pair, None)
+        texts = tuple(_Step(text, after) for after, text in steps.items())
+        return _Moves(texts, closing_count, violation)
+
+    def _steps(self, pair: _Pair) -> Iterator[_Step]:
+        behaviour = self._recoverers.behaviours[pair.recoverer]
+        for ask, following in behaviour.asks:
+            for shared, outcome, count in self._cluster.serve(pair.shared, ask):
+                text = f"behind {count} adds, {ask}" if count else str(ask)
+                yield _Step(text, _Pair(shared, following[outcome + 1]))
+        for text, recoverer in zip(behaviour.texts, behaviour.steps, strict=True):
+            yield _Step(text, _Pair(pair.shared, recoverer))
+
+
+class Search(_Scope):
+    """A breadth-first search of one recoverer, or two."""
 
     def __init__(
         self,
@@ -108,406 +171,164 @@ class Search:
         loss_count: int = 1,
         crash_count: int = 1,
         switches: Switches | None = None,
-        state_count_max: int = 10_000_000,
+        state_count_max: int = STATE_COUNT_MAX,
     ) -> None:
-        self._switches = switches or Switches()
+        super().__init__(scene, loss_count, crash_count, switches)
         self._recoverer_count = recoverer_count
         self._state_count_max = state_count_max
-        self._numbers: dict[bytes, int] = {}
-        self._blobs: list[bytes] = []
-        self._client_steps: dict[tuple[int, int], tuple[int, tuple[int, ...]]] = {}
-        self._bookie_steps: dict[tuple[int, int], tuple[int, int]] = {}
-        self._problem = ""
-        self._start = self._scene(scene, loss_count, crash_count)
-
-    # ------------------------------------------------------------------ the search
 
     def run(self) -> Found:
         """Look at every state; stop at the first that breaks a promise."""
-        found = Found(state_count=1)
-        parents: dict[State, tuple[State, str] | None] = {self._start: None}
-        queue = deque([self._start])
+        found = Found(is_complete=True)
+        starts = self.starts(self._recoverer_count)
+        parents: dict[_State, _State | None] = dict.fromkeys(starts)
+        queue = deque(starts)
         while queue:
             state = queue.popleft()
-            for text, step in self._steps(state):
-                following = _canonical(step)
-                found.step_count += 1
-                if self._problem:
-                    found.violation = self._problem
-                    found.story = [*_story(parents, state), text, self._problem]
-                    return found
-                if following not in parents:
-                    parents[following] = (state, text)
-                    queue.append(following)
+            for at, recoverer in enumerate(state.recoverers):
+                moves = self.moves(_Pair(state.shared, recoverer))
+                found.step_count += len(moves.steps) + moves.closing_count
+                if moves.violation is not None:
+                    text, found.violation = moves.violation
+                    story = self._story(parents, state)
+                    found.story = [*story, f"recoverer {at + 1}: {text}", found.violation]
+                    return _incomplete(found, len(parents))
+                for _, after in moves.steps:
+                    following = _with(state, at, after)
+                    if following not in parents:
+                        parents[following] = state
+                        queue.append(following)
             if len(parents) > self._state_count_max:
-                found.state_count = len(parents)
-                return found
+                return _incomplete(found, len(parents))
         found.state_count = len(parents)
-        found.is_complete = True
         return found
 
-    def _steps(self, state: State) -> Iterator[tuple[str, State]]:
-        for client, core in enumerate(state.clients):
-            name = _name(client)
-            if core == NOT_BEGUN:
-                yield f"{name} begins", self._begin(state, client)
-            elif core >= 0 and self._is_idle(state, client):
-                for at, event in enumerate(state.late[client]):
-                    late = _without(state.late[client], at)
-                    rest = _replace(state, late=_put(state.late, client, late))
-                    yield f"{name} hears {self._text(event)}", self._tell(rest, client, event)
-                if client != WRITER and not state.late[client]:
-                    event = self._number(rec.Tick())
-                    following = self._tell(state, client, event)
-                    if following != state:
-                        yield f"{name} tries again", following
-            yield from self._deliveries(state, client)
-        if state.crash_left:
-            yield from self._crashes(state)
+    def _story(self, parents: dict[_State, _State | None], state: _State) -> list[str]:
+        """Return the way to a state; a recoverer's number is its place in the state before."""
+        lines = []
+        before = parents[state]
+        while before is not None:
+            lines.append(self._line(before, state))
+            state, before = before, parents[before]
+        return lines[::-1]
 
-    def _deliveries(self, state: State, client: int) -> Iterator[tuple[str, State]]:
-        """Yield what may reach a bookie next; adds do before a recoverer's request, or last."""
-        if client == WRITER:
-            yield from self._adds(state)
-            return
-        for bookie in range(len(state.bookies)):
-            link = client * len(state.bookies) + bookie
-            if state.requests[link]:
-                request, *rest = state.requests[link]
-                taken = _replace(state, requests=_put(state.requests, link, tuple(rest)))
-                yield from self._delivery(taken, client, bookie, request)
-        if state.writes[client]:
-            request, *rest = state.writes[client]
-            taken = _replace(state, writes=_put(state.writes, client, tuple(rest)))
-            bookie = BOOKIES.index(self._object(request).bookie_id)
-            yield from self._delivery(taken, client, bookie, request)
+    def _line(self, before: _State, state: _State) -> str:
+        for at, recoverer in enumerate(before.recoverers):
+            for text, after in self.moves(_Pair(before.shared, recoverer)).steps:
+                if _with(before, at, after) == state:
+                    return f"recoverer {at + 1}: {text}"
+        raise AssertionError("one of them made the step")
 
-    def _delivery(
-        self, taken: State, client: int, bookie: int, request: int
-    ) -> Iterator[tuple[str, State]]:
-        text = f"{self._text(request)} of {_name(client)} reaches {BOOKIES[bookie]}"
-        before = taken
-        yield text, self._serve(before, client, bookie, request)
-        for count, add in enumerate(taken.requests[bookie], start=1):
-            rest = taken.requests[bookie][count:]
-            before = _replace(before, requests=_put(before.requests, bookie, rest))
-            before = self._serve(before, WRITER, bookie, add)
-            yield f"behind {count} adds, {text}", self._serve(before, client, bookie, request)
-        if taken.loss_left:
-            lost = _replace(taken, loss_left=taken.loss_left - 1)
-            yield f"{text}: lost", self._fail(lost, client, request)
 
-    def _adds(self, state: State) -> Iterator[tuple[str, State]]:
-        recoverers = state.clients[1:]
-        for bookie in range(len(state.bookies)):
-            if not state.requests[bookie]:
-                continue
-            add, *rest = state.requests[bookie]
-            taken = _replace(state, requests=_put(state.requests, bookie, tuple(rest)))
-            text = f"{self._text(add)} reaches {BOOKIES[bookie]}"
-            if all(core < 0 for core in recoverers) and OVER in recoverers:
-                yield text, self._serve(taken, WRITER, bookie, add)
-            if state.loss_left and all(core == NOT_BEGUN for core in recoverers):
-                yield f"{text}: lost", _replace(taken, loss_left=state.loss_left - 1)
+class Closure(_Scope):
+    """All pairs of the shared part and a recoverer that any number of recoverers can come to."""
 
-    def _crashes(self, state: State) -> Iterator[tuple[str, State]]:
-        size = len(state.bookies)
-        for bookie in range(size):
-            fallen = _replace(state, crash_left=state.crash_left - 1)
-            for client in range(len(state.clients)):
-                link = client * size + bookie
-                for request in state.requests[link]:
-                    fallen = _replace(fallen, requests=_put(fallen.requests, link, ()))
-                    fallen = self._fail(fallen, client, request)
-            if fallen.requests != state.requests:
-                yield f"bookie {BOOKIES[bookie]} dies and comes back", fallen
+    def __init__(
+        self,
+        scene: Scene = "one fragment",
+        *,
+        loss_count: int = 1,
+        crash_count: int = 1,
+        switches: Switches | None = None,
+    ) -> None:
+        super().__init__(scene, loss_count, crash_count, switches)
+        self._seen: set[_Pair] = set()
+        self._queue: deque[_Pair] = deque()
+        self._recoverers_at: dict[int, list[int]] = {}
+        self._changes_of: dict[int, set[int]] = {}
 
-    def _fail(self, state: State, client: int, request: int) -> State:
-        if client == WRITER:
-            return state
-        return self._later(state, client, self._number(self._failure(request)))
+    def run(self) -> Found:
+        """Look at every pair; stop at the first that breaks a promise."""
+        found = Found(is_complete=True)
+        for start in self.starts(recoverer_count=2):
+            for recoverer in start.recoverers:
+                self._reach(_Pair(start.shared, recoverer))
+        while self._queue:
+            pair = self._queue.popleft()
+            moves = self._new_moves(pair)
+            found.step_count += len(moves.steps) + moves.closing_count
+            if moves.violation is not None:
+                text, found.violation = moves.violation
+                found.story = [text, found.violation]
+                return _incomplete(found, len(self._seen))
+            self._take(pair, moves)
+        found.state_count = len(self._seen)
+        return found
 
-    def _is_idle(self, state: State, client: int) -> bool:
-        size = len(state.bookies)
-        links = state.requests[client * size : (client + 1) * size]
-        return not any(links) and not state.writes[client]
+    def _take(self, pair: _Pair, moves: _Moves) -> None:
+        """Go on from a pair; hand what it changes to whoever is there, or will be."""
+        others = self._recoverers_at.setdefault(pair.shared, [])
+        others.append(pair.recoverer)
+        changes = self._changes_of.setdefault(pair.shared, set())
+        for shared in changes:
+            self._reach(_Pair(shared, pair.recoverer))
+        for _, after in moves.steps:
+            self._reach(after)
+            if after.shared != pair.shared and after.shared not in changes:
+                changes.add(after.shared)
+                for other in others:
+                    self._reach(_Pair(after.shared, other))
 
-    # ------------------------------------------------------------------ steps of the parts
+    def _reach(self, pair: _Pair) -> None:
+        if pair not in self._seen:
+            self._seen.add(pair)
+            self._queue.append(pair)
 
-    def _begin(self, state: State, client: int) -> State:
-        metadata = self._object(state.metadata)
-        changed = begin_recovery(metadata) or metadata
-        state = _replace(state, metadata=self._number(changed))
-        if changed.is_closed:
-            return _replace(state, clients=_put(state.clients, client, OVER))
-        core = RecoveryCore(changed, digest=DIGEST, limits=LIMITS)
-        if not self._switches.has_floor:
-            core._fence.lac = NO_ENTRY
-        state = _replace(state, clients=_put(state.clients, client, self._number((core, 0))))
-        return self._tell(state, client, self._number(rec.RecoveryStarted()))
 
-    def _tell(self, state: State, client: int, event: int) -> State:
-        """Hand an event to a client; carry out what it answers."""
-        core = state.clients[client]
-        if core < 0:
-            return state
-        key = (core, event)
-        if key not in self._client_steps:
-            machine, now_ms = self._object(core)
-            happened = self._object(event)
-            now_ms += TICK_MS * isinstance(happened, rec.Tick)
-            effects = machine.handle(happened, now_ms)
-            if isinstance(machine, RecoveryCore):
-                effects = renumbered(machine, effects)
-            if not effects and isinstance(happened, rec.Tick):
-                now_ms -= TICK_MS  # nothing to be tried again: the same state
-                machine = self._object(core)[0]
-            after = self._number((machine, now_ms))
-            self._client_steps[key] = (after, tuple(self._number(e) for e in effects))
-        after, effects = self._client_steps[key]
-        state = _replace(state, clients=_put(state.clients, client, after))
-        for effect in effects:
-            state = self._carry_out(state, client, effect)
-        return state
+def _with(state: _State, at: int, after: _Pair) -> _State:
+    changed = list(state.recoverers)
+    changed[at] = after.recoverer
+    return _State(after.shared, tuple(sorted(changed)))
 
-    def _carry_out(self, state: State, client: int, number: int) -> State:  # noqa: PLR0911 - a case each
-        effect = self._object(number)
-        match effect:
-            case wri.SendAdd():
-                bookies = self._object(state.metadata).last_fragment.bookies
-                return self._send(state, client, bookies[effect.slot], number)
-            case rec.SendWrite():
-                writes = (*state.writes[client], number)
-                return _replace(state, writes=_put(state.writes, client, writes))
-            case rec.SendFence() | rec.SendRead():
-                return self._send(state, client, effect.bookie_id, number)
-            case wri.Acked():
-                last = max(first + count - 1 for _ticket, first, count in effect.tickets)
-                state = _replace(state, acked_id=max(state.acked_id, last))
-                self._check_end(state, self._object(state.metadata).last_entry_id)
-            case rec.ChooseReplacements():
-                return self._later(state, client, self._number(rec.ReplacementsChosen({})))
-            case rec.CloseRecovered():
-                return self._close(state, client, effect)
-            case rec.RecoveryFailed():
-                return self._end(state, client)
-            case wri.ChangeEnsemble():
-                error = NotEnoughBookiesError(1, 0, "no other bookie is there")
-                failed = wri.EnsembleChangeFailed(effect.change_id, error)
-                return self._later(state, client, self._number(failed))
-            case _:
-                pass
-        return state
 
-    def _close(self, state: State, client: int, effect: rec.CloseRecovered) -> State:
-        state = self._end(state, client)
-        metadata: LedgerMetadata = self._object(state.metadata)
-        if not metadata.is_closed:
-            self._check_end(state, effect.last_entry_id)
-            if self._problem:
-                return state
-        changed = close_by_recovery(metadata, effect.fragments, effect.last_entry_id, effect.length)
-        if changed is None:
-            return state
-        for entry_id in range(effect.last_entry_id + 1):
-            fragment, _ = changed.fragment_of(entry_id)
-            holders = [
-                b
-                for b in fragment.bookies
-                if entry_id in self._object(state.bookies[BOOKIES.index(b)]).entries
-            ]
-            if len(holders) < QUORUM.ack_size:
-                self._problem = f"entry {entry_id} of a closed ledger is on {holders} only"
-        state = _replace(state, metadata=self._number(changed))
-        for other in range(1, len(state.clients)):  # they could but adopt this end
-            state = self._end(state, other)
-        return _replace(state, writes=((),) * len(state.writes))
+def _incomplete(found: Found, state_count: int) -> Found:
+    found.state_count = state_count
+    found.is_complete = False
+    return found
 
-    def _check_end(self, state: State, last_entry_id: int | None) -> None:
-        if last_entry_id is not None and last_entry_id < state.acked_id:
-            self._problem = (
-                f"the ledger ends at {last_entry_id}, entry {state.acked_id} is acknowledged"
-            )
 
-    def _send(self, state: State, client: int, bookie_id: str, request: int) -> State:
-        link = client * len(state.bookies) + BOOKIES.index(bookie_id)
-        return _replace(
-            state, requests=_put(state.requests, link, (*state.requests[link], request))
+def main() -> int:
+    """Search both scenes to their ends, and without two fixes; return the exit code."""
+    is_sound = True
+    for scene in SCENES:
+        begun = time.monotonic()
+        closure = Closure(scene)
+        found = closure.run()
+        is_sound = is_sound and found.is_complete
+        _say(
+            f"{scene}, any number of recoverers, a lost message and a crash each: "
+            f"{found.state_count:,} pairs, {closure.core_state_count:,} states of a recoverer, "
+            f"{found.step_count:,} steps, {_end(found, begun)}"
         )
-
-    def _end(self, state: State, client: int) -> State:
-        """Take a recoverer away; what it wrote back is still on its way."""
-        size = len(state.bookies)
-        requests = list(state.requests)
-        requests[client * size : (client + 1) * size] = [()] * size
-        return _replace(
-            state,
-            clients=_put(state.clients, client, OVER),
-            late=_put(state.late, client, ()),
-            requests=tuple(requests),
+        begun = time.monotonic()
+        found = Search(scene, loss_count=0, crash_count=0).run()
+        is_sound = is_sound and found.is_complete
+        _say(
+            f"{scene}, two recoverers, step by step: {found.state_count:,} states, "
+            f"{found.step_count:,} steps, {_end(found, begun)}",
         )
-
-    def _later(self, state: State, client: int, event: int) -> State:
-        if state.clients[client] < 0:
-            return state
-        late = tuple(sorted((*state.late[client], event)))
-        return _replace(state, late=_put(state.late, client, late))
-
-    # ------------------------------------------------------------------ the bookie
-
-    def _serve(self, state: State, client: int, bookie: int, request: int) -> State:
-        key = (state.bookies[bookie], request)
-        if key not in self._bookie_steps:
-            model = self._object(key[0])
-            fencing = self._switches.is_read_fencing
-            event = answer_of(model, self._object(request), is_read_fencing=fencing)
-            self._bookie_steps[key] = (self._number(model), self._number(event))
-        after, event = self._bookie_steps[key]
-        state = _replace(state, bookies=_put(state.bookies, bookie, after))
-        happened = self._object(event)
-        if self._object(after).ledger.is_fenced:
-            state = _replace(state, requests=_put(state.requests, bookie, ()))
-        if isinstance(happened, wri.AddFailed):
-            return state
-        return self._tell(state, client, event)
-
-    def _failure(self, request: int) -> object:
-        return failure_of(self._object(request), RequestTimeoutError("request", 1.0))
-
-    # ------------------------------------------------------------------ scenes
-
-    def _scene(self, scene: Scene, loss_count: int, crash_count: int) -> State:
-        metadata = new_metadata(("a", "b", "c"))
-        core = WriterCore(
-            LEDGER_ID,
-            QUORUM,
-            level_of(LedgerType.PD_JOURNAL),
-            ensemble=("a", "b", "c"),
-            digest_type=DigestType.XXH3,
-            digest=DIGEST,
-            limits=wri.WriterLimits(batch_count_max=1, explicit_lac_ms=0),
-        )
-        count = 3 if scene == "one fragment" else 5
-        state = State(
-            metadata=self._number(metadata),
-            clients=(self._number((core, 0)), *[NOT_BEGUN] * self._recoverer_count),
-            bookies=tuple(self._number(Bookie()) for _ in range(count)),
-            requests=((),) * (count * (1 + self._recoverer_count)),
-            writes=((),) * (1 + self._recoverer_count),
-            late=((),) * (1 + self._recoverer_count),
-            acked_id=NO_ENTRY,
-            loss_left=loss_count,
-            crash_left=crash_count,
-        )
-        for slot in range(3):
-            state = self._tell(state, WRITER, self._number(wri.SlotUp(slot, 1)))
-        if scene == "two fragments":
-            state = self._append(state, 0)
-            for link in range(3):
-                request = state.requests[link][0]
-                taken = _replace(state, requests=_put(state.requests, link, ()))
-                state = self._serve(taken, WRITER, link, request)
-            assert state.acked_id == 0
-            state = self._change(state)
-            return self._append(state, 1)
-        return self._append(self._append(state, 0), 1)
-
-    def _append(self, state: State, number: int) -> State:
-        append = wri.Append(number, [b"entry %d" % number])
-        return self._tell(state, WRITER, self._number(append))
-
-    def _change(self, state: State) -> State:
-        """Let the writer replace the bookies a and b by d and e, from entry 1 on."""
-        core, now_ms = self._object(state.clients[WRITER])
-        error = RequestTimeoutError("add", 1.0)
-        effects = core.handle(wri.SlotDown(0, error), now_ms)
-        (first,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
-        metadata = self._object(state.metadata)
-        metadata = change_ensemble(metadata, 1, {0: ("a", "d")}) or metadata
-        changed = wri.EnsembleChanged(first.change_id, 1, ("d", "b", "c"))
-        core.handle(changed, now_ms)
-        core.handle(wri.SlotUp(0, 1), now_ms)
-        effects = core.handle(wri.SlotDown(1, error), now_ms)
-        (second,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
-        metadata = change_ensemble(metadata, 1, {1: ("b", "e")}) or metadata
-        core.handle(wri.EnsembleChanged(second.change_id, 1, ("d", "e", "c")), now_ms)
-        core.handle(wri.SlotUp(1, 1), now_ms)
-        return _replace(
-            state,
-            metadata=self._number(metadata),
-            clients=_put(state.clients, WRITER, self._number((core, now_ms))),
-        )
-
-    # ------------------------------------------------------------------ parts by number
-
-    def _number(self, part: object) -> int:
-        blob = pickle.dumps(part, protocol=5)
-        number = self._numbers.get(blob)
-        if number is None:
-            number = self._numbers[blob] = len(self._blobs)
-            self._blobs.append(blob)
-        return number
-
-    def _object(self, number: int) -> Any:  # noqa: ANN401 - whatever was numbered
-        return pickle.loads(self._blobs[number])  # noqa: S301 - our own bytes
-
-    def _text(self, number: int) -> str:
-        part = self._object(number)
-        match part:
-            case wri.SendAdd():
-                return f"add {part.batch.first_entry_id}"
-            case rec.SendWrite():
-                return f"write-back of {part.batch.first_entry_id}"
-            case rec.SendRead():
-                return f"read of {part.entry_ids[0]}.."
-            case rec.SendFence():
-                return "fence"
-        return type(part).__name__
+    without_b1, without_b2 = Switches(is_read_fencing=False), Switches(has_floor=False)
+    for name, search in (
+        ("B1", Search("two fragments", recoverer_count=1, crash_count=0, switches=without_b1)),
+        ("B2", Search("two fragments", loss_count=0, crash_count=0, switches=without_b2)),
+    ):
+        found = search.run()
+        is_sound = is_sound and bool(found.violation)
+        story = "\n    ".join(found.story or ["nothing"])
+        _say(f"without the fix of {name}:\n    {story}")
+    return 0 if is_sound else 1
 
 
-def _canonical(state: State) -> State:
-    """Return the state with its recoverers, who are all alike, in one order."""
-    size = len(state.bookies)
-    of_client = [
-        (
-            state.clients[c],
-            state.requests[c * size : (c + 1) * size],
-            state.writes[c],
-            state.late[c],
-        )
-        for c in range(1, len(state.clients))
-    ]
-    in_order = sorted(of_client)
-    if in_order == of_client:
-        return state
-    return _replace(
-        state,
-        clients=(state.clients[0], *(one[0] for one in in_order)),
-        requests=(*state.requests[:size], *(queue for one in in_order for queue in one[1])),
-        writes=(state.writes[0], *(one[2] for one in in_order)),
-        late=(state.late[0], *(one[3] for one in in_order)),
-    )
+def _say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
 
 
-def _name(client: int) -> str:
-    return "the writer" if client == WRITER else f"recoverer {client}"
+def _end(found: Found, begun: float) -> str:
+    end = "complete" if found.is_complete else "NOT COMPLETE"
+    seconds = time.monotonic() - begun
+    return f"{seconds:.0f} s, {end}: {found.violation or 'no violation'}"
 
 
-_replace: Callable[..., State] = msgspec.structs.replace
-
-
-def _put(items: tuple[Any, ...], at: int, item: object) -> tuple[Any, ...]:
-    return (*items[:at], item, *items[at + 1 :])
-
-
-def _without(items: tuple[int, ...], at: int) -> tuple[int, ...]:
-    return (*items[:at], *items[at + 1 :])
-
-
-def _story(parents: dict[State, tuple[State, str] | None], state: State) -> list[str]:
-    lines: list[str] = []
-    step = parents[state]
-    while step is not None:
-        lines.append(step[1])
-        step = parents[step[0]]
-    return lines[::-1]
+if __name__ == "__main__":
+    sys.exit(main())

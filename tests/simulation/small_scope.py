@@ -1,11 +1,14 @@
 """What ``exhaustive`` puts together: one ledger, and bookies that hold it exactly."""
 
-from typing import Final
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from zbk.durability.bookie_ledger import BookieLedger
-from zbk.errors import NoSuchEntryError, ZbkError
+from zbk.errors import NoSuchEntryError, RequestTimeoutError, ZbkError
 from zbk.protocol import recovery_events as rec
 from zbk.protocol import writer_events as wri
 from zbk.protocol.digest import digest_function, ledger_key, password_digest
@@ -25,12 +28,81 @@ WRITE_COUNT: Final = 1_000
 """Numbers from which new ones are taken, above all that follow from slots and entries."""
 
 
+Scene: TypeAlias = Literal["one fragment", "two fragments"]
+
+
+class Switches(msgspec.Struct, frozen=True):
+    """What the search may leave out, to see that it would be missed."""
+
+    is_read_fencing: bool = True  # B1
+    has_floor: bool = True  # B2
+
+
 class Bookie:
     """One ledger at one bookie: the real rules, and what is stored."""
 
     def __init__(self) -> None:
         self.ledger = BookieLedger(LEDGER_ID)
         self.entries: dict[int, bytes] = {}
+
+
+class Parts:
+    """Whatever states are made of, by number: the same pickle, the same number.
+
+    Constants within a part are kept once, beside the pickles: most of the time went into them.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[bytes, int] = {}
+        self._blobs: list[bytes] = []
+        self._places: dict[bytes, int] = {}
+        self._kept: dict[int, tuple[object, _Reduced]] = {}  # by identity
+        self._table: Any = dict.fromkeys(_CONSTANT_TYPES, self._reduced)
+
+    def number(self, part: object) -> int:
+        """Return the number of a part."""
+        buffer = io.BytesIO()
+        pickler = pickle.Pickler(buffer, protocol=5)
+        pickler.dispatch_table = self._table
+        pickler.dump(part)
+        number = self._numbers.setdefault(buffer.getvalue(), len(self._blobs))
+        if number == len(self._blobs):
+            self._blobs.append(buffer.getvalue())
+        return number
+
+    def part(self, number: int) -> Any:  # noqa: ANN401 - whatever was numbered
+        """Return a part, new each time."""
+        return pickle.loads(self._blobs[number])  # noqa: S301 - our own bytes
+
+    def _reduced(self, part: object) -> "_Reduced":
+        if id(part) in self._kept:
+            return self._kept[id(part)][1]
+        blob = pickle.dumps(part, protocol=5)
+        if blob not in self._places:
+            self._places[blob] = len(_CONSTANTS)
+            _CONSTANTS.append(part)
+        place = self._places[blob]
+        reduced = (_constant, (place,))
+        if _CONSTANTS[place] is part:  # it stays, and so does its identity
+            self._kept[id(part)] = (part, reduced)
+        return reduced
+
+
+_Reduced: TypeAlias = tuple[Callable[[int], object], tuple[int]]
+_CONSTANTS: Final[list[object]] = []
+_CONSTANT_TYPES: Final = (
+    LedgerMetadata,
+    Quorum,
+    rec.RecoveryLimits,
+    EntryBatch,
+    RequestTimeoutError,
+    NoSuchEntryError,
+)
+"""What nobody changes, as parts of parts."""
+
+
+def _constant(place: int) -> object:
+    return _CONSTANTS[place]
 
 
 def answer_of(model: Bookie, request: object, *, is_read_fencing: bool) -> object:
