@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper test check soak chaos bench lock clean
+.PHONY: help demo demo-zookeeper test check soak soak-mixed chaos scale bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -55,8 +55,14 @@ else
 	@SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 endif
 
+soak-mixed: $(STAMPS)/dev ## write, read, delete, collect, kill -9 for MINUTES; a report (ARGS='--report FILE.json')
+	@$(BIN)/python -m tests.soak.mixed --minutes $(MINUTES) $(ARGS)
+
 chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES; as root also partitions, power loss
 	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(ARGS)
+
+scale: $(STAMPS)/dev ## one bookie with 20,000 ledgers, 20 M entries, 1 GiB of journal (ARGS='--case restart')
+	@$(BIN)/python -m tests.scale $(ARGS)
 
 bench: $(STAMPS)/run ## what zbk writes, beside what the machine gives
 	@$(BIN)/python -m zbk bench write --against-floor $(ARGS)

@@ -29,6 +29,10 @@ MESSAGE_OVERHEAD_SIZE = 64 * KIB
 """Room in a message beside its entries: header, sizes of entries."""
 
 
+DIRECTORY_COUNT_MAX = 8
+"""Journal directories, and ledger directories, of one bookie."""
+
+
 class FreeLimit(msgspec.Struct, frozen=True):
     """How much of a disk is to be free: bytes, or a share of it."""
 
@@ -44,8 +48,8 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One bookie. TOML table ``[bookie]``, environment ``ZBK_BOOKIE_<KEY>``."""
 
     metadata: str = ""
-    journal_dir: str = ""
-    ledger_dir: str = ""
+    journal_dir: str | tuple[str, ...] = ""  # one path or several; ``:`` between them in a variable
+    ledger_dir: str | tuple[str, ...] = ""
     listen: str = "tcp://127.0.0.1:3181"
     advertise: str = ""  # empty: the address it listens on
     rack: str = ""
@@ -61,9 +65,18 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     checkpoint_interval_ms: int = 10_000
     checkpoint_journal_size: int = 256 * MIB  # journal bytes that start a checkpoint early
     sync_interval_ms: int = 1_000  # VD: background fsync; 0 is off
+    boot_id: str = ""  # another one whenever the page cache may be lost; empty: the machine's own
+    limbo_grace_ms: int = 60_000  # how long peers are waited for after an unclean stop
     session_timeout_ms: int = 10_000
     gc_interval_ms: int = 900_000  # between rounds of garbage collection; 0 is off
     gc_confirm_delay_ms: int = 10_000  # between the two looks that prove a ledger deleted
+    compaction_minor_threshold: float = 0.2  # live share below which an entry log is taken; 0: off
+    compaction_minor_interval_ms: int = 3_600_000  # 0 is off
+    compaction_major_threshold: float = 0.8
+    compaction_major_interval_ms: int = 86_400_000
+    compaction_rate_size: int = 32 * MIB  # bytes a second, read and written; 0: no limit
+    scrub_interval_ms: int = 7 * 86_400_000  # between passes that look for damage; 0 is off
+    scrub_rate_size: int = 8 * MIB  # bytes a second that a pass reads; 0 is no limit
     disk_warn_free: int | str = "1 GiB"  # free bytes, or a share of the disk such as "10%"
     disk_readonly_free: int | str = "512 MiB"  # below it no new entries are taken
     disk_reserve_size: int = 16 * MIB  # held back in each directory for when its disk is full
@@ -71,6 +84,8 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
         parse_free(self.disk_warn_free, "disk_warn_free")
+        _check_paths("journal_dir", self.journal_dir)
+        _check_paths("ledger_dir", self.ledger_dir)
         parse_free(self.disk_readonly_free, "disk_readonly_free")
         _check_range(self, "disk_reserve_size", 2 * MIB, 1 * GIB)
         _check_range(self, "connection_credit_size", self.entry_size_max * 2, 4 * GIB)
@@ -84,9 +99,26 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "checkpoint_interval_ms", 10, 3_600_000)
         _check_range(self, "checkpoint_journal_size", 1 * MIB, 64 * GIB)
         _check_range(self, "sync_interval_ms", 0, 3_600_000)
+        _check_range(self, "limbo_grace_ms", 0, 86_400_000)
         _check_range(self, "session_timeout_ms", 1_000, 600_000)
         _check_range(self, "gc_interval_ms", 0, 7 * 86_400_000)
         _check_range(self, "gc_confirm_delay_ms", 10, 3_600_000)
+        _check_range(self, "scrub_interval_ms", 0, 365 * 86_400_000)
+        _check_range(self, "scrub_rate_size", 0, 64 * GIB)
+        for kind in ("minor", "major"):
+            _check_share(self, f"compaction_{kind}_threshold")
+            _check_range(self, f"compaction_{kind}_interval_ms", 0, 366 * 86_400_000)
+        _check_range(self, "compaction_rate_size", 0, 1024 * GIB)
+
+    @property
+    def journal_dirs(self) -> tuple[str, ...]:
+        """The journal directories, in the order that counts; none if none is given."""
+        return _paths(self.journal_dir)
+
+    @property
+    def ledger_dirs(self) -> tuple[str, ...]:
+        """The ledger directories, in the order that counts; none if none is given."""
+        return _paths(self.ledger_dir)
 
 
 class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -130,7 +162,40 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The auditor and the replication workers. TOML table ``[autorecovery]``; no options yet."""
+    """The auditor and the replication workers. TOML table ``[autorecovery]``."""
+
+    metadata: str = ""
+    lost_bookie_delay_ms: int = 0  # for one lost bookie; the metadata store may say another one
+    brake_share_percent: int = 20  # of the bookies: if more vanish at once, look again first
+    brake_window_ms: int = 60_000  # within which they count as at once
+    brake_hold_ms: int = 15_000  # how long to wait before looking again, and in a new session
+    bookie_check_interval_ms: int = 86_400_000  # all ledgers' metadata, for lost bookies; 0 is off
+    ledger_check_interval_ms: int = 7 * 86_400_000  # replicas, by reading entries; 0 is off
+    ledger_check_full: bool = False  # read every entry, not the first and last of each fragment
+    placement_check_interval_ms: int = 0  # replicas on one rack, counted; 0 is off
+    replicas_check_interval_ms: int = 0  # what bookies say they hold; 0 is off
+    worker_count: int = 2  # ledgers that are repaired at the same time
+    open_ledger_grace_ms: int = 30_000  # how long a writer may take before its ledger is fenced
+    replication_rate_size: int = 32 * MIB  # bytes a second that the workers copy; 0: no limit
+    repair_retry_ms_max: int = 300_000  # pause between attempts at one ledger; begins at 1/16
+    target_policy: Literal["placement", "local"] = "placement"  # who gets what is copied
+    local_bookie_id: str = ""  # the bookie that "local" fills
+
+    def __post_init__(self) -> None:
+        _check_range(self, "lost_bookie_delay_ms", 0, 7 * 86_400_000)
+        _check_range(self, "brake_share_percent", 1, 100)
+        _check_range(self, "brake_window_ms", 0, 3_600_000)
+        _check_range(self, "brake_hold_ms", 0, 3_600_000)
+        _check_range(self, "bookie_check_interval_ms", 0, 366 * 86_400_000)
+        _check_range(self, "ledger_check_interval_ms", 0, 366 * 86_400_000)
+        _check_range(self, "placement_check_interval_ms", 0, 366 * 86_400_000)
+        _check_range(self, "replicas_check_interval_ms", 0, 366 * 86_400_000)
+        _check_range(self, "worker_count", 1, 64)
+        _check_range(self, "open_ledger_grace_ms", 0, 86_400_000)
+        _check_range(self, "replication_rate_size", 0, 64 * GIB)
+        _check_range(self, "repair_retry_ms_max", 16, 86_400_000)
+        if self.target_policy == "local" and not self.local_bookie_id:
+            raise InvalidOptionError("local_bookie_id", "", 'target_policy = "local" needs one')
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,6 +222,7 @@ _SIZE_UNITS = {
     "": 1, "B": 1, "KiB": KIB, "MiB": MIB, "GiB": GIB,
     "KB": 1000, "MB": 1000**2, "GB": 1000**3,
 }  # fmt: skip
+_TRUTHS = {"true": True, "false": False, "1": True, "0": False}
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _PERCENT_MAX = 99
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)\s*")
@@ -255,7 +321,8 @@ def given_values(
         if key not in known:
             raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
     names = {key: variable_of(config_type, key) for key in known}
-    return dict(table) | {k: environment[name] for k, name in names.items() if name in environment}
+    told = {k: environment[name] for k, name in names.items() if name in environment}
+    return dict(table) | {key: _from_variable(key, value) for key, value in told.items()}
 
 
 def variable_of(config_type: type[ConfigT], key: str) -> str:
@@ -279,17 +346,46 @@ def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     for key, value in values.items():
         if key not in known:
             raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
-        ready[key] = _number(key, value) if config_type.__annotations__[key] is int else value
+        ready[key] = _typed(key, value, config_type.__annotations__[key])
     try:
         return msgspec.convert(ready, config_type)
     except msgspec.ValidationError as error:
         raise InvalidOptionError(config_type.__name__, str(values), str(error)) from error
 
 
-def _number(key: str, value: object) -> object:
-    if not isinstance(value, str):
+def _from_variable(key: str, value: str) -> object:
+    if not key.endswith("_dir"):
         return value
-    return parse_duration_ms(value, key) if key.endswith("_ms") else parse_size(value, key)
+    paths = tuple(filter(None, value.split(":")))
+    return paths if len(paths) > 1 else value
+
+
+def _paths(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(filter(None, [value])) if isinstance(value, str) else value
+
+
+def _check_paths(name: str, value: str | tuple[str, ...]) -> None:
+    paths = _paths(value)
+    if len(paths) > DIRECTORY_COUNT_MAX:
+        raise InvalidOptionError(name, len(paths), f"at most {DIRECTORY_COUNT_MAX} directories")
+    if len(set(paths)) < len(paths) or not all(paths):
+        raise InvalidOptionError(name, ", ".join(paths), "a path is empty, or there twice")
+
+
+def _typed(key: str, value: object, wanted: object) -> object:
+    if not isinstance(value, str) or wanted not in (int, float, bool):
+        return value
+    if wanted is bool:
+        if value.lower() not in _TRUTHS:
+            raise InvalidOptionError(key, value, f"give one of {', '.join(_TRUTHS)}")
+        return _TRUTHS[value.lower()]
+    if wanted is float:
+        try:
+            return float(value)
+        except ValueError as error:
+            raise InvalidOptionError(key, value, "must be a number such as 0.2") from error
+    is_duration = key.removesuffix("_max").endswith("_ms")
+    return parse_duration_ms(value, key) if is_duration else parse_size(value, key)
 
 
 def _suggestion(key: str, known: tuple[str, ...]) -> str:
@@ -299,7 +395,13 @@ def _suggestion(key: str, known: tuple[str, ...]) -> str:
     return f"; known: {', '.join(known)}" if known else "; there is none here yet"
 
 
-def _check_range(config: BookieConfig | ClientConfig, name: str, low: int, high: int) -> None:
+def _check_range(config: Config, name: str, low: int, high: int) -> None:
     value = getattr(config, name)
     if not low <= value <= high:
         raise InvalidOptionError(name, value, f"must be between {low} and {high}")
+
+
+def _check_share(config: BookieConfig, name: str) -> None:
+    value = getattr(config, name)
+    if not 0 <= value <= 1:  # nor is it, if it is no number
+        raise InvalidOptionError(name, value, "must be between 0 and 1")

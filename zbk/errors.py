@@ -30,6 +30,7 @@
         * ``BookieReadOnlyError``
         * ``CannotAdvanceError``         sync: the LAC can not reach what was asked
         * ``LedgerRecoveryError``        too few bookies say yes or no; still IN_RECOVERY
+        * ``BookieInUseError``           it runs, or ledgers still name it
     * ``MetadataConflictError``          somebody else changed the node first
         * ``BadVersionError``
         * ``NodeExistsError``
@@ -467,6 +468,19 @@ class LedgerRecoveryError(UnavailableError):
         return f"ledger {ledger_id} can not be recovered now: {reason}"
 
 
+class BookieInUseError(UnavailableError):
+    """A bookie can not be taken out of service yet."""
+
+    code = 309
+
+    def __init__(self, bookie_id: str, reason: str) -> None:
+        ZbkError.__init__(self, bookie_id, reason)
+
+    def __str__(self) -> str:
+        bookie_id, reason = self.args
+        return f"bookie {bookie_id} stays in service: {reason}"
+
+
 # ------------------------------------------------------------------ metadata conflicts
 
 
@@ -586,7 +600,7 @@ class DigestMismatchError(DamageError):
 
 
 class CorruptJournalError(DamageError):
-    """A journal is damaged before records that are whole: this is no torn tail."""
+    """A journal is damaged where records were promised: this is no torn tail."""
 
     code = 504
 
@@ -596,7 +610,7 @@ class CorruptJournalError(DamageError):
     def __str__(self) -> str:
         path, offset, reason = self.args
         return (
-            f"journal {path} is damaged at byte {offset} ({reason}) and whole records follow: "
+            f"journal {path} is damaged at byte {offset} ({reason}): "
             "refusing to start. Acknowledged entries may be in the damaged part. "
             f"Look at it with `zbk inspect journal {path}`; re-replicate this bookie's ledgers "
             "from its peers before you remove anything"
@@ -733,11 +747,16 @@ class UnknownLedgerStateError(BookieError):
     code = 705
     is_retriable = True
 
-    def __init__(self, ledger_id: int) -> None:
-        ZbkError.__init__(self, ledger_id)
+    def __init__(self, ledger_id: int, bookie_id: str) -> None:
+        ZbkError.__init__(self, ledger_id, bookie_id)
 
     def __str__(self) -> str:
-        return f"this bookie may have lost parts of ledger {self.args[0]}"
+        ledger_id, bookie_id = self.args
+        return (
+            f"bookie {bookie_id} may have lost parts of ledger {ledger_id}, and says neither yes "
+            f"nor no until it has checked it against its peers: try again, or see "
+            f"`zbk bookie show {bookie_id}`"
+        )
 
 
 def _tree(root: type[ZbkError]) -> dict[int, type[ZbkError]]:

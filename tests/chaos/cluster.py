@@ -31,6 +31,7 @@ BOOKIE_OPTIONS: Mapping[str, int | str] = {
     "entry_log_size_max": 4 * 1024 * 1024,
     "ledger_cache_size": 256 * 1024,
     "sync_interval_ms": 700,
+    "limbo_grace_ms": 3_000,
 }
 """Small limits: what is rare in a long run is common in a short one."""
 
@@ -59,8 +60,12 @@ class PlacedCluster(LocalCluster):
             "advertise": self._network.advertised_address(index),
         }
         if self._disks:
-            folder = self._disks[index].folder
-            options |= {"journal_dir": f"{folder}/journal", "ledger_dir": f"{folder}/ledgers"}
+            disk = self._disks[index]
+            options |= {
+                "journal_dir": f"{disk.folder}/journal",
+                "ledger_dir": f"{disk.folder}/ledgers",
+                "boot_id": f"boot-{disk.boot_count}",  # the real one stays when the power is cut
+            }
         return options
 
     def _bookie_command(self, index: int, port: int) -> list[str]:

@@ -27,6 +27,7 @@ class PowerDisk:
     def __init__(self, image: Path, folder: Path) -> None:
         self._image = image
         self.folder = folder
+        self.boot_count = 0  # of the machine that the disk stands for
         folder.mkdir(parents=True, exist_ok=True)
         with image.open("wb") as file:
             file.truncate(DISK_SIZE)
@@ -43,6 +44,7 @@ class PowerDisk:
 
     def power_on(self) -> None:
         """Mount again what reached the disk. Nobody may have a file open there."""
+        self.boot_count += 1
         self.unmount()
         self._mount()
 

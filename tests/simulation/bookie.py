@@ -10,6 +10,8 @@ A failed write or fsync ends the process, as in life; somebody starts it again l
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -17,17 +19,20 @@ from tests.simulation.bookie_parts import Inbox, Parts, PollTicker, Tell, never_
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
 from tests.simulation.metadata import MetadataServer, Session
-from tests.simulation.network import Network
+from tests.simulation.network import ClientPool, Network
 from tests.simulation.oracle import BookieOracle
+from tests.simulation.recheck import BookieRecheck
 from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.identity import check_identity
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.losses import Losses
 from zbk.actors.read import Fetch
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import PollsDue, Requests, StorageMessage
 from zbk.config import BookieConfig
+from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BookieUnavailableError,
     HelloRequiredError,
@@ -42,6 +47,7 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.identity import next_incarnation, write_cookie
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.wipe import wipe
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Pong
@@ -72,7 +78,12 @@ class SimulatedBookie:
         self.disk = SimulatedDisk()
         self.incarnation = 0
         self.is_lost = False  # for ever
+        self.losses: Losses | None = None
+        self._boot_count = 1  # the page cache is lost between two of them
         self._has_empty_disk = False
+        self._is_wiped = False  # on purpose, and not started since
+        self._limbo_grace_ms = kernel.tape.pick((5_000, 1_000))
+        self._pool = ClientPool(network, self.node, 1_000)
         self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
         self.oracle = BookieOracle(kernel, bookie_id)
         self._network = network
@@ -113,6 +124,7 @@ class SimulatedBookie:
         if self.is_lost:
             return False
         self.node.life += 1
+        self._pool.close()  # what a life that did not come to serve has left
         try:
             return self._start()
         except SimulatedCrash:
@@ -151,6 +163,7 @@ class SimulatedBookie:
             ledger_cache_size=1 << 20,
             open_files_max=8,
         )
+        self._find_losses(storage)
         found = storage.open()
         if found.cut_record_count:
             self.kernel.sometimes["bookie: torn tail of the journal cut"] += 1
@@ -160,7 +173,45 @@ class SimulatedBookie:
         self.node.trace(f"starts, incarnation {self.incarnation}, {found}")
         self.oracle.audit(storage)
         self._tick_soon()
+        self._begin_recheck()
         return True
+
+    def _find_losses(self, storage: BookieStorage) -> None:
+        """Note, before anything is served, what may be lost."""
+        boot_id = f"boot {self._boot_count}"
+        losses = self.losses = Losses(self.disk, storage.limbo, storage.ledger_dirs, boot_id)
+        next_ledger_id = partial(self._session.ledgers().next_ledger_id, is_fresh=True)
+        losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped)
+        losses.begin_serving()
+        self._is_wiped = False
+        if losses.reasons:
+            self.kernel.sometimes["limbo: a bookie is in it"] += 1
+            self.node.trace(f"in limbo: {[one.value for one in losses.reasons]}")
+
+    def _begin_recheck(self) -> None:
+        assert self.losses is not None, "they were looked for"
+        BookieRecheck(
+            self,
+            self.losses,
+            self._pool,
+            self._metadata,
+            core=self._parts.limbo_recheck,
+            grace_ms=self._limbo_grace_ms,
+            registered=self._network.listening,
+        )
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """True while it runs and has not asked all others for what it may have lost.
+
+        After a loss of everything it goes on asking until ledgers are closed.
+        """
+        losses = self.losses
+        return (
+            self.node.is_alive
+            and losses is not None
+            and (LossReason.UNCLEAN_STOP in losses.reasons)
+        )
 
     def _make_actors(self, storage: BookieStorage) -> None:
         parts = self._parts
@@ -175,9 +226,9 @@ class SimulatedBookie:
         self._read_actor = parts.read_actor(storage.fetch, self.send, self.incarnation, never_stops)
         self._storage_actor = parts.storage_actor(
             storage,
-            journal=lambda: self._journal_sink,
+            journals=lambda: [self._journal_sink],
             reader=Tell(self._fetch),
-            progress=self._progress,
+            progresses=[self._progress],
             ticker=PollTicker(self),
             send=self.send,
             space=space,
@@ -209,6 +260,13 @@ class SimulatedBookie:
         self.disk = SimulatedDisk()
         self._has_empty_disk = True
 
+    def wipe(self) -> None:
+        """Do what ``zbk bookie format`` does to a bookie that is down, and is to come back."""
+        assert not self.node.is_alive, "it runs"
+        wipe(self.disk, (JOURNAL_DIR, LEDGER_DIR), (LEDGER_DIR,), with_cookie=False)
+        self._is_wiped = True
+        self.oracle.wiped()
+
     # ------------------------------------------------------------------ the end of a life
 
     def crash(self, reason: str, *, is_power_lost: bool = False) -> None:
@@ -216,7 +274,9 @@ class SimulatedBookie:
         self.node.trace(f"{reason}: the process ends{', the power is lost' * is_power_lost}")
         was_alive = self.node.is_alive
         self.node.die()
+        self._pool.close()
         if is_power_lost:
+            self._boot_count += 1
             self.disk.crash(Random(self.kernel.tape.draw(1 << 16)))
             self.oracle.power_lost()
             self.history.nemesis(self.kernel.now_ms, self.node.name, POWER_LOSS)
@@ -239,6 +299,9 @@ class SimulatedBookie:
         except StorageFailedError as error:
             self.kernel.sometimes["bookie: stopped by a failed disk"] += 1
             self.history.nemesis(self.kernel.now_ms, self.node.name, FAILED_FSYNC)
+            with suppress(SimulatedCrash):  # it ends in any case
+                assert self.losses is not None, "it served"
+                self.losses.doubt()
             self.crash(f"the disk failed: {error}")
         except ZbkError as error:
             self.crash(f"an actor failed: {error!r}")

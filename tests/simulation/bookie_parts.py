@@ -8,6 +8,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.journal import AppendGroup, JournalActor, SyncProgress, SyncQueue
 from zbk.actors.read import ReadActor
 from zbk.actors.storage import StorageActor
+from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal import Journal, SyncBegun
 from zbk.transport.router import Outbound
@@ -103,6 +104,7 @@ class Parts:
     sync_queue: type[TimedSyncQueue] = TimedSyncQueue
     read_actor: type[ReadActor] = ReadActor
     storage: type[BookieStorage] = BookieStorage
+    limbo_recheck: type[LedgerRecheck] = LedgerRecheck
     is_cookie_checked = True
 
 

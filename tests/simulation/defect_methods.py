@@ -12,8 +12,10 @@ from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.read import Fetch, ReadActor
+from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
+from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
@@ -47,6 +49,15 @@ from zbk.system.files import Buffer, File
 from zbk.transport.router import Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Read, ReadLac
+
+# ------------------------------------------------------------------ limbo
+
+
+def cleared_at_once(self: LedgerRecheck, _event: limbo_ev.Event, _now_ms: int) -> list[Any]:
+    """L2."""
+    self._is_over = True
+    return [limbo_ev.ClearLedger()]
+
 
 # ------------------------------------------------------------------ the bookie
 
@@ -82,7 +93,7 @@ def _is_fencing(outbound: Outbound) -> bool:
 _answer = ReadActor._answer
 
 
-def unreadable_is_absent(self: ReadActor, one: Fetch) -> Outbound:
+def unreadable_is_absent(self: ReadActor, one: Fetch) -> Outbound | None:
     """M3."""
     try:
         self._fetch(one.resolved)
@@ -109,7 +120,7 @@ _set_fenced = BookieStorage.set_fenced
 
 def fence_is_not_replayed(self: BookieStorage, ledger_id: int) -> None:
     """M7: there is no journal yet while it is replayed."""
-    if self._journal is not None:
+    if self.journals.by_number:
         _set_fenced(self, ledger_id)
 
 
@@ -179,8 +190,9 @@ def never_looks_behind(_self: object, _place: int, _offset: int) -> int:
 
 def entries_not_synced(self: Checkpoint) -> None:
     """X4: the step is skipped."""
-    with self.flush._lock:
-        self.flush._step_count = 1
+    for one in self.flushes:
+        with one.flush._lock:
+            one.flush._step_count = 1
 
 
 _pwrite = SimulatedFile.pwrite

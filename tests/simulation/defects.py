@@ -22,6 +22,8 @@ from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import JournalActor
 from zbk.actors.read import ReadActor
 from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.limbo import Limbo
+from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.metadata.ledgers import LedgerStore
@@ -201,6 +203,18 @@ def _defects() -> Iterator[Defect]:
     yield Defect(
         "M35", "a short write is ignored", 200, [(SimulatedFile, "pwrite", wrong.short_write)]
     )
+    yield Defect(
+        "L1", "a bookie denies what it may have lost", 50,
+        [(Limbo, "is_miss_unknown", lambda *_: False)],
+    )  # fmt: skip
+    yield Defect(
+        "L2", "ledgers leave limbo without a look at any peer", 400,
+        [(LedgerRecheck, "handle", wrong.cleared_at_once)],
+    )  # fmt: skip
+    yield Defect(
+        "L3", "a bookie that may have lost a fence takes adds", 1_000,
+        [(Limbo, "may_lack_fence", lambda *_: False)], is_fast=False,
+    )  # fmt: skip
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
         [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],

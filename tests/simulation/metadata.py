@@ -171,6 +171,10 @@ class Session:
     def address(self) -> str:
         return "memory://simulated"
 
+    def expire(self) -> None:
+        """Answer nothing until it is renewed."""
+        self.is_expired = True
+
     def ledgers(self) -> LedgerStore:
         """Return the ledgers' metadata as this client sees it."""
         return LedgerStore(self, pause=lambda _seconds: None, rng=Random(1))
@@ -219,13 +223,13 @@ class Session:
         self._change(operations)
 
     def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
-        raise NotImplementedError("nobody watches in the simulation")
+        raise NotImplementedError("only a LiveSession watches")
 
     def watch_node(self, path: str, callback: Callable[[TreeNode | None], None]) -> Watch:
-        raise NotImplementedError("nobody watches in the simulation")
+        raise NotImplementedError("only a LiveSession watches")
 
     def on_session(self, callback: Callable[[SessionState], None]) -> Watch:
-        raise NotImplementedError("nobody watches in the simulation")
+        raise NotImplementedError("only a LiveSession watches")
 
     def session_state(self) -> SessionState:
         return SessionState.LOST if self.is_expired else SessionState.CONNECTED

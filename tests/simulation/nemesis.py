@@ -171,6 +171,17 @@ class Nemesis:
         bookie.is_lost = True
         self._world.kernel.after(self._gap_us(), self._world.replace_bookie, bookie)
 
+    def _wipe_bookie(self) -> None:
+        bookie = self._take_loss()
+        if bookie is None:
+            return
+        self._note("wiped", bookie.address)
+        self._world.sometimes["bookie: wiped on purpose"] += 1
+        if bookie.node.is_alive:
+            bookie.crash("stopped")
+        bookie.wipe()
+        self._restart_later(bookie)
+
     # ------------------------------------------------------------------ clients and network
 
     def _client(self) -> Client | None:
@@ -239,7 +250,7 @@ class Nemesis:
         if not sessions:
             return
         session = self._world.tape.pick(sessions)
-        session.is_expired = True
+        session.expire()
 
         def renew() -> None:
             session.is_expired = False

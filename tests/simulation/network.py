@@ -43,6 +43,7 @@ class Host(Protocol):
     """A bookie, as the network knows it."""
 
     node: Node
+    bookie_id: str
 
     def greet(self, bookie_id: str, peer: bytes) -> int:
         """Answer a HELLO meant for this bookie with the incarnation; the peer is known then.
@@ -111,6 +112,10 @@ class Network:
             if link.host is host and link.is_up:
                 delay_us = HEARTBEAT_US if is_silent else self.delay_us()
                 self.kernel.after(delay_us, link.lose_life, link.life, "was lost")
+
+    def listening(self) -> frozenset[str]:
+        """Return the ids of the bookies that run."""
+        return frozenset(host.bookie_id for host in self.hosts.values() if host.node.is_alive)
 
     # ------------------------------------------------------------------ messages
 

@@ -6,7 +6,8 @@ after each start looks at what storage has. The invariants that need the disks:
     I7    an entry up to the LAC is on stable storage at an ack quorum (``is_durable``)
     I10   a bookie that answered a fence acknowledges no ordinary add of that ledger any more
     I21   ``LastAddSynced`` counts no entry that is neither synced nor below a LAC that was told
-    I24   "no such entry" is said only of what was never promised
+    I24   "no such entry" is said only of what was never promised; nor of what was acknowledged
+          and lost since, unless peers were asked for it meanwhile
     I30   what was acknowledged under an id is never replaced by other bytes
     lost  what was promised is there after a crash; what was written survives a killed process
 
@@ -64,7 +65,13 @@ class BookieOracle:
         self.fenced: set[int] = set()
         self.violations: list[Violation] = []
         self.is_damaged = False  # its disk was: it may have lost anything
+        self.was_wiped = False  # on purpose, by its operator: fences are gone, too
+        self.gave_up: set[int] = set()  # ledgers that left limbo without a silent peer
+        self.lost: dict[int, set[int]] = defaultdict(set)  # acknowledged, gone, not cleared
+        self.lost_us: dict[tuple[int, int], int] = {}  # when that was, cleared or not
+        self._here: dict[int, set[int]] = defaultdict(set)
         self._received: dict[int, Entries] = defaultdict(dict)
+        self._durable_before: dict[int, set[int]] = defaultdict(set)  # on a disk that was wiped
         self._durable: dict[int, set[int]] = defaultdict(set)
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
@@ -77,7 +84,15 @@ class BookieOracle:
 
     def is_durable(self, ledger_id: int, entry_id: int) -> bool:
         """Tell whether an entry is, or was before the disk was lost, on stable storage here."""
+        return entry_id in self._durable[ledger_id] or entry_id in self._durable_before[ledger_id]
+
+    def holds(self, ledger_id: int, entry_id: int) -> bool:
+        """Tell whether an entry is on stable storage here now."""
         return entry_id in self._durable[ledger_id]
+
+    def has(self, ledger_id: int, entry_id: int) -> bool:
+        """Tell whether an entry that was acknowledged can be read here, or after a restart."""
+        return entry_id in self._here[ledger_id]
 
     # ------------------------------------------------------------------ what happens
 
@@ -98,7 +113,30 @@ class BookieOracle:
 
     def power_lost(self) -> None:
         """Forget what was promised for killed processes only."""
+        for ledger_id, entries in self._here.items():
+            self.lost[ledger_id] |= entries
+        self._here.clear()
         self.written.clear()
+
+    def wiped(self) -> None:
+        """Forget what was promised: it is gone, and nobody may deny it."""
+        for ledger_id, entries in self._durable.items():
+            self._durable_before[ledger_id] |= entries
+        for promises in (self.promised, self.written):
+            for ledger_id, sums in promises.items():
+                self.lost[ledger_id].update(sums)
+        self._durable.clear()
+        self._here.clear()
+        self.promised.clear()
+        self.written.clear()
+        self._counted.clear()
+        self.was_wiped = True
+
+    def cleared(self, ranges: Sequence[tuple[int, int]]) -> None:
+        """Note that ledgers have left limbo: what is not here may be denied."""
+        for ledger_id in list(self.lost):
+            if any(first <= ledger_id <= last for first, last in ranges):
+                del self.lost[ledger_id]
 
     def answered(self, outbound: Outbound) -> None:
         """Note, and judge, an answer."""
@@ -133,6 +171,8 @@ class BookieOracle:
             if known != sum_:
                 self.violated("I30", f"took L{ledger_id}/{entry_id} twice, with different bytes")
             target[entry_id] = sum_
+            self._here[ledger_id].add(entry_id)
+            self.lost[ledger_id].discard(entry_id)
             if is_synced and not self.is_damaged and entry_id not in self._durable[ledger_id]:
                 self.violated("I7", f"acknowledged L{ledger_id}/{entry_id} without an fsync")
                 self._durable[ledger_id].add(entry_id)
@@ -160,7 +200,8 @@ class BookieOracle:
     def _check_lac(self, ledger_id: int, lac: int, *, is_for_readers: bool) -> None:
         """A LAC that readers were told is never taken back; a recoverer may hear of more."""
         highest = self._answered_lac[ledger_id]
-        if lac < highest and not self.is_damaged:
+        may_know_less = self.is_damaged or (self.was_wiped and not is_for_readers)
+        if lac < highest and not may_know_less:
             self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
         if is_for_readers:
             self._answered_lac[ledger_id] = max(lac, highest)
@@ -173,8 +214,13 @@ class BookieOracle:
             entry_id = error.args[1]
             if entry_id in promised or entry_id in written:
                 self.violated("I24", f"says that it has no L{ledger_id}/{entry_id}")
+            elif entry_id in self.lost[ledger_id] and not self.is_damaged:
+                text = f"says that it has no L{ledger_id}/{entry_id}, which it lost"
+                self.violated("I24", text)
         elif isinstance(error, NoSuchLedgerError) and (promised or written):
             self.violated("I24", f"says that it has no ledger {ledger_id}")
+        elif isinstance(error, NoSuchLedgerError) and self.lost[ledger_id]:
+            self.violated("I24", f"says that it has no ledger {ledger_id}, parts of which it lost")
 
     def _answered_fence(self, ledger_id: int, answer: object) -> None:
         if isinstance(answer, Refused):
@@ -199,13 +245,23 @@ class BookieOracle:
                 )
                 for first, last in ranges:
                     self._durable[ledger_id].update(range(first, last + 1))
+        self._note_lost()
+
+    def _note_lost(self) -> None:
+        """Compare what was acknowledged with what is here."""
+        for ledger_id, entries in list(self.lost.items()):
+            entries.difference_update(self._durable[ledger_id])
+            for entry_id in entries:
+                self.lost_us[(ledger_id, entry_id)] = self._kernel.now_us
+        for ledger_id, entries in self._durable.items():
+            self._here[ledger_id] |= entries
 
     def _audit_promises(self, storage: BookieStorage) -> None:
         for entries in (self.promised, self.written):
             for ledger_id in sorted(entries):
                 for entry_id in sorted(entries[ledger_id]):
                     self._audit_entry(storage, ledger_id, entry_id, entries[ledger_id][entry_id])
-        for ledger_id in sorted(self.fenced):
+        for ledger_id in () if self.was_wiped else sorted(self.fenced):
             info = storage.ledger_info(ledger_id)
             if info is None or not info.is_fenced:
                 self.violated("I10", f"has lost the fence of ledger {ledger_id}")

@@ -177,6 +177,7 @@ class RecoveryBody:
             if isinstance(outcome, LedgerMetadata) and outcome.last_entry_id is not None:
                 last = outcome.last_entry_id
                 self._world.check_durable(self._ledger_id, max(0, last - 8), last)
+                self._world.check_kept(outcome)
             self._done(outcome)
 
         self._world.metadata.submit(self._node, close, done)

@@ -123,6 +123,7 @@ class Run:
         self._calm_down()
         self._wait("a call hangs", lambda: all(c.is_over for c in self._clients))
         self._at_times_lose_power()
+        self._leave_limbo()
         self._recover_all()
         self._at_times_lose_power()
         self._read_all()
@@ -248,6 +249,15 @@ class Run:
                     bookie.crash("the last power loss", is_power_lost=True)
             self._start_all()
             world.kernel.run_until(world.kernel.now_us + 2 * SECOND)
+
+    def _leave_limbo(self) -> None:
+        """Let all bookies ask all others for what they may have lost."""
+        world = self._world
+        if any(bookie.oracle.is_damaged for bookie in world.bookies):
+            # who can not give what it says it has keeps others in limbo
+            world.kernel.run_until(world.kernel.now_us + 10 * SECOND)
+        else:
+            self._wait("limbo does not end", lambda: not any(b.is_in_doubt for b in world.bookies))
 
     def _recover_all(self) -> None:
         world = self._world

@@ -80,6 +80,7 @@ class World:
         self.recovery_limits = _recovery_limits(tape)
         self._sessions: list[Session] = []
         self._bookie_count = 0
+        self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
 
     @property
@@ -122,6 +123,7 @@ class World:
                 ledger_type=ledger_type,
                 digest_type=DigestType.XXH3,
                 password_digest=password_digest(PASSWORD, ledger_id),
+                ledger_key=self.ledger_key(ledger_id),
                 fragments=(Fragment(0, tuple(bookies[: quorum.ensemble_size])),),
                 created_ms=0,
                 creation_token=token,
@@ -197,6 +199,37 @@ class World:
                     f"the LAC of ledger {ledger_id} is {last}; entry {entry_id} is on stable "
                     f"storage at {count} of {members}, not {quorum.ack_size}",
                 )
+                return
+
+    def acknowledged(self, metadata: LedgerMetadata, first: int, count: int) -> None:
+        """Note that entries of a VD ledger were acknowledged, and are where they should be."""
+        if metadata.ledger_type is not LedgerType.VD_JOURNAL:
+            return
+        members = [self.bookie(b).oracle for b in metadata.last_fragment.bookies]
+        for entry_id in range(first, first + count):
+            has_count = sum(oracle.has(metadata.ledger_id, entry_id) for oracle in members)
+            if has_count >= metadata.ack_quorum_size:
+                self._acked_us[(metadata.ledger_id, entry_id)] = self.kernel.now_us
+
+    def check_kept(self, metadata: LedgerMetadata) -> None:
+        """Judge I20 after a loss of power: what somebody still has is not left out by a recovery.
+
+        Who lost it was to ask everybody before it denied it. What a bookie was sent behind that is
+        no matter here: it was acknowledged by fewer than an ack quorum that still had it.
+        """
+        end = metadata.last_entry_id
+        assert end is not None, "it was closed"
+        ledger_id = metadata.ledger_id
+        members = [self.bookie(b) for b in metadata.last_fragment.bookies]
+        if any(ledger_id in b.oracle.gave_up or b.is_lost or b.oracle.is_damaged for b in members):
+            return
+        entry_id = end + 1  # those behind it are left out if this one was lost by everybody
+        acked_us = self._acked_us.get((ledger_id, entry_id), -1)
+        for bookie in members:
+            lost_us = bookie.oracle.lost_us.get((ledger_id, entry_id), -1)
+            if bookie.oracle.has(ledger_id, entry_id) and lost_us < acked_us:
+                text = f"ledger {ledger_id} was recovered to {end}; {bookie.bookie_id} has"
+                self.violated("I20", f"{text} entry {entry_id}, which was acknowledged")
                 return
 
 

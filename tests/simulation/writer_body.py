@@ -228,6 +228,7 @@ class WriterBody:
             if isinstance(ticket, Flush):
                 ticket.done(None)
                 continue
+            self.world.acknowledged(self.metadata, first, len(ticket))
             for entry_id, begun in enumerate(ticket, first):
                 self._end(begun, "ok", ledger_id=self.ledger_id, entry_id=entry_id)
             if ticket:

@@ -15,6 +15,7 @@ from zbk.storage.journal_record import (
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
+    SyncedRecord,
 )
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.storage.recovery import Presence
@@ -25,13 +26,20 @@ NO_LIMIT = 1 << 40
 
 
 def storage_on(
-    disk: SimulatedDisk, *, ledger_cache_size: int = 1 << 20, log_size_max: int = 1 << 20
+    disk: SimulatedDisk,
+    *,
+    journal_dir: str | tuple[str, ...] = "/j",
+    ledger_dir: str | tuple[str, ...] = "/l",
+    out_of_service: Sequence[str] = (),
+    ledger_cache_size: int = 1 << 20,
+    log_size_max: int = 1 << 20,
 ) -> BookieStorage:
     """Return storage with small files, not open yet."""
     return BookieStorage(
         disk,
-        journal_dir="/j",
-        ledger_dir="/l",
+        journal_dir=journal_dir,
+        ledger_dir=ledger_dir,
+        out_of_service=out_of_service,
         bookie_id=BOOKIE_ID,
         segment_size=SEGMENT_HEADER_SIZE + 4096,
         log_size_max=log_size_max,
@@ -120,7 +128,8 @@ class TwinnedStorage:
 
     def sync(self) -> None:
         """Sync the journal: everything written is promised now."""
-        self.storage.journal.sync()
+        for journal in self.storage.journals:
+            journal.sync()
         self.promised = _copy(self.written)
 
     def take_step(self) -> None:
@@ -204,7 +213,11 @@ class TwinnedStorage:
         self.storage = self._storage()
 
     def _journal(self, records: list[JournalRecord]) -> None:
-        self.storage.journal.append(records)
+        last = records[-1]
+        assert not isinstance(last, SyncedRecord), "it is of no ledger"
+        ledger_id = last.batch.ledger_id if isinstance(last, EntriesRecord) else last.ledger_id
+        journals = list(self.storage.journals)
+        journals[self.storage.journals.of(ledger_id)].append(records)
         self.written = _copy(self.attempted)
 
 

@@ -20,6 +20,7 @@ _FIXED = (
     "password_digest",
     "creation_token",
     "created_ms",
+    "ledger_key",
 )
 
 _NEXT = {

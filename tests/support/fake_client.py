@@ -1,6 +1,6 @@
 """A client without a cluster: ledgers in memory, for tests of what stands above the client."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -17,7 +17,7 @@ from zbk.errors import (
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.words import DigestType, LedgerType
-from zbk.wire.messages import BookieInfo
+from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
 BOOKIES = ("bookie-a", "bookie-b", "bookie-c")
 CREATED_MS = 1_700_000_000_000
@@ -137,6 +137,7 @@ class FakeClient(FakeLogs):
         self.failure: BaseException | None = None
         self.append_failure: ZbkError | None = None
         self.recover_timeout_s: float | None = None
+        self.scrubbed: list[tuple[str, bool | None]] = []  # begun, only asked, or waited for
         self.is_closed = False
 
     def __enter__(self) -> Self:
@@ -252,6 +253,20 @@ class FakeClient(FakeLogs):
             for index, bookie_id in enumerate(BOOKIES)
         ]
 
+    def collect_garbage(
+        self, bookie_id: str, *, compaction: str = "", timeout: float = 600.0
+    ) -> GarbageStatus:
+        del bookie_id, timeout
+        logs = {"": 0, "minor": 1, "major": 3}[compaction]
+        return GarbageStatus(
+            request_id=1,
+            incarnation=1,
+            awaited_round=1,
+            ended_round=1,
+            compacted_log_count=logs,
+            compacted_size=1_000 * logs,
+        )
+
     def bookie_info(self, bookie_id: str) -> BookieInfo:
         numbers = {
             field.name: 7
@@ -266,6 +281,37 @@ class FakeClient(FakeLogs):
             is_readonly=False,
             **(numbers | texts),  # type: ignore[arg-type]  # fields that are numbers, by name
         )
+
+    def scrub(self, bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
+        """Begin the second pass at each bookie; the second bookie is damaged."""
+        self.scrubbed.append((bookie_id, is_pass_wanted))
+        status = ScrubStatus(
+            request_id=0, awaited_pass=2, begun_pass=1, ended_pass=1, read_size=1_000
+        )
+        if bookie_id != BOOKIES[1]:
+            return status
+        return msgspec.structs.replace(
+            status,
+            file_count=1,
+            ledger_count=2,
+            entry_count=3,
+            files=[("/l/logs/00000001.log", 80, 7, "a block fails its checksum")],
+            ranges=[(7, 2, 4), (8, 0, -1)],
+        )
+
+    def follow_scrub(
+        self,
+        bookie_id: str,
+        begun: ScrubStatus,
+        *,
+        timeout: float,
+        tell: Callable[[ScrubStatus], None],
+    ) -> ScrubStatus:
+        assert timeout > 0
+        ended = msgspec.structs.replace(begun, begun_pass=2, ended_pass=2)
+        tell(ended)
+        self.scrubbed.append((bookie_id, None))
+        return ended
 
     def _check(self, ledger_id: int, password: bytes) -> None:
         self.get_ledger_metadata(ledger_id)

@@ -6,12 +6,14 @@ from typing import Any
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
+from zbk.actors.compaction_rounds import CompactionOptions
 from zbk.actors.gc import GcActor, GcDue
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import LEDGERS
 from zbk.metadata.store import Node
+from zbk.protocol.compaction import CompactionLimits
 from zbk.protocol.gc_events import RoundResult
 
 PAYLOAD_SIZE = 500
@@ -43,6 +45,10 @@ class GarbageWorld:
 
     def __init__(self, disk: SimulatedDisk | None = None) -> None:
         self.disk = disk or SimulatedDisk()
+        self.limits = CompactionLimits()
+        self.rate_size = 0
+        self.room_size = 1 << 40
+        self.waiting_for_checkpoint: list[Callable[[], None]] = []
         self.tree = MemoryTree("gc")
         self.client = self.tree.open_session()
         initialise(self.client)
@@ -57,11 +63,14 @@ class GarbageWorld:
         self.now_ms = 0
         self.failures: list[BaseException] = []
         self.gc = GcActor(
-            self.bookie.storage.garbage,
+            self.bookie.storage.garbages,
             _StorageRef(self),
             self.store,
             cluster_id=instance_id(self.client),
             confirm_delay_ms=CONFIRM_DELAY_MS,
+            compaction=CompactionOptions(
+                self.limits, self.rate_size, self._checkpoint_soon, lambda _path: self.room_size
+            ),
             ticker=self.ticker,
             stop_bookie=self.failures.append,
             now_ms=lambda: self.now_ms,
@@ -92,6 +101,10 @@ class GarbageWorld:
         for ledger_id in ledger_ids:
             self.ledgers.delete(ledger_id)
 
+    def _checkpoint_soon(self, done: Callable[[], None]) -> None:
+        """Note that somebody waits for a checkpoint; ``go_on`` takes it when nothing else is on."""
+        self.waiting_for_checkpoint.append(done)
+
     def begin_round(self) -> None:
         """Have a round begin."""
         self.bookie.checkpoint()
@@ -103,6 +116,10 @@ class GarbageWorld:
             self.bookie.tell(self.to_storage.pop(0))
         elif not self.gc.actor_inbox.empty():
             self.gc.on_receive(self.gc.actor_inbox.get().message)
+        elif self.waiting_for_checkpoint:
+            done = self.waiting_for_checkpoint.pop(0)
+            self.bookie.checkpoint()
+            done()
         else:
             return False
         return True

@@ -136,7 +136,7 @@ class ModelBookie:
         for entry_id in entry_ids[:count_max]:
             if entry_id not in self.entries:
                 if not found and self.is_in_limbo:
-                    raise UnknownLedgerStateError(LEDGER_ID)
+                    raise UnknownLedgerStateError(LEDGER_ID, self.bookie_id)
                 if not found:
                     raise NoSuchEntryError(LEDGER_ID, entry_id)
                 break

@@ -33,9 +33,7 @@ class SimulatedCrash(BaseException):
 class Fault(msgspec.Struct):
     """One operation that fails: the one after ``skip_count`` others of its kind and path."""
 
-    operation: (
-        str  # "pwrite", "sync", "allocate", "create", "rename", "remove", "sync_dir", "pread"
-    )
+    operation: str  # as the methods are called, and "create"
     error: int
     skip_count: int = 0
     path_part: str = ""
@@ -121,9 +119,8 @@ class SimulatedFile:
         data = b"".join(buffers)
         try:
             self._disk.fail_on("pwrite", self._path)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:  # a short write comes first
-                self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
+        except OSError:  # a short write comes first
+            self._inode.write(self._disk.next_change(), offset, data[: len(data) // 2])
             raise
         room = len(self._inode.visible) + self._disk.free_size("")
         if offset + len(data) > max(room, len(self._inode.visible)):
@@ -155,6 +152,7 @@ class SimulatedFile:
 
     def truncate(self, size: int) -> None:
         self._check_alive()
+        self._disk.fail_on("truncate", self._path)
         self._inode.resize(self._disk.next_change(), size)
         self._disk.step()
 

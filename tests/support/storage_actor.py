@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zbk.actors.journal import AppendGroup, Synced, SyncProgress
-from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.read import Fetch, MovedEntries, ReadActor
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Requests, StorageActor, StorageMessage
 from zbk.errors import ZbkError, from_wire
@@ -81,9 +81,9 @@ class World:
         self.on_clock: Callable[[], None] = lambda: None  # when the actor looks at the clock
         self.actor = StorageActor(
             self.storage,
-            journal=lambda: _Tell(self.groups),
+            journals=lambda: [_Tell(self.groups)],
             reader=_Tell(self.fetches),
-            progress=self.progress,
+            progresses=[self.progress],
             ticker=self.ticker,
             now_ms=self._clock,
             send=self._send,
@@ -149,7 +149,9 @@ class World:
         """Do what the read actor does."""
         fetches = self.fetches[:]
         self.fetches.clear()
-        ReadActor(self.storage.fetch, self._send, 3, self.failures.append).on_receive(fetches)
+        moved = MovedEntries(self.storage.is_gone, self.tell)
+        reader = ReadActor(self.storage.fetch, self._send, 3, self.failures.append, moved)
+        reader.on_receive(fetches)
 
     def checkpoint(self) -> None:
         """Do what the checkpoint actor does, from the first to the last step."""

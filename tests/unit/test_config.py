@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import zbk.config
 from zbk.config import (
+    AutorecoveryConfig,
     BookieConfig,
     ClientConfig,
     build,
@@ -118,6 +119,30 @@ def test_a_value_of_the_wrong_kind_or_out_of_its_range_is_refused(values: dict[s
         convert(ClientConfig, values)
 
 
+@pytest.mark.parametrize("value", [0.25, "0.25", 1, 0, "1e-1"])
+def test_a_share_is_a_number_however_it_is_written(value: float | str) -> None:
+    config = convert(zbk.config.BookieConfig, {"compaction_minor_threshold": value})
+    assert config.compaction_minor_threshold == float(value)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, "nan", "much", "20%", float("inf")])
+def test_what_is_no_share_is_refused(value: float | str) -> None:
+    with pytest.raises(InvalidOptionError, match="compaction_major_threshold"):
+        convert(zbk.config.BookieConfig, {"compaction_major_threshold": value})
+
+
+def test_the_options_of_compaction_come_from_the_environment() -> None:
+    environment = {
+        "ZBK_BOOKIE_COMPACTION_MINOR_THRESHOLD": "0.1",
+        "ZBK_BOOKIE_COMPACTION_MAJOR_INTERVAL_MS": "12h",
+        "ZBK_BOOKIE_COMPACTION_RATE_SIZE": "8 MiB",
+    }
+    config = build(zbk.config.BookieConfig, flags={}, environment=environment, table={})
+    assert config.compaction_minor_threshold == 0.1
+    assert config.compaction_major_interval_ms == 12 * 3_600_000
+    assert config.compaction_rate_size == 8 * 1024 * 1024
+
+
 def test_defaults_are_in_range() -> None:
     assert convert(BookieConfig, {}) == BookieConfig()
     assert convert(ClientConfig, {}) == ClientConfig()
@@ -161,3 +186,9 @@ def test_free_space_is_a_size_or_a_share_of_the_disk(value: int | str, size: int
 def test_what_is_neither_a_size_nor_a_share_is_refused(value: int | str) -> None:
     with pytest.raises(InvalidOptionError, match="disk_readonly_free"):
         convert(BookieConfig, {"disk_readonly_free": value})
+
+
+def test_a_limit_of_a_duration_is_a_duration_too() -> None:
+    found = convert(AutorecoveryConfig, {"repair_retry_ms_max": "5min"})
+
+    assert found.repair_retry_ms_max == 300_000

@@ -73,6 +73,7 @@ def test_codes_never_change() -> None:
         "BookieReadOnlyError": 306,
         "CannotAdvanceError": 307,
         "LedgerRecoveryError": 308,
+        "BookieInUseError": 309,
         "MetadataConflictError": 400,
         "BadVersionError": 401,
         "NodeExistsError": 402,

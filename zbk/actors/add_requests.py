@@ -1,13 +1,17 @@
 """What changes a ledger at the storage actor: adds, explicit LACs, and the sync of a VD ledger.
 
 Order of an add, as in the seed: entry log, index, journal, answer. All adds that arrived together
-are one gathered write to the entry log and one ticket of the journal.
+are one gathered write to the entry log and one ticket of the journal (of each, if there are more).
 
 An add that came again is answered once its entries are surely durable, whatever the ledger's type;
 other bytes under the same id are refused, also from a recovery, whose copies are the same bytes.
+But where the copy here is damaged, a recovery's is stored anew, and the index points at that one.
 
 A bookie without space takes no ordinary adds. Those of recoveries, and explicit LACs, go on as long
 as the journal keeps room for fences; and whoever writes to a fenced ledger is told that instead.
+
+After a loss that may include fences, ordinary adds to ledgers of before are refused for ever
+(``zbk.durability.limbo``): their writers take another bookie.
 
 Owned and run by the storage actor.
 
@@ -63,13 +67,17 @@ class AddRequests:
     def add(self, inbound: Inbound, request: Add) -> None:
         """Store a batch, or what of it is missing; answer as the ledger's type promises."""
         whole = _batch_of(request, inbound.frames, self._entry_size_max)
+        limbo = self._storage.limbo
+        if not request.is_recovery and limbo.limbo.may_lack_fence(request.ledger_id):
+            self._check_known_fence(request)
+            raise limbo.unknown(request.ledger_id)
         if self._space.is_readonly:
             self._check_space(request, whole.size)
         slot = self._ledgers.find_or_new(request.ledger_id)
         self._admit(slot, request)
         self._storage.prepare(whole)
         is_new = whole.first_entry_id > slot.last_entry_id
-        batch = whole if is_new else self._missing_part(whole, slot)
+        batch = whole if is_new else self._part_to_store(whole, request)
         ledger, turn = slot.ledger, self._turn
         ledger.added(request.lac)
         answer = AddAnswer(
@@ -78,7 +86,7 @@ class AddRequests:
             last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
         )
         if batch is None:  # sent again: answered like a sync
-            turn.ticket.after_sync.append(Outbound(inbound, answer))
+            turn.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
             return
         recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
@@ -108,20 +116,25 @@ class AddRequests:
             incarnation=self._turn.incarnation,
             lac=slot.ledger.recorded_lac,
         )
-        if slot.ticket <= self._turn.synced_ticket:  # it came again
+        lane = self._turn.lane(slot)
+        if slot.ticket <= lane.synced_ticket:  # it came again
             self._turn.answer(inbound, answer)
         else:
-            self._turn.ticket.after_sync.append(Outbound(inbound, answer))
+            lane.ticket.after_sync.append(Outbound(inbound, answer))
 
     def sync(self, inbound: Inbound, request: Sync) -> None:
         """Answer with the sync cursor, once all that was before is on stable storage."""
         slot = self._ledgers.find(request.ledger_id)
         if slot is None:
+            limbo = self._storage.limbo
+            if limbo.limbo.is_miss_unknown(request.ledger_id, None):
+                raise limbo.unknown(request.ledger_id)
             raise NoSuchLedgerError(request.ledger_id)
         slot.ledger.check_key(request.ledger_key)
         self._record_lac(slot, request.lac)
-        slot.ticket = self._turn.ticket.number
-        self._turn.ticket.syncs.append((inbound, slot))
+        ticket = self._turn.lane(slot).ticket
+        slot.ticket = ticket.number
+        ticket.syncs.append((inbound, slot))
 
     # -------------------------------------------------------------- private
 
@@ -135,19 +148,27 @@ class AddRequests:
         """
         if request.is_recovery and self._has_room(size):
             return
+        self._check_known_fence(request)
+        raise self._space.refusal()
+
+    def _check_known_fence(self, request: Add) -> None:
+        """Refuse, with the better reason, an add that is to be refused in any case.
+
+        Raises:
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
+        """
         slot = self._ledgers.find(request.ledger_id)
         if slot is not None:
             slot.ledger.check(request.ledger_key, request.ledger_type)
             if slot.ledger.is_fenced and not request.is_recovery:
                 raise LedgerFencedError(request.ledger_id)
-        raise self._space.refusal()
 
     def _has_room(self, size: int) -> bool:
         if not self._storage.has_index_room:
             return False
         if self._storage.has_reserve:
             return True
-        left_size = self._storage.journal_room_size - self._turn.waiting_size
+        left_size = self._storage.journals.room_size - self._turn.waiting_size
         return left_size >= size + FENCE_ROOM_SIZE
 
     def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
@@ -170,15 +191,19 @@ class AddRequests:
             turn = self._turn
             self._storage.set_explicit_lac(slot.ledger_id, lac)
             turn.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
-            slot.ledger.lac_recorded(lac, turn.ticket.number, turn.synced_ticket)
+            lane = turn.lane(slot)
+            slot.ledger.lac_recorded(lac, lane.ticket.number, lane.synced_ticket)
 
-    def _missing_part(self, batch: EntryBatch, slot: LedgerSlot) -> EntryBatch | None:
-        """Return what of the batch is not stored, or ``None`` if all of it is, byte for byte.
+    def _part_to_store(self, batch: EntryBatch, request: Add) -> EntryBatch | None:
+        """Return what of the batch is to be stored, or ``None`` if all of it is, byte for byte.
 
         Raises:
             DuplicateEntryError: an id is stored with other bytes.
+            EntryUnreadableError: the copy here can not be read; a recovery's is stored anew.
         """
         self._turn.store_batches()  # the index has to know what came just before
+        if request.is_recovery:
+            return self._storage.part_to_mend(batch)
         match self._storage.presence(batch):
             case Presence.NONE:
                 return batch
@@ -187,7 +212,7 @@ class AddRequests:
             case Presence.SAME:
                 return None
             case Presence.OTHER:
-                raise DuplicateEntryError(slot.ledger_id, batch.first_entry_id)
+                raise DuplicateEntryError(request.ledger_id, batch.first_entry_id)
 
 
 def _recorded_lac(batch: EntryBatch, lac: int) -> int:

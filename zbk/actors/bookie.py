@@ -4,9 +4,11 @@ Start       identity -> lock -> incarnation -> storage (replay, fsync) -> actors
             registration. Nothing is served before the replayed journal is on stable storage, and
             nobody can find the bookie before it serves.
 Stop        registration -> socket stops taking -> everything taken is synced and answered ->
-            actors -> storage -> metadata. There is no last checkpoint: the next start replays
-            what the journal has behind the last one.
+            actors -> a last checkpoint, so that the next start has nothing to replay -> storage
+            -> metadata.
 Failure     the socket closes, the process ends; the journal has what was promised.
+Unclean     a start after one that may have lost what was not synced, or after a wipe, says of
+            ledgers of before neither yes nor no (``losses``).
 Full disk   no failure: the bookie is read-only, in its registration, too, until there is space. At
             the start the reserve is tried before it is one.
 
@@ -17,15 +19,17 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import pykka
 
 from zbk.actors.about import About
-from zbk.actors.checkpoint import CheckpointActor, CheckpointDue
+from zbk.actors.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
+from zbk.actors.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.gc import GcActor, GcDue
-from zbk.actors.identity import check_identity, directories
+from zbk.actors.identity import check_identity, in_service, service_note
 from zbk.actors.journal import (
     JournalActor,
     JournalSyncActor,
@@ -34,20 +38,29 @@ from zbk.actors.journal import (
     SyncProgress,
     SyncQueue,
 )
-from zbk.actors.read import ReadActor
+from zbk.actors.last_checkpoint import take_last_checkpoint
+from zbk.actors.losses import Losses
+from zbk.actors.read import MovedEntries, ReadActor
+from zbk.actors.scrub import ScrubActor, ScrubDue
+from zbk.actors.service import settle
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
-from zbk.errors import BookieError, NoSpaceError, ZbkError
+from zbk.errors import BookieError, NoSpaceError, StorageFailedError, ZbkError
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
+from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.registration import Registration, RegistrationState
 from zbk.metadata.store import MetadataStore
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.identity import lock_directory, next_incarnation
+from zbk.storage.journal import Journal
+from zbk.storage.service_note import ServiceNote
+from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, wall_ms
 from zbk.system.files import FileSystem, OsFiles, is_no_space
 from zbk.system.ticker import Ticker
@@ -68,8 +81,17 @@ QUIESCE_TIMEOUT_S: Final = 20.0
 class Bookie:
     """One bookie in this process."""
 
-    def __init__(self, config: BookieConfig, files: FileSystem | None = None) -> None:
+    def __init__(
+        self,
+        config: BookieConfig,
+        files: FileSystem | None = None,
+        *,
+        is_wiped_on_purpose: bool = False,
+    ) -> None:
         self._config = config
+        self._is_wiped_on_purpose = is_wiped_on_purpose
+        self._losses: Losses | None = None
+        self._is_clean = False  # nothing failed, and all that was promised is on stable storage
         self._files: FileSystem = files or OsFiles()
         self.ended = threading.Event()
         self._supervisor = SupervisorActor.start(self.ended)
@@ -78,6 +100,7 @@ class Bookie:
         self._storage_actor: pykka.ActorRef[StorageActor] | None = None
         self._registered: Registration | None = None
         self._gate: SpaceGate | None = None
+        self.failure: BaseException | None = None  # that ended it
 
     # ------------------------------------------------------------------ any thread
 
@@ -90,6 +113,16 @@ class Bookie:
         """Ask the bookie to stop in good order."""
         with suppress(pykka.ActorDeadError):
             self._supervisor.tell(StopRequested())
+
+    @property
+    def losses(self) -> Losses:
+        """What it may have lost; there is an answer once the bookie has started."""
+        assert self._losses is not None, "start comes first"
+        return self._losses
+
+    def goes_with(self, close: Callable[[], None]) -> None:
+        """Call ``close`` when the bookie is taken down, before any part of it is."""
+        self._closing.append(close)
 
     # ------------------------------------------------------------------ start
 
@@ -110,11 +143,12 @@ class Bookie:
         store = open_store(config.metadata, session_timeout_ms=config.session_timeout_ms)
         self._closing.append(store.close)
         cookie = check_identity(self._files, store, config)
-        for path in directories(config):
+        note = service_note(self._files, config)
+        for path in in_service(self._files, config):
             lock = lock_directory(self._files, path)
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
-        storage, incarnation = self._open_storage(cookie, gate)
+        storage, incarnation = self._open_storage(store, cookie, gate, note)
         front = self._start_actors(storage, store, cookie, incarnation, gate)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,
@@ -131,36 +165,42 @@ class Bookie:
         self._on_mode()  # it may have changed meanwhile
         return registration
 
-    def _open_storage(self, cookie: Cookie, gate: SpaceGate) -> tuple[BookieStorage, int]:
+    def _open_storage(
+        self, store: MetadataStore, cookie: Cookie, gate: SpaceGate, note: ServiceNote
+    ) -> tuple[BookieStorage, int]:
         """Return storage that is open, and the incarnation.
 
         What finds no space is tried again with the reserves, one after the other.
         """
-        storage = self._storage(cookie, gate)
+        storage = self._storage(cookie, gate, note)
         if not storage.make_reserves():
-            gate.met_no_space(self._config.ledger_dir)
+            gate.met_no_space(storage.ledger_dirs[0])
         for _ in storage.reserves:
             try:
-                return self._try_to_open(storage)
+                return self._try_to_open(store, storage, note)
             except NoSpaceError as error:
                 logger.warning("there is no space to start; trying with the reserve: %s", error)
-                storage = self._storage(cookie, gate)
-        return self._try_to_open(storage)
+                storage = self._storage(cookie, gate, note)
+        return self._try_to_open(store, storage, note)
 
-    def _try_to_open(self, storage: BookieStorage) -> tuple[BookieStorage, int]:
+    def _try_to_open(
+        self, store: MetadataStore, storage: BookieStorage, note: ServiceNote
+    ) -> tuple[BookieStorage, int]:
         started_ms = monotonic_ms()
+        incarnation = self._next_incarnation(storage)
+        losses = self._losses = self._losses_of(storage)
         try:
-            incarnation = next_incarnation(self._files, self._config.ledger_dir)
-        except OSError as error:
-            if not is_no_space(error):
-                raise
-            raise storage.out_of_space(self._config.ledger_dir, error) from error
-        try:
+            next_ledger_id = partial(LedgerStore(store).next_ledger_id, is_fresh=True)
+            losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped_on_purpose)
+            settle(self._files, self._config, note, losses, next_ledger_id)
+            losses.begin_serving()
             replayed = storage.open()
         except ZbkError:
             storage.close()
             raise
+        self._closing.append(self._end_serving)
         self._closing.append(storage.close)
+        self._closing.append(lambda: self._checkpoint_last(storage))
         logger.info(
             "storage open: %d journal records replayed, %d of a torn tail cut, in %d ms",
             replayed.record_count,
@@ -169,7 +209,21 @@ class Bookie:
         )
         return storage, incarnation
 
-    def _storage(self, cookie: Cookie, gate: SpaceGate) -> BookieStorage:
+    def _next_incarnation(self, storage: BookieStorage) -> int:
+        dirs = storage.ledger_dirs
+        try:
+            return next_incarnation(self._files, *dirs)
+        except OSError as error:
+            if not is_no_space(error) and len(dirs) == 1:
+                raise
+            where = next((one for one in dirs if str(error.filename).startswith(one)), dirs[0])
+            raise storage.failed(where, error) from error
+
+    def _losses_of(self, storage: BookieStorage) -> Losses:
+        config = self._config
+        return Losses(self._files, storage.limbo, storage.ledger_dirs, config.boot_id or boot_id())
+
+    def _storage(self, cookie: Cookie, gate: SpaceGate, note: ServiceNote) -> BookieStorage:
         config = self._config
         return BookieStorage(
             self._files,
@@ -182,6 +236,7 @@ class Bookie:
             open_files_max=config.open_files_max,
             reserve_size=config.disk_reserve_size,
             on_no_space=gate.met_no_space,
+            out_of_service=note.paths,
         )
 
     def _start_actors(
@@ -216,15 +271,17 @@ class Bookie:
         )
         self._closing.append(front.stop)
         self._front = front
-        about = About(self._files, config, identity, front, storage, software=VERSION)
-        progress = SyncProgress()
+        about = About(self._files, config, identity, front, storage, self.losses, software=VERSION)
+        journal_nos = range(len(storage.journals))
+        progresses = [SyncProgress() for _ in journal_nos]
         ticker = Ticker("zbk-bookie-ticker")
-        actors["read"] = ReadActor.start(storage.fetch, front.send, incarnation, self.fail)
+        moved = MovedEntries(storage.is_gone, lambda again: _tell(actors, "storage", again))
+        actors["read"] = ReadActor.start(storage.fetch, front.send, incarnation, self.fail, moved)
         actors["storage"] = StorageActor.start(
             storage,
-            journal=lambda: actors["journal"],
+            journals=lambda: [actors[f"journal-{number}"] for number in journal_nos],
             reader=actors["read"],
-            progress=progress,
+            progresses=progresses,
             ticker=ticker,
             send=front.send,
             space=gate,
@@ -234,17 +291,10 @@ class Bookie:
             read_size_max=config.read_size_max,
             stop_bookie=self.fail,
         )
-        queue = SyncQueue(storage.journal, actors["storage"], front.send, progress)
-        actors["sync"] = JournalSyncActor.start(queue, self.fail)
-        actors["journal"] = JournalActor.start(
-            storage.journal,
-            queue,
-            actors["sync"],
-            front.send,
-            gate,
-            config.journal_unsynced_size_max,
-            self.fail,
-        )
+        queues = [
+            self._start_journal(actors, number, journal, front, gate, progresses[number])
+            for number, journal in enumerate(storage.journals)
+        ]
         actors["checkpoint"] = CheckpointActor.start(
             storage,
             actors["storage"],
@@ -254,22 +304,70 @@ class Bookie:
             stop_bookie=self.fail,
         )
         actors["gc"] = GcActor.start(
-            storage.garbage,
+            storage.garbages,
             actors["storage"],
             store,
             cluster_id=cookie.instance_id,
             confirm_delay_ms=config.gc_confirm_delay_ms,
+            compaction=self._compaction(actors, storage, gate),
+            ticker=ticker,
+            stop_bookie=self.fail,
+        )
+        actors["scrub"] = ScrubActor.start(
+            storage.scrubs,
+            storage.damaged,
+            actors["storage"],
+            UnderreplicationStore(store),
+            bookie_id=cookie.bookie_id,
+            rate_size=config.scrub_rate_size,
             ticker=ticker,
             stop_bookie=self.fail,
         )
         actors["disk"] = self._start_disk_monitor(storage, gate)
-        about.watch(actors, queue)
+        about.watch(actors, queues)
         self._storage_actor = actors["storage"]
         self._closing.append(lambda: _stop_actors(actors))
         self._closing.append(ticker.stop)
         self._start_ticking(ticker, actors)
         front.start()
         return front
+
+    def _start_journal(
+        self,
+        actors: "dict[str, pykka.ActorRef[Any]]",
+        number: int,
+        journal: Journal,
+        front: RouterFront,
+        gate: SpaceGate,
+        progress: SyncProgress,
+    ) -> SyncQueue:
+        """Start the two actors of a journal."""
+        queue = SyncQueue(journal, actors["storage"], front.send, progress, number)
+        syncer = actors[f"sync-{number}"] = JournalSyncActor.start(queue, self.fail)
+        actors[f"journal-{number}"] = JournalActor.start(
+            journal,
+            queue,
+            syncer,
+            front.send,
+            gate,
+            self._config.journal_unsynced_size_max,
+            self.fail,
+        )
+        return queue
+
+    def _compaction(
+        self, actors: "dict[str, pykka.ActorRef[Any]]", storage: BookieStorage, gate: SpaceGate
+    ) -> CompactionOptions:
+        room_size = partial(
+            room_of, files=self._files, reserves=storage.reserves, gate=gate, config=self._config
+        )
+        rate_size = self._config.compaction_rate_size
+        return CompactionOptions(
+            limits_of(self._config),
+            rate_size,
+            lambda done: _tell(actors, "checkpoint", CheckpointAsked(done)),
+            room_size,
+        )
 
     def _start_disk_monitor(
         self, storage: BookieStorage, gate: SpaceGate
@@ -302,12 +400,16 @@ class Bookie:
 
     def _start_ticking(self, ticker: Ticker, actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
         ticker.every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
-        ticker.every(NOTE_SYNCED_MS, lambda: actors["journal"].tell(NoteSynced()))
+        ticker.every(NOTE_SYNCED_MS, lambda: _tell_all(actors, "journal-", NoteSynced()))
         ticker.every(DISK_POLL_MS, lambda: actors["disk"].tell(MeasureDue()))
         if self._config.sync_interval_ms:
-            ticker.every(self._config.sync_interval_ms, lambda: actors["sync"].tell(SyncDue()))
+            ticker.every(
+                self._config.sync_interval_ms, lambda: _tell_all(actors, "sync-", SyncDue())
+            )
         if self._config.gc_interval_ms:
             ticker.every(self._config.gc_interval_ms, lambda: actors["gc"].tell(GcDue()))
+        if self._config.scrub_interval_ms:
+            ticker.every(self._config.scrub_interval_ms, lambda: actors["scrub"].tell(ScrubDue()))
 
     def _on_registration(self, state: RegistrationState) -> None:
         logger.info("registration: %s", state)
@@ -319,13 +421,16 @@ class Bookie:
     def run_until_ended(self) -> int:
         """Wait until somebody asks to stop or something fails; take everything down.
 
-        Returns the process's exit code: 0, or 1 after a failure.
+        Returns the process's exit code: 0, or 1 after a failure, of which ``failure`` tells.
         """
         self.ended.wait()
-        error = self._supervisor.proxy().error.get()
+        error = self.failure = self._supervisor.proxy().error.get()
         if error is not None:
             logger.critical("the bookie stops: %s", error, exc_info=_our_own(error))
+            if isinstance(error, StorageFailedError):
+                self.losses.doubt()
         else:
+            self._is_clean = True
             self._quiesce()
         self._take_down()
         return 0 if error is None else 1
@@ -347,16 +452,40 @@ class Bookie:
             try:
                 close()
             except ZbkError as error:  # after a failed disk it can not be otherwise
+                self._is_clean = False
                 logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed
             except Exception:
+                self._is_clean = False
                 logger.exception("a part of the bookie did not close")
         self._supervisor.stop()
 
+    def _checkpoint_last(self, storage: BookieStorage) -> None:
+        if self._is_clean and not take_last_checkpoint(storage):
+            logger.info("stopped without a last checkpoint: the next start replays the journal")
+
+    def _end_serving(self) -> None:
+        """Note, behind the last sync, that nothing can get lost any more."""
+        if self._is_clean:
+            self.losses.end_serving()
+
+
+def _tell(actors: "dict[str, pykka.ActorRef[Any]]", name: str, message: object) -> None:
+    with suppress(pykka.ActorDeadError):
+        actors[name].tell(message)
+
 
 def _stop_actors(actors: dict[str, "pykka.ActorRef[Any]"]) -> None:
-    for name in ("disk", "gc", "checkpoint", "storage", "read", "journal", "sync"):
-        if name in actors:
+    for prefix in ("disk", "scrub", "gc", "checkpoint", "storage", "read", "journal-", "sync-"):
+        for name in [name for name in actors if name.startswith(prefix)]:
             actors[name].stop(timeout=QUIESCE_TIMEOUT_S)
+
+
+def _tell_all(
+    actors: dict[str, "pykka.ActorRef[Any]"], prefix: str, message: NoteSynced | SyncDue
+) -> None:
+    for name, ref in actors.items():
+        if name.startswith(prefix):
+            ref.tell(message)
 
 
 def _our_own(error: BaseException) -> BaseException | None:

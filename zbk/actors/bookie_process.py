@@ -3,13 +3,15 @@
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Callable
 from types import FrameType
 
 from zbk.actors.bookie import Bookie
 from zbk.actors.identity import init_identity
+from zbk.actors.service import failed_directory, take_out
 from zbk.config import BookieConfig
-from zbk.errors import InvalidOptionError
+from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.files import OsFiles
@@ -39,9 +41,17 @@ def init_bookie(config: BookieConfig) -> str:
         store.close()
 
 
-def run_bookie(config: BookieConfig, *, on_ready: Callable[[BookieRegistration], None]) -> int:
+def run_bookie(
+    config: BookieConfig,
+    *,
+    on_ready: Callable[[BookieRegistration], None],
+    on_started: Callable[[Bookie, str], None] = lambda _bookie, _bookie_id: None,
+    is_wiped_on_purpose: bool = False,
+) -> int:
     """Serve in this process until SIGTERM or SIGINT; return the exit code.
 
+    ``on_started`` is called before that, with the bookie and its id: what goes with it may begin.
+    ``is_wiped_on_purpose``: one that `zbk bookie format` has wiped starts under its old id.
     ``on_ready`` is called once others can find the bookie.
 
     Raises:
@@ -50,19 +60,49 @@ def run_bookie(config: BookieConfig, *, on_ready: Callable[[BookieRegistration],
     _check(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
-    bookie = Bookie(config)
+    bookies: list[Bookie] = []  # the last one runs
+    stop_wanted = threading.Event()
 
     def stop(number: int, _frame: FrameType | None) -> None:
         logger.info("stopping on %s", signal.Signals(number).name)
-        bookie.request_stop()
+        stop_wanted.set()
+        for bookie in bookies[-1:]:
+            bookie.request_stop()
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        on_ready(bookie.start())
-        return bookie.run_until_ended()
+        while True:
+            bookie = Bookie(config, is_wiped_on_purpose=is_wiped_on_purpose)
+            bookies.append(bookie)
+            if stop_wanted.is_set():
+                bookie.request_stop()
+            try:
+                registration = bookie.start()
+                on_started(bookie, registration.bookie_id)
+                on_ready(registration)
+                exit_code = bookie.run_until_ended()
+            except StorageFailedError as error:
+                if not _goes_on_without(config, error):
+                    raise
+            else:
+                if stop_wanted.is_set() or not _goes_on_without(config, bookie.failure):
+                    return exit_code
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
+    """Take the directory that a bookie has failed for out of service; false: it can not go on.
+
+    At most once for each: what is out of service is not written to.
+    """
+    files = OsFiles()
+    path = failed_directory(files, config, error)
+    if path is None:
+        return False
+    take_out(files, config, path, str(error))
+    return True
 
 
 def _check(config: BookieConfig) -> None:

@@ -1,6 +1,7 @@
 """The checkpoint actor: moves the journal's mark forward, so that old segments can go.
 
-mailbox     CheckpointDue, from the ticker; Begun and Ended, from the storage actor
+mailbox     CheckpointDue, from the ticker; CheckpointAsked, from compaction; Begun and Ended, from
+            the storage actor
 answers     nobody
 owns        the checkpoint that is under way, one at a time
 on failure  the bookie stops
@@ -20,6 +21,7 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
+import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.space_gate import SpaceGate
@@ -30,6 +32,12 @@ from zbk.system.clock import monotonic_ms
 
 RETRY_MS: Final = 1_000
 
+PAUSE_FACTOR: Final = 10
+PAUSE_MAX_MS: Final = 60_000
+"""A checkpoint that took long (of 20,000 ledgers, each a file to sync) is not begun again for the
+sake of time alone before so many times as long have passed, up to this: adds need the machine, too.
+Journal bytes and memory still begin one at once."""
+
 
 class RunInStorage(msgspec.Struct, frozen=True):
     """Do a step in the storage actor's thread."""
@@ -39,6 +47,12 @@ class RunInStorage(msgspec.Struct, frozen=True):
 
 class CheckpointDue(msgspec.Struct, frozen=True):
     """Look whether a checkpoint is due."""
+
+
+class CheckpointAsked(msgspec.Struct, frozen=True):
+    """Begin a checkpoint, whatever was written; call ``done`` when one begun from now on ends."""
+
+    done: Callable[[], None]
 
 
 class Begun(msgspec.Struct, frozen=True):
@@ -55,7 +69,7 @@ class Postponed(msgspec.Struct, frozen=True):
     """The storage actor has found no space to begin one."""
 
 
-CheckpointMessage: TypeAlias = CheckpointDue | Begun | Ended | Postponed
+CheckpointMessage: TypeAlias = CheckpointDue | CheckpointAsked | Begun | Ended | Postponed
 
 
 class StepSink(Protocol):
@@ -87,10 +101,14 @@ class CheckpointActor(BookieActor):
         self._interval_ms = interval_ms
         self._journal_size = journal_size
         self._space = space
-        self._waiting = storage.open_checkpoint  # for space, since the start
+        self._waiting = storage.open_checkpoint  # since the start: for space, or for time
         self._is_running = self._waiting is not None
         self._retry_ms = 0
+        self._asked: list[Callable[[], None]] = []  # of the checkpoint that begins next
+        self._awaited: list[Callable[[], None]] = []  # of the one under way
         self._last_ms = self._now_ms()
+        self._run_ms = self._last_ms  # when the steps of the last one were begun
+        self._took_ms = 0  # from there to its end
         self._last_write_size = 0
         self.checkpoint_count = 0
 
@@ -101,27 +119,41 @@ class CheckpointActor(BookieActor):
                 self._prepare_journal()
                 if self._waiting is not None and self._now_ms() >= self._retry_ms:
                     self._run(self._waiting)
-                elif not self._is_running and self._is_due():
-                    self._is_running = True
-                    self._storage_actor.tell(RunInStorage(self._begin))
+                elif not self._is_running and (self._is_due() or self._asked):
+                    self._ask_storage()
+            case CheckpointAsked(done):
+                self._asked.append(done)
+                if not self._is_running:
+                    self._ask_storage()
             case Begun():
                 self._run(message.checkpoint)
             case Ended():
                 self._is_running = False
+                self._took_ms = self._now_ms() - self._run_ms
                 self.checkpoint_count += 1
+                awaited, self._awaited = self._awaited, []
+                for done in awaited:
+                    done()
             case Postponed():
                 self._is_running = False
+                self._asked, self._awaited = [*self._awaited, *self._asked], []
                 self._last_write_size = -1  # however little has been written
             case _:
                 assert_never(message)
 
+    def _ask_storage(self) -> None:
+        self._is_running = True
+        self._asked, self._awaited = [], self._asked
+        self._storage_actor.tell(RunInStorage(self._begin))
+
     def _prepare_journal(self) -> None:
         if not self._space.is_readonly:
             with suppress(NoSpaceError):  # there will be another way when it is needed
-                self._storage.journal.prepare_next()
+                self._storage.journals.prepare_next()
 
     def _run(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
+        self._run_ms = self._now_ms()
         try:
             checkpoint.run()
         except NoSpaceError:
@@ -131,10 +163,11 @@ class CheckpointActor(BookieActor):
             self._storage_actor.tell(RunInStorage(lambda: self._end(checkpoint)))
 
     def _is_due(self) -> bool:
-        written = self._storage.journal.write_size
+        written = self._storage.journals.write_size
         if written == self._last_write_size:
             return False  # nothing has happened since the last one
-        is_late = self._now_ms() - self._last_ms >= self._interval_ms
+        pause_ms = min(PAUSE_FACTOR * self._took_ms, PAUSE_MAX_MS)
+        is_late = self._now_ms() - self._last_ms >= max(self._interval_ms, pause_ms)
         is_much = written - self._last_write_size >= self._journal_size
         if not (is_late or is_much or self._storage.is_checkpoint_due):
             return False
@@ -148,10 +181,14 @@ class CheckpointActor(BookieActor):
         try:
             checkpoint = self._storage.begin_checkpoint()
         except NoSpaceError:
-            self.actor_ref.tell(Postponed())
+            self._tell_self(Postponed())
         else:
-            self.actor_ref.tell(Begun(checkpoint))
+            self._tell_self(Begun(checkpoint))
 
     def _end(self, checkpoint: Checkpoint) -> None:
         self._storage.end_checkpoint(checkpoint)
-        self.actor_ref.tell(Ended())
+        self._tell_self(Ended())
+
+    def _tell_self(self, message: CheckpointMessage) -> None:
+        with suppress(pykka.ActorDeadError):  # the bookie stops: see ``last_checkpoint``
+            self.actor_ref.tell(message)

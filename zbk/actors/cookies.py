@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from zbk.actors.identity import place_of
 from zbk.errors import (
     BookieError,
     CookieMismatchError,
@@ -25,7 +26,8 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.identity import lock_directory, read_cookie, write_cookie
+from zbk.storage.identity import lock_directory, read_cookie, write_cookie, write_place
+from zbk.storage.service_note import read_note
 from zbk.system.files import FileSystem
 
 
@@ -47,7 +49,13 @@ def look(
     Raises:
         InvalidOptionError: the store holds no cluster.
     """
-    found = [_in_directory(files, path) for path in directories]
+    lost = {one.path: one for one in read_note(files, directories).directories}
+    found = [
+        FoundCookie(path, None, f"out of service: {lost[path].reason}")
+        if path in lost
+        else _in_directory(files, path)
+        for path in directories
+    ]
     if store is None:
         return found
     cookies = BookieRegistry(store).cookies()
@@ -120,6 +128,7 @@ def generate(files: FileSystem, store: MetadataStore, bookie_id: str, directory:
     cookie = check_generate(files, store, bookie_id, directory)
     lock = lock_directory(files, directory)
     try:
+        write_place(files, directory, place_of(cookie, directory))
         write_cookie(files, directory, encode(cookie))
     finally:
         lock.close()

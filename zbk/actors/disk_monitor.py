@@ -5,6 +5,9 @@ answers     nobody
 owns        the DiskSpace, which decides; the gate's flag; the time when the reserves are made
 on failure  the bookie stops
 
+A ledger directory that runs low gets no new ledgers while another one has room. One that is full
+makes the bookie read-only all the same: the ledgers that live there could not go on.
+
 Source: BookKeeper's ``LedgerDirsMonitor``.
 """
 
@@ -70,6 +73,7 @@ class DiskMonitorActor(BookieActor):
         """Measure, or take in that a write found no space."""
         event = message if isinstance(message, NoSpaceMet) else self._measure()
         self._take_in(event)
+        self._storage.avoid(self._space.low_paths)
 
     def _measure(self) -> Measured:
         try:

@@ -3,11 +3,16 @@
 The id lives in a cookie, byte for byte the same in every directory and in the metadata store. It
 is not the address: a fresh bookie at an old address is another bookie.
 
+The directories are those of the cookie, for good. Only where there is one of each kind its path may
+change. Of several, none may come, go, or change places, but by being taken out of service
+(``zbk.storage.service_note``): what is out of service is not looked at.
+
 Source: BookKeeper's ``Cookie`` and ``LegacyCookieValidation``.
 """
 
 import secrets
 from collections.abc import Sequence
+from pathlib import Path
 
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError, InvalidOptionError, ZbkError
@@ -15,21 +20,65 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.identity import COOKIE_NAME, read_cookie, write_cookie
+from zbk.storage.identity import (
+    COOKIE_NAME,
+    PLACE_NAME,
+    UNFINISHED_NAMES,
+    read_cookie,
+    read_place,
+    write_cookie,
+    write_place,
+)
+from zbk.storage.service_note import ServiceNote, read_note
 from zbk.system.clock import wall_ms
 from zbk.system.files import FileSystem
 
 
 def directories(config: BookieConfig) -> list[str]:
-    """Return the bookie's directories, journal first, each once.
+    """Return the bookie's directories, journals first, each once.
 
     Raises:
-        InvalidOptionError: one is not given.
+        InvalidOptionError: one is not given, or is of both kinds where there are several.
     """
     for name in ("journal_dir", "ledger_dir"):
         if not getattr(config, name):
             raise InvalidOptionError(name, "", "a bookie needs this directory")
-    return list(dict.fromkeys([config.journal_dir, config.ledger_dir]))
+    paths = [*config.journal_dirs, *config.ledger_dirs]
+    if len(paths) > 2 and len(set(paths)) < len(paths):
+        raise InvalidOptionError("ledger_dir", ", ".join(paths), "each needs a path of its own")
+    return list(dict.fromkeys(paths))
+
+
+def service_note(files: FileSystem, config: BookieConfig) -> ServiceNote:
+    """Return which of the directories are out of service.
+
+    Raises:
+        CorruptRecordError: nobody has a whole note, and somebody a damaged one.
+    """
+    return read_note(files, directories(config))
+
+
+def in_service(files: FileSystem, config: BookieConfig) -> list[str]:
+    """Return the directories that are used, journals first.
+
+    Raises:
+        CorruptRecordError: as ``service_note``.
+        BookieError: none is left of a kind.
+    """
+    lost = service_note(files, config).paths
+    for name, paths in (("journal", config.journal_dirs), ("ledger", config.ledger_dirs)):
+        if paths and lost.issuperset(paths):
+            raise BookieError(f"no {name} directory is left: all of them are out of service")
+    return [path for path in directories(config) if path not in lost]
+
+
+def place_of(known: BookieConfig | Cookie, path: str) -> str:
+    """Return which of several directories a path is; empty for one that is the only one."""
+    for name, paths in (("journal", known.journal_dirs), ("ledger", known.ledger_dirs)):
+        own = [Path(one).absolute() for one in paths]
+        if len(own) > 1 and Path(path).absolute() in own:
+            return f"{name} directory {own.index(Path(path).absolute()) + 1} of {len(own)}"
+    return ""
 
 
 def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig) -> str:
@@ -46,13 +95,15 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
     try:
         for path in dirs:
             files.make_dirs(path)
+        registry = BookieRegistry(store)
+        _finish_cookies(files, registry, config)
         found = _local_cookie(files, dirs)
     except OSError as error:
         raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
-    registry = BookieRegistry(store)
     instance = initialise(store)
     if found is not None:
         cookie = decode(Cookie, found, dirs[0])
+        _check_places(files, config, dirs, cookie)
         if cookie.instance_id != instance or registry.read_cookie(cookie.bookie_id) is not None:
             raise CookieMismatchError(
                 f"{dirs[0]} belongs to bookie {cookie.bookie_id} already: "
@@ -60,19 +111,41 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
             )
         # with data it is no interrupted init: somebody took the bookie out of the cluster
         _check_empty(files, dirs, besides=COOKIE_NAME)
+        for path in dirs:
+            files.sync_dir(path)  # the name of the cookie may be in the page cache only
     else:
         _check_empty(files, dirs)
         cookie = Cookie(
             bookie_id=f"b-{secrets.token_hex(5)}",
             instance_id=instance,
-            journal_dirs=(config.journal_dir,),
-            ledger_dirs=(config.ledger_dir,),
+            journal_dirs=config.journal_dirs,
+            ledger_dirs=config.ledger_dirs,
             created_ms=wall_ms(),
         )
         for path in dirs:
+            write_place(files, path, place_of(config, path))
             write_cookie(files, path, encode(cookie))
     registry.create_cookie(cookie)
     return cookie.bookie_id
+
+
+def _finish_cookies(files: FileSystem, registry: BookieRegistry, config: BookieConfig) -> None:
+    """Give the cookie of an init that was cut short to the directories that it did not reach.
+
+    Only while the cluster does not know it, and nothing else is in any of the directories.
+    """
+    dirs = directories(config)
+    cookies = {path: read_cookie(files, path) for path in dirs}
+    found = {cookie for cookie in cookies.values() if cookie is not None}
+    if len(found) != 1 or None not in cookies.values():
+        return
+    (cookie,) = found
+    known = registry.read_cookie(decode(Cookie, cookie, "cookie").bookie_id)
+    if known is None and not _strange_names(files, dirs, besides=COOKIE_NAME):
+        for path in dirs:
+            if cookies[path] is None:
+                write_place(files, path, place_of(config, path))
+                write_cookie(files, path, cookie)
 
 
 def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig) -> Cookie:
@@ -82,7 +155,7 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
         CookieMismatchError: says what does not fit, and the cure.
     """
     cookie = _read_local(files, config)
-    where = directories(config)[0]
+    where = in_service(files, config)[0]
     if cookie is None:
         raise _no_cookie(config, store)
     instance = instance_id(store)
@@ -107,32 +180,68 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
     return cookie
 
 
-def local_cookie(files: FileSystem, config: BookieConfig) -> Cookie:
+def local_cookie(files: FileSystem, config: BookieConfig, *, besides: str = "") -> Cookie:
     """Return the cookie that all of the bookie's directories have; nobody else is asked.
+
+    Those out of service are not looked at, nor is the one ``besides``.
 
     Raises:
         CookieMismatchError: they have none, or not the same; says the cure.
         CorruptRecordError: it is damaged.
     """
-    cookie = _read_local(files, config)
+    cookie = _read_local(files, config, besides)
     if cookie is None:
         raise _no_cookie(config, None)
     return cookie
 
 
-def _read_local(files: FileSystem, config: BookieConfig) -> Cookie | None:
-    dirs = directories(config)
+def _read_local(files: FileSystem, config: BookieConfig, besides: str = "") -> Cookie | None:
+    dirs = [one for one in in_service(files, config) if one != besides]
     try:
         found = _local_cookie(files, dirs)
+        if found is None:
+            return None
+        cookie = decode(Cookie, found, dirs[0])
+        _check_places(files, config, dirs, cookie)
     except OSError as error:
         raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
-    return None if found is None else decode(Cookie, found, dirs[0])
+    return cookie
+
+
+def _check_places(
+    files: FileSystem, config: BookieConfig, dirs: Sequence[str], cookie: Cookie
+) -> None:
+    """Go on only if the directories are those of the cookie, each in its place.
+
+    Raises:
+        CookieMismatchError: says which one is not, and the cure.
+        OSError: one can not be read.
+    """
+    for name, given, own in (
+        ("journal", config.journal_dirs, cookie.journal_dirs),
+        ("ledger", config.ledger_dirs, cookie.ledger_dirs),
+    ):
+        if given != own and max(len(given), len(own)) > 1:
+            raise CookieMismatchError(
+                f"bookie {cookie.bookie_id} has the {name} directories {' and '.join(own)}, in "
+                f"this order, and was given {' and '.join(given)}: none can be added, left out or "
+                "moved; give those of its cookie. One that is broken is taken out of service with "
+                "`zbk bookie retire-dir`"
+            )
+    for path in dirs:
+        place, found = place_of(config, path), read_place(files, path)
+        if place != found:
+            raise CookieMismatchError(
+                f"{path} is to be {place or 'the only one of its kind'} of bookie "
+                f"{cookie.bookie_id}, and says that it is {found or 'none of several'}: its disk "
+                "was swapped with another one; mount each where it was"
+            )
 
 
 def _no_cookie(config: BookieConfig, store: MetadataStore | None) -> CookieMismatchError:
     """Return the error of directories without any cookie: new ones, or ones that were wiped."""
     where = directories(config)[0]
-    own = ((config.journal_dir,), (config.ledger_dir,))
+    own = (config.journal_dirs, config.ledger_dirs)
     cookies = {} if store is None else BookieRegistry(store).cookies()
     former = [
         bookie_id
@@ -160,12 +269,14 @@ def _local_cookie(files: FileSystem, dirs: Sequence[str]) -> bytes | None:
         other = next(path for path in dirs if path not in without)
         if not files.exists(lost):
             raise CookieMismatchError(
-                f"{lost} is not there while {other} belongs to a bookie: is its disk mounted?"
+                f"{lost} is not there while {other} belongs to a bookie: is its disk mounted? "
+                "If it is broken, and one of several: `zbk bookie retire-dir`"
             )
         raise CookieMismatchError(
             f"{lost} has no cookie while {other} has one: a disk was swapped or wiped; put the "
             f"right one back. If all of its data were restored: `zbk bookie cookie generate`; if "
-            f"they are lost: `zbk bookie cookie delete`, and another bookie in empty directories"
+            f"they are lost: `zbk bookie retire-dir`, if it is one of several; else `zbk bookie "
+            "cookie delete`, and another bookie in empty directories"
         )
     if len(set(cookies.values())) > 1:
         owners = ", ".join(f"{path} to {_owner(one, path)}" for path, one in cookies.items())
@@ -184,9 +295,13 @@ def _owner(cookie: bytes | None, path: str) -> str:
 
 
 def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str = "lost+found") -> None:
-    for path in dirs:
-        names = [name for name in files.list_dir(path) if name not in ("lost+found", besides)]
-        if names:
-            raise BookieError(
-                f"{path} is not empty (it has {names[0]!r}): a new bookie needs empty directories"
-            )
+    for path, name in _strange_names(files, dirs, besides):
+        raise BookieError(
+            f"{path} is not empty (it has {name!r}): a new bookie needs empty directories"
+        )
+
+
+def _strange_names(files: FileSystem, dirs: Sequence[str], besides: str) -> list[tuple[str, str]]:
+    """Return directories and what is in them that no init has made."""
+    allowed = ("lost+found", PLACE_NAME, *UNFINISHED_NAMES, besides)
+    return [(path, name) for path in dirs for name in files.list_dir(path) if name not in allowed]

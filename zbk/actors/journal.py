@@ -1,4 +1,6 @@
-"""The two journal actors: one writes, one syncs, so that a group is written while another syncs.
+"""The two actors of a journal: one writes, one syncs, so that this goes on at the same time.
+
+A bookie has both for each of its journals, which know nothing of each other.
 
 ``JournalActor``
     mailbox     AppendGroup, from the storage actor, in order; NoteSynced, from the ticker
@@ -92,13 +94,14 @@ class SyncDue(msgspec.Struct, frozen=True):
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """Everything up to this ticket is on stable storage."""
+    """Everything of one journal up to this ticket is on stable storage."""
 
     ticket: int
+    journal_no: int = 0
 
 
 class SyncProgress:
-    """How far the journal is on stable storage: a number that may be read in any thread.
+    """How far one journal is on stable storage: a number that may be read in any thread.
 
     Whoever waits for it sets ``is_watched`` first and looks at ``synced_ticket`` then, while a sync
     sets ``synced_ticket`` first and looks at ``is_watched`` then: one of them sees the other.
@@ -132,9 +135,15 @@ class SyncQueue:
     """
 
     def __init__(
-        self, journal: JournalFile, storage: ProgressSink, send: Send, progress: SyncProgress
+        self,
+        journal: JournalFile,
+        storage: ProgressSink,
+        send: Send,
+        progress: SyncProgress,
+        journal_no: int = 0,
     ) -> None:
         self._journal = journal
+        self._journal_no = journal_no
         self._storage = storage
         self._send = send
         self._progress = progress
@@ -182,7 +191,7 @@ class SyncQueue:
         if answers:
             self._send(answers)
         if self._progress.is_watched or any(group.is_sync_news for group in groups):
-            self._storage.tell(Synced(groups[-1].ticket))
+            self._storage.tell(Synced(groups[-1].ticket, self._journal_no))
 
 
 class JournalActor(BookieActor):

@@ -13,6 +13,7 @@ Owned by the storage actor.
 
 import logging
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Final
 
 from zbk.actors.journal import SyncProgress
@@ -32,16 +33,31 @@ LEDGER_COUNT_MAX: Final = 50_000
 class LedgerSlot:
     """One ledger in the table."""
 
-    __slots__ = ("is_stored", "last_entry_id", "ledger", "ledger_id", "ticket", "waiter_count")
+    __slots__ = (
+        "is_stored",
+        "journal_no",
+        "last_entry_id",
+        "ledger",
+        "ledger_id",
+        "ticket",
+        "waiter_count",
+    )
 
     def __init__(
-        self, ledger_id: int, ledger: BookieLedger, last_entry_id: int, *, is_stored: bool
+        self,
+        ledger_id: int,
+        ledger: BookieLedger,
+        last_entry_id: int,
+        *,
+        is_stored: bool,
+        journal_no: int,
     ) -> None:
         self.ledger_id = ledger_id
         self.ledger = ledger
         self.last_entry_id = last_entry_id  # highest id stored here
         self.is_stored = is_stored  # storage has its key and type
-        self.ticket = 0  # the last one with anything of this ledger in it
+        self.journal_no = journal_no  # that its records go to
+        self.ticket = 0  # of that journal, the last one with anything of this ledger in it
         self.waiter_count = 0  # long polls
 
 
@@ -49,10 +65,13 @@ class LedgerTable:
     """Ledgers by id, bounded."""
 
     def __init__(
-        self, storage: BookieStorage, progress: SyncProgress, count_max: int = LEDGER_COUNT_MAX
+        self,
+        storage: BookieStorage,
+        progresses: Sequence[SyncProgress],
+        count_max: int = LEDGER_COUNT_MAX,
     ) -> None:
         self._storage = storage
-        self._progress = progress
+        self._progresses = progresses  # of each journal
         self._count_max = count_max
         self._slots: OrderedDict[int, LedgerSlot] = OrderedDict()
         self._moved: dict[int, LedgerSlot] = {}
@@ -79,7 +98,7 @@ class LedgerTable:
             if self._storage.is_deleted(ledger_id):
                 raise NoSuchLedgerError(ledger_id)
             ledger = BookieLedger(ledger_id)
-            slot = self._keep(LedgerSlot(ledger_id, ledger, NO_ENTRY, is_stored=False))
+            slot = self._keep(self._slot(ledger_id, ledger, NO_ENTRY, is_stored=False))
         return slot
 
     def cursor_moved(self, slot: LedgerSlot) -> None:
@@ -127,7 +146,15 @@ class LedgerTable:
             lac=max(info.explicit_lac, self._last_lac(ledger_id, info.last_entry_id)),
             last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
         )
-        return self._keep(LedgerSlot(ledger_id, ledger, info.last_entry_id, is_stored=True))
+        return self._keep(self._slot(ledger_id, ledger, info.last_entry_id, is_stored=True))
+
+    def _slot(
+        self, ledger_id: int, ledger: BookieLedger, last_entry_id: int, *, is_stored: bool
+    ) -> LedgerSlot:
+        journal_no = self._storage.journals.of(ledger_id)
+        return LedgerSlot(
+            ledger_id, ledger, last_entry_id, is_stored=is_stored, journal_no=journal_no
+        )
 
     def _last_lac(self, ledger_id: int, last_entry_id: int) -> int:
         """Return the LAC that came with the last entry: once told to a reader, it stays."""
@@ -141,6 +168,13 @@ class LedgerTable:
         except EntryUnreadableError as error:
             logger.warning("the LAC of its last entry is not known: %s", error)
             return NO_ENTRY
+        if not self._storage.is_as_written(resolved, body):
+            logger.warning(
+                "the LAC of its last entry is not known: ledger %d entry %d is damaged",
+                ledger_id,
+                last_entry_id,
+            )
+            return NO_ENTRY
         return stored_lac(body)
 
     def _durable_until(self, ledger_id: int, ledger_type: LedgerType, floor: int) -> int:
@@ -153,9 +187,10 @@ class LedgerTable:
     def _keep(self, slot: LedgerSlot) -> LedgerSlot:
         self._slots[slot.ledger_id] = slot
         if len(self._slots) > self._count_max:
-            synced_ticket = self._progress.synced_ticket
+            synced = [one.synced_ticket for one in self._progresses]
             for ledger_id, old in self._slots.items():
-                if old.ticket <= synced_ticket and not old.waiter_count and old is not slot:
+                is_synced = old.ticket <= synced[old.journal_no]
+                if is_synced and not old.waiter_count and old is not slot:
                     del self._slots[ledger_id]
                     break
         return slot

@@ -4,10 +4,11 @@ Source: BookKeeper's ``BookieShell``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 
 from zbk.actors.cookies import delete
-from zbk.actors.identity import check_identity, directories, local_cookie
+from zbk.actors.identity import check_identity, in_service, local_cookie, service_note
+from zbk.actors.locks import locked
 from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, NoSuchLedgerError, StorageFailedError
 from zbk.metadata.ledgers import LedgerStore
@@ -15,7 +16,7 @@ from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
 from zbk.protocol.digest import is_same_secret, ledger_key, password_digest
 from zbk.storage import unfinished, wipe
-from zbk.storage.identity import lock_directory, read_cookie
+from zbk.storage.identity import read_cookie
 from zbk.storage.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.rebuild_sources import LedgerSecret
 from zbk.storage.sanity import SanityCheck
@@ -33,12 +34,13 @@ def check(
         DirectoryInUseError: the bookie is running.
     """
     cookie = _identity(files, store, config)
-    with _locked(files, directories(config)):
+    with locked(files, in_service(files, config)):
         yield SanityCheck(
             files,
-            journal_dir=config.journal_dir,
-            ledger_dir=config.ledger_dir,
+            journal_dir=config.journal_dirs,
+            ledger_dir=config.ledger_dirs,
             bookie_id=cookie.bookie_id,
+            out_of_service=service_note(files, config).paths,
         )
 
 
@@ -48,8 +50,10 @@ def rebuild_index(
     config: BookieConfig,
     passwords: Sequence[bytes],
     tell: Callable[[str, int], None],
-) -> RebuildReport | None:
-    """Make the index of a stopped bookie anew; ``None``: an earlier run was carried to its end.
+) -> dict[str, RebuildReport | None]:
+    """Make the indexes of a stopped bookie anew, one after the other; tell of each directory.
+
+    ``None``: an earlier run was carried to its end.
 
     Of ledgers whose header is lost the metadata are asked; ``passwords`` are those to try.
 
@@ -59,35 +63,48 @@ def rebuild_index(
         InvalidOptionError: metadata, or a ledger's password, are needed and were not given.
     """
     cookie = _identity(files, store, config)
-    with _locked(files, directories(config)):
-        return IndexRebuild(
-            files,
-            journal_dir=config.journal_dir,
-            ledger_dir=config.ledger_dir,
-            bookie_id=cookie.bookie_id,
-            ask_others=lambda ledger_id: _ask(store, ledger_id, passwords),
-            tell=tell,
-        ).run()
+    used = in_service(files, config)
+    ledger_dirs = [path for path in config.ledger_dirs if path in used]
+    # one that has lost all of its index first: the others tell what did not live there
+    ledger_dirs.sort(key=lambda path: files.exists(f"{path}/index"))
+    with locked(files, used):
+        return {
+            path: IndexRebuild(
+                files,
+                journal_dir=config.journal_dirs,
+                ledger_dir=path,
+                bookie_id=cookie.bookie_id,
+                ask_others=lambda ledger_id: _ask(store, ledger_id, passwords),
+                out_of_service=service_note(files, config).paths,
+                other_ledger_dirs=[other for other in ledger_dirs if other != path],
+                tell=tell,
+            ).run()
+            for path in ledger_dirs
+        }
 
 
 def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieConfig) -> None:
     """Remove all data in the directories of a stopped bookie; with a store, its cookies, too.
+
+    Those out of service are left alone.
 
     Raises:
         CookieMismatchError, DirectoryInUseError: as ``check``.
         BookieError: it is registered.
         StorageFailedError: something can not be removed.
     """
-    dirs = directories(config)
-    if unfinished.unfinished_command(files, config.ledger_dir) != wipe.COMMAND:
+    dirs = in_service(files, config)
+    ledger_dirs = [path for path in config.ledger_dirs if path in dirs]
+    begun = [unfinished.unfinished_command(files, path) for path in ledger_dirs]
+    if wipe.COMMAND not in begun:
         local_cookie(files, config)  # they are one bookie's, or nothing is touched
-    with _locked(files, dirs):
+    with locked(files, dirs):
         if store is not None:
             _forget(files, store, dirs)
         try:
-            wipe.wipe(files, dirs, config.ledger_dir, with_cookie=store is not None)
+            wipe.wipe(files, dirs, ledger_dirs, with_cookie=store is not None)
         except OSError as error:
-            raise StorageFailedError(config.ledger_dir, "format", str(error)) from error
+            raise StorageFailedError(ledger_dirs[0], "format", str(error)) from error
 
 
 def _forget(files: FileSystem, store: MetadataStore, dirs: Sequence[str]) -> None:
@@ -101,14 +118,6 @@ def _forget(files: FileSystem, store: MetadataStore, dirs: Sequence[str]) -> Non
 
 def _identity(files: FileSystem, store: MetadataStore | None, config: BookieConfig) -> Cookie:
     return local_cookie(files, config) if store is None else check_identity(files, store, config)
-
-
-@contextmanager
-def _locked(files: FileSystem, dirs: Sequence[str]) -> Iterator[None]:
-    with ExitStack() as stack:
-        for directory in dirs:
-            stack.callback(lock_directory(files, directory).close)
-        yield
 
 
 def _ask(

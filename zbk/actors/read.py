@@ -1,22 +1,29 @@
 """The read actor: fetches entries from the entry logs, so that adds do not wait for the disk.
 
 mailbox     Fetch, from the storage actor, which has looked up where the entries are
-answers     the client, through the front
+answers     the client, through the front; or the storage actor, with ``ResolveAgain``
 owns        nothing: entry logs may be read from any thread
 on failure  the bookie stops; an entry that can not be read is an answer, not a failure
+
+A log may be compacted, and removed, between the look into the index and the reading. Its entries
+are elsewhere then: the storage actor, whose index it is, is asked once more, and no client sees it.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.journal import Send
-from zbk.errors import ZbkError
+from zbk.errors import EntryUnreadableError, ZbkError
 from zbk.storage.entry_reader import Resolved
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import ReadAnswer
+
+RESOLVE_COUNT_MAX: Final = 2
+"""How often a read is looked up once more; then a log that is not there is damage."""
 
 
 class Fetch(msgspec.Struct, frozen=True):
@@ -25,6 +32,20 @@ class Fetch(msgspec.Struct, frozen=True):
     inbound: Inbound
     resolved: Resolved
     lac: int
+    resolve_count: int = 0  # how often it was looked up once more
+
+
+class ResolveAgain(msgspec.Struct, frozen=True):
+    """To the storage actor: where these entries were they are not any more."""
+
+    fetch: Fetch
+
+
+class MovedEntries(msgspec.Struct, frozen=True):
+    """How entries are found again whose log was compacted."""
+
+    is_gone: Callable[[Resolved], bool]  # whether the log of the first one is not there
+    resolve_again: Callable[[ResolveAgain], None]
 
 
 class ReadCounts(msgspec.Struct):
@@ -43,9 +64,11 @@ class ReadActor(BookieActor):
         send: Send,
         incarnation: int,
         stop_bookie: StopBookie,
+        moved: MovedEntries | None = None,  # None: nothing is compacted
     ) -> None:
         super().__init__(stop_bookie)
         self._fetch = fetch
+        self._moved = moved
         self._send = send
         self._incarnation = incarnation
         self.counts = ReadCounts()
@@ -53,13 +76,19 @@ class ReadActor(BookieActor):
     def handle(self, message: list[Fetch]) -> None:
         """Read and answer one after another: each answer may be megabytes."""
         for one in message:
-            self._send([self._answer(one)])
+            answer = self._answer(one)
+            if answer is not None:
+                self._send([answer])
 
-    def _answer(self, one: Fetch) -> Outbound:
+    def _answer(self, one: Fetch) -> Outbound | None:
         request_id = one.inbound.request.request_id
         try:
             count, body = self._fetch(one.resolved)
         except ZbkError as error:
+            moved = self._moved
+            if moved is not None and _may_have_moved(one, error) and moved.is_gone(one.resolved):
+                moved.resolve_again(ResolveAgain(one))
+                return None
             return Outbound(one.inbound, refusal(request_id, self._incarnation, error))
         self.counts.entry_count += count
         self.counts.size += len(body)
@@ -67,3 +96,7 @@ class ReadActor(BookieActor):
             request_id=request_id, incarnation=self._incarnation, count=count, lac=one.lac
         )
         return Outbound(one.inbound, answer, (body,))
+
+
+def _may_have_moved(one: Fetch, error: ZbkError) -> bool:
+    return isinstance(error, EntryUnreadableError) and one.resolve_count < RESOLVE_COUNT_MAX

@@ -6,6 +6,8 @@ until the fence is on stable storage, whoever put it on: a recoverer counts each
 bookie takes no more adds", and a power loss must not make that untrue. With the wrong key, or of
 another type, a request fences nothing and is refused at once.
 
+"No such entry", or ledger, is said only of what was never lost (``zbk.durability.limbo``).
+
 What readers are told as the LAC is the durable one (``BookieLedger``); a recoverer is told the
 highest one known, as its answer waits for a sync of all that was before it.
 
@@ -27,6 +29,7 @@ from zbk.actors.long_polls import LongPolls
 from zbk.actors.read import Fetch
 from zbk.actors.turn import Turn
 from zbk.errors import (
+    EntryUnreadableError,
     MalformedMessageError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -66,7 +69,7 @@ class ReadRequests:
         storage: BookieStorage,
         ledgers: LedgerTable,
         turn: Turn,
-        progress: SyncProgress,
+        progresses: Sequence[SyncProgress],
         *,
         read_size_max: int,
         ticker: PollTicker,
@@ -77,7 +80,8 @@ class ReadRequests:
         self._storage = storage
         self._ledgers = ledgers
         self._turn = turn
-        self._progress = progress
+        self._progresses = progresses
+        self._is_watching = False
         self._read_size_max = read_size_max
         self._ticker = ticker
         self._on_tick = on_tick
@@ -100,12 +104,12 @@ class ReadRequests:
             raise  # this is no answer: the bookie stops
         except ZbkError as error:
             refused = self._turn.refusal(inbound, error)
-            self._answer_fencing(inbound, refused, is_durable=slot.ledger.is_fence_durable)
+            self._answer_fencing(inbound, refused, slot, is_durable=slot.ledger.is_fence_durable)
             return
         if slot.ledger.is_fence_durable:
             self._turn.fetch(fetch)
         else:
-            self._turn.ticket.fetches.append(fetch)
+            self._turn.lane(slot).ticket.fetches.append(fetch)
 
     def _fetch_of(
         self, inbound: Inbound, request: Read, slot: LedgerSlot, entry_ids: Sequence[int]
@@ -113,8 +117,27 @@ class ReadRequests:
         size_max = min(request.size_max, self._read_size_max)
         resolved = self._storage.resolve(request.ledger_id, entry_ids, size_max)
         if resolved is None:
+            self._check_miss(request)
             raise NoSuchEntryError(request.ledger_id, entry_ids[0])
-        return Fetch(inbound, resolved, slot.ledger.durable_lac(self._turn.synced_ticket))
+        return Fetch(
+            inbound, resolved, slot.ledger.durable_lac(self._turn.lane(slot).synced_ticket)
+        )
+
+    def resolve_again(self, fetch: Fetch) -> None:
+        """Look up where entries are that the read actor has not found where they were."""
+        was = fetch.resolved
+        try:
+            resolved = self._storage.resolve(was.ledger_id, was.entry_ids, was.size_max)
+            if resolved is None:  # an entry may move, and its ledger be deleted, but no more
+                raise EntryUnreadableError(was.ledger_id, was.entry_ids[0], "its log is gone")
+        except StorageFailedError:
+            raise  # this is no answer: the bookie stops
+        except ZbkError as error:
+            self._turn.answer(fetch.inbound, self._turn.refusal(fetch.inbound, error))
+        else:
+            self._turn.fetch(
+                Fetch(fetch.inbound, resolved, fetch.lac, resolve_count=fetch.resolve_count + 1)
+            )
 
     # -------------------------------------------------------------- the LAC
 
@@ -123,11 +146,14 @@ class ReadRequests:
         if request.is_fencing:
             slot = self._fence(request)
             answer = self._lac_answer(inbound, slot.ledger.lac)
-            is_durable = slot.ticket <= self._turn.synced_ticket  # the fence, and all before it
-            self._answer_fencing(inbound, answer, is_durable=is_durable)
+            is_durable = slot.ticket <= self._turn.lane(slot).synced_ticket  # the fence, and before
+            self._answer_fencing(inbound, answer, slot, is_durable=is_durable)
             return
         slot = self._known(request)
-        lac = slot.ledger.durable_lac(self._turn.synced_ticket)
+        limbo = self._storage.limbo
+        if limbo.limbo.may_lack_fence(request.ledger_id):  # and LACs that readers were told
+            raise limbo.unknown(request.ledger_id)
+        lac = slot.ledger.durable_lac(self._turn.lane(slot).synced_ticket)
         has_news = lac > request.known_lac or slot.ledger.is_fenced
         if has_news or not request.wait_ms or self._polls.is_full:
             self._turn.answer(inbound, self._lac_answer(inbound, lac))
@@ -160,11 +186,11 @@ class ReadRequests:
             self._wake(slot, self._polls.take_all(slot))
 
     def _wake_risen(self, slot: LedgerSlot) -> None:
-        lac = slot.ledger.durable_lac(self._progress.synced_ticket)
+        lac = slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
         self._wake(slot, self._polls.take_risen(slot, lac))
 
     def _wake(self, slot: LedgerSlot, inbounds: Iterable[Inbound]) -> None:
-        lac = slot.ledger.durable_lac(self._progress.synced_ticket)
+        lac = slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
         for inbound in inbounds:
             self._turn.answer(inbound, self._lac_answer(inbound, lac))
         self._watch()
@@ -172,8 +198,10 @@ class ReadRequests:
     def _watch(self) -> None:
         """Have syncs and deadlines announced as long as somebody waits."""
         is_watched = bool(len(self._polls))
-        if is_watched is not self._progress.is_watched:
-            self._progress.is_watched = is_watched
+        if is_watched is not self._is_watching:
+            self._is_watching = is_watched
+            for one in self._progresses:
+                one.is_watched = is_watched
             if is_watched:
                 self._ticker.every(POLL_TICK_MS, self._on_tick)
             else:
@@ -189,7 +217,12 @@ class ReadRequests:
         """Tell what is held of a ledger; a fence, like the LAC, once it is durable."""
         slot = self._ledgers.find(request.ledger_id)
         answer = LedgerInfo(
-            request_id=request.request_id, incarnation=self._turn.incarnation, is_known=False
+            request_id=request.request_id,
+            incarnation=self._turn.incarnation,
+            is_known=False,
+            is_in_limbo=self._storage.limbo.limbo.is_miss_unknown(
+                request.ledger_id, None if slot is None else slot.ledger.ledger_type
+            ),
         )
         if slot is not None:
             ranges, next_entry_id = self._storage.held_ranges(
@@ -202,7 +235,7 @@ class ReadRequests:
                 answer,
                 is_known=True,
                 is_fenced=slot.ledger.is_fence_durable,
-                lac=slot.ledger.durable_lac(self._turn.synced_ticket),
+                lac=slot.ledger.durable_lac(self._turn.lane(slot).synced_ticket),
                 last_entry_id=slot.last_entry_id,
                 last_add_synced=slot.ledger.last_add_synced,
                 ranges=ranges,
@@ -216,14 +249,28 @@ class ReadRequests:
         """Return a ledger that this bookie has, after a look at key and type.
 
         Raises:
-            NoSuchLedgerError: it has none of it.
+            NoSuchLedgerError: it has none of it, and never had.
+            UnknownLedgerStateError: it has none of it, any more.
             UnauthorizedError, UnsupportedLedgerError: key or type are others.
         """
         slot = self._ledgers.find(request.ledger_id)
         if slot is None:
+            self._check_miss(request)
             raise NoSuchLedgerError(request.ledger_id)
         slot.ledger.check(request.ledger_key, request.ledger_type)
         return slot
+
+    def _check_miss(self, request: Read | ReadLac) -> None:
+        """Let "no" be said only of a ledger of which nothing was lost.
+
+        Raises:
+            UnknownLedgerStateError: something may have been; neither yes nor no.
+        """
+        limbo = self._storage.limbo
+        if limbo.limbo.is_miss_unknown(request.ledger_id, request.ledger_type) and (
+            not self._storage.is_deleted(request.ledger_id)
+        ):
+            raise limbo.unknown(request.ledger_id)
 
     def _fence(self, request: Read | ReadLac) -> LedgerSlot:
         """Fence a ledger, known or not; its answers go through ``_answer_fencing``.
@@ -247,16 +294,18 @@ class ReadRequests:
         if is_fence_new:
             self._storage.set_fenced(request.ledger_id)
             self._turn.record(slot, FenceRecord(request.ledger_id))
-            self._turn.ticket.fenced.append(slot)
+            self._turn.lane(slot).ticket.fenced.append(slot)
             self._wake(slot, self._polls.take_all(slot))
         return slot
 
-    def _answer_fencing(self, inbound: Inbound, answer: Message, *, is_durable: bool) -> None:
+    def _answer_fencing(
+        self, inbound: Inbound, answer: Message, slot: LedgerSlot, *, is_durable: bool
+    ) -> None:
         """Answer a fencing request: now if the fence is durable already, else when it is."""
         if is_durable:
             self._turn.answer(inbound, answer)
         else:
-            self._turn.ticket.after_sync.append(Outbound(inbound, answer))
+            self._turn.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
 
 
 def _entry_ids_of(inbound: Inbound, request: Read) -> Sequence[int]:

@@ -1,16 +1,17 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
 mailbox     Requests, from the front; Synced, from the journal actors; RunInStorage, from the
-            checkpoint and gc actors; ForgetLedgers, from the gc actor; PollsDue, from the ticker
-            while a client waits for a LAC; Quiesce, when the bookie stops
+            checkpoint, gc and scrub actors; ForgetLedgers, from the gc actor; PollsDue, from the
+            ticker while a client waits for a LAC; ResolveAgain, from the read actor; Quiesce, when
+            the bookie stops
 answers     clients, through the front or by way of the journal, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), and
             the LongPolls
 on failure  the bookie stops
 
 What requests mean stands beside: ``add_requests`` (adds, explicit LACs, syncs), ``read_requests``
-(reads, fences, LACs, what is held). Here each message becomes a turn, and each turn one ticket of
-the journal (``turn``).
+(reads, fences, LACs, what is held). Here each message becomes a turn, and each turn a ticket of
+each journal that has a part in it (``turn``).
 """
 
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
 from zbk.actors.ledger_table import LEDGER_COUNT_MAX, LedgerTable
 from zbk.actors.long_polls import LongPolls
+from zbk.actors.read import ResolveAgain
 from zbk.actors.read_requests import PollTicker, ReadRequests
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
@@ -42,6 +44,7 @@ from zbk.wire.messages import (
     Ping,
     Read,
     ReadLac,
+    Scrub,
     Sync,
     SyncAnswer,
     WriteLac,
@@ -64,7 +67,9 @@ class Quiesce(msgspec.Struct, frozen=True):
     done: Callable[[], None]
 
 
-StorageMessage: TypeAlias = Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers
+StorageMessage: TypeAlias = (
+    Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers | ResolveAgain
+)
 
 
 class StorageActor(BookieActor):
@@ -74,13 +79,13 @@ class StorageActor(BookieActor):
         self,
         storage: BookieStorage,
         *,
-        journal: Callable[[], JournalSink],
+        journals: Callable[[], Sequence[JournalSink]],
         reader: FetchSink,
-        progress: SyncProgress,
+        progresses: Sequence[SyncProgress],
         ticker: PollTicker,
         send: Send,
         space: SpaceGate,
-        about: Callable[[GetBookieInfo | CollectGarbage], Message],
+        about: Callable[[GetBookieInfo | CollectGarbage | Scrub], Message],
         incarnation: int,
         entry_size_max: int,
         read_size_max: int,
@@ -91,11 +96,11 @@ class StorageActor(BookieActor):
         super().__init__(stop_bookie)
         self._storage = storage
         self._about = about
-        self._ledgers = LedgerTable(storage, progress, ledger_count_max)
+        self._ledgers = LedgerTable(storage, progresses, ledger_count_max)
         self._turn = Turn(
             storage,
-            progress,
-            journal=journal,
+            progresses,
+            journals=journals,
             reader=reader,
             send=send,
             space=space,
@@ -108,7 +113,7 @@ class StorageActor(BookieActor):
             storage,
             self._ledgers,
             self._turn,
-            progress,
+            progresses,
             read_size_max=read_size_max,
             ticker=ticker,
             on_tick=self._on_tick,
@@ -132,7 +137,7 @@ class StorageActor(BookieActor):
             case Requests():
                 self._on_requests(message.batch)
             case Synced():
-                for ticket in self._turn.take_synced(message.ticket):
+                for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
                 self._reads.on_synced()
             case PollsDue():
@@ -140,20 +145,22 @@ class StorageActor(BookieActor):
             case Quiesce():
                 self._reads.wake_all()
                 self._turn.begin()
-                self._turn.ticket.quiesced.append(message.done)
+                self._turn.when_synced(message.done)
                 self._turn.end()
             case RunInStorage():
                 self._ledgers.keep_cursors()  # a checkpoint may write them down
                 message.step()
             case ForgetLedgers():
                 message.done(self._forget(message.ledger_ids))
+            case ResolveAgain():
+                self._reads.resolve_again(message.fetch)
             case _:
                 assert_never(message)
         self._turn.send()
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
         """Take ledgers in no more; false if storage can not remember more of them."""
-        if not self._storage.garbage.mark(ledger_ids):
+        if not self._storage.mark_deleted(ledger_ids):
             return False
         for ledger_id in ledger_ids:
             slot = self._ledgers.forget(ledger_id)
@@ -194,7 +201,7 @@ class StorageActor(BookieActor):
                 self._adds.sync(inbound, request)
             case GetLedgerInfo():
                 self._reads.ledger_info(inbound, request)
-            case GetBookieInfo() | CollectGarbage():
+            case GetBookieInfo() | CollectGarbage() | Scrub():
                 self._turn.answer(inbound, self._about(request))
             case Hello() | Ping():
                 raise MalformedMessageError("the front answers this itself")

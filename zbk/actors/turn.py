@@ -1,8 +1,11 @@
-"""What the storage actor brings forth in one turn: answers, reads, and one ticket of the journal.
+"""What the storage actor brings forth in one turn: answers, reads, and a ticket of each journal.
 
 A *ticket* is what a group of journal records promises. Answers to clients travel with the group and
 are sent by whoever writes it (VD) or syncs it; what has to be done in the storage actor first
 comes back to it with ``Synced``: reads and sync cursors that wait for stable storage.
+
+A *lane* is what a turn has for one journal. Tickets are counted in each by themselves: a ledger has
+its records in one journal, and what is promised of it is counted there.
 
 What is added is in no ticket before it is in storage: on a full disk the adds of a turn are refused
 as if they had not come, but those of recoveries, for which the reserve is tried.
@@ -11,7 +14,7 @@ Owned by the storage actor; the request classes beside it fill it.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -113,36 +116,75 @@ class Ticket:
         return bool(self.stored or self.fetches or self.fenced or self.syncs or self.quiesced)
 
 
+class Lane:
+    """One journal, as the storage actor sees it."""
+
+    __slots__ = ("handed_size", "progress", "records", "synced_ticket", "ticket", "unsynced")
+
+    def __init__(self, progress: SyncProgress) -> None:
+        self.progress = progress
+        self.handed_size = 0  # bytes of all records that the journal actor got
+        self.records: list[JournalRecord] = []  # of the ticket
+        self.ticket = Ticket(0)
+        self.synced_ticket = 0  # as it was when the turn began: it may be more by now
+        self.unsynced: deque[Ticket] = deque()  # for which something is to be done once they are
+
+    def begin(self) -> None:
+        """Begin a ticket."""
+        self.ticket = Ticket(self.ticket.number + 1)
+        self.synced_ticket = self.progress.synced_ticket
+
+    def end(self) -> AppendGroup | None:
+        """Return the ticket as a group, if there is anything in it."""
+        ticket = self.ticket
+        records, self.records = self.records, []
+        if not (records or ticket.is_waited_for):
+            return None
+        is_sync_news = ticket.is_sync_news
+        if is_sync_news:
+            self.unsynced.append(ticket)
+        group = AppendGroup(
+            ticket=ticket.number,
+            records=records,
+            size=sum(record.size for record in records),
+            after_write=ticket.after_write,
+            after_sync=ticket.after_sync,
+            is_sync_news=is_sync_news,
+            is_sync_needed=ticket.is_waited_for,
+        )
+        self.handed_size += group.size
+        return group
+
+
 class Turn:
-    """Gathers what the messages of a turn ask for; ``begin`` and ``end`` make a ticket of it."""
+    """Gathers what the messages of a turn ask for; ``begin`` and ``end`` make tickets of it."""
 
     def __init__(
         self,
         storage: BookieStorage,
-        progress: SyncProgress,
+        progresses: Sequence[SyncProgress],
         *,
-        journal: Callable[[], JournalSink],
+        journals: Callable[[], Sequence[JournalSink]],
         reader: FetchSink,
         send: Send,
         space: SpaceGate,
         incarnation: int,
     ) -> None:
         self._storage = storage
-        self._progress = progress
-        self._journal = journal
+        self._lanes = [Lane(progress) for progress in progresses]
+        self._journals = journals
         self._reader = reader
         self._send = send
         self._space = space
-        self._handed_size = 0
         self.incarnation = incarnation
         self.counts = AddCounts()
-        self._unsynced: deque[Ticket] = deque()
-        self._records: list[JournalRecord] = []
         self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
-        self.ticket = Ticket(0)
-        self.synced_ticket = 0  # as it was when the turn began: it may be more by now
+
+    def lane(self, slot: LedgerSlot) -> Lane:
+        """Return what the turn has for a ledger's journal."""
+        return self._lanes[slot.journal_no]
 
     # -------------------------------------------------------------- filling it
 
@@ -160,19 +202,22 @@ class Turn:
 
     def record(self, slot: LedgerSlot, record: JournalRecord) -> None:
         """Journal a change of a ledger."""
-        self._records.append(record)
-        slot.ticket = self.ticket.number
+        lane = self._lanes[slot.journal_no]
+        lane.records.append(record)
+        slot.ticket = lane.ticket.number
 
     @property
     def waiting_size(self) -> int:
-        """Bytes that were handed to the journal, or will be, and are not written yet."""
+        """Bytes that were handed to journals, or will be, and are not written yet."""
         admitted_size = sum(one.batch.size for one in self._admitted)
-        return self._handed_size - self._progress.written_size + admitted_size
+        handed_size = sum(one.handed_size - one.progress.written_size for one in self._lanes)
+        return handed_size + admitted_size
 
     def store(self, admitted: Admitted) -> None:
         """Store and journal entries that are new, and answer when that is done."""
         self._admitted.append(admitted)
-        admitted.slot.ticket = self.ticket.number
+        slot = admitted.slot
+        slot.ticket = self._lanes[slot.journal_no].ticket.number
 
     def store_batches(self) -> None:
         """Have in storage what was to be stored up to now, or refuse it: the index knows of it.
@@ -182,13 +227,27 @@ class Turn:
         """
         if self._admitted:
             admitted, self._admitted = self._admitted, []
-            if not self._add(admitted):
-                recoveries = [one for one in admitted if one.is_recovery]
-                # the reserve has been released: it is for them
-                is_added = bool(recoveries) and self._add(recoveries)
-                for one in admitted:
-                    if not (is_added and one.is_recovery):
-                        self._refuse(one)
+            for some in self._by_directory(admitted):
+                self._store(some)
+
+    def _by_directory(self, admitted: list[Admitted]) -> Iterable[Sequence[Admitted]]:
+        """Split adds: what finds no space in one ledger directory may find it in another."""
+        storage = self._storage
+        if storage.directory_count == 1:
+            return (admitted,)
+        found: dict[int, list[Admitted]] = {}
+        for one in admitted:
+            found.setdefault(storage.directory_no(one.slot.ledger_id), []).append(one)
+        return found.values()
+
+    def _store(self, admitted: Sequence[Admitted]) -> None:
+        if not self._add(admitted):
+            recoveries = [one for one in admitted if one.is_recovery]
+            # the reserve has been released: it is for them
+            is_added = bool(recoveries) and self._add(recoveries)
+            for one in admitted:
+                if not (is_added and one.is_recovery):
+                    self._refuse(one)
 
     def _add(self, admitted: Sequence[Admitted]) -> bool:
         """Store adds; tell whether there was space, which is for all of them or for none."""
@@ -203,10 +262,12 @@ class Turn:
         return True
 
     def _note_stored(self, one: Admitted) -> None:
-        ticket, batch, slot = self.ticket, one.batch, one.slot
-        self._records.append(EntriesRecord(batch))
+        batch, slot = one.batch, one.slot
+        lane = self._lanes[slot.journal_no]
+        ticket = lane.ticket
+        lane.records.append(EntriesRecord(batch))
         if one.recorded_lac is not None:
-            slot.ledger.lac_recorded(one.recorded_lac, ticket.number, self.synced_ticket)
+            slot.ledger.lac_recorded(one.recorded_lac, ticket.number, lane.synced_ticket)
         answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
         answers.append(Outbound(one.inbound, one.answer))
         if one.has_cursor:
@@ -222,37 +283,36 @@ class Turn:
     # -------------------------------------------------------------- begin and end
 
     def begin(self) -> None:
-        """Begin a ticket."""
-        self.ticket = Ticket(self.ticket.number + 1)
-        self.synced_ticket = self._progress.synced_ticket
+        """Begin a ticket of each journal."""
+        for lane in self._lanes:
+            lane.begin()
+
+    def when_synced(self, done: Callable[[], None]) -> None:
+        """Call ``done`` once everything up to now is on stable storage, in all journals."""
+        left = list(self._lanes)
+
+        def one_done() -> None:
+            left.pop()
+            if not left:
+                done()
+
+        for lane in self._lanes:
+            lane.ticket.quiesced.append(one_done)
 
     def end(self) -> None:
-        """Store what was admitted and hand the records to the journal, as one ticket."""
+        """Store what was admitted and hand the records to the journals, as a ticket of each."""
         self.store_batches()
-        ticket = self.ticket
-        records, self._records = self._records, []
-        if not (records or ticket.is_waited_for):
-            return
-        is_sync_news = ticket.is_sync_news
-        if is_sync_news:
-            self._unsynced.append(ticket)
-        group = AppendGroup(
-            ticket=ticket.number,
-            records=records,
-            size=sum(record.size for record in records),
-            after_write=ticket.after_write,
-            after_sync=ticket.after_sync,
-            is_sync_news=is_sync_news,
-            is_sync_needed=ticket.is_waited_for,
-        )
-        self._handed_size += group.size
-        self._journal().tell(group)
+        for journal_no, lane in enumerate(self._lanes):
+            group = lane.end()
+            if group is not None:
+                self._journals()[journal_no].tell(group)
 
-    def take_synced(self, number: int) -> Sequence[Ticket]:
-        """Return the tickets up to this one that something is to be done for, in their order."""
+    def take_synced(self, journal_no: int, number: int) -> Sequence[Ticket]:
+        """Return a journal's tickets up to this one that something is to be done for, in order."""
+        unsynced = self._lanes[journal_no].unsynced
         synced = []
-        while self._unsynced and self._unsynced[0].number <= number:
-            synced.append(self._unsynced.popleft())
+        while unsynced and unsynced[0].number <= number:
+            synced.append(unsynced.popleft())
         return synced
 
     def send(self) -> None:

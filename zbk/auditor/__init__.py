@@ -1,1 +1,1 @@
-"""Autorecovery: reserved for the auditor and the replication workers."""
+"""Autorecovery: the auditor finds what is lost, workers and operators make it whole again."""

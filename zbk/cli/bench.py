@@ -277,11 +277,15 @@ def floor(
             f"{__name__}:floor",
             "Run the floor: the same batches to three bare processes, no protocol at all.",
         ),
+        "repair": LazyCommand(
+            "zbk.cli.bench_repair:repair",
+            "Kill a bookie and tell how fast autorecovery makes its ledgers whole again.",
+        ),
     },
     examples=[("zbk bench write --size 1024 --against-floor", "1 KiB, and the ratio to the floor")],
 )
 def bench() -> None:
-    """Measure writes, reads, syncs and the floor."""
+    """Measure writes, reads, syncs, repairs and the floor."""
 
 
 # ------------------------------------------------------------------ where

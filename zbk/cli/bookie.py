@@ -1,12 +1,11 @@
 """``zbk bookie``: make and run one bookie, look at all of them."""
 
-import os
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from zbk.cli.autorecovery_options import autorecovery_beside
 from zbk.cli.bookie_options import bookie_config, config_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
 from zbk.cli.config_file import read_tables
@@ -70,11 +69,23 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     show_envvar=True,
     help="The least that is logged.  [default: info]",
 )
+@click.option(
+    "--wiped-on-purpose",
+    is_flag=True,
+    help="Start though `zbk bookie format` has removed the data: peers give them back.",
+)
+@click.option(
+    "--autorecovery",
+    is_flag=True,
+    help="Audit and repair in this process, too, as `zbk autorecovery run` does.",
+)
 @click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def run(
     log_format: str | None,
     log_level: str | None,
     stop_with_parent: bool,
+    wiped_on_purpose: bool,
+    autorecovery: bool,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
@@ -88,15 +99,25 @@ def run(
         environment={},  # click has looked there
         table=read_tables(options["config_file"]).get("log", {}),
     )
+    config_file = options["config_file"]
     config = bookie_config(options)
-    from zbk.actors.bookie_process import run_bookie
+    beside = autorecovery_beside(config.metadata, config_file) if autorecovery else None
+    from zbk.auditor.bookie_process import run_bookie
     from zbk.cli.logs import log_to_stderr
+    from zbk.cli.parent import stop_with_parent as watch_parent
 
     log_to_stderr(log.format, log.level)
 
     if stop_with_parent:
-        threading.Thread(target=_stop_at_end_of_stdin, name="parent", daemon=True).start()
-    sys.exit(run_bookie(config, on_ready=_log_ready))
+        watch_parent()
+    sys.exit(
+        run_bookie(
+            config,
+            on_ready=_log_ready,
+            is_wiped_on_purpose=wiped_on_purpose,
+            autorecovery=beside,
+        )
+    )
 
 
 @click.command(
@@ -148,6 +169,16 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
         "ls": LazyCommand("zbk.cli.bookie:ls", "List the bookies that are registered."),
         "show": LazyCommand("zbk.cli.bookie:show", "Ask a bookie about itself."),
         "gc": LazyCommand("zbk.cli.bookie_gc:gc", "Have a bookie drop what was deleted."),
+        "scrub": LazyCommand(
+            "zbk.cli.bookie_scrub:scrub", "Have running bookies look for damage on their disks."
+        ),
+        "recover": LazyCommand(
+            "zbk.cli.bookie_recover:recover", "Copy what a bookie holds to others."
+        ),
+        "decommission": LazyCommand(
+            "zbk.cli.bookie_recover:decommission",
+            "Take a stopped bookie out of service, for good.",
+        ),
         "cookie": LazyCommand(
             "zbk.cli.bookie_cookie:cookie", "Look after the cookies that say who a bookie is."
         ),
@@ -156,6 +187,14 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
         ),
         "rebuild-index": LazyCommand(
             "zbk.cli.bookie_offline:rebuild_index", "Make the index of a stopped bookie anew."
+        ),
+        "retire-dir": LazyCommand(
+            "zbk.cli.bookie_directory:retire_dir",
+            "Take one of several directories of a stopped bookie out of service.",
+        ),
+        "renew-dir": LazyCommand(
+            "zbk.cli.bookie_directory:renew_dir",
+            "Bring a directory of a stopped bookie back into service, empty.",
         ),
         "format": LazyCommand(
             "zbk.cli.bookie_offline:format_", "Remove all data of a stopped bookie."
@@ -179,15 +218,6 @@ def _log_ready(registration: "BookieRegistration") -> None:
         registration.address,
         registration.incarnation,
     )
-
-
-def _stop_at_end_of_stdin() -> None:
-    """Send ourselves SIGTERM when the process that holds the other end of stdin is gone."""
-    import signal
-
-    while os.read(0, 4096):
-        continue
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _row(found: "BookieRegistration") -> dict[str, Any]:

@@ -51,7 +51,7 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
-    directories = dict.fromkeys(filter(None, [config.journal_dir, config.ledger_dir]))
+    directories = dict.fromkeys((*config.journal_dirs, *config.ledger_dirs))
     address = metadata_address(config)
     if not address:
         if not directories:

@@ -1,4 +1,6 @@
-"""``zbk bookie gc``: has a bookie drop what was deleted, now."""
+"""``zbk bookie gc``: has a bookie drop what was deleted, and compact entry logs, now."""
+
+from typing import Literal
 
 import click
 
@@ -14,10 +16,23 @@ from zbk.system.clock import monotonic_s
     cls=ZbkCommand,
     examples=[
         ("zbk bookie gc ID", "after many ledgers were deleted"),
+        ("zbk bookie gc ID --major", "and have the space of entry logs back that are partly dead"),
         ("zbk bookie gc ID -o json", "what it did, for machines"),
     ],
 )
 @click.argument("bookie_id", metavar="ID")
+@click.option(
+    "--minor",
+    "compaction",
+    flag_value="minor",
+    help="Compact entry logs that are nearly dead, too.",
+)
+@click.option(
+    "--major",
+    "compaction",
+    flag_value="major",
+    help="Compact all entry logs that it pays for, too.",
+)
 @click.option(
     "--timeout",
     "timeout_ms",
@@ -31,7 +46,12 @@ from zbk.system.clock import monotonic_s
 @output_option
 @click.pass_obj
 def gc(
-    session: Session, bookie_id: str, timeout_ms: int, metadata: str | None, output: Format
+    session: Session,
+    bookie_id: str,
+    compaction: Literal["minor", "major"] | None,
+    timeout_ms: int,
+    metadata: str | None,
+    output: Format,
 ) -> None:
     """Have a bookie drop what was deleted.
 
@@ -39,11 +59,15 @@ def gc(
     were deleted are dropped, and entry logs that hold nothing else are removed. A ledger goes when
     the metadata store has said twice, some seconds apart, that there is no such ledger. The entry
     log that is being written stays, and so do logs that also hold ledgers that live: dead_size is
-    what deleted ledgers take up in them.
+    what deleted ledgers take up in them. Compaction copies what lives in such logs to a new one and
+    removes them; `zbk bookie show` tells what it would win. It keeps to the bookie's rate, and may
+    take as long as a disk is large: when the command gives up waiting, the bookie goes on.
     """
     start_s = monotonic_s()
     with session.open_client(metadata) as client:
-        status = client.collect_garbage(bookie_id, timeout=timeout_ms / 1000)
+        status = client.collect_garbage(
+            bookie_id, compaction=compaction or "", timeout=timeout_ms / 1000
+        )
     shown = {
         "bookie_id": bookie_id,
         "local_ledgers": status.local_count,
@@ -54,6 +78,10 @@ def gc(
         "freed_size": status.freed_size,
         "dead_size": status.dead_size,
         "gave_up": status.gave_up,
+        "compaction": compaction or "",
+        "compacted_logs": status.compacted_log_count,
+        "compacted_size": status.compacted_size,
+        "compaction_gave_up": status.compaction_gave_up,
         "seconds": round(monotonic_s() - start_s, 3),
     }
     print_object(shown, output)

@@ -56,6 +56,7 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
             "ledger_count": found.ledger_count,
             "entry_count": found.entry_count,
             "problem_count": found.problem_count,
+            "out_of_service": sorted(found.out_of_service),
         }
     print_object(summary if output == "table" else {"kind": "summary", **summary}, output)
     if found.problem_count:
@@ -86,10 +87,10 @@ def rebuild_index(
 ) -> None:
     """Make the index of a stopped bookie anew.
 
-    From its entry logs, its journal and what can be read of the old index, which stays in use
-    until the new one is whole. A ledger of which nothing tells whether it was fenced is fenced.
-    Interrupted, it is to be run again before the bookie starts. If entries may be lost it changes
-    nothing, and says where. The exit code is 4 if damage is left.
+    In each of its ledger directories, from entry logs, journal and what can be read of the old
+    index, which stays in use until the new one is whole. A ledger of which nothing tells whether
+    it was fenced is fenced. Interrupted, it is to be run again before the bookie starts. If entries
+    may be lost it changes nothing, and says where. The exit code is 4 if damage is left.
     """
     from zbk.actors.offline import rebuild_index as rebuild
     from zbk.cli.progress import telling
@@ -100,20 +101,21 @@ def rebuild_index(
         path.read_bytes().removesuffix(b"\n").removesuffix(b"\r") for path in password_files
     ]
     with _store(metadata_address(config)) as store, telling() as tell:
-        report = rebuild(OsFiles(), store, config, passwords, tell)
-    if report is None:
+        reports = rebuild(OsFiles(), store, config, passwords, tell)
+    for path, report in reports.items():
+        where = {"ledger_dir": path, "is_resumed": report is None}
+        told = {} if report is None else msgspec.structs.asdict(report)
+        print_object({**where, **told}, output)
+    done = [report for report in reports.values() if report is not None]
+    if len(done) < len(reports):
         note("zbk: a rebuild that was interrupted is done now; run it again to make a new one")
-        print_object({"is_resumed": True}, output)
-        return
-    print_object({"is_resumed": False, **msgspec.structs.asdict(report)}, output)
-    if report.fenced_ids:
-        note(
-            f"zbk: {len(report.fenced_ids)} ledgers are fenced from now on: nothing tells "
-            "whether they were"
-        )
-    if report.kept_count:
+    fenced_count = sum(len(report.fenced_ids) for report in done)
+    if fenced_count:
+        note(f"zbk: {fenced_count} ledgers are fenced from now on: nothing tells whether they were")
+    kept_count = sum(report.kept_count for report in done)
+    if kept_count:
         raise DamageError(
-            f"{report.kept_count} entries are in the old index only: their bytes are damaged or "
+            f"{kept_count} entries are in the old index only: their bytes are damaged or "
             "gone, and reading them is an error; other replicas have them"
         )
 
@@ -142,10 +144,10 @@ def format_(
 ) -> None:
     """Remove all data of a stopped bookie.
 
-    Without --with-cookie the directories keep its id, and it does not start: it would deny every
-    entry that it has acknowledged.
+    Without --with-cookie the directories keep its id, and it starts only with `zbk bookie run
+    --wiped-on-purpose`: it has acknowledged entries that it must not deny.
     """
-    from zbk.actors.identity import directories
+    from zbk.actors.identity import in_service
     from zbk.actors.offline import wipe_bookie
     from zbk.system.files import OsFiles
 
@@ -153,7 +155,7 @@ def format_(
     address = metadata_address(config) if with_cookie else ""
     if with_cookie and not address:
         raise InvalidOptionError("metadata", "", "--with-cookie needs the cluster's metadata")
-    dirs = directories(config)
+    dirs = in_service(OsFiles(), config)
     warning = "entries of which this bookie has the only copy are lost"
     if not is_confirmed(warning, f"Remove all data in {' and '.join(dirs)}?", yes=yes):
         return

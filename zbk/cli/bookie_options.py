@@ -14,8 +14,8 @@ from zbk.errors import InvalidOptionError
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 OPTION_HELP: Final = {
-    "journal_dir": "Folder of the journal; on a disk of its own it is fastest.",
-    "ledger_dir": "Folder of entry logs and index.",
+    "journal_dir": "Folder of a journal, fastest on a disk of its own; may be given often.",
+    "ledger_dir": "Folder of entry logs and index; may be given often.",
     "listen": "Address to listen on.",
     "advertise": "Address that clients are told, where it is another one.",
     "rack": "Where the bookie stands, for placement.",
@@ -31,14 +31,34 @@ OPTION_HELP: Final = {
     "checkpoint_interval_ms": "How often entry logs and index are made durable.",
     "checkpoint_journal_size": "Journal bytes that start a checkpoint early.",
     "sync_interval_ms": "Background fsync of vd ledgers; 0 is off.",
+    "boot_id": "Another one whenever the page cache may be lost; the machine's own if not given.",
+    "limbo_grace_ms": "How long peers are waited for by a re-check after an unclean stop.",
     "session_timeout_ms": "How long a dead bookie stays registered.",
     "gc_interval_ms": "How often deleted ledgers are looked for; 0 is off.",
     "gc_confirm_delay_ms": "Time between two looks before a ledger is taken as deleted.",
+    "compaction_minor_threshold": "Live share of an entry log below which minor compaction takes "
+    "it; 0 is off.",
+    "compaction_minor_interval_ms": "How often minor compaction comes; 0 is off.",
+    "compaction_major_threshold": "The same for major compaction.",
+    "compaction_major_interval_ms": "How often major compaction comes; 0 is off.",
+    "compaction_rate_size": "Bytes a second that compaction reads and writes; 0 is no limit.",
+    "scrub_interval_ms": "How often all files are read to find damage; 0 is off.",
+    "scrub_rate_size": "Bytes a second that are read for it; 0 is no limit.",
     "disk_warn_free": "Free space of a disk below which the bookie warns.",
     "disk_readonly_free": "Free space of a disk below which the bookie takes no new entries.",
     "disk_reserve_size": "Held back in each folder for when its disk is full.",
 }
 """Fields of ``BookieConfig`` as options, in the order of the help; ``metadata`` is apart."""
+
+
+_METAVARS: Final = {
+    "_free": "SIZE|PERCENT",
+    "_dir": "DIR",
+    "_threshold": "SHARE",
+    "_max": "COUNT",
+}
+
+DIRECTORY_OPTIONS: Final = ("journal_dir", "ledger_dir")
 
 
 def config_options(command: FunctionT) -> FunctionT:
@@ -47,13 +67,29 @@ def config_options(command: FunctionT) -> FunctionT:
     for name in reversed(OPTION_HELP):
         default = value_text(name, getattr(defaults, name))
         shown = f"  [default: {default}]" if default else ""
-        command = click.option(
-            f"--{name.replace('_', '-')}",
-            name,
-            metavar=_metavar(name),
-            help=f"{OPTION_HELP[name]}{shown}",
-        )(command)
+        command = (
+            directory_option(name)(command)
+            if name in DIRECTORY_OPTIONS
+            else click.option(
+                f"--{name.replace('_', '-')}",
+                name,
+                metavar=_metavar(name),
+                help=f"{OPTION_HELP[name]}{shown}",
+            )(command)
+        )
     return metadata_option(config_option(command))
+
+
+def directory_option(name: str) -> Callable[[FunctionT], FunctionT]:
+    """Return what gives a command an option for directories, which may be given several times."""
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        metavar="DIR",
+        multiple=True,
+        callback=lambda _context, _option, paths: _one_or_several(paths),
+        help=OPTION_HELP[name],
+    )
 
 
 def bookie_config(options: dict[str, Any]) -> BookieConfig:
@@ -78,8 +114,12 @@ def bookie_config(options: dict[str, Any]) -> BookieConfig:
     return config
 
 
-def value_text(name: str, default: int | str) -> str:
+def value_text(name: str, default: float | str | tuple[str, ...]) -> str:
     """Return the value of an option as one would type it: ``64 MiB``, ``10s``."""
+    if isinstance(default, tuple):
+        return ":".join(default)
+    if isinstance(default, bool):
+        return str(default).lower()
     units: list[tuple[str, int]] = [("", 1)]
     match _metavar(name):
         case "SIZE":
@@ -92,15 +132,16 @@ def value_text(name: str, default: int | str) -> str:
     return str(default)
 
 
+def _one_or_several(paths: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    return paths if len(paths) > 1 else next(iter(paths), None)
+
+
 def _metavar(name: str) -> str:
     if name.endswith("_ms"):
         return "DURATION"
     if name.endswith(("_size", "_size_max")):
         return "SIZE"
-    if name.endswith("_free"):
-        return "SIZE|PERCENT"
-    if name.endswith("_dir"):
-        return "DIR"
-    if name.endswith("_max"):
-        return "COUNT"
+    for ending, shown in _METAVARS.items():
+        if name.endswith(ending):
+            return shown
     return "NAME" if name == "rack" else "ADDRESS"

@@ -82,7 +82,7 @@ def default() -> None:
         defaults = SECTIONS[section]()
         for name, text in help_by_name.items():
             value = value_text(name, getattr(defaults, name))
-            is_number = value.isdecimal()
+            is_number = value.replace(".", "", 1).isdecimal()
             click.echo(f"# {text}")
             click.echo(f"#{name} = {value if is_number else json.dumps(value)}")
 

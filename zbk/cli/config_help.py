@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from zbk.cli.autorecovery_options import AUTORECOVERY_HELP
 from zbk.cli.bookie_options import OPTION_HELP
 
 CLIENT_HELP: Final = {
@@ -32,7 +33,10 @@ LOG_HELP: Final = {
 SECTION_HELP: Final[dict[str, dict[str, str]]] = {
     "bookie": {"metadata": "The cluster's metadata store, zk://host:port/root.", **OPTION_HELP},
     "client": CLIENT_HELP,
-    "autorecovery": {},
+    "autorecovery": {
+        "metadata": "The cluster's metadata store, zk://host:port/root.",
+        **AUTORECOVERY_HELP,
+    },
     "log": LOG_HELP,
 }
 """Options by table of the configuration file, in the order of the file."""

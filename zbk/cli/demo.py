@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         KilledWhileWriting,
         TakenOver,
     )
+    from zbk.cluster.demo_repair import RepairStep
     from zbk.protocol.words import LedgerType
 
 Say = Callable[[str], None]
@@ -52,8 +53,9 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
 
     Starts four bookies in a temporary folder, writes FILE into a ledger of each durability level,
     kills a bookie, restarts it, and compares what every bookie holds with the input. Then a bookie
-    dies while a ledger is written, and a second client takes a ledger over from its writer. Ends
-    with 0 if all is the same, with 1 if not.
+    dies while a ledger is written, a second client takes a ledger over from its writer, and
+    autorecovery makes whole what the dead bookie held before another one goes. Ends with 0 if all
+    is the same, with 1 if not.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.client.api import connect
@@ -166,7 +168,7 @@ def _say_step(say: Say, step: "Step") -> None:
 
 
 def _say_failure_step(
-    say: Say, step: "KilledWhileWriting | BookieReplaced | TakenOver | Compared"
+    say: Say, step: "KilledWhileWriting | BookieReplaced | TakenOver | Compared | RepairStep"
 ) -> None:
     from zbk.cluster import demo_failures as story
 
@@ -183,6 +185,27 @@ def _say_failure_step(
         case story.Compared():
             verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
             say(f"   read to its end: {step.entry_count:,} entries, {verdict}")
+        case _:
+            _say_repair_step(say, step)
+
+
+def _say_repair_step(say: Say, step: "RepairStep") -> None:
+    from zbk.cluster import demo_repair as story
+
+    match step:
+        case story.LostForGood():
+            say(f"\n8  Bookie {step.index} stays dead; autorecovery is started")
+            say(f"   {step.ledger_count} ledgers have data there")
+        case story.QueueLength():
+            say(f"   {step.seconds:5.1f} s  ledgers to make whole: {step.task_count}")
+        case story.MadeWhole():
+            bookies = " ".join(map(str, step.indexes))
+            say(
+                f"   all {step.ledger_count} have all of their copies again, on bookies {bookies},"
+                f" after {step.seconds:.1f} s"
+            )
+        case story.SecondLost():
+            say(f"\n9  kill -9 of bookie {step.index}, too; both ledgers once more, to their ends")
         case _:
             assert_never(step)
 
@@ -230,8 +253,9 @@ def _say_synced(say: Say, step: "LedgerSynced") -> None:
 def _say_read_back(say: Say, step: "ReadBack") -> None:
     verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
     rate = rate_text(step.entry_count / step.seconds) if step.seconds else "-"
+    where = "any bookie" if step.index is None else f"bookie {step.index}"
     say(
-        f"   {step.ledger_type} ledger {step.ledger_id}, bookie {step.index}: "
+        f"   {step.ledger_type} ledger {step.ledger_id}, {where}: "
         f"{step.entry_count:,} entries, {rate}, {verdict}"
     )
 

@@ -4,9 +4,7 @@ import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import click
-
-from zbk.cli.bookie_options import OPTION_HELP
+from zbk.cli.bookie_options import directory_option
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
 from zbk.config import BookieConfig, build
@@ -17,9 +15,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def directory_options(command: FunctionT) -> FunctionT:
     """Give a command the options that say where a bookie's directories and its metadata are."""
     for name in ("ledger_dir", "journal_dir"):
-        command = click.option(
-            f"--{name.replace('_', '-')}", name, metavar="DIR", help=OPTION_HELP[name]
-        )(command)
+        command = directory_option(name)(command)
     return metadata_option(config_option(command))
 
 

@@ -1,4 +1,4 @@
-"""``zbk ledger``: the group. Commands: ``ledger_write``, ``ledger_read``, ``ledger_recover``."""
+"""``zbk ledger``: the group. Commands: ``ledger_write``, ``_read``, ``_recover``, ``_check``."""
 
 import click
 
@@ -15,6 +15,13 @@ COMMANDS = {
     "recover": LazyCommand(
         "zbk.cli.ledger_recover:recover",
         "Close a ledger whose writer is gone, or is to be stopped.",
+    ),
+    "check": LazyCommand(
+        "zbk.cli.ledger_check:check",
+        "Look whether the replicas of a ledger are where its metadata say.",
+    ),
+    "underreplicated": LazyCommand(
+        "zbk.cli.ledger_check:underreplicated", "List the ledgers that lack replicas."
     ),
     "close": LazyCommand("zbk.cli.ledger_write:close", "Close a reserved ledger, empty."),
     "delete": LazyCommand("zbk.cli.ledger_write:delete", "Delete a ledger for good."),

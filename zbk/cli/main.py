@@ -39,11 +39,17 @@ COMMANDS = {
     "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
     "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
     "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
+    "autorecovery": LazyCommand(
+        "zbk.cli.autorecovery:autorecovery",
+        "Make ledgers whole again that a dead bookie held.",
+    ),
     "inspect": LazyCommand(
         "zbk.cli.inspect:inspect", "Look into a bookie's files; change nothing."
     ),
     "config": LazyCommand("zbk.cli.config:config", "Show, check and make configuration files."),
-    "bench": LazyCommand("zbk.cli.bench:bench", "Measure writes, reads, syncs and the floor."),
+    "bench": LazyCommand(
+        "zbk.cli.bench:bench", "Measure writes, reads, syncs, repairs and the floor."
+    ),
     "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
 }
 

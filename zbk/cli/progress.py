@@ -7,7 +7,7 @@ from zbk.cli.output import is_progress_shown
 
 
 @contextmanager
-def telling() -> Iterator[Callable[[str, int], None]]:
+def telling(unit: str = "entries") -> Iterator[Callable[[str, int], None]]:
     """Show what goes on and how much is done; nothing where standard error is no terminal."""
     if not is_progress_shown():
         yield lambda _what, _count: None
@@ -17,7 +17,7 @@ def telling() -> Iterator[Callable[[str, int], None]]:
 
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}: {task.completed:,} entries"),
+        TextColumn(f"{{task.description}}: {{task.completed:,}} {unit}"),
         TimeElapsedColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:

@@ -32,6 +32,7 @@ def default_data_dir() -> Path:
     examples=[
         ("zbk up", "three bookies; commands in other terminals find them"),
         ("zbk up --zookeeper --data /data/zk-cluster", "metadata in a real ZooKeeper"),
+        ("zbk up --bookies 4", "one more than a ledger needs: what one held can be copied there"),
     ],
 )
 @click.option(
@@ -61,18 +62,25 @@ def default_data_dir() -> Path:
     show_envvar=True,
     help="A metadata store that is there already: none is started.",
 )
+@click.option(
+    "--autorecovery/--no-autorecovery",
+    default=True,
+    help="Make whole what a dead bookie held, as `zbk autorecovery run`.  [default: autorecovery]",
+)
 @output_option
 def up(
     bookie_count: int,
     data_dir: Path | None,
     zookeeper: bool,
     metadata: str | None,
+    autorecovery: bool,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
 
-    Each bookie is a process of its own; all listen on loopback only. While it runs, other commands
-    use it without --metadata.
+    Each bookie is a process of its own, and so is autorecovery, which copies what a dead bookie
+    held to others. All listen on loopback only. While it runs, other commands use it without
+    --metadata.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
@@ -92,6 +100,8 @@ def up(
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
+            if autorecovery:
+                cluster.start_autorecovery()
             _show(cluster, monotonic_s() - started_s, output, is_context=is_context)
             _stay(cluster)
     except KeyboardInterrupt:
@@ -127,6 +137,7 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
     import zbk
 
     bookies = cluster.bookies
+    beside = cluster.autorecovery
     if output == "json":
         print_json(
             {
@@ -137,6 +148,7 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
                     {"index": b.index, "bookie_id": b.bookie_id, "address": b.address, "pid": b.pid}
                     for b in bookies
                 ],
+                "autorecovery": None if beside is None else {"pid": beside.pid},
             }
         )
         return
@@ -148,6 +160,8 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
         )
     if len(bookies) > BOOKIES_SHOWN:
         click.echo(f"  and {len(bookies) - BOOKIES_SHOWN} more: zbk bookie ls")
+    if beside is not None:
+        click.echo(f"  autorecovery  pid {beside.pid}: zbk autorecovery status")
     click.echo(f"READY in {seconds:.1f} s. Ctrl-C stops it. Next, in another terminal:")
     if not is_context:
         click.echo(
@@ -158,11 +172,12 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
 
 
 def _stay(cluster: "LocalCluster") -> None:
-    """Return when every bookie has ended; tell of each one that does."""
+    """Return when every bookie has ended; tell of each process that does."""
     from zbk.errors import BookieError
 
     told: set[int] = set()
     while True:
+        _tell_of_autorecovery(cluster)
         for index, error in cluster.deaths().items():
             if index in told:
                 continue
@@ -173,3 +188,13 @@ def _stay(cluster: "LocalCluster") -> None:
             if not left_count:
                 raise BookieError("every bookie has ended")
         threading.Event().wait(LOOK_INTERVAL_S)
+
+
+def _tell_of_autorecovery(cluster: "LocalCluster") -> None:
+    """Tell once that it has ended, if it has."""
+    beside = cluster.autorecovery
+    if beside is None or beside.exit_code is None:
+        return
+    note(f"zbk: {beside.death()}")
+    note("zbk: the cluster goes on without; to start it again: zbk autorecovery run")
+    cluster.stop_autorecovery()

@@ -6,12 +6,12 @@ Source: BookKeeper's ``BookKeeper`` client API (``CreateBuilder``, ``OpenBuilder
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self, Unpack
 
 from zbk.client.directory import BookieDirectory
-from zbk.client.garbage_collection import collect_garbage
+from zbk.client.garbage_collection import CompactionName, collect_garbage
 from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.ledger_writer import LedgerWriter
@@ -22,6 +22,7 @@ from zbk.client.outside_sync_pump import sync_from_outside
 from zbk.client.placer import BookiePlacer
 from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.client.requests import Requests
+from zbk.client.scrub import ask_scrub, follow_scrub
 from zbk.client.tail import LedgerNews
 from zbk.config import ClientConfig, convert
 from zbk.durability.level import level_of
@@ -51,7 +52,7 @@ from zbk.system.context import read_context
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
-from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo
+from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubStatus
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
@@ -392,12 +393,45 @@ class Client(LogCalls):
             raise NotEnoughBookiesError(1, 0, f"bookie {bookie_id} answered something else")
         return outcome
 
-    def collect_garbage(self, bookie_id: str, *, timeout: float = 600.0) -> GarbageStatus:
+    def collect_garbage(
+        self, bookie_id: str, *, compaction: CompactionName = "", timeout: float = 600.0
+    ) -> GarbageStatus:
         """Have a bookie drop what was deleted; return what it did. ``timeout`` in seconds.
+
+        ``compaction`` "minor" or "major": compact entry logs of which less is live than that kind's
+        threshold, too.
 
         Raises:
             BookieUnavailableError: it is not there.
             RequestTimeoutError: it is still at it.
         """
         self.check_usable()
-        return collect_garbage(self._requests, bookie_id, timeout)
+        return collect_garbage(self._requests, bookie_id, timeout, compaction)
+
+    def scrub(self, bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
+        """Have a bookie begin to read all its files for damage; return how it goes, at once.
+
+        Without ``is_pass_wanted`` it is only asked.
+
+        Raises:
+            BookieUnavailableError: it is not there.
+        """
+        self.check_usable()
+        return ask_scrub(self._requests, bookie_id, is_pass_wanted=is_pass_wanted)
+
+    def follow_scrub(
+        self,
+        bookie_id: str,
+        begun: ScrubStatus,
+        *,
+        timeout: float,
+        tell: Callable[[ScrubStatus], None] = lambda _status: None,
+    ) -> ScrubStatus:
+        """Wait for the pass that ``scrub`` began; return what it found. ``timeout`` in seconds.
+
+        Raises:
+            BookieUnavailableError: it is not there, or has restarted, and the pass is lost.
+            RequestTimeoutError: it is still at it.
+        """
+        self.check_usable()
+        return follow_scrub(self._requests, bookie_id, begun, timeout, tell)

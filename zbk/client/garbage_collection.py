@@ -4,29 +4,36 @@ Runs in the caller's thread.
 """
 
 import threading
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from zbk.client.requests import Requests
 from zbk.errors import NotEnoughBookiesError, RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
+CompactionName: TypeAlias = Literal["", "minor", "major"]
+
 POLL_S: Final = 0.1
 """How often the bookie is asked how it goes."""
 
 
-def collect_garbage(requests: Requests, bookie_id: str, timeout_s: float) -> GarbageStatus:
+def collect_garbage(
+    requests: Requests, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
+) -> GarbageStatus:
     """Have a bookie begin a round of garbage collection; return how it was when it ended.
+
+    A compaction of this kind follows in the round, whether it is due or not.
 
     Raises:
         BookieUnavailableError: it is not there.
         RequestTimeoutError: the round has begun, or will, and has not ended in time.
     """
     start_s = monotonic_s()
-    awaited_round = _ask(requests, bookie_id, is_round_wanted=True).awaited_round
+    wanted = CollectGarbage(request_id=0, compaction=compaction)
+    awaited_round = _ask(requests, bookie_id, wanted).awaited_round
     pause = threading.Event()
     while True:
-        status = _ask(requests, bookie_id, is_round_wanted=False)
+        status = _ask(requests, bookie_id, CollectGarbage(request_id=0, is_round_wanted=False))
         if status.ended_round >= awaited_round:
             return status
         if monotonic_s() - start_s > timeout_s:
@@ -34,8 +41,7 @@ def collect_garbage(requests: Requests, bookie_id: str, timeout_s: float) -> Gar
         pause.wait(POLL_S)
 
 
-def _ask(requests: Requests, bookie_id: str, *, is_round_wanted: bool) -> GarbageStatus:
-    request = CollectGarbage(request_id=0, is_round_wanted=is_round_wanted)
+def _ask(requests: Requests, bookie_id: str, request: CollectGarbage) -> GarbageStatus:
     outcome = requests.ask(bookie_id, request).outcome
     if isinstance(outcome, ZbkError):
         raise outcome

@@ -16,7 +16,7 @@ from zbk.client.placer import BookiePlacer
 from zbk.durability.level import level_of
 from zbk.errors import InvalidOptionError
 from zbk.metadata.ledgers import LedgerStore
-from zbk.protocol.digest import password_digest
+from zbk.protocol.digest import ledger_key, password_digest
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType, LedgerType
@@ -102,6 +102,7 @@ class LedgerCreator:
                 ledger_type=plan.ledger_type,
                 digest_type=plan.digest_type,
                 password_digest=password_digest(plan.password, ledger_id),
+                ledger_key=ledger_key(plan.password, ledger_id),
                 fragments=(Fragment(0, ensemble),),
                 created_ms=created_ms,
                 creation_token=token,

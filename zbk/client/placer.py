@@ -53,6 +53,10 @@ class BookiePlacer:
             avoid=avoided,
         )
 
+    def is_writable(self, bookie_id: str) -> bool:
+        """Tell whether a bookie takes new entries."""
+        return bookie_id in self._directory.writable()
+
     def note_failed(self, bookie_ids: Collection[str]) -> None:
         """Remember that these bookies failed."""
         now_ms = monotonic_ms()

@@ -27,6 +27,7 @@ from zbk.errors import (
     BookieReadOnlyError,
     BookieUnavailableError,
     LedgerClosedError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol import writer_events as core
@@ -37,7 +38,7 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
 TICK_MS: Final = 100
-READONLY_RETRY_MS: Final = 1_000
+REFUSED_RETRY_MS: Final = 1_000
 """How long a bookie that takes no adds, and has no replacement, is left alone."""
 
 
@@ -133,7 +134,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
         )
         self._slots: dict[str, int] = {}
         self._unheard = set(self._core.ensemble)
-        self._readonly: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
+        self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
         self._is_ended = False
 
@@ -152,7 +153,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case Drain():
                 self._drain(now_ms)
             case Tick():
-                self._ask_readonly_again(now_ms)
+                self._ask_again(now_ms)
                 self._handle(core.Tick(), now_ms)
             case AskSync():
                 self._drain(now_ms)  # what was appended before this call and waits
@@ -167,8 +168,8 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case EnsembleSettled() | ClosedInMetadata():
                 self._on_metadata(message, now_ms)
             case WritableChanged():
-                self._readonly = dict.fromkeys(self._readonly, now_ms)
-                self._ask_readonly_again(now_ms)
+                self._refusing = dict.fromkeys(self._refusing, now_ms)
+                self._ask_again(now_ms)
                 self._handle(core.BookiesChanged(), now_ms)
             case _:
                 assert_never(message)
@@ -227,16 +228,19 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
                 future.set_exception(error)
 
     def _suspect(self, bookie_id: str, error: ZbkError) -> None:
-        """Make a connection anew that may be broken; leave that of a full bookie, which serves."""
-        if isinstance(error, BookieReadOnlyError):
-            self._readonly[bookie_id] = monotonic_ms() + READONLY_RETRY_MS
+        """Make a connection anew that may be broken; leave that of a bookie that serves all else.
+
+        One that is full does, and one that may have lost something: others use the connection, too.
+        """
+        if isinstance(error, BookieReadOnlyError | UnknownLedgerStateError):
+            self._refusing[bookie_id] = monotonic_ms() + REFUSED_RETRY_MS
         else:
             self._setup.pool.reset(bookie_id, error)
 
-    def _ask_readonly_again(self, now_ms: int) -> None:
-        """Take bookies for connected again that were read-only and have not been replaced."""
-        for bookie_id in [b for b, due_ms in self._readonly.items() if due_ms <= now_ms]:
-            del self._readonly[bookie_id]
+    def _ask_again(self, now_ms: int) -> None:
+        """Take bookies for connected again that took no adds and have not been replaced."""
+        for bookie_id in [b for b, due_ms in self._refusing.items() if due_ms <= now_ms]:
+            del self._refusing[bookie_id]
             if bookie_id in self._requests.bookies:
                 self._setup.pool.unsubscribe(bookie_id, self._sink)
                 self._setup.pool.subscribe(bookie_id, self._sink)

@@ -3,7 +3,8 @@
 It loads an input into a PD ledger and into a VD ledger, syncs, kills a bookie, restarts it, and
 reads both ledgers back from each of their bookies' own replicas. What it read is compared with the
 input by a hash over the length and the bytes of each entry, in order; where they differ it looks
-for the first entry that does. Then come the two acts of ``zbk.cluster.demo_failures``.
+for the first entry that does. Then come the two acts of ``zbk.cluster.demo_failures``, and
+``zbk.cluster.demo_repair``, after which both ledgers are read once more.
 
 The story knows no terminal: whoever runs it shows the steps. Runs in one thread.
 """
@@ -27,6 +28,7 @@ from zbk.cluster.demo_failures import (
     take_over,
 )
 from zbk.cluster.demo_input import DemoInput
+from zbk.cluster.demo_repair import LostForGood, MadeWhole, QueueLength, SecondLost, repair
 from zbk.cluster.load import Loaded, batches, load
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import InvalidOptionError, UnavailableError, ZbkError
@@ -103,11 +105,11 @@ class BookieRestarted(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReadBack(msgspec.Struct, frozen=True, tag=True):
-    """One ledger was read from the replicas of one bookie."""
+    """One ledger was read from the replicas of one bookie, or from whichever bookies answered."""
 
     ledger_id: int
     ledger_type: LedgerType
-    index: int
+    index: int | None  # of the bookie
     entry_count: int
     seconds: float
     hash: str
@@ -126,6 +128,10 @@ Step: TypeAlias = (
     | BookieReplaced
     | TakenOver
     | Compared
+    | LostForGood
+    | QueueLength
+    | MadeWhole
+    | SecondLost
 )
 
 
@@ -168,9 +174,18 @@ def tell(
                 reader = client.open_ledger(ledger_id)
                 for bookie in holders[ledger_id]:
                     yield _read_back(reader, bookie, ledger_type, wanted, source, on_progress)
-            yield from lose_a_bookie(cluster, client, on_progress)
+            dead: LocalBookie | None = None
+            for act in lose_a_bookie(cluster, client, on_progress):
+                yield act
+                if isinstance(act, KilledWhileWriting):
+                    dead = cluster.bookies[act.index]
+            assert dead is not None, "it was killed"
             with closing(connect(cluster.metadata_uri)) as other:
                 yield from take_over(client, other, on_progress)
+            yield from repair(cluster, client, dead, on_progress)
+            for ledger_type, ledger_id in ledger_ids.items():
+                reader = client.open_ledger(ledger_id)
+                yield _read_back(reader, None, ledger_type, wanted, source, on_progress)
 
 
 def _read_input(source: DemoInput, on_progress: Callable[[str, int], None]) -> InputRead:
@@ -272,13 +287,14 @@ def _crash(cluster: LocalCluster, victim: LocalBookie) -> Iterator[BookieKilled 
 
 def _read_back(
     reader: LedgerReader,
-    bookie: LocalBookie,
+    bookie: LocalBookie | None,
     ledger_type: LedgerType,
     wanted: InputRead,
     source: DemoInput,
     on_progress: Callable[[str, int], None],
 ) -> ReadBack:
-    what = f"reading the {ledger_type} ledger from bookie {bookie.index}"
+    where = f" from bookie {bookie.index}" if bookie else ""
+    what = f"reading the {ledger_type} ledger{where}"
     hasher = _Hasher()
     started_s = monotonic_s()
     difference = ""
@@ -294,7 +310,7 @@ def _read_back(
     return ReadBack(
         reader.metadata.ledger_id,
         ledger_type,
-        bookie.index,
+        bookie.index if bookie else None,
         hasher.entry_count,
         seconds,
         hasher.hexdigest(),
@@ -302,9 +318,12 @@ def _read_back(
     )
 
 
-def _read_all(reader: LedgerReader, bookie: LocalBookie) -> Iterator[Iterable[bytes | memoryview]]:
+def _read_all(
+    reader: LedgerReader, bookie: LocalBookie | None
+) -> Iterator[Iterable[bytes | memoryview]]:
     last = reader.last_add_confirmed
-    return reader.read_batches(0, last, bookie_id=bookie.bookie_id) if last >= 0 else iter(())
+    bookie_id = bookie.bookie_id if bookie else None
+    return reader.read_batches(0, last, bookie_id=bookie_id) if last >= 0 else iter(())
 
 
 def _first_difference(

@@ -10,6 +10,7 @@ is in the folder:
     bookie0/journal/        a bookie's directories
     bookie0/ledgers/
     bookie0.log             what it wrote, over all its starts
+    autorecovery.log        what ``zbk autorecovery run`` wrote, where it was started
 
 A folder that holds a cluster is started again on its data, bookies at their former ports where
 these are free. Everything listens on loopback only.
@@ -116,6 +117,7 @@ class LocalCluster:
         self._children: dict[int, Child] = {}
         self._bookies: dict[int, LocalBookie] = {}
         self._is_expected_down: set[int] = set()
+        self._autorecovery: Child | None = None
         self._exit = ExitStack()
         self._registry: BookieRegistry | None = None
 
@@ -140,13 +142,44 @@ class LocalCluster:
         return self
 
     def stop(self) -> None:
-        """Stop bookies, then the metadata store. Twice is fine."""
+        """Stop autorecovery, bookies, then the metadata store. Twice is fine."""
+        self.stop_autorecovery()
         for child in self._children.values():
             child.ask_to_stop()
         for child in self._children.values():
             child.wait_stopped()
         self._children.clear()
         self._exit.close()
+
+    def start_autorecovery(self, options: Mapping[str, int | str] | None = None) -> int:
+        """Start an auditor and a replication worker as a process of its own; return its pid.
+
+        ``options`` are fields of ``AutorecoveryConfig``.
+        """
+        assert self._autorecovery is None, "one is enough"
+        command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
+        for name, value in {"metadata": self._uri, **(options or {})}.items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        self._autorecovery = Child("autorecovery", command, self.folder / "autorecovery.log")
+        return self._autorecovery.pid
+
+    @property
+    def autorecovery(self) -> Child | None:
+        """The autorecovery process, if one was started and not stopped; it may have ended."""
+        return self._autorecovery
+
+    def stop_autorecovery(self) -> None:
+        """Stop it cleanly. Twice is fine."""
+        child, self._autorecovery = self._autorecovery, None
+        if child is not None:
+            child.ask_to_stop()
+            child.wait_stopped()
+
+    def kill_autorecovery(self) -> None:
+        """End it with SIGKILL."""
+        assert self._autorecovery is not None, "it was started"
+        self._autorecovery.kill()
+        self.stop_autorecovery()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -195,8 +195,10 @@ class LedgerStore:
             self._store.address, f"{path}: the reply was lost {DELETE_ATTEMPT_COUNT_MAX} times"
         )
 
-    def next_ledger_id(self) -> int:
+    def next_ledger_id(self, *, is_fresh: bool = False) -> int:
         """Return the id that the next ledger will get: all that were ever made are below it.
+
+        ``is_fresh`` as in ``MetadataStore.get``.
 
         A ledger's node and the counter change together. Within one session of the store, whoever
         has read the counter and then hears of no such ledger, its id being below the counter, has
@@ -206,7 +208,8 @@ class LedgerStore:
             MetadataUnavailableError: the store does not answer.
             InvalidOptionError: the store holds no cluster.
         """
-        return decode(IdCounter, self._get_counter().value, IDGEN).next_ledger_id
+        counter = self._get_counter(is_fresh=is_fresh)
+        return decode(IdCounter, counter.value, IDGEN).next_ledger_id
 
     def list(self) -> Iterator[int]:
         """Yield the ids of all ledgers, ascending, reading the tree piece by piece.
@@ -262,9 +265,9 @@ class LedgerStore:
         except NoNodeError as error:
             raise NoSuchLedgerError(ledger_id) from error
 
-    def _get_counter(self) -> Node:
+    def _get_counter(self, *, is_fresh: bool = False) -> Node:
         try:
-            return self._store.get(IDGEN)
+            return self._store.get(IDGEN, is_fresh=is_fresh)
         except NoNodeError as error:
             raise not_initialised(self._store) from error
 

@@ -9,7 +9,16 @@
     /ledgers/...                       LedgerMetadata, by layout, as below
     /logs/<name>                       LogHead: the id of the log that has this name
     /logs/<name>/<log id>              LogMetadata: its list of ledgers
-    /underreplication/...              ledgers to replicate, locks, the auditor's election
+    /underreplication/ledgers/...      UnderreplicatedLedger: a task; always hierarchical, as below
+    /underreplication/unrepairable/... UnderreplicatedLedger: a task that nobody can do
+    /underreplication/locks/<task>     TaskLock, ephemeral; <task>.<token>: TaskProgress, ephemeral
+    /underreplication/disable          there is such a node: autorecovery rests
+    /underreplication/trigger          AuditCounter: an operator wants an audit
+    /underreplication/news             AuditCounter: there are new tasks
+    /underreplication/lostbookiedelay  LostBookieDelay
+    /underreplication/checks/<kind>    LastCheck
+    /underreplication/auditor          AuditorStatus
+    /underreplication/auditorelection/leader   AuditorVote, ephemeral
 
 Ledger ids become paths as in BookKeeper:
 
@@ -44,7 +53,15 @@ LOGS: Final = "/logs"
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATED_LEDGERS: Final = "/underreplication/ledgers"
 UNDERREPLICATION_LOCKS: Final = "/underreplication/locks"
+UNREPAIRABLE_LEDGERS: Final = "/underreplication/unrepairable"
+UNDERREPLICATION_DISABLED: Final = "/underreplication/disable"
+AUDIT_TRIGGER: Final = "/underreplication/trigger"
+TASK_NEWS: Final = "/underreplication/news"
+LOST_BOOKIE_DELAY: Final = "/underreplication/lostbookiedelay"
+LAST_CHECKS: Final = "/underreplication/checks"
+AUDITOR_STATUS: Final = "/underreplication/auditor"
 AUDITOR_ELECTION: Final = "/underreplication/auditorelection"
+AUDITOR_LEADER: Final = "/underreplication/auditorelection/leader"
 
 READONLY_NAME: Final = "readonly"
 """The one child of ``/available`` that is no bookie."""
@@ -63,6 +80,7 @@ _LONG_SIZES = (3, 4, 4, 4, 4)
 _SHORT_FORM = re.compile(r"/ledgers/(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
 _LONG_FORM = re.compile(r"/ledgers/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 _FLAT_FORM = re.compile(r"/ledgers/L(\d{10,19})", re.ASCII)
+_LOCK_NAME = re.compile(r"L(\d{1,19})(?:\.([0-9a-f]+))?", re.ASCII)
 _INNER_NAME = re.compile(r"\d{2,4}", re.ASCII)
 
 
@@ -126,7 +144,7 @@ def ledger_path(ledger_id: int, layout: LedgerLayout) -> str:
     Raises:
         InvalidOptionError: there is no such ledger id.
     """
-    if not 0 <= ledger_id <= LEDGER_ID_MAX:
+    if not is_ledger_id(ledger_id):
         raise InvalidOptionError("ledger id", ledger_id, f"must be 0 to {LEDGER_ID_MAX}")
     if layout is LedgerLayout.FLAT:
         return f"{LEDGERS}/L{ledger_id:010d}"
@@ -154,6 +172,51 @@ def ledger_id_of(path: str, layout: LedgerLayout) -> int:
             if ledger_id <= LEDGER_ID_MAX and ledger_path(ledger_id, layout) == path:
                 return ledger_id
     raise CorruptRecordError(path, 0, f"is no ledger of the {layout} layout")
+
+
+def task_path(folder: str, ledger_id: int) -> str:
+    """Return where the task about a ledger is in ``folder``: like a ledger's metadata.
+
+    >>> task_path(UNDERREPLICATED_LEDGERS, 1)
+    '/underreplication/ledgers/00/0000/L0001'
+    """
+    return folder + ledger_path(ledger_id, LedgerLayout.HIERARCHICAL).removeprefix(LEDGERS)
+
+
+def task_ledger_id(folder: str, path: str) -> int:
+    """Return the id of the ledger whose task is at ``path``.
+
+    Raises:
+        CorruptRecordError: no task can be there.
+    """
+    return ledger_id_of(LEDGERS + path.removeprefix(folder), LedgerLayout.HIERARCHICAL)
+
+
+def task_lock_path(ledger_id: int, token: str = "") -> str:
+    """Return where the lock of a ledger's task is; with a token where its owner's progress is.
+
+    >>> task_lock_path(7), task_lock_path(7, "t")
+    ('/underreplication/locks/L7', '/underreplication/locks/L7.t')
+    """
+    name = f"L{ledger_id}.{token}" if token else f"L{ledger_id}"
+    return f"{UNDERREPLICATION_LOCKS}/{name}"
+
+
+def task_lock_of(name: str) -> tuple[int, str]:
+    """Return ledger id and token of a node among the locks; the token is "" for the lock itself.
+
+    Raises:
+        CorruptRecordError: it is neither.
+    """
+    match = _LOCK_NAME.fullmatch(name)
+    if match is None or not is_ledger_id(int(match[1])):
+        raise CorruptRecordError(f"{UNDERREPLICATION_LOCKS}/{name}", 0, "is no lock of a task")
+    return int(match[1]), match[2] or ""
+
+
+def is_ledger_id(number: int) -> bool:
+    """Tell whether a ledger can have this id."""
+    return 0 <= number <= LEDGER_ID_MAX
 
 
 def is_ledger_name(name: str) -> bool:

@@ -34,9 +34,11 @@ from zbk.metadata.arguments import VALUE_SIZE_MAX
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION, LedgerMetadata
 from zbk.protocol.log_metadata import LOG_FORMAT_VERSION, LogMetadata
+from zbk.protocol.underreplicated import UNDERREPLICATED_FORMAT_VERSION, UnderreplicatedLedger
 
 VALUE_FORMAT_VERSION: Final = 1
-"""Of every value but ``LedgerMetadata`` and ``LogMetadata``, which count their own."""
+"""Of every value but ``LedgerMetadata``, ``LogMetadata`` and ``UnderreplicatedLedger``, which count
+their own."""
 
 _ARRAY_COUNT_MAX = 65_536
 _MAP_COUNT_MAX = 4_096
@@ -103,6 +105,68 @@ class LogHead(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = VALUE_FORMAT_VERSION
 
 
+class TaskLock(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/locks/<task>``: who works on a ledger, while its session lives."""
+
+    owner: str  # which worker, for people
+    token: str  # names one attempt to lock
+    locked_ms: int  # wall clock, for people
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/locks/<task>.<token>``: how far the owner of the lock has come."""
+
+    owner: str
+    copied_count: int = 0  # entries
+    to_copy_count: int = 0  # entries in all, copied ones included; 0: not known yet
+    updated_ms: int = 0  # wall clock, for people
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class AuditCounter(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/trigger``, ``.../news``: grows when somebody is to look."""
+
+    count: int = 0
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class LostBookieDelay(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/lostbookiedelay``: how long one lost bookie may take to come back."""
+
+    delay_ms: int
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class AuditorVote(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/auditorelection/leader``: who audits, while its session lives."""
+
+    candidate_id: str  # which process, for people
+    token: str  # names one attempt to lead
+    elected_ms: int  # wall clock, for people
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class LastCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/checks/<kind>``: when the auditor has ended this check."""
+
+    ended_ms: int  # wall clock: intervals of hours and days
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class AuditorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """``/underreplication/auditor``: what the auditor does, and what it has done, for people."""
+
+    candidate_id: str
+    told_ms: int  # wall clock
+    lost: tuple[str, ...] = ()  # bookies that are lost, as it sees it
+    brake: str = ""  # why it waits before it acts; "": it does not
+    doing: str = ""  # the pass under way
+    done: str = ""  # the last pass, and what came of it
+    done_ms: int = 0
+    format_version: int = VALUE_FORMAT_VERSION
+
+
 _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     LedgerMetadata: METADATA_FORMAT_VERSION,
     Layout: VALUE_FORMAT_VERSION,
@@ -112,6 +176,14 @@ _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     BookieRegistration: VALUE_FORMAT_VERSION,
     LogHead: VALUE_FORMAT_VERSION,
     LogMetadata: LOG_FORMAT_VERSION,
+    UnderreplicatedLedger: UNDERREPLICATED_FORMAT_VERSION,
+    TaskLock: VALUE_FORMAT_VERSION,
+    TaskProgress: VALUE_FORMAT_VERSION,
+    AuditCounter: VALUE_FORMAT_VERSION,
+    LostBookieDelay: VALUE_FORMAT_VERSION,
+    AuditorVote: VALUE_FORMAT_VERSION,
+    LastCheck: VALUE_FORMAT_VERSION,
+    AuditorStatus: VALUE_FORMAT_VERSION,
 }
 
 ValueT = TypeVar(
@@ -124,6 +196,14 @@ ValueT = TypeVar(
     BookieRegistration,
     LogHead,
     LogMetadata,
+    UnderreplicatedLedger,
+    TaskLock,
+    TaskProgress,
+    AuditCounter,
+    LostBookieDelay,
+    AuditorVote,
+    LastCheck,
+    AuditorStatus,
 )
 
 

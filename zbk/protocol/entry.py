@@ -34,7 +34,12 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError, DigestMismatchError, ShortRecordError
-from zbk.protocol.digest import DIGEST_CODE, DIGEST_SIZE_BY_CODE, DigestFunction
+from zbk.protocol.digest import (
+    DIGEST_CODE,
+    DIGEST_SIZE_BY_CODE,
+    DigestFunction,
+    digest_function,
+)
 from zbk.protocol.words import DigestType
 
 ENTRY_VERSION: Final = 1
@@ -88,6 +93,23 @@ def stored_length(buffer: Buffer, offset: int = 0) -> int:
     """Return the length in the header of the whole entry at ``offset``; no digest is looked at."""
     length: int = _HEADER.unpack_from(buffer, offset)[5]
     return length
+
+
+def has_plain_digest(entry: bytes) -> bool | None:
+    """Tell whether a whole entry has the digest that its bytes give; ``None``: only a key tells.
+
+    >>> from zbk.protocol.digest import digest_function
+    >>> plain = digest_function(DigestType.XXH3, b"", 7)
+    >>> entry = encode_entries(7, [0], -1, 0, [b"x"], DigestType.XXH3, plain)[0]
+    >>> has_plain_digest(entry), has_plain_digest(b"z" + entry[1:])
+    (True, False)
+    """
+    _payload_size, flags = _START.unpack_from(entry)
+    if flags != ENTRY_VERSION | DIGEST_CODE[DigestType.XXH3] << 8:
+        return None
+    digest_size = DIGEST_SIZE_BY_CODE[DIGEST_CODE[DigestType.XXH3]]
+    plain = digest_function(DigestType.XXH3, b"", 0)  # needs no key
+    return plain(entry[:-digest_size]) == entry[-digest_size:]
 
 
 def encode_entries(

@@ -25,10 +25,12 @@ from typing import Self
 import msgspec
 
 from zbk.errors import IllegalTransitionError
+from zbk.protocol.digest import LEDGER_KEY_SIZE
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
 
-METADATA_FORMAT_VERSION = 1
+METADATA_FORMAT_VERSION = 2
+"""2 added ``ledger_key``: a zbk that knew only 1 would lose it with the next change."""
 
 
 class Fragment(msgspec.Struct, frozen=True):
@@ -44,7 +46,13 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     Invariants, checked when it is made:
       * the first fragment starts at entry 0, starts strictly increase;
       * each ensemble has ``ensemble_size`` different bookies;
-      * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED.
+      * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED;
+      * ``ledger_key`` is a whole key, or none: of ledgers made in format 1.
+
+    The key is what bookies want to see. It is kept so that what a lost bookie held can be copied
+    without the ledger's password: whoever may read the metadata may have entries copied, as in
+    BookKeeper, whose metadata hold the password itself; yet nobody can make up an entry with a MAC,
+    as the MAC's key does not follow from this one. It is never shown, by ``repr`` neither.
     """
 
     ledger_id: int
@@ -62,6 +70,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     length: int | None = None  # bytes of payload
     has_writer: bool = True  # false: reserved; becomes true once, by whoever claims it first
     custom_metadata: dict[str, bytes] = {}
+    ledger_key: bytes = b""
     format_version: int = METADATA_FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -85,7 +94,17 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             return f"impossible last entry id {self.last_entry_id}"
         if self.length is not None and self.length < 0:
             return f"impossible length {self.length}"
+        return self._key_problem()
+
+    def _key_problem(self) -> str:
+        if len(self.ledger_key) not in (0, LEDGER_KEY_SIZE):
+            return f"a ledger key has {LEDGER_KEY_SIZE} bytes, not {len(self.ledger_key)}"
         return ""
+
+    def __repr__(self) -> str:
+        named = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        shown = ", ".join(f"{name}={value!r}" for name, value in named if name != "ledger_key")
+        return f"LedgerMetadata({shown})"
 
     @property
     def quorum(self) -> Quorum:
@@ -194,6 +213,7 @@ _FIXED = (
     "created_ms",
     "creation_token",
     "custom_metadata",
+    "ledger_key",
     "format_version",
 )
 

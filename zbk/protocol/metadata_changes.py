@@ -77,6 +77,14 @@ def begin_recovery(current: LedgerMetadata) -> LedgerMetadata | None:
     return current.with_recovery() if current.state is LedgerState.OPEN else None
 
 
+def begin_recovery_of(current: LedgerMetadata, fragment: Fragment) -> LedgerMetadata | None:
+    """Return the ledger as being recovered, if ``fragment`` is still the last one.
+
+    ``None`` if it is not, or nothing is left to begin: its writer has moved on and is not stopped.
+    """
+    return begin_recovery(current) if current.last_fragment == fragment else None
+
+
 def close_by_recovery(
     current: LedgerMetadata, fragments: Sequence[Fragment], last_entry_id: int, length: int
 ) -> LedgerMetadata | None:
@@ -108,6 +116,25 @@ def close_by_recovery(
             f"{last_start}, and its end {last_entry_id}",
         )
     return current.with_closed_by_recovery(fragments, last_entry_id, length)
+
+
+def replace_bookie(
+    current: LedgerMetadata, first_entry_id: int, slot: int, old: str, new: str
+) -> LedgerMetadata | None:
+    """Return the ledger with ``new`` in the place of ``old`` in the fragment at ``first_entry_id``.
+
+    ``None`` if ``old`` is not in that slot any more: somebody else was quicker. ``new`` has to hold
+    all that is due on the slot: who calls has copied it. It is the slot that counts and not the
+    name alone: a bookie that was replaced may have come back, in another slot, for other entries.
+
+    Raises:
+        IllegalTransitionError: ``new`` is in the ensemble already.
+    """
+    is_there = any(
+        fragment.first_entry_id == first_entry_id and fragment.bookies[slot] == old
+        for fragment in current.fragments
+    )
+    return current.with_replaced_bookie(first_entry_id, old, new) if is_there else None
 
 
 def _with_replacements(

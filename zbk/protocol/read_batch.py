@@ -64,6 +64,11 @@ class ReadBatch:
         return self._body[self._bounds[0] : self._bounds[-1]]
 
     @property
+    def size(self) -> int:
+        """Bytes of all encoded entries."""
+        return self._bounds[-1] - self._bounds[0]
+
+    @property
     def sizes(self) -> Iterator[int]:
         """Bytes of each encoded entry."""
         return (end - start for start, end in pairwise(self._bounds))

@@ -7,7 +7,8 @@ pass, is asked for from the next replica of its write set:
     partial answer        the rest is asked for again, at first from the same slot
     damaged entry         what came before it is kept; it is asked for elsewhere, and so is, by
                           preference, what comes after it
-    NoSuchEntry, damage   of one entry, named by the error: as above
+    NoSuchEntry, damage   of one entry, named by the error, else the first one: as above
+    UnknownLedgerState    likewise; a bookie that may have lost it has not said no
     any other refusal,    all that was asked with it is asked for elsewhere
     time-out
 
@@ -42,6 +43,7 @@ from zbk.errors import (
     EntryUnreadableError,
     NoSuchEntryError,
     RequestTimeoutError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.digest import DigestFunction
@@ -120,7 +122,9 @@ class RangeRead:
 
     ``slot_order`` names every slot once, preferred ones first. With ``only_slot`` nothing but the
     replicas in that slot are read: on a striped ledger, of the ids that the slot holds. If it
-    holds none, ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation.
+    holds none, ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation. With
+    ``entry_ids``, some of ``first .. last``, only these are read, and ``slot_order`` may leave out
+    slots: each id has another one in its write set.
 
     Invariants, checked in ``_check``:
       * a read that is not over waits for an answer;
@@ -139,6 +143,7 @@ class RangeRead:
         digest: DigestFunction,
         slot_order: Sequence[int] | None = None,
         only_slot: int | None = None,
+        entry_ids: Sequence[int] | None = None,
         speculative_ms: int = 0,
     ) -> None:
         assert 0 <= first <= last, "a chunk has at least one entry"
@@ -146,9 +151,12 @@ class RangeRead:
         self._quorum = quorum
         self._digest_type = digest_type
         self._digest = digest
-        if only_slot is None:
+        if entry_ids is not None:
             self._order = tuple(slot_order or range(quorum.ensemble_size))
-            self._entry_ids: Sequence[int] = range(first, last + 1)
+            self._entry_ids: Sequence[int] = entry_ids
+        elif only_slot is None:
+            self._order = tuple(slot_order or range(quorum.ensemble_size))
+            self._entry_ids = range(first, last + 1)
             assert len(set(self._order)) == quorum.ensemble_size, "every slot, once"
         else:
             self._order = (only_slot,)
@@ -231,7 +239,7 @@ class RangeRead:
         if race is None:
             return []
         ids = race.segment.entry_ids
-        if isinstance(error, NoSuchEntryError | DamageError):
+        if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
             return self._miss(slot, race, _index_of(error, ids), error)
         self._strikes[slot] += 1
         race.segment = race.segment.after(ids, slot, error)
@@ -336,8 +344,8 @@ class RangeRead:
         assert error is not None, "a replica was tried"
         if is_absence(error):
             error = NoSuchEntryError(self._ledger_id, entry_id)
-        assert self._failure is None or entry_id < self._failure[0], "later ids are not asked for"
-        self._failure = (entry_id, error)
+        if self._failure is None or entry_id < self._failure[0]:
+            self._failure = (entry_id, error)
 
     # ------------------------------------------------------------------ what to deliver
 

@@ -1,11 +1,12 @@
 """All that a bookie keeps on disk, behind one door: journal, entry logs, index, last log mark.
 
     journal_dir/  0000000000000001.journal ...   zbk.storage.journal_segment
-    ledger_dir/   last_mark                      zbk.storage.last_mark
-                  index.flush                    zbk.storage.flush_file
-                  deleted_ledgers                zbk.storage.deleted_ledgers
-                  index/00/01/000...0100.idx     zbk.storage.index_file
-                  logs/00000001.log ...          zbk.storage.entry_log_format
+    ledger_dir/   last_mark, index, logs ...     zbk.storage.ledger_directory
+
+There may be several of both. All records of a ledger go to the journal of one journal directory
+(``zbk.storage.journals``). A ledger lives in one of the ledger directories for ever: where its
+index is. A new one goes by its id to one of those that have space; one whose first record is
+replayed and that is nowhere yet may go anywhere, and stays there.
 
 Order of an add, as in the seed: ``add`` (entry log, index), then the journal, then the answer.
 The caller journals what it adds, and each change of a ledger that it notes here: what the index
@@ -17,9 +18,11 @@ be tried again: an append to the journal, a step of a checkpoint; an ``add`` has
 What the index holds in memory waits there for the next checkpoint.
 
 Threads: everything belongs to one thread, the owner, but
-    ``fetch``, ``is_deleted``            any thread
-    ``garbage``                          as ``Garbage`` says
-    ``journal``                          as ``Journal`` says
+    ``fetch``, ``is_gone``,
+    ``is_deleted``, ``avoid``            any thread
+    ``garbages``                         as ``Garbage`` says
+    ``limbo``                            as ``LimboFile`` says
+    ``journals``                         as ``Journals`` says
     the steps of a ``Checkpoint``        any thread; its begin and end belong to the owner
     ``last_mark``, ``ledger_count``,
     ``is_checkpoint_due`` and all of
@@ -29,47 +32,41 @@ Source: the seed, sections Data management and Data flush; BookKeeper's ``Bookie
 ``InterleavedLedgerStorage``.
 """
 
-from array import array
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import msgspec
 
-from zbk.errors import (
-    CorruptRecordError,
-    EntryUnreadableError,
-    NoSpaceError,
-    NoSuchLedgerError,
-    StorageFailedError,
-)
+from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.deleted_ledgers import DeletedLedgers
+from zbk.storage.damaged_entries import DamagedEntryIds
 from zbk.storage.disk_reserve import DiskReserve
-from zbk.storage.entry_log import LOG_SIZE, EntryLogs
-from zbk.storage.entry_reader import Resolved, fetch
+from zbk.storage.entry_log import LOG_SIZE
+from zbk.storage.entry_reader import Resolved
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.garbage import Garbage
-from zbk.storage.journal import SEGMENT_SIZE, SMALL_SEGMENT_SIZE, Journal
-from zbk.storage.journal_replay import replay
-from zbk.storage.journal_segment import (
-    NO_POSITION,
-    SEGMENT_HEADER_SIZE,
-    JournalPosition,
-)
-from zbk.storage.last_mark import LastMark, LogMark
-from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE, LedgerCache
+from zbk.storage.journal import SEGMENT_SIZE, Journal
+from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+from zbk.storage.journals import Journals
+from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
+from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.ledger_info import LedgerInfo
-from zbk.storage.location import ABSENT, entry_locations
+from zbk.storage.limbo import LimboFile
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
-from zbk.storage.page_slots import find_absent, page_runs
 from zbk.storage.recovery import Presence, Replayer
-from zbk.storage.unfinished import check_finished, check_whole
+from zbk.storage.scrub_view import ScrubView
 from zbk.system.files import FileSystem
 
-_NO_LIMIT: Final = 1 << 62
+HOME_COUNT_MAX: Final = 100_000
+"""Ledgers of which it is remembered where they live; for others each directory is asked."""
+
+
+LEDGERS_AT_START_MAX: Final = 1_000
+"""Index files that a start writes ahead of serving: of more the journal, synced, keeps what they
+lack until the first checkpoint, which then goes on beside the requests."""
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -89,8 +86,8 @@ class BookieStorage:
         self,
         files: FileSystem,
         *,
-        journal_dir: str,
-        ledger_dir: str,
+        journal_dir: str | Sequence[str],
+        ledger_dir: str | Sequence[str],
         bookie_id: str,
         segment_size: int = SEGMENT_SIZE,
         log_size_max: int = LOG_SIZE,
@@ -99,54 +96,61 @@ class BookieStorage:
         ledger_count_max: int = LEDGER_COUNT_MAX,
         reserve_size: int = 0,
         on_no_space: Callable[[str], None] = lambda _path: None,
+        out_of_service: Collection[str] = (),
     ) -> None:
+        journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else tuple(journal_dir)
+        ledger_dirs = (ledger_dir,) if isinstance(ledger_dir, str) else tuple(ledger_dir)
+        journals = {no: path for no, path in enumerate(journal_dirs) if path not in out_of_service}
+        ledger_dirs = tuple(path for path in ledger_dirs if path not in out_of_service)
+        self._journal_count = len(journal_dirs)
         self._files = files
-        self._journal_dir = journal_dir
-        self._ledger_dir = ledger_dir
         self._on_no_space = on_no_space
-        self.reserves = [DiskReserve(files, d, reserve_size) for d in (journal_dir, ledger_dir)]
+        self.reserves = [
+            DiskReserve(files, path, reserve_size)
+            for path in dict.fromkeys((*journals.values(), *ledger_dirs))
+        ]
         self._owner = bookie_id.encode()
-        self._segment_size = segment_size
         self._fail_stop = FailStop(self._met_no_space)
         self._open_files = OpenFiles(files, open_files_max)
-        self._last_mark = LastMark(files, ledger_dir, self._fail_stop)
-        self._logs = EntryLogs(
+        self._directories = [
+            LedgerDirectory(
+                files,
+                path,
+                number=number,
+                owner=self._owner,
+                open_files=self._open_files,
+                fail_stop=self._fail_stop,
+                log_size_max=log_size_max,
+                memory_size_max=ledger_cache_size // len(ledger_dirs),
+                ledger_count_max=max(1, ledger_count_max // len(ledger_dirs)),
+            )
+            for number, path in enumerate(ledger_dirs)
+        ]
+        self._only = self._directories[0] if len(self._directories) == 1 else None
+        self._homes: dict[int, LedgerDirectory] = {}
+        self._crowded: frozenset[str] = frozenset()
+        self.garbages: Sequence[Garbage] = [one.garbage for one in self._directories]
+        self.scrubs: Sequence[ScrubView] = [one.scrub for one in self._directories]
+        self.damaged = DamagedEntryIds()
+        self.limbo = LimboFile(
+            files, ledger_dirs[0], bookie_id=bookie_id, fail_stop=self._fail_stop
+        )
+        self.journals = Journals(
             files,
-            f"{ledger_dir}/logs",
+            journals,
+            count=self._journal_count,
             owner=self._owner,
-            open_files=self._open_files,
             fail_stop=self._fail_stop,
-            log_size_max=log_size_max,
+            segment_size=segment_size,
         )
-        self._cache = LedgerCache(
-            files,
-            ledger_dir,
-            begin_log_sync=self._logs.begin_sync,
-            open_files=self._open_files,
-            fail_stop=self._fail_stop,
-            memory_size_max=ledger_cache_size,
-            ledger_count_max=ledger_count_max,
-        )
-        self._deleted = DeletedLedgers(
-            files, ledger_dir, owner=self._owner, fail_stop=self._fail_stop
-        )
-        self.garbage = Garbage(
-            files,
-            ledger_dir,
-            owner=self._owner,
-            deleted=self._deleted,
-            cache=self._cache,
-            logs=self._logs,
-            last_mark=self._last_mark,
-        )
-        self._journal: Journal | None = None
         self._checkpoint: Checkpoint | None = None
 
     def open(self) -> Recovery:
         """Bring the disk to a state that can be served from: finish, replay, checkpoint.
 
         When this returns, all that was replayed is on stable storage, outside of the old journal;
-        but on a full disk it may be in the old journal, too, and ``open_checkpoint`` is there.
+        but on a full disk, or when that takes more than ``LEDGERS_AT_START_MAX`` index files, it
+        may be in the old journal, too, and ``open_checkpoint`` is there.
 
         Raises:
             CorruptJournalError: promised records are damaged; nothing was changed.
@@ -156,10 +160,32 @@ class BookieStorage:
             NoSpaceError: there is no room for what it takes; the reserves were released.
             StorageFailedError: reading or writing failed.
         """
-        try:
-            return self._open()
-        except OSError as error:
-            raise self._fail_stop.failed(self._ledger_dir, "open", error) from error
+        self._crowded = frozenset()
+        self.journals.make_directories()
+        with self._opening(self._directories[0].path):
+            self.limbo.load()
+        index_file_count = 0
+        for one in self._directories:
+            with self._opening(one.path):
+                index_file_count += one.open(self._journal_count)
+            for number in range(self._journal_count):
+                if number not in self.journals.numbers:
+                    one.last_mark.forget(number)
+        replayer = Replayer(self)
+        results = self.journals.open(self._positions(), replayer.apply)
+        replayer.finish()
+        checkpoint = self.begin_checkpoint()
+        if checkpoint.ledger_count <= LEDGERS_AT_START_MAX:
+            with suppress(NoSpaceError):  # the journal has all of it, synced
+                checkpoint.run()
+                self.end_checkpoint(checkpoint)
+        return Recovery(
+            sum(one.record_count for one in results),
+            replayer.entry_count,
+            replayer.orphan_count,
+            sum(one.cut_record_count for one in results),
+            index_file_count,
+        )
 
     def close(self) -> None:
         """Sync the journal and give the files back; no other thread may be at work.
@@ -168,23 +194,23 @@ class BookieStorage:
             StorageFailedError: an fsync failed.
         """
         try:
-            if self._journal is not None:
-                self._journal.close()
+            self.journals.close()
         finally:
-            self._logs.close()
+            for one in self._directories:
+                one.logs.close()
             self._open_files.close()
 
     @property
     def journal(self) -> Journal:
-        """The journal; there is one once storage is open."""
-        assert self._journal is not None, "open comes first"
-        return self._journal
+        """The journal of a bookie that has one; there is one once storage is open."""
+        (journal,) = self.journals
+        return journal
 
     @property
-    def last_mark(self) -> JournalPosition:
-        """Where a replay would begin."""
-        mark = self._last_mark.mark
-        return NO_POSITION if mark is None else mark.position
+    def last_mark(self) -> tuple[JournalPosition, ...]:
+        """Where a replay would begin in each journal that is in service."""
+        positions = self._positions()
+        return tuple(positions[number] for number in self.journals.numbers)
 
     # ------------------------------------------------------------------ a full disk
 
@@ -193,17 +219,14 @@ class BookieStorage:
         """False while what was held back for a full disk is being used."""
         return all(reserve.is_held for reserve in self.reserves)
 
-    @property
-    def journal_room_size(self) -> int:
-        """Bytes of records for which the journal has room, or finds it when it looks."""
-        segment_count = self._files.free_size(self._journal_dir) // SMALL_SEGMENT_SIZE
-        new_size = segment_count * (SMALL_SEGMENT_SIZE - SEGMENT_HEADER_SIZE)
-        return self.journal.room_size + new_size
+    def avoid(self, crowded: Collection[str]) -> None:
+        """Let new ledgers live in other ledger directories than these, if there are any."""
+        self._crowded = frozenset(crowded)
 
     @property
     def has_index_room(self) -> bool:
         """False while so much of the index waits for space that nothing should be added to it."""
-        return self._cache.has_room
+        return all(one.cache.has_room for one in self._directories)
 
     def make_reserves(self) -> bool:
         """Hold back space for a full disk; tell whether there was enough.
@@ -219,8 +242,8 @@ class BookieStorage:
                 raise self._fail_stop.failed(reserve.directory, "reserve", error) from error
         return True
 
-    def out_of_space(self, path: str, error: OSError) -> StorageFailedError:
-        """Note that somebody else found no space in one of the directories; return the error."""
+    def failed(self, path: str, error: OSError) -> StorageFailedError:
+        """Note that somebody else could not write in one of the directories; return the error."""
         return self._fail_stop.failed(path, "write", error)
 
     # ------------------------------------------------------------------ ledgers
@@ -228,11 +251,11 @@ class BookieStorage:
     @property
     def ledger_count(self) -> int:
         """How many ledgers the bookie has."""
-        return self._cache.ledger_count
+        return sum(one.cache.ledger_count for one in self._directories)
 
     def ledgers(self) -> list[int]:
         """Return the ids of all ledgers, ascending. Walks directories."""
-        return self._cache.ledgers()
+        return sorted(ledger_id for one in self._directories for ledger_id in one.cache.ledgers())
 
     def ledger_info(self, ledger_id: int) -> LedgerInfo | None:
         """Return what is known of a ledger; ``None`` if the bookie does not have it.
@@ -240,37 +263,46 @@ class BookieStorage:
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.
         """
-        return self._cache.info(ledger_id)
+        home = self._look_for(ledger_id)
+        return None if home is None else home.cache.info(ledger_id)
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
         """Take in a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
-        self._cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+        home = self._look_for(ledger_id) or self._choose(ledger_id)
+        home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
 
     def set_fenced(self, ledger_id: int) -> None:
         """Note that a ledger is fenced, for ever. To be journaled as ``FenceRecord``."""
-        self._cache.set_fenced(ledger_id)
+        self._home(ledger_id).cache.set_fenced(ledger_id)
 
     def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
         """Note a LAC, unless a higher one is known. To be journaled as ``ExplicitLacRecord``."""
-        self._cache.set_explicit_lac(ledger_id, lac)
+        self._home(ledger_id).cache.set_explicit_lac(ledger_id, lac)
 
     def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
         """Keep how far a sync cursor came, so that a restart need not look below. Not journaled.
 
         Everything up to there has to be on stable storage already, or confirmed by the ensemble.
         """
-        self._cache.set_last_add_synced(ledger_id, last_add_synced)
+        self._home(ledger_id).cache.set_last_add_synced(ledger_id, last_add_synced)
 
     def is_deleted(self, ledger_id: int) -> bool:
         """Tell whether a ledger was deleted from the cluster, and is taken in no more."""
-        return ledger_id in self._deleted
+        return any(ledger_id in one.deleted for one in self._directories)
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Forget a ledger, durably. Its entries stay in the entry logs until these go.
 
         It may be taken in again, as by a replay of the journal: ``garbage`` says how not.
         """
-        self._cache.delete(ledger_id)
+        home = self._look_for(ledger_id)
+        self._homes.pop(ledger_id, None)
+        if home is not None:
+            home.cache.delete(ledger_id)
+
+    def mark_deleted(self, ledger_ids: Collection[int]) -> bool:
+        """Take ledgers in no more, in no directory; false if no more can be remembered."""
+        return all(one.mark(ledger_ids) for one in self.garbages)
 
     def last_entry_id(self, ledger_id: int) -> int:
         """Return the highest id that is here of a ledger that is; -1 is none.
@@ -278,11 +310,11 @@ class BookieStorage:
         Raises:
             CorruptRecordError: its index is damaged.
         """
-        return self._cache.last_entry_id(ledger_id)
+        return self._home(ledger_id).cache.last_entry_id(ledger_id)
 
     def contiguous_until(self, ledger_id: int, from_id: int) -> int:
         """Return the last id of the unbroken run of entries behind ``from_id``; or ``from_id``."""
-        return self._cache.contiguous_until(ledger_id, from_id)
+        return self._home(ledger_id).cache.contiguous_until(ledger_id, from_id)
 
     def held_ranges(
         self, ledger_id: int, first_entry_id: int, *, range_count_max: int, entry_count_max: int
@@ -290,18 +322,31 @@ class BookieStorage:
         """Return first and last ids of the runs held from ``first_entry_id`` on, ascending.
 
         Second: where to go on when a limit was reached, else ``None``. A run may be cut in two by
-        a limit.
+        a limit. What is known to be damaged is not held.
         """
+        ranges, next_id = self._present_ranges(
+            ledger_id, first_entry_id, range_count_max, entry_count_max
+        )
+        if ledger_id in self.damaged:
+            ranges = self.damaged.held(ledger_id, ranges)
+        if len(ranges) > range_count_max:
+            return ranges[:range_count_max], ranges[range_count_max][0]
+        return ranges, next_id
+
+    def _present_ranges(
+        self, ledger_id: int, first_entry_id: int, range_count_max: int, entry_count_max: int
+    ) -> tuple[list[tuple[int, int]], int | None]:
         ranges: list[tuple[int, int]] = []
         held_count = 0
-        first = self._cache.next_entry_id(ledger_id, first_entry_id)
+        cache = self._home(ledger_id).cache
+        first = cache.next_entry_id(ledger_id, first_entry_id)
         while first is not None:
             if len(ranges) >= range_count_max or held_count >= entry_count_max:
                 return ranges, first
-            last = self._cache.contiguous_until(ledger_id, first - 1)
+            last = cache.contiguous_until(ledger_id, first - 1)
             ranges.append((first, last))
             held_count += last - first + 1
-            first = self._cache.next_entry_id(ledger_id, last + 1)
+            first = cache.next_entry_id(ledger_id, last + 1)
         return ranges, None
 
     # ------------------------------------------------------------------ entries
@@ -313,23 +358,47 @@ class BookieStorage:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged where the batch belongs.
         """
-        self._cache.prepare(batch.ledger_id, batch.entry_ids)
+        self._home(batch.ledger_id).cache.prepare(batch.ledger_id, batch.entry_ids)
+
+    @property
+    def ledger_dirs(self) -> Sequence[str]:
+        """The ledger directories in service."""
+        return [one.path for one in self._directories]
+
+    @property
+    def directory_count(self) -> int:
+        """How many ledger directories there are."""
+        return len(self._directories)
+
+    def directory_no(self, ledger_id: int) -> int:
+        """Return the number of the ledger directory in which a ledger lives.
+
+        Raises:
+            NoSuchLedgerError: ``set_ledger_key`` comes first.
+            CorruptRecordError: its index is damaged.
+        """
+        return self._home(ledger_id).number
 
     def add(self, batches: Sequence[EntryBatch]) -> None:
         """Append batches to the entry log and set their locations. None of the entries is here.
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``prepare``; nothing was written.
-            NoSpaceError: none of them is there.
+            NoSpaceError: none of those is there that go to the ledger directory without space. To
+                know of all at once, add those of each directory by themselves (``directory_no``).
             StorageFailedError: writing failed, or anything failed before.
         """
-        for batch in batches:
-            self._cache.prepare(batch.ledger_id, batch.entry_ids)
-        bases = self._logs.append(batches)
-        for batch, base in zip(batches, bases, strict=True):
-            locations = entry_locations(base, batch.sizes)
-            self._cache.put(batch.ledger_id, batch.entry_ids, locations)
-        self._cache.make_room()
+        if self._only is not None:
+            self._only.add(batches)
+        else:
+            batches_by_no: dict[int, list[EntryBatch]] = {}
+            for batch in batches:
+                batches_by_no.setdefault(self.directory_no(batch.ledger_id), []).append(batch)
+            for number, some in batches_by_no.items():
+                self._directories[number].add(some)
+        if self.damaged:
+            for batch in batches:
+                self.damaged.remove(batch.ledger_id, batch.entry_ids)
 
     def presence(self, batch: EntryBatch) -> Presence:
         """Tell what the bookie has of a batch. Cheap when all ids are new.
@@ -339,26 +408,26 @@ class BookieStorage:
             CorruptRecordError: the index is damaged there.
             EntryUnreadableError: an entry is here and can not be compared.
         """
-        if batch.first_entry_id > self._cache.last_entry_id(batch.ledger_id):
-            return Presence.NONE
-        locations = self._locations(batch.ledger_id, batch.entry_ids)
-        present = [at for at, location in enumerate(locations) if location != ABSENT]
-        if not present:
-            return Presence.NONE
-        here = batch if len(present) == batch.count else batch.select(present)
-        known = array("Q", [locations[at] for at in present])
-        resolved = Resolved(batch.ledger_id, here.entry_ids, known, _NO_LIMIT)
-        count, body = self.fetch(resolved)
-        if count < here.count:
-            raise EntryUnreadableError(batch.ledger_id, here.entry_ids[count], "while comparing")
-        if body != here.body:
-            return Presence.OTHER
-        return Presence.SAME if here is batch else Presence.PART
+        return self._home(batch.ledger_id).presence(batch)
 
     def missing_part(self, batch: EntryBatch) -> EntryBatch:
         """Return the entries of a batch that are not here, of which there is at least one."""
-        locations = self._locations(batch.ledger_id, batch.entry_ids)
-        return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
+        return self._home(batch.ledger_id).missing_part(batch)
+
+    def part_to_mend(self, batch: EntryBatch) -> EntryBatch | None:
+        """Return what of a recovery's batch is to be stored: what is absent, and what is damaged.
+
+        ``None``: all of it is here, in copies that can be vouched for (``StoredCopies``).
+
+        Raises:
+            NoSuchLedgerError: ``set_ledger_key`` comes first.
+            CorruptRecordError: the index is damaged there.
+            DuplicateEntryError: an id is stored with other bytes, and these are not damaged.
+        """
+        part = self._home(batch.ledger_id).part_to_mend(batch)
+        if part is None and self.damaged:
+            self.damaged.remove(batch.ledger_id, batch.entry_ids)
+        return part
 
     def resolve(self, ledger_id: int, entry_ids: Sequence[int], size_max: int) -> Resolved | None:
         """Look up the first of these entries, ascending, up to one that is absent.
@@ -369,21 +438,7 @@ class BookieStorage:
             NoSuchLedgerError: the bookie does not have the ledger.
             EntryUnreadableError: the index is damaged there: neither yes nor no.
         """
-        found: array[int] = array("Q")
-        for _, low, high in page_runs(entry_ids):
-            try:
-                some = self._locations(ledger_id, entry_ids[low:high])
-            except CorruptRecordError as error:
-                if found:
-                    break  # what is whole is answered; the rest is asked again
-                raise EntryUnreadableError(ledger_id, entry_ids[low], str(error)) from error
-            absent = find_absent(some)
-            found += some[:absent]
-            if absent is not None or _is_enough(found, size_max):
-                break
-        if not found:
-            return None
-        return Resolved(ledger_id, entry_ids[: len(found)], found, size_max)
+        return self._home(ledger_id).resolve(ledger_id, entry_ids, size_max)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Return how many of the entries were read and their bytes. Any thread.
@@ -392,19 +447,26 @@ class BookieStorage:
             EntryUnreadableError: the first one can not be read.
             NoSuchLedgerError: because the ledger was deleted since it was looked up.
         """
-        try:
-            return fetch(self._logs.read, resolved)
-        except EntryUnreadableError as error:
-            if resolved.ledger_id in self._deleted:  # then its log may be gone
-                raise NoSuchLedgerError(resolved.ledger_id) from error
-            raise
+        return self._directories[resolved.directory_no].fetch(resolved)
+
+    def is_gone(self, resolved: Resolved) -> bool:
+        """Tell whether the log of the first of these entries is not there any more. Any thread.
+
+        Compaction has moved them, and the index knows where to; or a disk has lost the log.
+        """
+        directory = self._directories[resolved.directory_no]
+        return not directory.logs.exists(resolved.locations[0])
+
+    def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
+        """Tell whether one entry, just fetched, is what was stored, as far as can be told here."""
+        return self._directories[resolved.directory_no].is_as_written(resolved, entry)
 
     # ------------------------------------------------------------------ checkpoint
 
     @property
     def is_checkpoint_due(self) -> bool:
         """True when so much of the index has changed that a flush should not wait."""
-        return self._cache.is_flush_due
+        return any(one.cache.is_flush_due for one in self._directories)
 
     def begin_checkpoint(self) -> Checkpoint:
         """Return a checkpoint of everything added up to now; its steps have still to be taken.
@@ -414,10 +476,9 @@ class BookieStorage:
             StorageFailedError: anything failed before.
         """
         assert self._checkpoint is None, "one checkpoint at a time"
-        position = self.journal.position  # first: what is journaled later may not be in the flush
-        flush = self._cache.begin_flush()
-        mark = LogMark(position, self._logs.last_log_id)
-        self._checkpoint = Checkpoint(mark, flush, self._last_mark, self.journal)
+        positions = self.journals.positions()  # first: what comes later may not be in the flush
+        flushes = [one.begin_flush(positions) for one in self._directories]
+        self._checkpoint = Checkpoint(flushes, self.journals.by_number)
         return self._checkpoint
 
     @property
@@ -429,47 +490,24 @@ class BookieStorage:
         """Note that all steps were taken."""
         assert self._checkpoint is checkpoint, "the checkpoint that was begun last"
         self._checkpoint = None
-        self._cache.end_flush(checkpoint.flush)
+        for one, flush in zip(self._directories, checkpoint.flushes, strict=True):
+            one.cache.end_flush(flush.flush)
 
     # ------------------------------------------------------------------ private
 
-    def _open(self) -> Recovery:
-        self._files.make_dirs(self._journal_dir)
-        check_finished(self._files, self._ledger_dir)
-        mark = self._last_mark.load()
-        if mark is not None:
-            check_whole(self._files, self._ledger_dir)
-        self._logs.open(0 if mark is None else mark.entry_log_id)
-        self._deleted.load()
-        index_file_count = self._cache.open()
-        self.garbage.finish()
-        replayer = Replayer(self)
-        result = replay(
-            self._files,
-            self._journal_dir,
-            None if mark is None else mark.position,
-            replayer.apply,
-            owner=self._owner,
-        )
-        self._journal = Journal(
-            self._files,
-            self._journal_dir,
-            owner=self._owner,
-            start=result.end,
-            fail_stop=self._fail_stop,
-            segment_size=self._segment_size,
-        )
-        checkpoint = self.begin_checkpoint()
-        with suppress(NoSpaceError):  # the journal has all of it, synced
-            checkpoint.run()
-            self.end_checkpoint(checkpoint)
-        return Recovery(
-            result.record_count,
-            replayer.entry_count,
-            replayer.orphan_count,
-            result.cut_record_count,
-            index_file_count,
-        )
+    @contextmanager
+    def _opening(self, directory: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._fail_stop.failed(directory, "open", error) from error
+
+    def _positions(self) -> tuple[JournalPosition, ...]:
+        """Return where replay begins in each journal, by number: behind it all directories are."""
+        marks = [one.last_mark.mark for one in self._directories]
+        start = (NO_POSITION,) * self._journal_count
+        known = [start if mark is None else mark.positions for mark in marks]
+        return tuple(map(min, zip(*known, strict=True)))
 
     def _met_no_space(self, path: str) -> None:
         for reserve in self.reserves:
@@ -477,12 +515,36 @@ class BookieStorage:
                 reserve.release()
         self._on_no_space(path)
 
-    def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
-        if isinstance(entry_ids, range):
-            return self._cache.locations(ledger_id, entry_ids[0], entry_ids[-1])
-        return self._cache.scattered_locations(ledger_id, entry_ids)
+    # ------------------------------------------------------------------ where ledgers live
 
+    def _home(self, ledger_id: int) -> LedgerDirectory:
+        home = self._only or self._homes.get(ledger_id) or self._look_for(ledger_id)
+        if home is None:
+            raise NoSuchLedgerError(ledger_id)
+        return home
 
-def _is_enough(locations: "array[int]", size_max: int) -> bool:
-    """Tell whether these fill an answer, or do not lie in a row: then the rest is asked again."""
-    return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max
+    def _look_for(self, ledger_id: int) -> LedgerDirectory | None:
+        """Return where a ledger lives; ``None``: nowhere. With one directory it is not looked at.
+
+        Raises:
+            CorruptRecordError: its index is damaged: neither yes nor no.
+        """
+        home = self._only or self._homes.get(ledger_id)
+        if home is None:
+            home = next((one for one in self._directories if one.has(ledger_id)), None)
+            if home is not None:
+                self._remember(ledger_id, home)
+        return home
+
+    def _choose(self, ledger_id: int) -> LedgerDirectory:
+        """Return where a new ledger is to live, from now on."""
+        roomy = [one for one in self._directories if one.path not in self._crowded]
+        choice = roomy or self._directories
+        home = choice[ledger_id // self._journal_count % len(choice)]  # each pair is met
+        self._remember(ledger_id, home)
+        return home
+
+    def _remember(self, ledger_id: int, home: LedgerDirectory) -> None:
+        self._homes[ledger_id] = home
+        if len(self._homes) > HOME_COUNT_MAX:
+            del self._homes[next(iter(self._homes))]

@@ -117,11 +117,17 @@ class DiskSpace:
         self._no_space_ms: int | None = None
         self._is_making = False
         self._warned: set[str] = set()
+        self._low: frozenset[str] = frozenset()
 
     @property
     def is_readonly(self) -> bool:
         """True when ordinary adds are refused."""
         return self._is_readonly
+
+    @property
+    def low_paths(self) -> frozenset[str]:
+        """The directories that were low on space when they were last measured."""
+        return self._low
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take in news; return what follows."""
@@ -138,6 +144,11 @@ class DiskSpace:
         return effects
 
     def _on_measured(self, directories: Sequence[DirectorySpace], now_ms: int) -> list[Effect]:
+        self._low = frozenset(
+            one.path
+            for one in directories
+            if one.usable_size < self._limits.warn_size(one.total_size)
+        )
         if self._is_readonly:
             return self._try_to_leave(directories, now_ms)
         for one in directories:
@@ -158,13 +169,8 @@ class DiskSpace:
         return [MakeReserves()]
 
     def _warn(self, directories: Sequence[DirectorySpace]) -> list[Effect]:
-        low = {
-            one.path: one
-            for one in directories
-            if one.usable_size < self._limits.warn_size(one.total_size)
-        }
-        news = [one for path, one in low.items() if path not in self._warned]
-        self._warned = set(low)
+        news = [one for one in directories if one.path in self._low - self._warned]
+        self._warned = set(self._low)
         return [WarnOfLowSpace(one.path, one.usable_size) for one in news]
 
     def _on_no_space(self, reason: str, now_ms: int) -> list[Effect]:

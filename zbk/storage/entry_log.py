@@ -1,8 +1,8 @@
 """Entry logs: the bytes of all entries of a bookie, in the order they came, ledgers interleaved.
 
 Threads:
-    owner    ``append``, ``begin_sync``, ``sync``, ``close``
-    any      ``read``; ``remove``; ``LogSync.run``
+    owner    ``append``, ``begin_sync``, ``sync``, ``close``; ``take_id``
+    any      ``read``; ``exists``; ``remove``; ``LogSync.run``
 
 One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
 when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
@@ -119,6 +119,8 @@ class EntryLogs:
         self._fail_stop = fail_stop
         self._log_size_max = log_size_max
         self._log_id = 0
+        self._start_id = 0
+        self._last_id = 0  # it, or that of a log that compaction makes
         self._file: File | None = None
         self._seed = 0
         self._offset = 0
@@ -129,8 +131,26 @@ class EntryLogs:
 
     @property
     def last_log_id(self) -> int:
-        """The id of the log that is written, or was last; 0 before the first."""
+        """The id of the log that adds go to, or went to last; 0 before the first."""
         return self._log_id
+
+    @property
+    def start_log_id(self) -> int:
+        """The highest id that was here at the start: nothing is added to these logs. Any thread."""
+        return self._start_id
+
+    @property
+    def log_size_max(self) -> int:
+        """Bytes at which a log is left."""
+        return self._log_size_max
+
+    def take_id(self) -> int:
+        """Return the id of a log that somebody else makes; this one makes no log with it.
+
+        A restart may give it once more, unless there is a file by then that has it.
+        """
+        self._last_id += 1
+        return self._last_id
 
     def open(self, last_log_id: int) -> None:
         """Go on behind the logs that are here; ``last_log_id`` is the highest known otherwise.
@@ -140,6 +160,7 @@ class EntryLogs:
         """
         self._files.make_dirs(self._directory)
         self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
+        self._last_id = self._start_id = self._log_id
 
     def append(self, batches: Sequence[EntryBatch]) -> list[int]:
         """Write batches in one go; return the location of each one's first entry.
@@ -193,6 +214,10 @@ class EntryLogs:
         with self._open_files.use(log_path(self._directory, log_id)) as file:
             return file.pread(size, offset)
 
+    def exists(self, location: int) -> bool:
+        """Tell whether the log of a location is there."""
+        return self._files.exists(log_path(self._directory, split_location(location)[0]))
+
     def remove(self, log_id: int) -> None:
         """Delete a log that nothing points at any more.
 
@@ -224,7 +249,7 @@ class EntryLogs:
             self._write(self._file, [seal], self._offset)
             self._left.append(self._file)
             self._file = None
-        log_id = self._log_id + 1
+        log_id = self._last_id + 1
         path = log_path(self._directory, log_id)
         try:
             file = self._files.open(path, create=True)
@@ -237,7 +262,7 @@ class EntryLogs:
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
         self._file = file
-        self._log_id = log_id
+        self._log_id = self._last_id = log_id
         self._seed = log_seed(self._owner, log_id)
         self._offset = LOG_HEADER_SIZE
         self._size_by_ledger = {}

@@ -8,7 +8,7 @@ Source: BookKeeper's ``DefaultEntryLogger.getEntryLogMetadata``; issue #4607 for
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -49,17 +49,36 @@ class Damage(msgspec.Struct, frozen=True):
     is_tail: bool  # nothing follows: of a log that is not sealed, a write cut off by a crash
 
 
+class ReadableFile(Protocol):
+    """What a walk needs of an open file."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Return the file's length."""
+        ...
+
+
 class BlockWalk:
     """The blocks of one open log; the header is left to others. Errors are ``OSError``."""
 
-    def __init__(self, file: File, seed: int) -> None:
+    def __init__(self, file: ReadableFile, seed: int) -> None:
         self._file = file
         self._path = file.path
         self._seed = seed
 
-    def blocks(self, *, is_body_read: bool) -> Iterator[Block | Damage]:
+    def blocks(
+        self, *, is_body_read: bool, start: int = LOG_HEADER_SIZE
+    ) -> Iterator[Block | Damage]:
         """Walk from the first block to the map, or to the end where there is no whole map."""
-        offset, end = LOG_HEADER_SIZE, self.end_of_blocks()
+        offset, end = start, self.end_of_blocks()
         while offset < end:
             header = self._header_at(offset)
             if header is None:
@@ -81,6 +100,16 @@ class BlockWalk:
             return decode_footer(footer, size, self._seed, self._path)[0]
         except CorruptRecordError:
             return size
+
+    def tail_start(self, size_min: int) -> int:
+        """Return where a block begins, ``size_min`` bytes before the last one's end, or earlier."""
+        end = self.end_of_blocks()
+        while (start := end - size_min) > LOG_HEADER_SIZE:
+            found = self._find_header(start, end)
+            if found < end:
+                return found
+            size_min *= 2  # one large block
+        return LOG_HEADER_SIZE
 
     def _header_at(self, offset: int) -> BlockHeader | None:
         try:

@@ -53,6 +53,7 @@ class Resolved(msgspec.Struct, frozen=True):
     entry_ids: Sequence[int]  # ascending, at least one
     locations: "array[int]"
     size_max: int  # bytes to return at most, but at least one entry
+    directory_no: int = 0  # the place of the ledger's directory among the bookie's
 
 
 def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:

@@ -12,8 +12,7 @@ A log may go only if its id is below that of the last log mark: then everything 
 points at in it has been synced, nothing is written to it any more, and no restart will give its id
 to another log.
 
-Compaction has its place here: it copies what ``LogUse`` says is live to the log being written, and
-then removes the log by the same door.
+Logs in which something is live, and much is not, are left to ``zbk.storage.compaction``.
 
 Threads: as the table says; *gc* is one thread, any. ``ledgers_in_memory`` belongs to the owner,
 everything else to gc.
@@ -27,8 +26,10 @@ from typing import Final
 import msgspec
 
 from zbk.errors import StorageFailedError
+from zbk.storage.compaction import Compaction
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids
+from zbk.storage.fail_stop import FailStop
 from zbk.storage.index_file import ledger_ids
 from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_cache import LedgerCache
@@ -61,6 +62,7 @@ class Garbage:
         cache: LedgerCache,
         logs: EntryLogs,
         last_mark: LastMark,
+        fail_stop: FailStop,
     ) -> None:
         self._files = files
         self._index_dir = f"{ledger_dir}/index"
@@ -70,16 +72,29 @@ class Garbage:
         self._logs = logs
         self._last_mark = last_mark
         self._uses = LogUses(files, self._log_dir, owner)
+        self.compaction = Compaction(
+            files,
+            ledger_dir,
+            owner=owner,
+            deleted=deleted,
+            cache=cache,
+            logs=logs,
+            uses=self._uses,
+            fail_stop=fail_stop,
+        )
 
     # ------------------------------------------------------------------ owner
 
     def finish(self) -> int:
         """Drop what was noted before a crash and not dropped; return how many ledgers.
 
+        A log that a crash left half made goes, too.
+
         Raises:
             StorageFailedError: an index file can not be removed.
             OSError: the index can not be listed.
         """
+        self.compaction.clean_up()
         noted = self._deleted.noted
         if not noted.range_count:
             return 0  # nothing to walk the index for
@@ -161,6 +176,10 @@ class Garbage:
         noted = self._deleted.noted
         return [ledger_id for ledger_id in use.ledger_ids if ledger_id not in noted]
 
+    def is_noted(self, ledger_id: int) -> bool:
+        """Tell whether a ledger was deleted, as far as is noted."""
+        return ledger_id in self._deleted.noted
+
     def remove_if_dead(self, log_id: int) -> int:
         """Delete one of ``left_logs`` if nothing in it is live; return the bytes that this freed.
 
@@ -172,6 +191,7 @@ class Garbage:
             return 0
         self._logs.remove(log_id)
         self._uses.forget(log_id)
+        self.compaction.counts.forget(log_id)
         return use.size
 
     def summary_with(self, summary: LogSummary, log_id: int) -> LogSummary:
@@ -181,5 +201,5 @@ class Garbage:
             log_count=summary.log_count + 1,
             size=summary.size + use.size,
             dead_size=summary.dead_size + use.dead_size(self._deleted.noted),
-            damaged_count=summary.damaged_count + (not use.is_whole),
+            damaged_count=summary.damaged_count + (not use.is_whole and use.torn is None),
         )

@@ -33,6 +33,7 @@ share a directory, and an fsync of it.
 """
 
 import struct
+from array import array
 from collections.abc import Iterator
 from typing import Final, Self
 
@@ -43,6 +44,7 @@ from zbk.protocol.digest import LEDGER_KEY_SIZE, checksum
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,
+    PAGE_BITS,
     PAGE_SIZE,
     Page,
     decode_page,
@@ -51,7 +53,7 @@ from zbk.storage.index_page import (
 from zbk.storage.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE, LedgerInfo
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
-from zbk.system.files import FileSystem
+from zbk.system.files import File, FileSystem
 
 NEW_SUFFIX: Final = ".new"
 """What the name of a file ends in while it is made."""
@@ -181,6 +183,13 @@ def ledger_ids(files: FileSystem, root: str) -> list[int]:
     return sorted(int(stem, 16) for stem in stems)
 
 
+def ledger_id_in(name: str) -> int | None:
+    """Return the ledger that an index file of this name is of; ``None``: it is none."""
+    stem, dot, suffix = name.partition(".")
+    is_one = dot + suffix == _SUFFIX and set(stem) <= set("0123456789abcdef")
+    return int(stem, 16) if is_one and len(stem) == 16 else None
+
+
 def unfinished_paths(files: FileSystem, root: str) -> list[str]:
     """Return the paths of index files that were being made when the bookie died."""
     return list(_paths(files, root, _SUFFIX + NEW_SUFFIX))
@@ -202,6 +211,22 @@ def _paths(files: FileSystem, root: str, suffix: str) -> Iterator[str]:
                 yield f"{directory}/{name}"
 
 
+def read_whole_page(file: File, ledger_id: int, page_no: int) -> "array[int]":
+    """Return the locations in a page that was written, out of an open index file.
+
+    Raises:
+        CorruptRecordError: it is damaged or can not be read.
+    """
+    offset = page_offset(page_no)
+    try:
+        data = file.pread(PAGE_SIZE, offset)
+    except OSError as error:
+        raise CorruptRecordError(file.path, offset, f"can not be read: {error}") from error
+    locations = decode_page(data, ledger_id, page_no, file.path)
+    assert locations is not None, "it may not be a hole"
+    return locations
+
+
 class IndexReader:
     """Reads headers and pages. Its files are closed when too many are open."""
 
@@ -219,11 +244,15 @@ class IndexReader:
         try:
             with self._open_files.use(path) as file:
                 head = file.pread(INDEX_HEADER_SIZE, 0)
+                size = file.size()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise CorruptRecordError(path, 0, f"can not be read: {error}") from error
-        return decode_header(head, ledger_id, path)
+        index = decode_header(head, ledger_id, path)
+        if size < _least_size(index):
+            raise ShortRecordError(path, size, "the file ends ahead of its last page")
+        return index
 
     def read_page(self, index: LedgerIndex, page_no: int) -> Page | None:
         """Return a page; ``None`` if it was never written.
@@ -252,3 +281,10 @@ class IndexReader:
     def forget(self, ledger_id: int) -> None:
         """Close the file of a ledger that was deleted."""
         self._open_files.forget(IndexPath.of(self._root, ledger_id).path)
+
+
+def _least_size(index: LedgerIndex) -> int:
+    """Return how long a file with this header is at least: what lies behind its end is no hole."""
+    if index.last_entry_id == NO_ENTRY:
+        return INDEX_HEADER_SIZE
+    return page_offset(index.last_entry_id >> PAGE_BITS) + PAGE_SIZE

@@ -13,8 +13,17 @@ After a crash in ``apply`` the flush file is whole and ``IndexFlusher.recover`` 
 after an earlier crash the files are as they were. The log mark moves only after ``apply``, so the
 journal still has whatever a flush did not bring over.
 
-A step that found no space may be taken again, and begins from its start: nothing that counts has
-changed, and what is written twice is the same.
+The last two are taken in rounds of about ``ROUND_SIZE`` bytes, a ledger whole in one of them, so
+that neither memory nor the flush file grows with the number of ledgers: ``write`` brings the first
+round into the flush file, ``apply`` brings it to its place and does both for the others. Between
+rounds everything is as after a flush of fewer ledgers.
+
+Of a page that memory has only the end of, the rest is read from its place and written again. Where
+that is damaged, the locations that it held become ``UNKNOWN``: these entries can not be read here,
+which is neither yes nor no, and those that memory had can.
+
+A step that found no space may be taken again, and begins from the start of its round: nothing that
+counts has changed, and what is written twice is the same.
 
 A flush never brings back a ledger that is deleted while it runs.
 
@@ -24,18 +33,48 @@ Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner;
 Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BOOKKEEPER-447, #1757.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+import logging
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from threading import Lock
+from typing import Final
 
 import msgspec
 
-from zbk.errors import NoSpaceError
+from zbk.errors import CorruptRecordError, NoSpaceError
+from zbk.storage.byte_order import locations_from_disk, to_disk
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.flush_file import FlushFile, Part
-from zbk.storage.index_file import NEW_SUFFIX, IndexPath
-from zbk.system.files import FileSystem, is_no_space
+from zbk.storage.index_file import NEW_SUFFIX, IndexPath, read_whole_page
+from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
+from zbk.storage.location import UNKNOWN
+from zbk.system.files import File, FileSystem, is_no_space
+
+logger = logging.getLogger(__name__)
+
+ROUND_SIZE: Final = 8 * 1024 * 1024
+"""Bytes in the flush file at once; one more ledger may come on top."""
+
+_UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
+
+
+class PageChange(msgspec.Struct, frozen=True):
+    """What a flush brings to one page."""
+
+    page_no: int
+    start: int  # the slot of the first of the locations; ahead of it the page stays as it is
+    locations: "array[int]"  # behind them all are absent
+
+    def data(self, before: "array[int] | None") -> memoryview:
+        """Return the whole page as it lies on disk; ``before`` is what was there."""
+        whole = self.locations
+        if self.start:
+            assert before is not None, "only its end is in memory"
+            whole = before[: self.start] + whole
+        lacking = PAGE_ENTRY_COUNT - len(whole)
+        return to_disk(whole + array("Q", bytes(8 * lacking)) if lacking else whole)
 
 
 class LedgerChange(msgspec.Struct, frozen=True):
@@ -44,12 +83,21 @@ class LedgerChange(msgspec.Struct, frozen=True):
     ledger_id: int
     is_new: bool  # there is no file yet
     header: bytes
-    pages: Sequence[tuple[int, memoryview]]  # page number and locations as they lie on disk
+    pages: Sequence[PageChange]
 
-    def parts(self) -> Iterator[Part]:
-        """Return what is to be written: pages, then the header that says that they are there."""
-        for page_no, locations in self.pages:
-            yield Part.of_page(self.ledger_id, page_no, locations)
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the flush file, about."""
+        return INDEX_HEADER_SIZE + PAGE_LOCATIONS_SIZE * len(self.pages)
+
+    def parts(self, read: "Callable[[int, int], array[int]] | None" = None) -> Iterator[Part]:
+        """Return what is to be written: pages, then the header that says that they are there.
+
+        ``read`` returns the locations in a page of a ledger that has a file.
+        """
+        for page in self.pages:
+            before = None if read is None or not page.start else read(self.ledger_id, page.page_no)
+            yield Part.of_page(self.ledger_id, page.page_no, page.data(before))
         yield Part.of_header(self.ledger_id, self.header)
 
 
@@ -65,10 +113,14 @@ class IndexFlush:
         self, flusher: "IndexFlusher", changes: Sequence[LedgerChange], log_sync: LogSync
     ) -> None:
         self._flusher = flusher
-        self._changes = changes
+        self._new = [one for one in changes if one.is_new]
+        self._old = [one for one in changes if not one.is_new]
+        self.ledger_count = len(changes)
         self._log_sync = log_sync
         self._lock = Lock()
-        self._parts: list[Part] = []
+        self._parts: list[Part] = []  # in the flush file, and not yet in their places
+        self._pages: dict[tuple[int, int], Part] = {}  # of these, by ledger and page
+        self._begun_count = 0  # of the old ones: in the flush file, or in their places
         self._step_count = 0
 
     def sync_entry_logs(self) -> None:
@@ -82,18 +134,22 @@ class IndexFlush:
         with self._lock:
             assert self._step_count >= 1, "entries first, then what points at them"
             if self._step_count == 1:
-                self._flusher.make_new([c for c in self._changes if c.is_new])
-                self._parts = [p for c in self._changes if not c.is_new for p in c.parts()]
-                self._flusher.write_flush_file(self._parts)
+                self._flusher.make_new(self._new)
+                self._write_round()
+                self._new = []
                 self._step_count = 2
 
     def apply(self) -> None:
-        """Write the changes in place and sync them."""
+        """Write the changes in place and sync them; then the same with those of other rounds."""
         with self._lock:
             assert self._step_count >= 2, "the flush file first, then the places"
             if self._step_count == 2:
-                self._flusher.write_in_place(self._parts)
-                self._parts = []
+                while self._parts or self._begun_count < len(self._old):
+                    if not self._parts:
+                        self._write_round()
+                    self._flusher.write_in_place(self._parts)
+                    self._parts, self._pages = [], {}
+                self._old = []
                 self._step_count = 3
 
     def run(self) -> None:
@@ -101,6 +157,24 @@ class IndexFlush:
         self.sync_entry_logs()
         self.write()
         self.apply()
+
+    def page(self, ledger_id: int, page_no: int) -> "array[int] | None":
+        """Return the locations of a page of this round, whose place may be half written.
+
+        To be asked with the ``place_lock`` held: without an answer the file has the page, whole.
+        """
+        part = self._pages.get((ledger_id, page_no))
+        return None if part is None else locations_from_disk(memoryview(part.data))
+
+    def _write_round(self) -> None:
+        end, size = self._begun_count, 0
+        while end < len(self._old) and size < ROUND_SIZE:
+            size += self._old[end].size
+            end += 1
+        parts = self._flusher.parts_of(self._old[self._begun_count : end])
+        self._flusher.write_flush_file(parts)
+        self._pages = {(one.ledger_id, one.page_no): one for one in parts}
+        self._parts, self._begun_count = parts, end
 
 
 class IndexFlusher:
@@ -113,6 +187,7 @@ class IndexFlusher:
         self._root = root
         self._flush_file = FlushFile(files, directory)
         self._fail_stop = fail_stop
+        self.place_lock = Lock()  # a page or header is being written into its place
         self._names_lock = Lock()  # a name is made, or opened to be written, or deleted
         self._deleted: set[int] = set()  # since the flush under way began
         self._has_deleted = False  # since the flush file was last written
@@ -192,6 +267,22 @@ class IndexFlusher:
             with self._failing(directory, "fsync"):
                 self._files.sync_dir(directory)
 
+    def parts_of(self, changes: Iterable[LedgerChange]) -> list[Part]:
+        """Return what is to be written of ledgers that have files; nothing of deleted ones."""
+        self._fail_stop.check()
+        parts: list[Part] = []
+        for change in changes:
+            is_merged = any(page.start for page in change.pages)
+            file = self._open(change.ledger_id, write=False) if is_merged else None
+            if file is None and is_merged:
+                continue
+            try:
+                parts += change.parts(None if file is None else _reader_of(file))
+            finally:
+                if file is not None:
+                    file.close()
+        return parts
+
     def write_flush_file(self, parts: Sequence[Part]) -> None:
         """Have the parts on stable storage, in the flush file."""
         self._fail_stop.check()
@@ -231,14 +322,22 @@ class IndexFlusher:
         finally:
             file.close()
 
-    def _write_one(self, ledger_id: int, parts: Iterable[Part]) -> None:
-        with self._names_lock:
+    def _open(self, ledger_id: int, *, write: bool) -> File | None:
+        """Return a ledger's file, or ``None`` if the ledger was deleted since the flush began."""
+        path = IndexPath.of(self._root, ledger_id).path
+        with self._failing(path, "open"), self._names_lock:
             if ledger_id in self._deleted:
-                return
-            file = self._files.open(IndexPath.of(self._root, ledger_id).path)
+                return None
+            return self._files.open(path, write=write)
+
+    def _write_one(self, ledger_id: int, parts: Iterable[Part]) -> None:
+        file = self._open(ledger_id, write=True)
+        if file is None:
+            return
         try:
             for part in parts:
-                part.write_to(file)
+                with self.place_lock:
+                    part.write_to(file)
             file.sync()
         finally:
             file.close()
@@ -249,3 +348,18 @@ class IndexFlusher:
             yield
         except OSError as error:
             raise self._fail_stop.failed(path, operation, error) from error
+
+
+def _reader_of(file: File) -> "Callable[[int, int], array[int]]":
+    """Return what reads pages of an open index file; damaged ones are told, and unknown."""
+
+    def read(ledger_id: int, page_no: int) -> "array[int]":
+        with suppress(CorruptRecordError):
+            return read_whole_page(file, ledger_id, page_no)
+        try:  # a second look: what is given up here is written over
+            return read_whole_page(file, ledger_id, page_no)
+        except CorruptRecordError as error:
+            logger.error("entries of ledger %d can not be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
+            return _UNKNOWN_PAGE
+
+    return read

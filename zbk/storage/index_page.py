@@ -20,6 +20,10 @@ Source: BookKeeper's ``LedgerEntryPage``; the checksum is ours.
 
 import struct
 from array import array
+from collections import deque
+from collections.abc import Sequence
+from itertools import repeat
+from operator import sub
 from typing import Final
 
 from zbk.errors import CorruptRecordError, ShortRecordError
@@ -36,25 +40,93 @@ PAGE_SIZE: Final = PAGE_LOCATIONS_SIZE + _TRAILER.size
 
 assert INDEX_HEADER_SIZE + ((STORED_ENTRY_ID_MAX >> PAGE_BITS) + 1) * PAGE_SIZE < 16 << 40
 
-_NO_LOCATIONS: Final = bytes(PAGE_LOCATIONS_SIZE)
+PAGE_OVERHEAD_SIZE: Final = 512
+"""Bytes of memory that a page takes beside its locations."""
+
 _HOLE: Final = bytes(PAGE_SIZE)
 
 
 class Page:
-    """A page in memory. Whoever changes ``locations`` while they are shared copies them first."""
+    """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
 
-    __slots__ = ("is_shared", "locations")
+    So the page that a ledger grows in takes as much memory as was added to it since the last
+    flush, and not 8 KiB: there may be as many of them as there are open ledgers. Behind the
+    locations that are here all are absent. Whoever changes them while they are shared copies them
+    first.
+    """
 
-    def __init__(self, locations: "array[int] | None" = None) -> None:
-        self.locations: array[int] = array("Q", _NO_LOCATIONS) if locations is None else locations
+    __slots__ = ("_taken_count", "is_shared", "locations", "start")
+
+    def __init__(self, locations: "array[int] | None" = None, start: int = 0) -> None:
+        self.locations: array[int] = array("Q") if locations is None else locations
+        self.start = start  # the slot of the first one
         self.is_shared = False  # a flush under way holds the same array
+        self._taken_count = 0  # so many of the first ones are as a flush has taken them
 
-    def writable_locations(self) -> "array[int]":
-        """Return the locations, to be changed; a flush under way keeps what they were."""
+    @property
+    def memory_size(self) -> int:
+        """Bytes that it takes, with what Python and the cache add."""
+        return PAGE_OVERHEAD_SIZE + 8 * len(self.locations)
+
+    def between(self, first: int, end: int) -> "array[int]":
+        """Return the locations in the slots ``first .. end - 1``; all from ``start`` on."""
+        assert first >= self.start, "that is in the file only"
+        found = self.locations[first - self.start : end - self.start]
+        if len(found) < end - first:
+            found.frombytes(bytes(8 * (end - first - len(found))))
+        return found
+
+    def put(self, first: int, locations: "array[int]") -> None:
+        """Set the slots from ``first`` on."""
+        own, at = self._writable(first)
+        own[at : at + len(locations)] = locations
+
+    def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> None:
+        """Set these slots, ascending."""
+        own, _ = self._writable(slots[0])
+        end = slots[-1] + 1 - self.start
+        if end > len(own):
+            own.frombytes(bytes(8 * (end - len(own))))
+        deque(map(own.__setitem__, map(sub, slots, repeat(self.start)), locations), maxlen=0)
+
+    def put_ahead(self, before: "array[int]") -> None:
+        """Take in what the file has ahead of ``start``: all 1024, of which the rest is not used."""
+        self.locations = before[: self.start] + self.locations
+        self._taken_count = 0
+        self.start = 0
+        self.is_shared = False
+
+    def cut(self, end: int) -> None:
+        """Give back the memory of slots from ``end`` on: they are absent."""
+        del self.locations[end - self.start :]
+
+    def take(self) -> "array[int]":
+        """Return the locations for a flush; they are shared until they change."""
+        self.is_shared = True
+        self._taken_count = len(self.locations)
+        return self.locations
+
+    def trim(self, *, is_clean: bool) -> None:
+        """Forget what the flush that has ended brought to the file, but for whole pages."""
+        is_whole = not self.start and len(self.locations) == PAGE_ENTRY_COUNT
+        if not (is_clean and is_whole):
+            self.start += self._taken_count
+            self.locations = self.locations[self._taken_count :]
+        self._taken_count = 0
+        self.is_shared = False
+
+    def _writable(self, first: int) -> "tuple[array[int], int]":
+        """Return locations that may be changed, at least up to ``first``, and its place there."""
+        assert first >= self.start, "that is in the file only"
+        at = first - self.start
         if self.is_shared:
             self.locations = self.locations[:]
             self.is_shared = False
-        return self.locations
+        own = self.locations
+        if at > len(own):
+            own.frombytes(bytes(8 * (at - len(own))))
+        self._taken_count = min(self._taken_count, at)
+        return own, at
 
 
 def page_offset(page_no: int) -> int:

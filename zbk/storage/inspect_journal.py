@@ -23,6 +23,7 @@ from zbk.storage.journal_record import (
 )
 from zbk.storage.journal_segment import (
     COPY_OFFSETS,
+    PAGE_SIZE,
     SEGMENT_HEADER_SIZE,
     SegmentHeader,
     decode_copies,
@@ -121,6 +122,9 @@ class JournalInspection:
                 yield Fault(offset, 0, "this copy of the header is of another life of the file")
         if chosen is None:
             yield Fault(0, file.size(), "without a header no record can be told from other bytes")
+        elif file.size() < chosen.page_count * PAGE_SIZE:
+            told = "the file was made longer, and its end is missing"
+            yield Fault(file.size(), 0, told)
         self.header = chosen
 
     def _records(self, file: File, header: SegmentHeader) -> Iterator[FoundRecord | Fault]:

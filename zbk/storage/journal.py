@@ -21,9 +21,10 @@ again. So it may be tried again, ``NoSpaceError`` says so, while a failed fsync,
 is final. A segment for which there is no room is made small (``SMALL_SEGMENT_SIZE``): a reserve of
 a few MiB is room for many thousand fences.
 
-Names are durable before they are used: a segment's file is allocated, synced and its directory
-synced before the first record goes into it. Segments behind the last log mark become *spares*, up
-to ``SPARE_COUNT_MAX``, and are used again under a new name.
+Names are durable before they are used, and files whole before they have their names: a segment is
+made as a spare, allocated, its header written, synced, then renamed and its directory synced before
+the first record goes into it. Segments behind the last log mark become *spares*, up to
+``SPARE_COUNT_MAX``, and are used again under a new name.
 
 Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for the chain.
 """
@@ -353,27 +354,32 @@ class Journal:
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()
         try:
-            file = self._open_next(path)
+            spare, file = self._open_spare(segment_id)
             try:
                 segment_size = self._allocate(file, size)
-                file.pwrite([encode_header(self._owner, segment_id, nonce)], 0)
+                header = encode_header(self._owner, segment_id, nonce, segment_size)
+                file.pwrite([header], 0)
+                file.sync()
+                self._files.rename(spare, path)
             except OSError:
-                file.close()
-                self._files.remove(path)  # no records are in it, and it has taken room
+                self._files.remove(spare)  # no records are in it, and it has taken room
                 raise
-            file.sync()
+            finally:
+                file.close()
+            file = self._files.open(path)
             self._files.sync_dir(self._directory)
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
         seed = segment_seed(self._owner, segment_id, nonce)
         return _Segment(segment_id, file, seed, segment_size)
 
-    def _open_next(self, path: str) -> File:
-        if not self._spare_ids:
-            return self._files.open(path, create=True)
-        self._files.rename(spare_path(self._directory, self._spare_ids[-1]), path)
-        self._spare_ids.pop()
-        return self._files.open(path)
+    def _open_spare(self, segment_id: int) -> tuple[str, File]:
+        """Return the path of a spare and the file, taken from those that are here or made."""
+        if self._spare_ids:
+            path = spare_path(self._directory, self._spare_ids.pop())
+            return path, self._files.open(path)
+        path = spare_path(self._directory, segment_id)
+        return path, self._files.open(path, create=True)
 
     def _allocate(self, file: File, size: int | None) -> int:
         """Reserve the blocks of a segment; return their size."""

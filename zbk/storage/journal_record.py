@@ -71,6 +71,8 @@ META_SIZE_MAX: Final = COUNT_MAX * 12
 
 _HEADER = struct.Struct("<6sBBQQQqqIIIIQ")  # all fields up to the checksum
 _CHECKSUM = struct.Struct("<Q")
+_BODY_SIZE = struct.Struct("<I")
+_BODY_SIZE_OFFSET: Final = 56
 _LEDGER_KEY = struct.Struct(f"<{LEDGER_KEY_SIZE}sB")
 
 assert _HEADER.size + _CHECKSUM.size == RECORD_HEADER_SIZE
@@ -223,7 +225,7 @@ def decode_head_size(buffer: Buffer, offset: int, where: str = "journal") -> int
     return RECORD_HEADER_SIZE + int(fields[9])
 
 
-def decode_size(buffer: Buffer, offset: int, seed: int, where: str = "journal") -> int:
+def decode_size(buffer: bytes | bytearray, offset: int, seed: int, where: str = "journal") -> int:
     """Return the size of the record at ``offset``, whose header and meta part are verified.
 
     Raises:
@@ -233,25 +235,27 @@ def decode_size(buffer: Buffer, offset: int, seed: int, where: str = "journal") 
     head_size = decode_head_size(buffer, offset, where)
     if offset + head_size > len(buffer):
         raise ShortRecordError(where, offset, "ends inside a record's meta part")
-    view = memoryview(buffer)
     fields_end = offset + _HEADER.size
     (stored_checksum,) = _CHECKSUM.unpack_from(buffer, fields_end)
-    head = b"".join(
-        (view[offset:fields_end], view[fields_end + _CHECKSUM.size : offset + head_size])
-    )
+    head = buffer[offset:fields_end] + buffer[offset + RECORD_HEADER_SIZE : offset + head_size]
     if checksum(head, seed) != stored_checksum:
         raise CorruptRecordError(where, offset, "the record's checksum does not match")
-    return head_size + int(_HEADER.unpack_from(buffer, offset)[10])
+    (body_size,) = _BODY_SIZE.unpack_from(buffer, offset + _BODY_SIZE_OFFSET)
+    return head_size + int(body_size)
 
 
-def decode_record(buffer: Buffer, offset: int, seed: int, where: str = "journal") -> DecodedRecord:
+def decode_record(
+    buffer: bytes | bytearray, offset: int, seed: int, where: str = "journal", *, size: int = 0
+) -> DecodedRecord:
     """Return the record at ``offset``, its bytes copied out of the buffer.
+
+    ``size`` is what ``decode_size`` has told of the same bytes, if it was asked.
 
     Raises:
         ShortRecordError: the buffer ends inside of the record.
         CorruptRecordError: a checksum or a field is wrong.
     """
-    end = offset + decode_size(buffer, offset, seed, where)
+    end = offset + (size or decode_size(buffer, offset, seed, where))
     if end > len(buffer):
         raise ShortRecordError(where, offset, "ends inside a record's body")
     (
@@ -269,9 +273,8 @@ def decode_record(buffer: Buffer, offset: int, seed: int, where: str = "journal"
         _reserved,
         body_checksum,
     ) = _HEADER.unpack_from(buffer, offset)
-    view = memoryview(buffer)
-    meta = bytes(view[offset + RECORD_HEADER_SIZE : end - body_size])
-    body = bytes(view[end - body_size : end])
+    meta = bytes(buffer[offset + RECORD_HEADER_SIZE : end - body_size])
+    body = bytes(buffer[end - body_size : end])
     if checksum(body) != body_checksum:
         raise CorruptRecordError(where, offset, "the body's checksum does not match")
     try:

@@ -15,21 +15,35 @@ A record says how far the journal was synced when it was written, so the third c
 damage to a group of records that at least one later group followed. For the last group of all the
 evidence is the note that the journal writes when it is idle, and when it is closed.
 
-Cutting off means: segments behind the end are removed, durably, and the segment of the end is made
-shorter; then everything replayed is fsynced, because after ``kill -9`` it may live in the page
-cache only. The bookie goes on in a new segment. A crash at any step leaves a journal that replays
-to the same end.
+A segment that has lost its header, or is shorter than it was made, is refused, too: the journal
+never makes one shorter, and what was cut off took the evidence with it.
+
+Cutting off means: segments behind the end are removed, durably, and zeros are put over the headers
+of what begins behind the end in its segment; then everything replayed is fsynced, because after
+``kill -9`` it may live in the page cache only. The bookie goes on in a new segment. A crash at any
+step leaves a journal that replays to the same end.
+
+Several journals are each checked before anything of one of them is applied; ``JournalReplay`` has
+both steps apart. Of ledgers, the keys go first: records of a ledger may be in two journals, if one
+was out of service meanwhile, and nothing is taken in of a ledger whose key is not known.
 
 Runs once, before the bookie serves. Source: BookKeeper's ``Journal.scanJournal``, made strict.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from zbk.errors import CorruptJournalError, StorageFailedError
-from zbk.storage.journal_record import DecodedRecord, JournalRecord, SyncedRecord
+from zbk.storage.journal_record import (
+    RECORD_HEADER_SIZE,
+    DecodedRecord,
+    JournalRecord,
+    SyncedRecord,
+)
 from zbk.storage.journal_segment import (
+    FIRST_SEGMENT_ID,
     NO_POSITION,
     SEGMENT_HEADER_SIZE,
     JournalPosition,
@@ -65,13 +79,10 @@ def replay(
         CookieMismatchError: the journal is another bookie's.
         StorageFailedError: reading, cutting or syncing failed.
     """
-    ids = _ids_from(files, directory, mark)
-    if not ids:
-        return ReplayResult(NO_POSITION, 0, 0)
-    try:
-        return _Replay(files, directory, ids, owner).run(mark, on_record)
-    except OSError as error:
-        raise StorageFailedError(directory, "replay", str(error)) from error
+    found = JournalReplay(files, directory, mark, owner=owner)
+    # twice: nothing is touched, here or by whoever takes the records, before it is all checked
+    found.check(lambda _: None)
+    return found.apply(on_record)
 
 
 def look(
@@ -89,9 +100,48 @@ def look(
     return _Replay(files, directory, ids, owner).look(mark)
 
 
+class JournalReplay:
+    """One journal, from ``mark`` on: ``check`` comes first, ``apply`` after it.
+
+    Raises:
+        CorruptJournalError, CookieMismatchError, StorageFailedError: from both, as ``replay``.
+    """
+
+    def __init__(
+        self, files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
+    ) -> None:
+        self._directory = directory
+        self._mark = mark
+        ids = _ids_from(files, directory, mark)
+        self._replay = _Replay(files, directory, ids, owner) if ids else None
+
+    def check(self, on_record: Callable[[JournalRecord], None]) -> None:
+        """Hand each record over, and look at what lies behind the end; change nothing."""
+        if self._replay is not None:
+            with self._failing():
+                self._replay.check(self._mark, on_record)
+
+    def apply(self, on_record: Callable[[JournalRecord], None]) -> ReplayResult:
+        """Hand each record over again; cut and sync the tail."""
+        if self._replay is None:
+            return ReplayResult(NO_POSITION, 0, 0)
+        with self._failing():
+            return self._replay.apply(self._mark, on_record)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageFailedError(self._directory, "replay", str(error)) from error
+
+
 def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
     ids = segment_ids(files, directory)
     if mark is None:
+        if ids and ids[0] != FIRST_SEGMENT_ID:
+            path = segment_path(directory, ids[0])
+            raise CorruptJournalError(path, 0, "no mark says that what was before it may be gone")
         return ids
     if mark.segment_id not in ids:
         path = segment_path(directory, mark.segment_id)
@@ -105,32 +155,39 @@ class _Replay:
         self._directory = directory
         self._ids = ids  # of the segments to look at, ascending
         self._owner = owner
+        self._end = (0, 0)  # place of the last segment, offset there
+        self._cut_record_count = 0
         self._record_count = 0
         self._sequence = 0
         self._link = 0
 
-    def run(
+    def apply(
         self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
     ) -> ReplayResult:
-        # twice: nothing is touched, here or by whoever takes the records, before it is all checked
-        place, offset, cut_record_count = self._look(mark)
         end = self._walk(mark, on_record)
-        assert end == (place, offset), "the journal has changed while it was replayed"
-        self._cut(place, offset)
-        return self._result(cut_record_count)
+        assert end == self._end, "the journal has changed while it was replayed"
+        self._cut(*end)
+        return self._result(self._cut_record_count)
 
     def look(self, mark: JournalPosition | None) -> ReplayResult:
-        _, _, cut_record_count = self._look(mark)
-        return self._result(cut_record_count)
+        self.check(mark, lambda _: None)
+        return self._result(self._cut_record_count)
 
-    def _look(self, mark: JournalPosition | None) -> tuple[int, int, int]:
-        """Return place and offset of the end, and how many whole records lie behind it."""
-        if mark is not None:
-            with self._reader(0) as reader:
-                if not reader.has_header:
-                    raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
-        place, offset = self._walk(mark, lambda _: None)
-        return place, offset, self._look_behind(place, offset)
+    def check(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> None:
+        for place in range(len(self._ids)):
+            with self._reader(place) as reader:
+                self._check_whole(reader)
+        self._end = self._walk(mark, on_record)
+        self._cut_record_count = self._look_behind(*self._end)
+
+    def _check_whole(self, reader: SegmentReader) -> None:
+        if not reader.has_header:
+            raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
+        if reader.missing_size:
+            told = f"the file was made longer by at least {reader.missing_size} bytes"
+            raise CorruptJournalError(reader.path, 0, f"its end is missing: {told}")
 
     def _result(self, cut_record_count: int) -> ReplayResult:
         goes_on = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
@@ -206,11 +263,23 @@ class _Replay:
         for segment_id in reversed(later_ids):
             self._files.remove(segment_path(self._directory, segment_id))
         self._files.sync_dir(self._directory)
+        behind = self._starts_behind(end_place, end_offset)
         for segment_id in self._ids[: end_place + 1]:
             file = self._files.open(segment_path(self._directory, segment_id))
             try:
-                if segment_id == self._ids[end_place] and file.size() > end_offset:
-                    file.truncate(end_offset)
+                if segment_id == self._ids[end_place]:
+                    for offset in behind:
+                        file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
                 file.sync()
             finally:
                 file.close()
+
+    def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
+        """Return where whole records begin behind the end in its segment, and a torn one there."""
+        with self._reader(end_place) as reader:
+            starts = [end_offset] if any(reader.head_at(end_offset)) else []
+            offset = end_offset
+            while (found := reader.find(offset)) is not None:
+                offset = found[1].end_offset
+                starts.append(found[0])
+            return starts

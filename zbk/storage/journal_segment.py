@@ -1,13 +1,14 @@
 """A file of the journal: its name, its header, and places in it.
 
 Format version 1 of the header. All integers little-endian. There are two copies, at 0 and at 4096,
-so that no lost sector takes both.
+so that no lost sector takes both. Headers from before ``page_count`` have 0 in its place.
 
     offset  size  field       type  meaning
     ------  ----  ----------  ----  ----------------------------------------------------------
          0     4  magic       u32   "zbkS"
          4     2  version     u16   1
-         6     2  reserved    u16   0
+         6     2  page_count  u16   the file was made at least so many times 4096 bytes long;
+                                    0: not said
          8     8  segment_id  u64   1, 2, 3 ...; the name of the file says the same
         16     8  owner       u64   xxh3_64 of the bookie's identity
         24     8  nonce       u64   drawn by chance for each segment; no client ever sees it
@@ -20,7 +21,9 @@ are on disk already, so that an fsync of bytes in it has no block map to write (
 instead of 245 µs). The *seed* of a segment makes its records valid in this file, in this life of
 it, and nowhere else: bytes of an earlier life, and what a client sends, can not pass for records.
 
-Guarantees a reader may use: the header is on stable storage before the first record is written.
+Guarantees a reader may use: the header is on stable storage before the file has the name of a
+segment, and nothing makes a segment shorter; so one without a header, or shorter than its header
+says, is damaged, and nobody can tell what was in it.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """
@@ -39,6 +42,9 @@ SEGMENT_HEADER_SIZE: Final = 8192
 
 COPY_OFFSETS: Final = (0, 4096)
 """Where the copies of the header lie."""
+
+PAGE_SIZE: Final = 4096
+PAGE_COUNT_MAX: Final = 0xFFFF
 
 _MAGIC: Final = b"zbkS\x01\x00"
 _HEADER = struct.Struct("<6sHQQQ")
@@ -62,6 +68,8 @@ class JournalPosition(msgspec.Struct, frozen=True, order=True):
         return f"{self.segment_id:x}:{self.offset} (record {self.sequence})"
 
 
+FIRST_SEGMENT_ID: Final = 1
+
 NO_POSITION: Final = JournalPosition()
 """Before the first record of the first segment."""
 
@@ -77,6 +85,7 @@ class SegmentHeader(msgspec.Struct, frozen=True):
     segment_id: int
     owner_hash: int
     nonce: int
+    page_count: int = 0  # the least length that the file was made with, in pages
 
 
 def segment_seed_of(header: SegmentHeader) -> int:
@@ -84,15 +93,16 @@ def segment_seed_of(header: SegmentHeader) -> int:
     return checksum(struct.pack("<QQQ", header.owner_hash, header.segment_id, header.nonce))
 
 
-def encode_header(owner: bytes, segment_id: int, nonce: int) -> bytes:
-    """Return the bytes in front of the records: both copies of the header."""
-    fields = _HEADER.pack(_MAGIC, 0, segment_id, checksum(owner), nonce)
+def encode_header(owner: bytes, segment_id: int, nonce: int, size: int = 0) -> bytes:
+    """Return the bytes in front of the records: both copies of the header of ``size`` bytes."""
+    page_count = min(size // PAGE_SIZE, PAGE_COUNT_MAX)
+    fields = _HEADER.pack(_MAGIC, page_count, segment_id, checksum(owner), nonce)
     copy = fields + _CHECKSUM.pack(checksum(fields))
     return b"".join(copy.ljust(SEGMENT_HEADER_SIZE // 2, b"\0") for _ in COPY_OFFSETS)
 
 
-def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> int:
-    """Return the nonce of the segment that has this id by its name, from a whole copy.
+def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> SegmentHeader:
+    """Return the header of the segment that has this id by its name, from a whole copy.
 
     Raises:
         CorruptRecordError: no copy is whole, or they are of another life of the file.
@@ -102,7 +112,7 @@ def decode_header(data: bytes, owner: bytes, segment_id: int, where: str) -> int
         if header is not None and header.segment_id == segment_id:
             if header.owner_hash != checksum(owner):
                 raise CookieMismatchError(f"{where} is in the journal of another bookie")
-            return header.nonce
+            return header
     raise CorruptRecordError(where, 0, "no header of this segment")
 
 
@@ -115,7 +125,8 @@ def decode_copies(data: bytes) -> list[SegmentHeader | None]:
         if len(copy) == _COPY_SIZE and copy.startswith(_MAGIC):
             (stored,) = _CHECKSUM.unpack_from(copy, _HEADER.size)
             if checksum(copy[: _HEADER.size]) == stored:
-                header = SegmentHeader(*_HEADER.unpack_from(copy)[2:])
+                _, page_count, segment_id, owner_hash, nonce = _HEADER.unpack_from(copy)
+                header = SegmentHeader(segment_id, owner_hash, nonce, page_count)
         found.append(header)
     return found
 

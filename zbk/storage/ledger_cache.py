@@ -3,6 +3,9 @@
 Pages and headers are read when they are needed, changed in memory, and written back by a flush:
 by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
 
+Of the page that a ledger grows in only what was added since the last flush need be here: its bytes
+count, not pages. So 20,000 ledgers that all grow at once have room where 7,700 whole pages have.
+
 On a full disk nothing can be written back: then what is changed stays in memory, over the limit,
 until the next flush ends. The bookie is read-only by then, and ``has_room`` says when there is so
 much of it that recoveries have to wait, too.
@@ -13,14 +16,14 @@ Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``Inde
 """
 
 from array import array
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
+from operator import attrgetter, sub
 from typing import Final
 
 from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.words import LedgerType
-from zbk.storage.byte_order import to_disk
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.index_file import (
@@ -31,15 +34,17 @@ from zbk.storage.index_file import (
     ledger_ids,
     unfinished_paths,
 )
-from zbk.storage.index_flush import IndexFlush, IndexFlusher, LedgerChange
+from zbk.storage.index_flush import IndexFlush, IndexFlusher, LedgerChange, PageChange
 from zbk.storage.index_page import (
     PAGE_BITS,
     PAGE_ENTRY_COUNT,
     PAGE_LOCATIONS_SIZE,
+    PAGE_OVERHEAD_SIZE,
     Page,
 )
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.open_files import OpenFiles
+from zbk.storage.page_cache import PageCache
 from zbk.storage.page_slots import (
     SLOT_MASK,
     find_absent,
@@ -51,15 +56,13 @@ from zbk.storage.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
 MEMORY_SIZE: Final = 64 * 1024 * 1024
-"""Bytes of pages in memory; a page that changes while it is flushed counts twice meanwhile."""
+"""Bytes of pages in memory; what changes while it is flushed is there twice meanwhile."""
 
-LEDGER_COUNT_MAX: Final = 20_000
+LEDGER_COUNT_MAX: Final = 30_000
 """Headers in memory, at about one KiB each."""
 
-_PAGE_MEMORY_SIZE: Final = PAGE_LOCATIONS_SIZE + 512  # with what Python adds
-_NOTHING: Final = bytes(PAGE_LOCATIONS_SIZE)
-
-PageKey = tuple[int, int]
+_PAGE_SIZE_MAX: Final = PAGE_LOCATIONS_SIZE + PAGE_OVERHEAD_SIZE
+_NO_PAGE: Final = Page()
 
 
 class LedgerCache:
@@ -86,11 +89,11 @@ class LedgerCache:
         self._root = f"{directory}/index"
         self._begin_log_sync = begin_log_sync
         self._fail_stop = fail_stop
-        self._page_count_max = max(1, memory_size_max // _PAGE_MEMORY_SIZE)
+        self._memory_size_max = memory_size_max
         self._ledger_count_max = ledger_count_max
         self._reader = IndexReader(self._root, open_files)
         self._flusher = IndexFlusher(files, directory, self._root, fail_stop=fail_stop)
-        self._pages: WriteBackCache[PageKey, Page] = WriteBackCache()
+        self._pages = PageCache(self._reader, self._flusher.place_lock, self._page_under_way)
         self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache()
         self._flush: IndexFlush | None = None
         self._is_stuck = False  # the last flush found no space
@@ -183,6 +186,7 @@ class LedgerCache:
             self._pages.drop(key)
         known = {ledger_id for ledger_id in gone if ledger_id in self._ledgers}
         for ledger_id in gone:
+            self._pages.forget(ledger_id)
             self._ledgers.drop(ledger_id)
             self._reader.forget(ledger_id)
         known |= self._flusher.delete(gone)
@@ -198,26 +202,14 @@ class LedgerCache:
         """
         index = self._existing(ledger_id)
         assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
-        for page_no, _, _ in page_runs(entry_ids):
-            if (ledger_id, page_no) not in self._pages:
-                page = self._reader.read_page(index, page_no) or Page()
-                self._pages.add((ledger_id, page_no), page, is_dirty=False)
+        for page_no, low, _ in page_runs(entry_ids):
+            self._pages.prepare(index, page_no, entry_ids[low])
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
         """Set the locations of entries, ascending, in prepared pages; make room afterwards."""
         index = self._changing(ledger_id)
         for page_no, low, high in page_runs(entry_ids):
-            key = (ledger_id, page_no)
-            page = self._pages.get(key)
-            assert page is not None, "prepare comes before put"
-            self._pages.make_dirty(key)
-            slots = page.writable_locations()
-            if isinstance(entry_ids, range):
-                first = entry_ids[low] & SLOT_MASK
-                slots[first : first + high - low] = locations[low:high]
-            else:
-                wanted = slots_of(entry_ids[low:high])
-                deque(map(slots.__setitem__, wanted, locations[low:high]), maxlen=0)
+            self._pages.put((ledger_id, page_no), entry_ids[low:high], locations[low:high])
         index.last_entry_id = max(index.last_entry_id, entry_ids[-1])
 
     def locations(self, ledger_id: int, first: int, last: int) -> "array[int]":
@@ -230,11 +222,8 @@ class LedgerCache:
         page_no, start = first >> PAGE_BITS, first & SLOT_MASK
         while (missing := last - first + 1 - len(found)) > 0:
             end = min(start + missing, PAGE_ENTRY_COUNT)
-            page = self._page(index, page_no)
-            if page is None:
-                found.frombytes(_NOTHING[: 8 * (end - start)])
-            else:
-                found += page.locations[start:end]
+            page = self._pages.page(index, page_no, start)
+            found += (page or _NO_PAGE).between(start, end)
             page_no, start = page_no + 1, 0
             self.make_room()
         return found
@@ -244,13 +233,18 @@ class LedgerCache:
         index = self._existing(ledger_id)
         found: array[int] = array("Q")
         for page_no, low, high in page_runs(entry_ids):
-            page = self._page(index, page_no)
-            if page is None:
-                found.frombytes(_NOTHING[: 8 * (high - low)])
-            else:
-                found.extend(map(page.locations.__getitem__, slots_of(entry_ids[low:high])))
+            slots = list(slots_of(entry_ids[low:high]))
+            page = self._pages.page(index, page_no, slots[0]) or _NO_PAGE
+            some = page.between(slots[0], slots[-1] + 1)
+            found.extend(map(some.__getitem__, map(sub, slots, repeat(slots[0]))))
             self.make_room()
         return found
+
+    def locations_of(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+        """Return the locations of these entries, in a row or not, as the two above."""
+        if isinstance(entry_ids, range):
+            return self.locations(ledger_id, entry_ids[0], entry_ids[-1])
+        return self.scattered_locations(ledger_id, entry_ids)
 
     def contiguous_until(self, ledger_id: int, from_id: int) -> int:
         """Return the last id of the run of entries that starts behind ``from_id``; or ``from_id``.
@@ -260,14 +254,14 @@ class LedgerCache:
         index = self._existing(ledger_id)
         entry_id = from_id + 1
         while entry_id <= index.last_entry_id:
-            page = self._page(index, entry_id >> PAGE_BITS)
+            slot = entry_id & SLOT_MASK
+            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
             if page is None:
                 break
-            slot = entry_id & SLOT_MASK
-            absent = find_absent(page.locations, slot)
+            absent = find_absent(page.between(slot, PAGE_ENTRY_COUNT))
             self.make_room()
             if absent is not None:
-                return entry_id + absent - slot - 1
+                return entry_id + absent - 1
             entry_id += PAGE_ENTRY_COUNT - slot
         return entry_id - 1
 
@@ -279,14 +273,14 @@ class LedgerCache:
         index = self._existing(ledger_id)
         entry_id = from_id
         while entry_id <= index.last_entry_id:
-            page = self._page(index, entry_id >> PAGE_BITS)
+            slot = entry_id & SLOT_MASK
+            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
             if page is not None:
-                slot = entry_id & SLOT_MASK
-                present = find_present(page.locations, slot)
+                present = find_present(page.between(slot, PAGE_ENTRY_COUNT))
                 self.make_room()
                 if present is not None:
-                    return entry_id + present - slot
-            page_no = self._next_page(index, (entry_id >> PAGE_BITS) + 1)
+                    return entry_id + present
+            page_no = self._pages.next_page(index, (entry_id >> PAGE_BITS) + 1)
             if page_no is None:
                 return None
             entry_id = page_no << PAGE_BITS
@@ -296,16 +290,36 @@ class LedgerCache:
 
     @property
     def is_flush_due(self) -> bool:
-        """True when half of the room for pages is taken by changed ones."""
-        return self._pages.dirty_count * 2 >= self._page_count_max
+        """True when half of the room for pages is taken by what has changed."""
+        return self._pages.dirty_size * 2 >= self._memory_size_max
 
     @property
     def has_room(self) -> bool:
         """False while a full disk keeps twice as much in memory as there should be."""
         return not self._is_stuck or (
-            len(self._pages) < 2 * self._page_count_max
-            and len(self._ledgers) < 2 * self._ledger_count_max
+            self._pages.size < 2 * self._memory_size_max
+            and self._ledgers.size < 2 * self._ledger_count_max
         )
+
+    @property
+    def is_flushing(self) -> bool:
+        """True while a flush under way may be writing index files."""
+        return self._flush is not None
+
+    def mend(self, ledger_id: int, page_no: int | None) -> bool:
+        """Have the next flush write a header, or a page, anew if it is in memory; tell whether.
+
+        For what is damaged on the disk only: memory has what it once read whole.
+        """
+        if ledger_id not in self._ledgers or self._fail_stop.has_failed:
+            return False
+        if page_no is not None:
+            page = self._pages.get((ledger_id, page_no))
+            if page is None or page.start:  # what is ahead of its start is where the damage is
+                return False
+            self._pages.make_dirty((ledger_id, page_no))
+        self._ledgers.make_dirty(ledger_id)
+        return True
 
     def begin_flush(self) -> IndexFlush:
         """Return a flush of everything changed up to now; it has still to be run.
@@ -317,16 +331,17 @@ class LedgerCache:
             self._finish(self._flush)  # begun to make room
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
-        pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
+        pages_by_ledger: dict[int, list[PageChange]] = {}
         for (ledger_id, page_no), page in self._pages.begin_flush().items():
-            page.is_shared = True
-            pages_by_ledger.setdefault(ledger_id, []).append((page_no, page))
+            change = PageChange(page_no, page.start, page.take())
+            pages_by_ledger.setdefault(ledger_id, []).append(change)
+        page_no_of = attrgetter("page_no")
         changes = []
         for ledger_id, index in self._ledgers.begin_flush().items():
-            pages = sorted(pages_by_ledger.pop(ledger_id, []))
-            index.extents.add(page_no for page_no, _ in pages)
-            views = [(page_no, to_disk(page.locations)) for page_no, page in pages]
-            changes.append(LedgerChange(ledger_id, not index.has_file, encode_header(index), views))
+            pages = sorted(pages_by_ledger.pop(ledger_id, ()), key=page_no_of)
+            index.extents.add(map(page_no_of, pages))
+            header = encode_header(index)
+            changes.append(LedgerChange(ledger_id, not index.has_file, header, pages))
         assert not pages_by_ledger, "the ledger of a changed page has changed"
         self._flush = self._flusher.begin(changes, self._begin_log_sync())
         return self._flush
@@ -337,7 +352,7 @@ class LedgerCache:
             return
         self._flush = None
         self._is_stuck = False
-        for index in self._ledgers.end_flush():
+        for index in self._ledgers.end_flush().values():
             index.has_file = True
         self._pages.end_flush()
 
@@ -355,15 +370,18 @@ class LedgerCache:
 
     def make_room(self) -> None:
         """Drop clean pages and headers until the limits hold; with none left, flush first."""
-        self._make_room(self._pages, self._page_count_max)
-        self._make_room(self._ledgers, self._ledger_count_max)
+        if self._pages.size > self._memory_size_max:
+            # a lone page may be larger than the room
+            self._make_room(self._pages, max(self._memory_size_max, _PAGE_SIZE_MAX))
+        if self._ledgers.size > self._ledger_count_max:
+            self._make_room(self._ledgers, self._ledger_count_max)
 
     def _make_room(
         self,
-        cache: WriteBackCache[PageKey, Page] | WriteBackCache[int, LedgerIndex],
-        count_max: int,
+        cache: PageCache | WriteBackCache[int, LedgerIndex],
+        size_max: int,
     ) -> None:
-        while len(cache) > count_max:
+        while cache.size > size_max:
             if cache.drop_oldest_clean() is None:
                 if self._is_stuck:
                     return
@@ -392,19 +410,5 @@ class LedgerCache:
         self._ledgers.make_dirty(ledger_id)
         return index
 
-    def _page(self, index: LedgerIndex, page_no: int) -> Page | None:
-        key = (index.ledger_id, page_no)
-        page = self._pages.get(key)
-        if page is None:
-            page = self._reader.read_page(index, page_no)
-            if page is not None:
-                self._pages.add(key, page, is_dirty=False)
-        return page
-
-    def _next_page(self, index: LedgerIndex, page_no: int) -> int | None:
-        """Return the first page at ``page_no`` or behind it that was written or is in memory."""
-        candidates = [one for ledger_id, one in self._pages if ledger_id == index.ledger_id]
-        on_disk = index.extents.next_page(page_no)
-        if on_disk is not None:
-            candidates.append(on_disk)
-        return min((one for one in candidates if one >= page_no), default=None)
+    def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":
+        return None if self._flush is None else self._flush.page(ledger_id, page_no)

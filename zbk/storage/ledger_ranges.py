@@ -36,18 +36,34 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         >>> LedgerRanges((1, 7), (3, 9)).with_ids([4, 12, 6])
         LedgerRanges(firsts=(1, 6, 12), lasts=(4, 9, 12))
         """
-        ranges = sorted(
-            [*zip(self.firsts, self.lasts, strict=True), *((one, one) for one in ledger_ids)]
-        )
+        return self.with_ranges((one, one) for one in ledger_ids)
+
+    def with_ranges(self, ranges: Iterable[tuple[int, int]]) -> "LedgerRanges":
+        """Return these ids and those of ranges, each of a first and a last id.
+
+        >>> LedgerRanges((1,), (3,)).with_ranges([(7, 9), (4, 5), (6, 4)])
+        LedgerRanges(firsts=(1, 7), lasts=(5, 9))
+        """
+        own = zip(self.firsts, self.lasts, strict=True)
         firsts: list[int] = []
         lasts: list[int] = []
-        for first, last in ranges:
+        for first, last in sorted([*own, *(one for one in ranges if one[0] <= one[1])]):
             if lasts and first <= lasts[-1] + 1:
                 lasts[-1] = max(lasts[-1], last)
             else:
                 firsts.append(first)
                 lasts.append(last)
         return LedgerRanges(tuple(firsts), tuple(lasts))
+
+    def gaps(self, stop: int) -> list[tuple[int, int]]:
+        """Return the first and last ids of the runs from 0 to ``stop - 1`` that are not here.
+
+        >>> LedgerRanges((1, 7), (5, 9)).gaps(20), LedgerRanges((1, 7), (5, 9)).gaps(7)
+        ([(0, 0), (6, 6), (10, 19)], [(0, 0), (6, 6)])
+        """
+        edges = zip((-1, *self.lasts), (*self.firsts, stop), strict=True)
+        between = ((last + 1, min(first, stop) - 1) for last, first in edges)
+        return [(first, last) for first, last in between if first <= last]
 
     def gap_ids(self, count_max: int) -> list[int]:
         """Return ids between ranges, of the narrowest gaps, ascending: with them ranges merge.

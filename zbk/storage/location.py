@@ -3,7 +3,8 @@
     bits 34 .. 63   entry log id, 1 and up: 2^30 logs, a pebibyte with the smallest logs allowed
     bits  0 .. 33   offset in the log, bytes: 16 GiB, four times the largest log allowed
 
-0 is no location: it says "absent" in the index.
+0 is no location: it says "absent" in the index. All ones is the place of nothing, in a log that can
+not be: it says that the index was damaged here. Reading it fails, which is neither yes nor no.
 """
 
 from array import array
@@ -18,6 +19,7 @@ ABSENT: Final = 0
 OFFSET_BITS: Final = 34
 OFFSET_MAX: Final = (1 << OFFSET_BITS) - 1
 LOG_ID_MAX: Final = (1 << 64 - OFFSET_BITS) - 1
+UNKNOWN: Final = (1 << 64) - 1
 
 
 def location_of(log_id: int, offset: int) -> int:

@@ -7,6 +7,10 @@ memory up to ``PAIR_COUNT_MAX`` pairs, and read again beyond that.
 A log is *whole* if its map is, or if its blocks follow each other to the end. Damage may hide the
 blocks of any ledger: such a log is kept, whatever else is known of it, and told of.
 
+It is *torn* if it is whole but for a write at its end that a crash has cut off: a block whose
+header is whole and whose body the file's end cuts, or too few bytes for a block. That is no damage
+as a rule, and if it is, only entries of one ledger may be hidden, and the index tells of them.
+
 Any thread, one at a time.
 
 Source: BookKeeper's ``EntryLogMetadata``; #4607 for the distrust.
@@ -21,7 +25,8 @@ import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.storage.entry_log import log_path
-from zbk.storage.entry_log_scan import Block, EntryLogScan
+from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, BlockHeader
+from zbk.storage.entry_log_scan import Block, Damage, EntryLogScan
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.system.files import FileSystem
 
@@ -29,6 +34,13 @@ logger = logging.getLogger(__name__)
 
 PAIR_COUNT_MAX: Final = 1_000_000
 """Pairs of ledger and size in memory: 16 MiB."""
+
+
+class TornTail(msgspec.Struct, frozen=True):
+    """The end of a log that a crash has cut off."""
+
+    offset: int  # where it begins
+    header: BlockHeader | None  # of the block; None: it may not hold an entry
 
 
 class LogUse(msgspec.Struct, frozen=True):
@@ -39,6 +51,8 @@ class LogUse(msgspec.Struct, frozen=True):
     ledger_ids: "array[int]"
     sizes: "array[int]"  # bytes of each ledger's entries
     is_whole: bool
+    has_map: bool = True  # it was sealed, and no crash came in between
+    torn: TornTail | None = None  # all that keeps it from being whole
 
     def is_dead(self, deleted: LedgerRanges) -> bool:
         """Tell whether nothing in the log is of a ledger that may still be wanted."""
@@ -75,7 +89,7 @@ class LogUses:
         if known is not None:
             return known
         use = self._read(log_id)
-        if not use.is_whole and log_id not in self._reported:
+        if not use.is_whole and use.torn is None and log_id not in self._reported:
             self._reported.add(log_id)
             path = log_path(self._directory, log_id)
             logger.warning("%s is damaged: it stays, whatever ledgers are deleted", path)
@@ -90,25 +104,31 @@ class LogUses:
 
     def _read(self, log_id: int) -> LogUse:
         scan = EntryLogScan(self._files, self._directory, log_id, self._owner)
-        is_whole = True
+        is_whole = has_map = True
         size_by_ledger: dict[int, int] = {}
+        size = self._size(log_id)
+        torn: TornTail | None = None
         try:
             with_map = scan.map_of_ledgers()
             if with_map is not None:
                 size_by_ledger = with_map
             else:
+                has_map = False
                 for found in scan.blocks(is_body_read=False):
                     if isinstance(found, Block) and found.is_intact:
                         header = found.header
                         sum_before = size_by_ledger.get(header.ledger_id, 0)
                         size_by_ledger[header.ledger_id] = sum_before + header.body_size
-                    else:
-                        is_whole = False
+                    elif is_whole:
+                        is_whole, torn = False, torn_tail(found, size)
+                        continue
+                    torn = None  # something follows
         except (CorruptRecordError, CookieMismatchError):
-            is_whole = False
+            is_whole, torn = False, None
         ledger_ids = sorted(size_by_ledger)
         sizes = array("Q", [size_by_ledger[ledger_id] for ledger_id in ledger_ids])
-        return LogUse(log_id, self._size(log_id), array("q", ledger_ids), sizes, is_whole)
+        ids = array("q", ledger_ids)
+        return LogUse(log_id, size, ids, sizes, is_whole, has_map, torn)
 
     def _size(self, log_id: int) -> int:
         try:
@@ -126,3 +146,12 @@ class LogUses:
         while self._pair_count > self._pair_count_max:
             _, old = self._known.popitem(last=False)
             self._pair_count -= len(old.ledger_ids)
+
+
+def torn_tail(found: Block | Damage, log_size: int) -> TornTail | None:
+    """Return what a crash has cut off, if this, the last of a log without a map, may be that."""
+    if isinstance(found, Block):
+        is_cut = found.offset + found.header.body_size > log_size
+        return TornTail(found.offset, found.header) if is_cut else None
+    is_short = found.offset + found.size == log_size and found.size < BLOCK_HEADER_SIZE
+    return TornTail(found.offset, None) if is_short and found.offset else None

@@ -7,6 +7,7 @@ another file, and a read would return that file's bytes. Any thread may call.
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from threading import Lock
 from typing import Final
 
@@ -71,8 +72,8 @@ class OpenFiles:
         surplus = len(self._slots) - self._open_max
         if surplus <= 0:
             return
-        idle = [path for path, slot in self._slots.items() if not slot.user_count]
-        for path in idle[:surplus]:
+        idle = (path for path, slot in self._slots.items() if not slot.user_count)
+        for path in list(islice(idle, surplus)):  # the oldest: few are in use, so few are seen
             self._slots.pop(path).file.close()
 
 

@@ -13,6 +13,9 @@
 A crash before the note leaves the old index; behind it, ``run`` goes on with the swap. Ledgers that
 were deleted stay away; where a header was lost, ``zbk.storage.rebuild_sources`` says what happens.
 
+With several ledger directories it is the index of one of them; ledgers that the index of another
+one has are left to that.
+
 The journal stays as it is: the next start replays it, as ever, over the new index.
 
 The tail of a log that was not sealed may be torn, and what a log holds that was begun behind the
@@ -22,14 +25,15 @@ Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fenc
 """
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
 
-from zbk.errors import CookieMismatchError, CorruptRecordError, ZbkError
+from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, ZbkError
 from zbk.protocol.digest import checksum
 from zbk.storage import unfinished
+from zbk.storage.compaction_note import CompactionNote
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import LogSync, log_ids, log_path
 from zbk.storage.entry_log_format import LOG_HEADER_SIZE
@@ -85,14 +89,18 @@ class IndexRebuild:
         self,
         files: FileSystem,
         *,
-        journal_dir: str,
+        journal_dir: str | Sequence[str],
         ledger_dir: str,
         bookie_id: str,
         ask_others: AskOthers,
+        out_of_service: Collection[str] = (),
+        other_ledger_dirs: Sequence[str] = (),
         tell: Tell = lambda _what, _count: None,
     ) -> None:
         self._files = files
-        self._journal_dir = journal_dir
+        self._journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else journal_dir
+        self._out_of_service = out_of_service
+        self._other_ledger_dirs = other_ledger_dirs  # in service; what lives there is not here
         self._ledger_dir = ledger_dir
         self._bookie_id = bookie_id
         self._owner = bookie_id.encode()
@@ -105,6 +113,7 @@ class IndexRebuild:
         self._reader = IndexReader(self._root, self._open_files)
         self._known = KnownLedgers(ask_others)
         self._taken: dict[int, bool] = {}  # by ledger: whether it is in the new index
+        self._elsewhere_ids: set[int] = set()
         self._mark: LogMark | None = None
         self._is_old_whole = files.exists(self._root)
         self._losses: list[CorruptRecordError] = []
@@ -166,14 +175,42 @@ class IndexRebuild:
             self._known.read_index(self._files, self._root, self._reader)
             self._is_old_whole = not self._known.has_lost_headers
         self._mark = LastMark(self._files, self._ledger_dir, self._fail_stop).load()
-        position = NO_POSITION if self._mark is None else self._mark.position
-        if self._files.exists(self._journal_dir):
-            self._known.read_journal(self._files, self._journal_dir, self._owner, position)
+        self._read_journals()
+        self._read_others()
         deleted = DeletedLedgers(
             self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop
         )
         deleted.load()
         self._deleted = deleted
+
+    def _read_journals(self) -> None:
+        there = {
+            number: path
+            for number, path in enumerate(self._journal_dirs)
+            if path not in self._out_of_service and self._files.exists(path)
+        }
+        # twice: a ledger may have its key in one journal and what belongs to it in another
+        for number, path in [*there.items()] * (1 if len(self._journal_dirs) == 1 else 2):
+            position = NO_POSITION if self._mark is None else self._mark.positions[number]
+            self._known.read_journal(self._files, path, self._owner, position)
+        if len(there) < len(self._journal_dirs):
+            self._known.miss_a_journal()
+
+    def _read_others(self) -> None:
+        """Leave out the ledgers that live in other ledger directories.
+
+        Raises:
+            BookieError: nobody can tell which those are.
+        """
+        for directory in self._other_ledger_dirs:
+            root = f"{directory}/index"
+            if not self._files.exists(root):
+                raise BookieError(
+                    f"{root} is missing, too, and nothing tells which ledgers lived in it: put it "
+                    "back, or take the directory out of service with `zbk bookie retire-dir`"
+                )
+            self._taken.update(dict.fromkeys(ledger_ids(self._files, root), False))
+            self._elsewhere_ids.update(self._taken)
 
     def _cache(self, directory: str) -> LedgerCache:
         return LedgerCache(
@@ -318,6 +355,8 @@ class IndexRebuild:
         flush_file = FlushFile(self._files, self._ledger_dir)
         if self._files.exists(flush_file.path):
             flush_file.retire()
+        # a compaction that was cut short would go on by what the old index said was live
+        CompactionNote(self._files, self._ledger_dir, self._owner).remove()
         self._files.make_dirs(self._root)
         if self._files.exists(self._new_root):
             for ledger_id in ledger_ids(self._files, self._new_root):
@@ -354,7 +393,7 @@ class IndexRebuild:
             moved_count=self._moved_count,
             kept_count=self._kept_count,
             fenced_ids=tuple(sorted(self._known.fenced_ids)),
-            left_out_ids=tuple(sorted(set(self._taken) - set(here))),
+            left_out_ids=tuple(sorted(set(self._taken) - set(here) - self._elsewhere_ids)),
             torn_tails=tuple(self._torn_tails),
         )
 

@@ -95,6 +95,10 @@ class KnownLedgers:
                     self._take(decoded.record, is_replayed=decoded.sequence > mark.sequence)
                     before, offset = decoded, decoded.end_offset
 
+    def miss_a_journal(self) -> None:
+        """Note that there was one more journal: it may have had fences."""
+        self._is_journal_whole = False
+
     def header_of(self, ledger_id: int) -> LedgerIndex | None:
         """Return the header that the old index has of a ledger."""
         return self._headers.get(ledger_id)

@@ -1,6 +1,9 @@
 """Bringing journal records back into entry logs and index after a start.
 
 Every record may have been applied before the crash, or not, or in part: applying is idempotent.
+
+Batches that have to be stored are stored in groups, one write to the entry log for many records.
+A batch that may overlap one that waits is looked at only when that one is stored.
 Runs in the owner's thread, once, before the bookie serves.
 
 Source: BookKeeper's ``BookieImpl.readJournal``.
@@ -8,7 +11,7 @@ Source: BookKeeper's ``BookieImpl.readJournal``.
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from zbk.errors import EntryUnreadableError
 from zbk.protocol.entry_batch import EntryBatch
@@ -22,6 +25,9 @@ from zbk.storage.journal_record import (
     SyncedRecord,
 )
 from zbk.storage.ledger_info import LedgerInfo
+
+GROUP_COUNT_MAX: Final = 512  # batches stored together
+GROUP_SIZE_MAX: Final = 4 * 1024 * 1024  # bytes of them, and one more batch
 
 
 class Presence(Enum):
@@ -70,12 +76,16 @@ class ReplayTarget(Protocol):
 
 
 class Replayer:
-    """Applies records and counts."""
+    """Applies records and counts. ``finish`` comes last."""
 
     def __init__(self, storage: ReplayTarget) -> None:
         self._storage = storage
         self.entry_count = 0  # stored again
         self.orphan_count = 0  # records of ledgers that are not here
+        self._known: set[int] = set()  # ledgers that are here: none goes meanwhile
+        self._waiting: list[EntryBatch] = []
+        self._waiting_size = 0
+        self._waiting_until: dict[int, int] = {}  # by ledger: the highest id that waits
 
     def apply(self, record: JournalRecord) -> None:
         """Bring one record into storage."""
@@ -99,13 +109,26 @@ class Replayer:
             case _:
                 assert_never(record)
 
+    def finish(self) -> None:
+        """Store what still waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._waiting_size = 0
+            self._waiting_until.clear()
+            self._storage.add(waiting)
+
     def _is_known(self, ledger_id: int) -> bool:
+        if ledger_id in self._known:
+            return True
         if self._storage.ledger_info(ledger_id) is not None:
+            self._known.add(ledger_id)
             return True
         self.orphan_count += 1  # deleted: its key record lies before the mark, its index is gone
         return False
 
     def _apply_entries(self, batch: EntryBatch) -> None:
+        if batch.first_entry_id <= self._waiting_until.get(batch.ledger_id, -1):
+            self.finish()  # storage has to know of what came before
         try:
             presence = self._storage.presence(batch)
         except EntryUnreadableError:
@@ -121,5 +144,9 @@ class Replayer:
                 pass
             case _:
                 assert_never(presence)
-        self._storage.add([batch])
+        self._waiting.append(batch)
+        self._waiting_size += batch.size
+        self._waiting_until[batch.ledger_id] = batch.last_entry_id
         self.entry_count += batch.count
+        if len(self._waiting) >= GROUP_COUNT_MAX or self._waiting_size >= GROUP_SIZE_MAX:
+            self.finish()

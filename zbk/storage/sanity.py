@@ -1,10 +1,12 @@
 """Checks all files of a stopped bookie, and that what the index says is so. Changes nothing.
 
-    journal    a start would accept it, and the list of deleted ledgers
+    journal    a start would accept each of them, and the lists of deleted ledgers
     logs       every block and every map passes its checksum; but the tail of a log that was not
                sealed may be torn by a crash
     index      so does every header and every page; and each location that it has is the place of
                the very entry that it is the location of
+
+All of the bookie's directories are looked at, but those out of service.
 
 Digests of entries are not verified: only clients know the keys.
 
@@ -12,12 +14,14 @@ Source: BookKeeper's ``SanityTestCommand``, ``LocalConsistencyCheckCommand``.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from zbk.errors import CorruptJournalError, CorruptRecordError, EntryUnreadableError
+from zbk.storage.compaction_note import CompactionNote
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import log_ids, log_path
 from zbk.storage.entry_reader import Resolved, fetch
@@ -28,7 +32,7 @@ from zbk.storage.inspect_entry_log import EntryLogInspection
 from zbk.storage.inspect_index import IndexInspection
 from zbk.storage.inspection import Fault
 from zbk.storage.journal_replay import look
-from zbk.storage.last_mark import LastMark
+from zbk.storage.last_mark import LastMark, LogMark, first_position
 from zbk.storage.location import ABSENT, split_location
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.system.files import FileSystem
@@ -51,16 +55,24 @@ class SanityCheck:
     """
 
     def __init__(
-        self, files: FileSystem, *, journal_dir: str, ledger_dir: str, bookie_id: str
+        self,
+        files: FileSystem,
+        *,
+        journal_dir: str | Sequence[str],
+        ledger_dir: str | Sequence[str],
+        bookie_id: str,
+        out_of_service: Collection[str] = (),
     ) -> None:
+        journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else journal_dir
+        ledger_dirs = (ledger_dir,) if isinstance(ledger_dir, str) else ledger_dir
         self._files = files
-        self._journal_dir = journal_dir
-        self._ledger_dir = ledger_dir
+        self._journal_dirs = journal_dirs
+        self._ledger_dirs = [path for path in ledger_dirs if path not in out_of_service]
+        self.out_of_service = out_of_service
         self._bookie_id = bookie_id
-        self._root = f"{ledger_dir}/index"
-        self._log_dir = f"{ledger_dir}/logs"
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
-        self.record_count = 0  # of the journal, that a start would replay
+        self._marks: list[LogMark | None] = []
+        self.record_count = 0  # of the journals, that a start would replay
         self.log_count = 0
         self.torn_tail_count = 0  # logs that were not sealed when the bookie died
         self.ledger_count = 0
@@ -81,37 +93,50 @@ class SanityCheck:
             self._open_files.close()
 
     def _problems(self) -> Iterator[Problem]:
-        for part, check in (
-            (self._journal_dir, self._journal),
-            (self._log_dir, self._logs),
-            (self._root, self._index),
-        ):
-            if not self._files.exists(part):
-                yield Problem(part, 0, "is missing")
-                continue
-            try:
-                yield from check()
-            except OSError as error:
-                yield Problem(part, 0, f"can not be read: {error.strerror}")
+        for directory in filter(self._files.exists, self._ledger_dirs):
+            yield from self._part(directory, self._notes)
+        for number, path in enumerate(self._journal_dirs):
+            if path not in self.out_of_service:
+                yield from self._part(path, partial(self._journal, number))
+        for directory in self._ledger_dirs:
+            yield from self._part(f"{directory}/logs", self._logs)
+            yield from self._part(f"{directory}/index", partial(self._index, f"{directory}/logs"))
 
-    def _journal(self) -> Iterator[Problem]:
+    def _part(self, part: str, check: Callable[[str], Iterator[Problem]]) -> Iterator[Problem]:
+        if not self._files.exists(part):
+            yield Problem(part, 0, "is missing")
+            return
         try:
-            mark = LastMark(self._files, self._ledger_dir, FailStop()).load()
-            position = None if mark is None else mark.position
-            owner = self._bookie_id.encode()
-            found = look(self._files, self._journal_dir, position, owner=owner)
-            DeletedLedgers(self._files, self._ledger_dir, owner=owner, fail_stop=FailStop()).load()
+            yield from check(part)
+        except OSError as error:
+            yield Problem(part, 0, f"can not be read: {error.strerror}")
         except CorruptJournalError as error:
             yield Problem(error.args[0], error.args[1], error.args[2])
         except CorruptRecordError as error:
             yield Problem(error.args[0], error.offset, error.reason)
-        else:
-            self.record_count = found.record_count
 
-    def _logs(self) -> Iterator[Problem]:
-        for log_id in log_ids(self._files, self._log_dir):
+    def _notes(self, directory: str) -> Iterator[Problem]:
+        owner = self._bookie_id.encode()
+        mark = LastMark(self._files, directory, FailStop()).look()
+        self._marks.append(mark)
+        if mark is not None and len(mark.positions) != len(self._journal_dirs):
+            told = f"it is of {len(mark.positions)} journals; there are {len(self._journal_dirs)}"
+            yield Problem(f"{directory}/last_mark", 0, told)
+        DeletedLedgers(self._files, directory, owner=owner, fail_stop=FailStop()).load()
+        CompactionNote(self._files, directory, owner).read()
+
+    def _journal(self, number: int, directory: str) -> Iterator[Problem]:
+        if len(self._marks) < len(self._ledger_dirs):
+            return  # told above
+        position = first_position(self._marks, number)
+        found = look(self._files, directory, position, owner=self._bookie_id.encode())
+        self.record_count += found.record_count
+        yield from ()
+
+    def _logs(self, directory: str) -> Iterator[Problem]:
+        for log_id in log_ids(self._files, directory):
             self.log_count += 1
-            path = log_path(self._log_dir, log_id)
+            path = log_path(directory, log_id)
             inspection = EntryLogInspection(self._files, path, self._bookie_id)
             pending: list[Fault] = []
             for found in inspection.findings():
@@ -126,11 +151,11 @@ class SanityCheck:
                 yield from (Problem(path, fault.offset, fault.reason) for fault in pending)
             self.torn_tail_count += bool(pending) and not inspection.is_sealed
 
-    def _index(self) -> Iterator[Problem]:
-        reader = IndexReader(self._root, self._open_files)
-        for ledger_id in ledger_ids(self._files, self._root):
+    def _index(self, log_dir: str, root: str) -> Iterator[Problem]:
+        reader = IndexReader(root, self._open_files)
+        for ledger_id in ledger_ids(self._files, root):
             self.ledger_count += 1
-            path = IndexPath.of(self._root, ledger_id).path
+            path = IndexPath.of(root, ledger_id).path
             for found in IndexInspection(self._files, path).findings():
                 if isinstance(found, Fault):
                     yield Problem(path, found.offset, found.reason)
@@ -139,9 +164,11 @@ class SanityCheck:
             except CorruptRecordError:
                 continue  # told above
             if header is not None:
-                yield from self._entries(reader, header, path)
+                yield from self._entries(reader, header, path, log_dir)
 
-    def _entries(self, reader: IndexReader, header: LedgerIndex, path: str) -> Iterator[Problem]:
+    def _entries(
+        self, reader: IndexReader, header: LedgerIndex, path: str, log_dir: str
+    ) -> Iterator[Problem]:
         for first, last, _ in header.extents:
             for page_no in range(first, last + 1):
                 try:
@@ -149,10 +176,10 @@ class SanityCheck:
                 except CorruptRecordError:
                     continue  # told above
                 if page is not None:
-                    yield from self._page(header.ledger_id, page_no, page.locations, path)
+                    yield from self._page(header.ledger_id, page_no, page.locations, path, log_dir)
 
     def _page(
-        self, ledger_id: int, page_no: int, locations: "array[int]", path: str
+        self, ledger_id: int, page_no: int, locations: "array[int]", path: str, log_dir: str
     ) -> Iterator[Problem]:
         low = page_no << PAGE_BITS
         ids = [low + slot for slot, one in enumerate(locations) if one != ABSENT]
@@ -160,15 +187,17 @@ class SanityCheck:
         self.entry_count += len(ids)
         while ids:
             try:
-                count, _ = fetch(self._read, Resolved(ledger_id, ids, known, READ_SIZE))
+                count, _ = fetch(
+                    partial(self._read, log_dir), Resolved(ledger_id, ids, known, READ_SIZE)
+                )
             except EntryUnreadableError:
                 log_id, offset = split_location(known[0])
                 told = f"entry {ids[0]} of ledger {ledger_id} is not there, where {path} says it is"
-                yield Problem(log_path(self._log_dir, log_id), offset, told)
+                yield Problem(log_path(log_dir, log_id), offset, told)
                 count = 1
             ids, known = ids[count:], known[count:]
 
-    def _read(self, location: int, size: int) -> bytes:
+    def _read(self, log_dir: str, location: int, size: int) -> bytes:
         log_id, offset = split_location(location)
-        with self._open_files.use(log_path(self._log_dir, log_id)) as file:
+        with self._open_files.use(log_path(log_dir, log_id)) as file:
             return file.pread(size, offset)

@@ -16,10 +16,11 @@ from zbk.storage.journal_record import (
     decode_size,
 )
 from zbk.storage.journal_segment import (
+    PAGE_SIZE,
     SEGMENT_HEADER_SIZE,
     decode_header,
     segment_path,
-    segment_seed,
+    segment_seed_of,
 )
 from zbk.system.files import File, FileSystem
 
@@ -51,8 +52,11 @@ class RecordReader:
         head_size = decode_head_size(self._window, offset - self._window_start)
         self._fill(offset, head_size)
         size = decode_size(self._window, offset - self._window_start, self._seed)
+        checked_start = self._window_start
         self._fill(offset, size)
-        decoded = decode_record(self._window, offset - self._window_start, self._seed)
+        known_size = size if checked_start == self._window_start else 0  # or checked anew
+        at = offset - self._window_start
+        decoded = decode_record(self._window, at, self._seed, size=known_size)
         return DecodedRecord(
             decoded.record,
             decoded.sequence,
@@ -120,13 +124,14 @@ class SegmentReader:
         self.path = segment_path(directory, segment_id)
         self._file = files.open(self.path, write=False)
         self._records: RecordReader | None = None
+        self._least_size = 0
         try:
             head = self._file.pread(SEGMENT_HEADER_SIZE, 0)
-            nonce = decode_header(head, owner, segment_id, self.path)
-            seed = segment_seed(owner, segment_id, nonce)
-            self._records = RecordReader(self._file, seed, window_size)
+            header = decode_header(head, owner, segment_id, self.path)
+            self._least_size = header.page_count * PAGE_SIZE
+            self._records = RecordReader(self._file, segment_seed_of(header), window_size)
         except CorruptRecordError:
-            pass  # made and never used, or damaged: there are no records to be told
+            pass  # there are no records to be told
         except BaseException:
             self._file.close()
             raise
@@ -139,8 +144,13 @@ class SegmentReader:
 
     @property
     def has_header(self) -> bool:
-        """False for a file that was never used under its name, or whose header is lost."""
+        """False when the header is lost."""
         return self._records is not None
+
+    @property
+    def missing_size(self) -> int:
+        """How many bytes the file is shorter than it was made."""
+        return max(0, self._least_size - self._file.size())
 
     def record_at(self, offset: int) -> DecodedRecord | None:
         """Return the whole record at ``offset``, or ``None``; its ``end_offset`` is the file's."""
@@ -149,3 +159,11 @@ class SegmentReader:
     def next_record(self, offset: int) -> DecodedRecord | None:
         """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
         return None if self._records is None else self._records.next_record(offset)
+
+    def find(self, offset: int) -> tuple[int, DecodedRecord] | None:
+        """Return the same record with the offset where it starts."""
+        return None if self._records is None else self._records.find(offset)
+
+    def head_at(self, offset: int) -> bytes:
+        """Return the bytes where a record's header would be; fewer at the end of the file."""
+        return self._file.pread(RECORD_HEADER_SIZE, offset)

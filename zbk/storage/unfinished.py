@@ -46,6 +46,17 @@ def end_as_wiped(files: FileSystem, directory: str) -> None:
     files.sync_dir(directory)
 
 
+def was_wiped(files: FileSystem, directory: str) -> bool:
+    """Tell whether all that was here is gone."""
+    return files.exists(f"{directory}/{WIPED_NAME}")
+
+
+def forget_wiped(files: FileSystem, directory: str) -> None:
+    """Let a bookie start that knows, durably, what it has lost. Durable when this returns."""
+    files.remove(f"{directory}/{WIPED_NAME}")
+    files.sync_dir(directory)
+
+
 def unfinished_command(files: FileSystem, directory: str) -> str | None:
     """Return the command that has not ended; ``None`` if there is none."""
     path = f"{directory}/{NOTE_NAME}"
@@ -64,11 +75,13 @@ def check_finished(files: FileSystem, directory: str) -> None:
     Raises:
         BookieError: one has; says which, and the cure.
     """
-    if files.exists(f"{directory}/{WIPED_NAME}"):
+    if was_wiped(files, directory):
         raise BookieError(
             f"{directory} was wiped by `zbk bookie format`: under its old id the bookie would deny "
-            "every entry that it has acknowledged; make it another one with "
-            "`zbk bookie format --with-cookie` and `zbk bookie init`"
+            "every entry that it has acknowledged; start it with `zbk bookie run "
+            "--wiped-on-purpose`, and it denies nothing until it has its entries back from its "
+            "peers; or make it another bookie with `zbk bookie format --with-cookie` and "
+            "`zbk bookie init`"
         )
     command = unfinished_command(files, directory)
     if command is not None:

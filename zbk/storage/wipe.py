@@ -3,7 +3,7 @@
 A note that keeps the bookie from starting comes first (``zbk.storage.unfinished``). Cookies go
 last, and only if they are to go. A bookie that keeps its cookie keeps its incarnation, and another
 note: that it was wiped. With its old id it would deny whatever it has acknowledged, so it does not
-start again until it is another bookie.
+start again until it is another bookie, or is told that it was wiped on purpose (``limbo``).
 
 Source: BookKeeper's ``FormatCommand``.
 """
@@ -11,8 +11,8 @@ Source: BookKeeper's ``FormatCommand``.
 from collections.abc import Sequence
 from typing import Final
 
-from zbk.storage import unfinished
-from zbk.storage.identity import COOKIE_NAME, INCARNATION_NAME, LOCK_NAME
+from zbk.storage import service_note, unfinished
+from zbk.storage.identity import COOKIE_NAME, INCARNATION_NAME, LOCK_NAME, PLACE_NAME
 from zbk.system.files import FileSystem
 
 COMMAND: Final = "zbk bookie format"
@@ -21,7 +21,7 @@ _NOT_OURS: Final = "lost+found"
 
 
 def wipe(
-    files: FileSystem, directories: Sequence[str], ledger_dir: str, *, with_cookie: bool
+    files: FileSystem, directories: Sequence[str], ledger_dirs: Sequence[str], *, with_cookie: bool
 ) -> None:
     """Remove the data in a bookie's directories, all of which the caller has locked.
 
@@ -30,19 +30,22 @@ def wipe(
     Raises:
         OSError: something can not be removed; to be run again.
     """
-    unfinished.begin(files, ledger_dir, COMMAND)
-    kept = {COOKIE_NAME, LOCK_NAME, INCARNATION_NAME, unfinished.NOTE_NAME, _NOT_OURS}
+    for directory in ledger_dirs:
+        unfinished.begin(files, directory, COMMAND)
+    identity = (COOKIE_NAME, PLACE_NAME, INCARNATION_NAME, LOCK_NAME, service_note.NOTE_NAME)
+    kept = {*identity, unfinished.NOTE_NAME, _NOT_OURS}
     for directory in directories:
         for name in files.list_dir(directory):
             if name not in kept:
                 remove_tree(files, f"{directory}/{name}")
         files.sync_dir(directory)
     if not with_cookie:
-        unfinished.end_as_wiped(files, ledger_dir)
+        for directory in ledger_dirs:
+            unfinished.end_as_wiped(files, directory)
         return
-    # the ledger directory last: it has the note
-    for directory in [*(one for one in directories if one != ledger_dir), ledger_dir]:
-        for name in (COOKIE_NAME, INCARNATION_NAME, LOCK_NAME, unfinished.NOTE_NAME):
+    # the ledger directories last: they have the note
+    for directory in [*(one for one in directories if one not in ledger_dirs), *ledger_dirs]:
+        for name in (*identity, unfinished.NOTE_NAME):
             if files.exists(f"{directory}/{name}"):
                 files.remove(f"{directory}/{name}")
                 files.sync_dir(directory)

@@ -131,6 +131,12 @@ class OsFile:
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        try:
+            return self._pread(size, offset)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def _pread(self, size: int, offset: int) -> bytes:
         data = os.pread(self._fd, size, offset)
         if len(data) == size or not data:
             return data
@@ -153,12 +159,15 @@ class OsFile:
 
     def _pwrite_some(self, buffers: Sequence[Buffer], offset: int) -> int:
         size = sum(map(len, buffers))
-        done = os.pwritev(self._fd, buffers, offset)
-        if done == size:
-            return size
-        rest = memoryview(b"".join(buffers))
-        while done < size:  # a short write precedes ENOSPC, which the next call raises
-            done += os.pwrite(self._fd, rest[done:], offset + done)
+        try:
+            done = os.pwritev(self._fd, buffers, offset)
+            if done == size:
+                return size
+            rest = memoryview(b"".join(buffers))
+            while done < size:  # a short write precedes ENOSPC, which the next call raises
+                done += os.pwrite(self._fd, rest[done:], offset + done)
+        except OSError as error:
+            raise self._named(error) from None
         return size
 
     def sync(self) -> None:
@@ -170,11 +179,17 @@ class OsFile:
 
     def allocate(self, size: int) -> None:
         """Make the file at least ``size`` bytes long, blocks reserved, new bytes zero."""
-        os.posix_fallocate(self._fd, 0, size)
+        try:
+            os.posix_fallocate(self._fd, 0, size)
+        except OSError as error:
+            raise self._named(error) from None
 
     def truncate(self, size: int) -> None:
         """Make the file exactly ``size`` bytes long."""
-        os.ftruncate(self._fd, size)
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise self._named(error) from None
 
     def size(self) -> int:
         """Return the file's length."""
@@ -185,6 +200,11 @@ class OsFile:
         fd, self._fd = self._fd, -1
         if fd >= 0:
             os.close(fd)
+
+    def _named(self, error: OSError) -> OSError:
+        """Have an error say which file it was: calls on a descriptor do not."""
+        error.filename = self._path
+        return error
 
 
 class OsFiles:

@@ -23,7 +23,7 @@ it comes from: after a restart, nothing meant for the bookie's earlier life is c
 Source: design of the wire; BookKeeper's ``BookkeeperProtocol.proto`` for the operations.
 """
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -151,6 +151,13 @@ class CollectGarbage(Message, frozen=True, tag="gc"):
     """Have a round of garbage collection begin, or ask how it goes. Answered at once."""
 
     is_round_wanted: bool = True
+    compaction: Literal["", "minor", "major"] = ""  # to follow in that round, due or not
+
+
+class Scrub(Message, frozen=True, tag="scrub"):
+    """Have a pass begin that reads all files for damage, or ask how it goes. Answered at once."""
+
+    is_pass_wanted: bool = True
 
 
 class Ping(Message, frozen=True, tag="ping"):
@@ -167,6 +174,7 @@ Request: TypeAlias = (
     | GetLedgerInfo
     | GetBookieInfo
     | CollectGarbage
+    | Scrub
     | Ping
 )
 
@@ -220,6 +228,7 @@ class LedgerInfo(Message, frozen=True, tag="ledger_info_ok"):
     last_add_synced: EntryIdOrNone = NO_ENTRY
     ranges: list[tuple[Natural, Natural]] = []  # first and last ids held, ascending
     next_entry_id: Natural | None = None  # not None: ask again from here for more ranges
+    is_in_limbo: bool = False  # entries that are not named may have been here, and be lost
 
 
 class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
@@ -255,8 +264,27 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     gc_ledger_count: Natural = 0  # dropped
     gc_log_count: Natural = 0  # removed
     gc_freed_size: Natural = 0
+    minor_win_log_count: Natural = 0  # entry logs that minor compaction would take
+    minor_win_size: Natural = 0  # bytes of entries that would go
+    major_win_log_count: Natural = 0
+    major_win_size: Natural = 0
+    compacted_log_count: Natural = 0  # since the start
+    compacted_size: Natural = 0  # that this freed
+    compaction_copied_size: Natural = 0
     journal_free_size: Natural = 0  # on the disk of the journal directory
     has_reserve: bool = True  # what is held back for a full disk is there
+    scrub_pass_count: Natural = 0  # passes that ended since the start
+    scrub_ended_ms: Natural = 0  # wall clock, of the last one; 0 is none
+    is_scrubbing: bool = False  # what follows is of the pass under way, or of the last one
+    scrub_share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of the pass under way that is done
+    scrub_read_size: Natural = 0
+    scrub_file_count: Natural = 0  # damaged files
+    scrub_ledger_count: Natural = 0  # ledgers with damaged entries
+    scrub_entry_count: Natural = 0  # damaged entries
+    scrub_unreported_count: Natural = 0  # ledgers that still have to be reported for repair
+    limbo: Name = ""  # why ledgers are in limbo; empty: none is
+    out_of_service: Name = ""  # directories that failed; cut where there are too many
+    limbo_ledger_count: Natural | None = None  # of them; None: not known yet
 
 
 class GarbageStatus(Message, frozen=True, tag="gc_ok"):
@@ -272,6 +300,26 @@ class GarbageStatus(Message, frozen=True, tag="gc_ok"):
     freed_size: Natural = 0  # their bytes
     dead_size: Natural = 0  # bytes of deleted ledgers in the logs that are left
     gave_up: Annotated[str, Meta(max_length=4096)] = ""  # why the round dropped nothing
+    compacted_log_count: Natural = 0  # entry logs, copied as far as they live, and removed
+    compacted_size: Natural = 0  # bytes that this freed
+    compaction_gave_up: Annotated[str, Meta(max_length=4096)] = ""  # why it did less than it might
+
+
+class ScrubStatus(Message, frozen=True, tag="scrub_ok"):
+    """How the pass under way goes, or how the last one went; ``begun_pass`` says which it is."""
+
+    awaited_pass: Natural  # reads everything that was there before the request
+    begun_pass: Natural  # the last one that began; 0 is none
+    ended_pass: Natural  # the last one that ended; 0 is none
+    share: Annotated[float, Meta(ge=0, le=1)] = 0.0  # of the pass under way that is done
+    read_size: Natural = 0
+    file_count: Natural = 0  # damaged
+    ledger_count: Natural = 0  # with damaged entries
+    entry_count: Natural = 0  # damaged
+    unconfirmed_count: Natural = 0  # places that changed whenever they were looked at
+    unreported_count: Natural = 0  # ledgers that the metadata store does not know of yet
+    files: list[tuple[Name, Natural, Natural | None, Name]] = []  # path, offset, ledger, reason
+    ranges: list[tuple[Natural, Natural, EntryIdOrNone]] = []  # ledger, first and last; -1: unknown
 
 
 class Pong(Message, frozen=True, tag="pong"):
@@ -294,6 +342,7 @@ Answer: TypeAlias = (
     | LedgerInfo
     | BookieInfo
     | GarbageStatus
+    | ScrubStatus
     | Pong
     | Refused
 )

@@ -93,6 +93,7 @@ def test_one_wiped_directory_and_no_cookie_in_the_metadata_make_no_new_bookie(
 ) -> None:
     """B40: the hole that BookKeeper still has."""
     bookie_id = init_identity(disk, store, CONFIG)
+    next_incarnation(disk, "/l")  # it has started: an init that was cut short is another matter
     BookieRegistry(store).delete_cookie(bookie_id)
     wipe(disk, "/j")
 

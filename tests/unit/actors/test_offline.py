@@ -119,7 +119,7 @@ def test_the_metadata_tell_of_ledgers_whose_index_is_lost(
     """B8: and they are fenced, because the metadata do not know whether they were."""
     lose_index(disk)
 
-    report = rebuild_index(disk, store, CONFIG, [b"wrong", PASSWORD], tell_nobody)
+    report = rebuild_index(disk, store, CONFIG, [b"wrong", PASSWORD], tell_nobody)["/l"]
 
     assert report is not None
     known = set(report.fenced_ids) | set(report.left_out_ids)
@@ -144,7 +144,7 @@ def test_a_password_that_is_needed_is_asked_for(disk: SimulatedDisk, store: Memo
         rebuild_index(disk, store, CONFIG, [b"wrong"], tell_nobody)
     with pytest.raises(InvalidOptionError, match="the metadata know the rest"):
         rebuild_index(disk, None, CONFIG, [PASSWORD], tell_nobody)
-    report = rebuild_index(disk, store, CONFIG, [PASSWORD], tell_nobody)
+    report = rebuild_index(disk, store, CONFIG, [PASSWORD], tell_nobody)["/l"]
     assert report is not None
     assert (report.fenced_ids, report.left_out_ids) == ((0, 1), (2,))
 

@@ -263,13 +263,17 @@ def test_an_admitted_add_that_can_not_be_stored_any_more_stops_the_bookie() -> N
     world.settle()
     world.checkpoint()
     world.say(*add(batch(0, [b"b"], ledger_id=8)))
-    disk.faults.append(Fault("pread", errno.EIO, skip_count=1, path_part="index"))
+    world.say(*add(batch(0, [b"c"] * 1024, ledger_id=9)))  # a whole page: all the room
+    world.settle()
+    world.checkpoint()
+    world.say(read(0, 0, ledger_id=9))
+    disk.faults.append(Fault("pread", errno.EIO, skip_count=1, path_part="07.idx"))
     world.answers.clear()
 
     world.say_together(
         add(batch(1, [b"its page is read now, for the first time"])),
         add(batch(1, [b"b"], ledger_id=8)),
-        (read(9, 9, ledger_id=8),),  # makes room: the page goes, and can not be read again
+        (read(0, 0, ledger_id=9),),  # makes room: the page goes, and can not be read again
     )
 
     assert [type(failure) for failure in world.failures] == [StorageFailedError]

@@ -28,7 +28,7 @@ def bookie_id(config: BookieConfig) -> str:
 def places(config: BookieConfig) -> list[str]:
     return [
         "--metadata", config.metadata,
-        "--journal-dir", config.journal_dir, "--ledger-dir", config.ledger_dir,
+        "--journal-dir", *config.journal_dirs, "--ledger-dir", *config.ledger_dirs,
     ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_delete_asks_and_says_what_is_lost(run: Run, bookie_id: str, config: Boo
 def test_generate_warns_and_writes(
     run: Run, places: list[str], bookie_id: str, config: BookieConfig
 ) -> None:
-    folder = Path(config.ledger_dir)
+    folder = Path(*config.ledger_dirs)
     cookie = (folder / "cookie").read_bytes()
     (folder / "cookie").unlink()
     arguments = ("bookie", "cookie", "generate", bookie_id, str(folder), *places[:2], "--yes")

@@ -45,7 +45,7 @@ def places(tmp_path: Path) -> list[str]:
     storage.close()
     return [
         "--metadata", config.metadata,
-        "--journal-dir", config.journal_dir, "--ledger-dir", config.ledger_dir,
+        "--journal-dir", *config.journal_dirs, "--ledger-dir", *config.ledger_dirs,
     ]  # fmt: skip
 
 

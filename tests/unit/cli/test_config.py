@@ -62,7 +62,7 @@ def test_the_default_file_passes_the_check_as_it_is_and_with_every_option_taken(
         ("[client]\nwindw_size = 1\n", "did you mean 'window_size'"),
         ("[log]\nlevle = 1\n", "did you mean 'level'"),
         ('[log]\nlevel = "loud"\n', "loud"),
-        ("[autorecovery]\nworkers = 1\n", "there is none here yet"),
+        ("[autorecovery]\nworkers = 1\n", "did you mean 'worker_count'"),
         ("[boookie]\n", r"did you mean [bookie]"),
         ("[bookie]\nsync_interval_ms = '2 weeks'\n", "give milliseconds"),
         ("[client]\nwindow_size = 1\n", "must be between"),

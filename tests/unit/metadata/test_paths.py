@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from zbk.errors import CorruptRecordError, InvalidOptionError
 from zbk.metadata.paths import (
     SHORT_LEDGER_ID_MAX,
+    UNDERREPLICATED_LEDGERS,
+    UNREPAIRABLE_LEDGERS,
     check_bookie_id,
     cookie_path,
     in_id_order,
@@ -14,6 +16,10 @@ from zbk.metadata.paths import (
     ledger_id_of,
     ledger_path,
     registration_path,
+    task_ledger_id,
+    task_lock_of,
+    task_lock_path,
+    task_path,
 )
 from zbk.metadata.values import LedgerLayout
 from zbk.protocol.words import LEDGER_ID_MAX
@@ -143,3 +149,28 @@ def test_a_bookie_id_becomes_the_name_of_its_nodes(bookie_id: str) -> None:
 def test_an_id_that_can_be_no_name_is_refused(bookie_id: str) -> None:
     with pytest.raises(InvalidOptionError, match="bookie id"):
         check_bookie_id(bookie_id)
+
+
+def test_tasks_have_the_paths_of_their_ledgers_in_any_folder() -> None:
+    assert task_path(UNDERREPLICATED_LEDGERS, 12_345) == "/underreplication/ledgers/00/0001/L2345"
+    assert task_path(UNREPAIRABLE_LEDGERS, 1) == "/underreplication/unrepairable/00/0000/L0001"
+
+
+@given(ledger_id=ledger_ids)
+def test_the_path_of_a_task_says_whose_it_is(ledger_id: int) -> None:
+    path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
+
+    assert task_ledger_id(UNREPAIRABLE_LEDGERS, path) == ledger_id
+
+
+@given(ledger_id=ledger_ids, token=st.sampled_from(["", "0a1b"]))
+def test_the_name_of_a_lock_says_whose_it_is(ledger_id: int, token: str) -> None:
+    name = task_lock_path(ledger_id, token).rpartition("/")[2]
+
+    assert task_lock_of(name) == (ledger_id, token)
+
+
+@pytest.mark.parametrize("name", ["", "L", "7", "L7.", "L7.x", "L99999999999999999999", "L-1"])
+def test_a_name_that_is_no_lock_is_damage(name: str) -> None:
+    with pytest.raises(CorruptRecordError):
+        task_lock_of(name)

@@ -3,6 +3,7 @@
 from typing import Any
 
 import msgpack
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,13 +11,20 @@ from hypothesis import strategies as st
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError
 from zbk.metadata.arguments import VALUE_SIZE_MAX
 from zbk.metadata.values import (
+    AuditCounter,
+    AuditorStatus,
+    AuditorVote,
     BookieRegistration,
     Cookie,
     IdCounter,
     Instance,
+    LastCheck,
     Layout,
     LedgerLayout,
     LogHead,
+    LostBookieDelay,
+    TaskLock,
+    TaskProgress,
     ValueT,
     decode,
     encode,
@@ -24,6 +32,7 @@ from zbk.metadata.values import (
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.protocol.words import DigestType, LedgerState, LedgerType
 
 LEDGER = LedgerMetadata(
@@ -41,6 +50,7 @@ LEDGER = LedgerMetadata(
     last_entry_id=12,
     length=345,
     custom_metadata={"job": b"nightly\x00"},
+    ledger_key=b"0123456789abcdef",
 )
 COOKIE = Cookie(
     bookie_id="b1",
@@ -73,10 +83,36 @@ VALUES: list[Any] = [
         ledger_ids=(7, 9, 2**40),
         first_index=3,
     ),
+    UnderreplicatedLedger(
+        ledger_id=7,
+        missing={"b1": (MissingReason.CHECKED, MissingReason.LOST), "b2": (MissingReason.DAMAGED,)},
+        created_ms=1_700_000_000_000,
+        reported_ms=1_700_000_000_001,
+        report_count=3,
+        failure_count=2,
+        failure="b3 did not answer",
+        unrepairable="no replica is left",
+        unrepairable_ms=1_700_000_000_002,
+    ),
+    TaskLock(owner="w1", token="t1", locked_ms=1_700_000_000_000),
+    TaskProgress(owner="w1", copied_count=3, to_copy_count=9, updated_ms=1_700_000_000_000),
+    AuditCounter(count=3),
+    LostBookieDelay(delay_ms=30_000),
+    AuditorVote(candidate_id="a1", token="t1", elected_ms=1_700_000_000_000),
+    LastCheck(ended_ms=1_700_000_000_000),
+    AuditorStatus(
+        candidate_id="a1",
+        told_ms=1_700_000_000_000,
+        lost=("b1",),
+        brake="2 of 3 bookies vanished",
+        doing="scan",
+        done="bookies: 3 ledgers",
+        done_ms=1_700_000_000_001,
+    ),
 ]
 GOLDEN = {
     "LedgerMetadata": (
-        "de0011a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72"
+        "de0012a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72"
         "756d5f73697a6503af61636b5f71756f72756d5f73697a6502ab6c65646765725f74797065aa5644"
         "5f4a4f55524e414cab6469676573745f74797065a34d4143af70617373776f72645f646967657374"
         "c40200ffa9667261676d656e74739282ae66697273745f656e7472795f696400a7626f6f6b696573"
@@ -84,7 +120,8 @@ GOLDEN = {
         "6234a26233aa637265617465645f6d73cf0000018bcfe56800ae6372656174696f6e5f746f6b656e"
         "a27431a57374617465a6434c4f534544ad6c6173745f656e7472795f69640ca66c656e677468cd01"
         "59aa6861735f777269746572c3af637573746f6d5f6d6574616461746181a36a6f62c4086e696768"
-        "746c7900ae666f726d61745f76657273696f6e01a8636865636b73756dcf288fd2eac1e7cfdd"
+        "746c7900aa6c65646765725f6b6579c41030313233343536373839616263646566ae666f726d6174"
+        "5f76657273696f6e02a8636865636b73756dcf938af301392c6284"
     ),
     "Cookie": (
         "87a9626f6f6b69655f6964a26231ab696e7374616e63655f6964a26931ac6a6f75726e616c5f6469"
@@ -118,7 +155,57 @@ GOLDEN = {
         "e56800aa6c65646765725f696473930709cf0000010000000000ab66697273745f696e64657803ae"
         "666f726d61745f76657273696f6e01a8636865636b73756dcfa24243e4cf766f45"
     ),
+    "UnderreplicatedLedger": (
+        "8ba96c65646765725f696407a76d697373696e6782a2623192a7636865636b6564ab626f6f6b6965"
+        "206c6f7374a2623291a764616d61676564aa637265617465645f6d73cf0000018bcfe56800ab7265"
+        "706f727465645f6d73cf0000018bcfe56801ac7265706f72745f636f756e7403ad6661696c757265"
+        "5f636f756e7402a76661696c757265b1623320646964206e6f7420616e73776572ac756e72657061"
+        "697261626c65b26e6f207265706c696361206973206c656674af756e72657061697261626c655f6d"
+        "73cf0000018bcfe56802ae666f726d61745f76657273696f6e01a8636865636b73756dcf9eeca101"
+        "ca663568"
+    ),
+    "TaskLock": (
+        "85a56f776e6572a27731a5746f6b656ea27431a96c6f636b65645f6d73cf0000018bcfe56800ae66"
+        "6f726d61745f76657273696f6e01a8636865636b73756dcfd49992d4509bb824"
+    ),
+    "TaskProgress": (
+        "86a56f776e6572a27731ac636f706965645f636f756e7403ad746f5f636f70795f636f756e7409aa"
+        "757064617465645f6d73cf0000018bcfe56800ae666f726d61745f76657273696f6e01a863686563"
+        "6b73756dcf595ba55d8d1b03ff"
+    ),
+    "AuditCounter": (
+        "83a5636f756e7403ae666f726d61745f76657273696f6e01a8636865636b73756dcf7235f4ef1174c492"
+    ),
+    "LostBookieDelay": (
+        "83a864656c61795f6d73cd7530ae666f726d61745f76657273696f6e01a8636865636b73756dcfc8"
+        "5d7512eaef7526"
+    ),
+    "AuditorVote": (
+        "85ac63616e6469646174655f6964a26131a5746f6b656ea27431aa656c65637465645f6d73cf0000"
+        "018bcfe56800ae666f726d61745f76657273696f6e01a8636865636b73756dcf01a80f6f5608ce1f"
+    ),
+    "LastCheck": (
+        "83a8656e6465645f6d73cf0000018bcfe56800ae666f726d61745f76657273696f6e01a863686563"
+        "6b73756dcff8c7be34b0bb7328"
+    ),
+    "AuditorStatus": (
+        "89ac63616e6469646174655f6964a26131a7746f6c645f6d73cf0000018bcfe56800a46c6f737491"
+        "a26231a56272616b65b732206f66203320626f6f6b6965732076616e6973686564a5646f696e67a4"
+        "7363616ea4646f6e65b2626f6f6b6965733a2033206c656467657273a7646f6e655f6d73cf000001"
+        "8bcfe56801ae666f726d61745f76657273696f6e01a8636865636b73756dcf5909276a6c444812"
+    ),
 }
+LEDGER_OF_FORMAT_1 = (
+    "de0011a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72756d"
+    "5f73697a6503af61636b5f71756f72756d5f73697a6502ab6c65646765725f74797065aa56445f4a4f55"
+    "524e414cab6469676573745f74797065a34d4143af70617373776f72645f646967657374c40200ffa966"
+    "7261676d656e74739282ae66697273745f656e7472795f696400a7626f6f6b69657393a26231a26232a2"
+    "623382ae66697273745f656e7472795f696409a7626f6f6b69657393a26231a26234a26233aa63726561"
+    "7465645f6d73cf0000018bcfe56800ae6372656174696f6e5f746f6b656ea27431a57374617465a6434c"
+    "4f534544ad6c6173745f656e7472795f69640ca66c656e677468cd0159aa6861735f777269746572c3af"
+    "637573746f6d5f6d6574616461746181a36a6f62c4086e696768746c7900ae666f726d61745f76657273"
+    "696f6e01a8636865636b73756dcf288fd2eac1e7cfdd"
+)
 by_type = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 
 
@@ -166,9 +253,9 @@ def test_every_flipped_bit_is_seen(value: ValueT) -> None:
 
 @by_type
 def test_a_newer_format_version_is_refused_by_name(value: ValueT) -> None:
-    newer = repacked(encode(value), format_version=2)
+    newer = repacked(encode(value), format_version=value.format_version + 1)
 
-    with pytest.raises(UnsupportedVersionError, match=f"/x: {type(value).__name__} has .* 2"):
+    with pytest.raises(UnsupportedVersionError, match=f"/x: {type(value).__name__} has .* version"):
         decode(type(value), newer, "/x")
 
 
@@ -205,7 +292,7 @@ def test_wrong_fields_are_damage_even_with_a_right_checksum(changes: dict[str, o
 
 def test_one_kind_of_value_is_not_taken_for_another() -> None:
     with pytest.raises(CorruptRecordError, match="is no Cookie"):
-        decode(Cookie, encode(LEDGER), "/x")
+        decode(Cookie, repacked(encode(LEDGER), format_version=1), "/x")
 
 
 @settings(max_examples=200)
@@ -287,9 +374,18 @@ def test_an_integer_over_64_bits_is_refused() -> None:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_bytes_of_version_1_never_change(name: str) -> None:
+def test_bytes_never_change_without_a_new_version(name: str) -> None:
     value = next(value for value in VALUES if type(value).__name__ == name)
     golden = bytes.fromhex(GOLDEN[name])
 
     assert encode(value) == golden
     assert decode(type(value), golden, "/x") == value
+
+
+def test_a_ledger_of_format_1_is_read_has_no_key_and_stays_of_format_1() -> None:
+    old = decode(LedgerMetadata, bytes.fromhex(LEDGER_OF_FORMAT_1), "/x")
+
+    assert old == msgspec.structs.replace(LEDGER, ledger_key=b"", format_version=1)
+    assert decode(LedgerMetadata, encode(old), "/x") == old
+    changed = old.with_replaced_bookie(0, "b2", "b5")
+    assert decode(LedgerMetadata, encode(changed), "/x").format_version == 1

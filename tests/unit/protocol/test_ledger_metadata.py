@@ -93,7 +93,8 @@ def test_a_reserved_ledger_gets_its_writer_once() -> None:
         ("created_ms", 0),
         ("creation_token", "other"),
         ("custom_metadata", {}),
-        ("format_version", 2),
+        ("ledger_key", b"k" * 16),
+        ("format_version", 1),
     ],
 )
 def test_what_was_said_at_create_never_changes(field: str, value: object) -> None:
@@ -264,3 +265,16 @@ def test_an_entry_is_found_in_its_fragment() -> None:
 
 def test_the_quorum_is_that_of_the_sizes() -> None:
     assert OPEN.quorum == Quorum(3, 2, 2)
+
+
+def test_a_ledger_key_is_whole_or_none() -> None:
+    with pytest.raises(IllegalTransitionError, match="16 bytes, not 3"):
+        msgspec.structs.replace(OPEN, ledger_key=b"key")
+
+
+def test_a_ledger_key_is_not_shown() -> None:
+    keyed = msgspec.structs.replace(OPEN, ledger_key=b"0123456789abcdef")
+
+    for text in (repr(keyed), str(keyed), f"{[keyed]}"):
+        assert "0123456789abcdef" not in text
+        assert "creation_token=" in text

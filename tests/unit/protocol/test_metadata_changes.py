@@ -1,14 +1,17 @@
 """What writers and recoverers may do to the metadata that they find."""
 
+import msgspec
 import pytest
 
 from zbk.errors import IllegalTransitionError, LedgerClosedError, LedgerFencedError
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata, check_transition
 from zbk.protocol.metadata_changes import (
     begin_recovery,
+    begin_recovery_of,
     change_ensemble,
     close_by_recovery,
     close_by_writer,
+    replace_bookie,
 )
 from zbk.protocol.words import DigestType, LedgerState, LedgerType
 
@@ -217,3 +220,33 @@ def test_a_reserved_ledger_is_recovered_as_empty() -> None:
     closed = legal(recovering, close_by_recovery(recovering, (), -1, 0))
 
     assert (closed.last_entry_id, closed.length, closed.has_writer) == (-1, 0, False)
+
+
+def test_a_bookie_is_replaced_only_in_the_slot_that_was_copied() -> None:
+    """I26: on a striped ledger other entries are due on another slot.
+
+    One worker copies for b1 and is slow; another one has b1 replaced, b1 comes back, and gets
+    another slot of the same fragment.
+    """
+    fragment = OPEN.fragments[0]
+    first, *others = fragment.bookies
+    moved = msgspec.structs.replace(
+        OPEN, fragments=(Fragment(0, ("x", first, *others[1:])), *OPEN.fragments[1:])
+    )
+
+    changed = replace_bookie(OPEN, 0, 0, first, "y")
+    assert changed is not None
+    assert changed.fragments[0].bookies == ("y", *others)
+    assert replace_bookie(moved, 0, 0, first, "y") is None
+    assert replace_bookie(OPEN, 5_000, 0, first, "y") is None
+
+
+def test_a_recovery_for_a_fragment_begins_only_while_that_one_is_the_last() -> None:
+    moved_on = OPEN.with_new_fragment(20, ("e", "d", "c"))
+
+    begun = begin_recovery_of(OPEN, OPEN.last_fragment)
+    assert begun is not None
+    assert begun.state is LedgerState.IN_RECOVERY
+    assert begin_recovery_of(moved_on, OPEN.last_fragment) is None
+    assert begin_recovery_of(IN_RECOVERY, OPEN.last_fragment) is None
+    assert begin_recovery_of(CLOSED, OPEN.last_fragment) is None

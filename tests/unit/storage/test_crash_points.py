@@ -201,7 +201,8 @@ class StorageMachine(RuleBasedStateMachine):
     def files_are_bounded(self) -> None:
         if hasattr(self, "bookie"):
             storage = self.bookie.storage
-            waiting = [*storage.journal._rolled, *storage._logs._left]  # for the next sync
+            # files that wait for the next sync
+            waiting = [*storage.journal._rolled, *storage._directories[0].logs._left]
             assert self.bookie.disk.open_count <= 4 + 3 + len(waiting)
 
 

@@ -210,7 +210,7 @@ def test_when_there_is_space_again_everything_goes_on(size: int) -> None:
     assert not run.refused_count
     assert {1, *range(10, 16)} <= run.fenced
     assert run.storage.open_checkpoint is None
-    assert run.storage.last_mark == run.storage.journal.position
+    assert run.storage.last_mark == (run.storage.journal.position,)
 
     disk.crash(Random(1))
     run.restart()

@@ -47,7 +47,7 @@ def checkpoint(storage: BookieStorage) -> None:
 
 def collect(storage: BookieStorage, *ledger_ids: int) -> list[int]:
     """Drop ledgers, and the logs that are dead then; return the ids of these."""
-    garbage = storage.garbage
+    garbage = storage.garbages[0]
     assert garbage.mark(ledger_ids)
     assert garbage.note()
     garbage.drop(ledger_ids)
@@ -89,10 +89,10 @@ def test_a_log_with_one_live_ledger_stays_and_its_dead_bytes_are_counted(
 
     assert collect(storage, 1) == []
 
-    use = storage.garbage.use_of(1)
+    use = storage.garbages[0].use_of(1)
     assert list(use.ledger_ids) == [1, 2]
-    assert use.dead_size(storage.garbage._deleted.noted) == len(batch_of(1, range(15), 50).body)
-    assert storage.garbage.live_ids(use) == [2]
+    assert use.dead_size(storage.garbages[0]._deleted.noted) == len(batch_of(1, range(15), 50).body)
+    assert storage.garbages[0].live_ids(use) == [2]
 
 
 def test_a_log_that_no_checkpoint_has_passed_stays(disk: SimulatedDisk) -> None:
@@ -100,7 +100,7 @@ def test_a_log_that_no_checkpoint_has_passed_stays(disk: SimulatedDisk) -> None:
     for ledger_id in (1, 2, 3):
         add(storage, ledger_id, count=30)
     assert collect(storage, 1, 2) == []
-    assert storage.garbage.left_logs() == []
+    assert storage.garbages[0].left_logs() == []
 
     add(storage, 3, first=100, count=30)
     checkpoint(storage)
@@ -120,7 +120,8 @@ def test_a_ledger_that_is_not_noted_keeps_its_log_though_its_index_is_gone(
     assert collect(storage, 2) == []
 
     assert logs_of(disk) == [1, 2]
-    assert storage.garbage.live_ids(storage.garbage.use_of(1)) == [1]  # to be asked for, too
+    garbage = storage.garbages[0]
+    assert garbage.live_ids(garbage.use_of(1)) == [1]  # to be asked for, too
 
 
 @pytest.mark.parametrize("is_checkpointed", [False, True])
@@ -179,6 +180,8 @@ def test_no_descriptor_of_a_removed_log_stays_open(disk: SimulatedDisk) -> None:
     for ledger_id in range(1, 4):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
+    for ledger_id in (1, 2):
+        storage.resolve(ledger_id, range(30), 1 << 20)  # its index file is open
     open_count = disk.open_count
     for ledger_id in (1, 2):
         read_all(storage, ledger_id, range(30))
@@ -186,7 +189,7 @@ def test_no_descriptor_of_a_removed_log_stays_open(disk: SimulatedDisk) -> None:
 
     collect(storage, 1, 2)
 
-    assert disk.open_count == open_count
+    assert disk.open_count == open_count - 2, "index files are closed, too"
 
 
 class _ReadsMeanwhile(SimulatedDisk):
@@ -214,7 +217,7 @@ def test_a_read_that_opens_a_log_while_it_is_removed_keeps_no_descriptor() -> No
 
     assert collect(storage, 1) == [1]
 
-    assert disk.open_count == open_count
+    assert disk.open_count == open_count - 1, "its index file is closed"
 
 
 def test_a_full_disk_keeps_everything_until_there_is_space(disk: SimulatedDisk) -> None:
@@ -222,11 +225,11 @@ def test_a_full_disk_keeps_everything_until_there_is_space(disk: SimulatedDisk) 
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
-    storage.garbage.mark([1])
+    storage.garbages[0].mark([1])
     disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="deleted_ledgers")]
 
-    assert not storage.garbage.note()
-    assert not storage.garbage.remove_if_dead(1)
+    assert not storage.garbages[0].note()
+    assert not storage.garbages[0].remove_if_dead(1)
 
     assert storage.is_deleted(1)
     assert collect(storage, 1) == [1]
@@ -317,7 +320,7 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
     add(storage, 4, count=30)
     add(storage, 1, first=30, count=30)
     storage.journal.sync()
-    garbage = storage.garbage
+    garbage = storage.garbages[0]
     under_way = storage.begin_checkpoint()  # a flush that has the ledgers in it
     under_way.sync_entry_logs()
     garbage.mark([1, 4])
@@ -386,10 +389,10 @@ def _collect_the_rest(storage: BookieStorage) -> None:
     add(storage, 9, count=30)
     checkpoint(storage)
     local = {*storage.ledgers()}
-    for log_id in storage.garbage.left_logs():
-        local |= {*storage.garbage.live_ids(storage.garbage.use_of(log_id))}
+    for log_id in storage.garbages[0].left_logs():
+        local |= {*storage.garbages[0].live_ids(storage.garbages[0].use_of(log_id))}
     collect(storage, *local - {9})
-    left = [storage.garbage.use_of(log_id) for log_id in storage.garbage.left_logs()]
+    left = [storage.garbages[0].use_of(log_id) for log_id in storage.garbages[0].left_logs()]
     assert all(not use.is_whole or list(use.ledger_ids) == [9] for use in left)
     assert storage.ledgers() == [9]
 
@@ -403,8 +406,8 @@ def test_a_crash_of_the_start_that_finishes_a_drop_is_survived(disk: SimulatedDi
         for ledger_id in (1, 2, 3):
             add(storage, ledger_id)
         checkpoint(storage)
-        storage.garbage.mark([1, 3])
-        storage.garbage.note()
+        storage.garbages[0].mark([1, 3])
+        storage.garbages[0].note()
         disk.process_crash()  # before the drop
         storage = storage_on(disk)
         disk.crash_at = disk.operation_count + step

@@ -116,13 +116,16 @@ def test_no_file_means_no_ledger_and_everything_else_is_an_error() -> None:
     with pytest.raises(ShortRecordError):
         reader.read_header(7)
     disk.set_content(place.path, encode_header(index_of()))
+    with pytest.raises(ShortRecordError):
+        reader.read_header(7)  # it says that there are pages
+    disk.set_content(place.path, encode_header(index_of()) + bytes(page_offset(20)))
     disk.faults = [Fault("pread", errno.EIO)]
     with pytest.raises(CorruptRecordError, match="can not be read"):
         reader.read_header(7)
     index = reader.read_header(7)
     assert index is not None
     assert reader.read_page(index, 5) is None, "never written"
-    with pytest.raises(ShortRecordError):
+    with pytest.raises(CorruptRecordError):
         reader.read_page(index, 1)  # written, says the header
     assert reader.read_page(index, 11) is None, "in a sparse extent it may be a hole"
     disk.set_content(place.path, encode_header(index_of()) + b"x" * page_offset(20))

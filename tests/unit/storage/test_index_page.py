@@ -12,6 +12,7 @@ from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.digest import checksum
 from zbk.storage.index_page import (
     PAGE_ENTRY_COUNT,
+    PAGE_LOCATIONS_SIZE,
     PAGE_SIZE,
     Page,
     decode_page,
@@ -26,7 +27,7 @@ def encoded(locations: "array[int]", ledger_id: int = 7, page_no: int = 2) -> by
 
 
 def page_with(locations: dict[int, int]) -> "array[int]":
-    page = Page().locations
+    page = array("Q", bytes(PAGE_LOCATIONS_SIZE))
     for slot, location in locations.items():
         page[slot] = location
     return page
@@ -91,14 +92,61 @@ def test_pages_lie_one_behind_the_other() -> None:
     assert page_offset(3) - page_offset(2) == PAGE_SIZE == 8208
 
 
+def numbers(first: int, end: int) -> "array[int]":
+    return array("Q", range(first, end))
+
+
 def test_a_shared_page_is_copied_before_it_changes() -> None:
     page = Page()
-    shared = page.locations
-    page.writable_locations()[0] = 1
-    page.is_shared = True
+    page.put(0, numbers(1, 2))
+    shared = page.take()
 
-    page.writable_locations()[1] = 2
-    page.writable_locations()[2] = 3
+    page.put(1, numbers(2, 3))
+    page.put(2, numbers(3, 4))
 
-    assert shared[:3] == array("Q", [1, 0, 0])
-    assert page.locations[:3] == array("Q", [1, 2, 3])
+    assert shared == numbers(1, 2)
+    assert page.locations == numbers(1, 4)
+
+
+def test_behind_its_locations_a_page_is_absent() -> None:
+    page = Page()
+    page.put(3, numbers(7, 9))
+    page.put_scattered([6, 8], numbers(1, 3))
+
+    assert page.between(0, 10).tolist() == [0, 0, 0, 7, 8, 0, 1, 0, 2, 0]
+    assert page.between(900, 902).tolist() == [0, 0]
+
+
+def test_what_a_flush_has_brought_to_the_file_is_forgotten() -> None:
+    page = Page()
+    page.put(0, numbers(10, 20))
+    page.take()
+    page.put(10, numbers(20, 25))
+
+    page.trim(is_clean=False)
+
+    assert (page.start, page.locations) == (10, numbers(20, 25))
+    page.put_ahead(numbers(10, 20) + array("Q", bytes(8 * (PAGE_ENTRY_COUNT - 10))))
+    assert page.between(0, 16) == numbers(10, 25) + array("Q", [0])
+
+
+def test_what_changed_while_it_was_flushed_is_kept() -> None:
+    page = Page()
+    page.put(0, numbers(10, 20))
+    page.take()
+    page.put(4, numbers(0, 1))
+
+    page.trim(is_clean=False)
+
+    assert (page.start, page.locations[0]) == (4, 0)
+    assert len(page.locations) == 6
+
+
+def test_a_whole_page_stays_to_be_read() -> None:
+    page = Page()
+    page.put(0, numbers(0, PAGE_ENTRY_COUNT))
+    page.take()
+
+    page.trim(is_clean=True)
+
+    assert page.between(0, PAGE_ENTRY_COUNT) == numbers(0, PAGE_ENTRY_COUNT)

@@ -64,12 +64,6 @@ def copy_with(path: str, content: bytes) -> SimulatedDisk:
     return disk
 
 
-def content_of(disk: SimulatedDisk, path: str) -> bytes:
-    """Return a file without most of the zeros that a journal reserves."""
-    content = disk.content(path)
-    return content[: len(content.rstrip(b"\0")) + 100] if path == JOURNAL else content
-
-
 def test_a_journal_is_shown_record_by_record(filled: SimulatedDisk) -> None:
     inspection, findings = inspected(filled, JOURNAL)
     records = [found.decoded for found in findings if isinstance(found, FoundRecord)]
@@ -157,7 +151,7 @@ def boundaries(disk: SimulatedDisk, path: str) -> set[int]:
 
 @pytest.mark.parametrize("path", [JOURNAL, LOG, INDEX])
 def test_every_cut_that_is_not_between_two_parts_is_seen(filled: SimulatedDisk, path: str) -> None:
-    content = content_of(filled, path)
+    content = filled.content(path)
     whole = boundaries(filled, path)
 
     for damaged in cut(content):
@@ -178,14 +172,14 @@ def checked_bits(path: str, content: bytes) -> Iterator[int]:
         offset = bit // 8
         if path == JOURNAL and offset < SEGMENT_HEADER_SIZE and offset % 4096 >= 40:
             continue  # between the copies of the header
-        if path == JOURNAL and offset >= len(content) - 100:
+        if path == JOURNAL and offset >= len(content.rstrip(b"\0")):
             continue  # the zeros behind the end
         yield bit
 
 
 @pytest.mark.parametrize("path", [JOURNAL, LOG, INDEX])
 def test_every_flipped_bit_that_a_checksum_covers_is_seen(filled: SimulatedDisk, path: str) -> None:
-    content = content_of(filled, path)
+    content = filled.content(path)
 
     for bit in checked_bits(path, content):
         disk = copy_with(path, content)
@@ -225,17 +219,26 @@ def test_what_the_disk_can_not_read_is_a_fault(
 
 
 def test_bytes_of_an_earlier_life_are_an_open_end(filled: SimulatedDisk) -> None:
-    content = bytearray(content_of(filled, JOURNAL))
+    content = bytearray(filled.content(JOURNAL))
     _, findings = inspected(filled, JOURNAL)
     end = max(found.decoded.end_offset for found in findings if isinstance(found, FoundRecord))
     other = bytearray(content[SEGMENT_HEADER_SIZE : SEGMENT_HEADER_SIZE + 300])
     other[8] ^= 0x55  # of another life: no record here, with another sequence
-    disk = copy_with(JOURNAL, bytes(content[:end] + other))
+    disk = copy_with(JOURNAL, bytes(content[:end] + other + content[end + len(other) :]))
 
     inspection, again = inspected(disk, JOURNAL)
 
     assert inspection.verdict is Verdict.OPEN_END
     assert len(again) == len(findings)
+
+
+def test_a_journal_that_was_cut_is_told(filled: SimulatedDisk) -> None:
+    cut = filled.content(JOURNAL)[:-1]
+
+    inspection, findings = inspected(copy_with(JOURNAL, cut), JOURNAL)
+
+    assert inspection.verdict is Verdict.DAMAGED
+    assert [found.offset for found in findings if isinstance(found, Fault)] == [len(cut)]
 
 
 def test_a_segment_that_waits_for_its_use_is_unused() -> None:

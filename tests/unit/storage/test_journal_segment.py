@@ -27,7 +27,18 @@ u64 = st.integers(0, 2**64 - 1)
 
 @given(segment_id=u64, nonce=u64)
 def test_decode_undoes_encode(segment_id: int, nonce: int) -> None:
-    assert decode_header(encode_header(OWNER, segment_id, nonce), OWNER, segment_id, "x") == nonce
+    header = decode_header(encode_header(OWNER, segment_id, nonce), OWNER, segment_id, "x")
+
+    assert (header.segment_id, header.nonce) == (segment_id, nonce)
+
+
+@pytest.mark.parametrize(
+    ("size", "page_count"), [(0, 0), (12_287, 2), (64 << 20, 16_384), (1 << 40, 65_535)]
+)
+def test_a_header_says_how_long_the_file_is_at_least(size: int, page_count: int) -> None:
+    header = decode_header(encode_header(OWNER, 3, 99, size), OWNER, 3, "x")
+
+    assert header.page_count == page_count
 
 
 def test_a_cut_header_is_none_unless_its_first_copy_is_whole() -> None:
@@ -35,7 +46,7 @@ def test_a_cut_header_is_none_unless_its_first_copy_is_whole() -> None:
     for size in (*range(40), 4096 + 39):
         with pytest.raises(CorruptRecordError):
             decode_header(bytes(min(size, 40)) + whole[40:size], OWNER, 3, "x")
-    assert decode_header(whole[:40], OWNER, 3, "x") == 99
+    assert decode_header(whole[:40], OWNER, 3, "x").nonce == 99
 
 
 @pytest.mark.parametrize("copy_offset", [0, 4096])
@@ -44,7 +55,7 @@ def test_either_copy_will_do_and_every_flipped_bit_of_it_is_seen(copy_offset: in
     other_offset = 4096 - copy_offset
     one = bytearray(whole)
     one[other_offset : other_offset + 40] = bytes(40)
-    assert decode_header(bytes(one), OWNER, 3, "x") == 99
+    assert decode_header(bytes(one), OWNER, 3, "x").nonce == 99
 
     for _, damaged in flipped(bytes(one[copy_offset : copy_offset + 40])):
         one[copy_offset : copy_offset + 40] = damaged
@@ -68,7 +79,9 @@ def test_bytes_of_version_1_never_change() -> None:
     whole = encode_header(OWNER, 3, 99)
     assert len(whole) == SEGMENT_HEADER_SIZE
     assert whole == golden.ljust(4096, b"\0") * 2
-    assert decode_header(golden, OWNER, 3, "x") == 99
+    assert decode_header(golden, OWNER, 3, "x").nonce == 99
+    of_64_mib = golden_bytes("journal_segment_v1.txt")["one copy of 64 MiB"]
+    assert encode_header(OWNER, 3, 99, 64 << 20) == of_64_mib.ljust(4096, b"\0") * 2
 
 
 def test_seeds_differ_by_segment_bookie_and_nonce() -> None:

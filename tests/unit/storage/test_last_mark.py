@@ -12,17 +12,18 @@ from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import CorruptRecordError, StorageFailedError
 from zbk.storage.fail_stop import FailStop
-from zbk.storage.journal_segment import JournalPosition
+from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark, decode_slot, encode_slot
 
 PATH = "/l/last_mark"
 
 u64 = st.integers(0, 2**64 - 1)
-marks = st.builds(LogMark, st.builds(JournalPosition, u64, u64, u64, u64), u64)
+positions = st.builds(JournalPosition, u64, u64, u64, u64)
+marks = st.builds(LogMark, st.lists(positions, min_size=1, max_size=8).map(tuple), u64)
 
 
 def mark_at(number: int) -> LogMark:
-    return LogMark(JournalPosition(number, 64, number * 10, number * 7), number)
+    return LogMark((JournalPosition(number, 64, number * 10, number * 7),), number)
 
 
 @pytest.fixture
@@ -43,8 +44,9 @@ def test_decode_undoes_encode(mark: LogMark, generation: int) -> None:
     assert decode_slot(encode_slot(mark, generation)) == (generation, mark)
 
 
-def test_no_cut_and_no_flipped_bit_of_a_slot_is_taken() -> None:
-    slot = encode_slot(mark_at(3), 1)
+@pytest.mark.parametrize("journal_count", [1, 2, 8])
+def test_no_cut_and_no_flipped_bit_of_a_slot_is_taken(journal_count: int) -> None:
+    slot = encode_slot(LogMark(mark_at(3).positions * journal_count, 3), 1)
     assert all(decode_slot(short) is None for short in cut(slot))
     assert all(decode_slot(damaged) is None for _, damaged in flipped(slot))
 
@@ -54,6 +56,37 @@ def test_bytes_of_version_1_never_change() -> None:
 
     assert encode_slot(mark_at(3), 5) == golden
     assert decode_slot(golden) == (5, mark_at(3))
+
+
+def test_bytes_of_version_2_never_change() -> None:
+    golden = golden_bytes("last_mark_v2.txt")["slot"]
+    mark = LogMark((*mark_at(3).positions, *mark_at(8).positions), 5)
+
+    assert encode_slot(mark, 5) == golden
+    assert decode_slot(golden) == (5, mark)
+
+
+def test_no_journal_goes_back_while_another_one_goes_on(disk: SimulatedDisk) -> None:
+    """B39: marks of overlapping checkpoints are merged, place by place."""
+    last_mark = opened(disk)
+    low, high = mark_at(2).positions, mark_at(7).positions
+    last_mark.write(LogMark((*low, *high), 3))
+
+    last_mark.write(LogMark((*high, *low), 2))
+
+    assert opened(disk).mark == LogMark((*high, *high), 3)
+
+
+def test_a_journal_that_is_forgotten_begins_at_its_start(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    both = LogMark((*mark_at(2).positions, *mark_at(7).positions), 3)
+    last_mark.write(both)
+
+    last_mark.forget(1)
+    assert opened(disk).mark == both
+    last_mark.write(both.without(1))
+
+    assert opened(disk).mark == LogMark((*mark_at(2).positions, NO_POSITION), 3)
 
 
 def test_there_is_none_at_first(disk: SimulatedDisk) -> None:
@@ -85,7 +118,7 @@ def test_an_older_mark_changes_nothing(disk: SimulatedDisk) -> None:
 def test_the_same_place_with_a_newer_entry_log_is_a_newer_mark(disk: SimulatedDisk) -> None:
     last_mark = opened(disk)
     last_mark.write(mark_at(5))
-    newer = LogMark(mark_at(5).position, 6)
+    newer = LogMark(mark_at(5).positions, 6)
 
     last_mark.write(newer)
 

@@ -136,11 +136,11 @@ def test_memory_and_files_stay_within_their_limits(disk: SimulatedDisk) -> None:
     cache, logs = open_cache(disk, memory_size_max=3 * PAGE_MEMORY, ledger_count_max=4, open_max=2)
     for ledger_id in range(30):
         put_range(cache, ledger_id, 0, 1500)
-        assert len(cache._pages) <= 3
+        assert cache._pages.size <= 3 * PAGE_MEMORY
         assert len(cache._ledgers) <= 4
     for ledger_id in range(30):
         assert cache.locations(ledger_id, 0, 1500)[-1] == location(ledger_id, 1500)
-        assert len(cache._pages) <= 3
+        assert cache._pages.size <= 3 * PAGE_MEMORY
         assert len(cache._ledgers) <= 4
         assert disk.open_count <= 2
     assert logs.begun_count == len(logs.runs) > 0
@@ -199,7 +199,7 @@ def test_room_can_be_made_while_a_flush_is_under_way(disk: SimulatedDisk) -> Non
     flush.run()
     cache.end_flush(flush)
 
-    assert len(cache._pages) <= 2
+    assert cache._pages.size <= 2 * PAGE_MEMORY
     assert cache.locations(1, 0, 8000).tolist() == [location(1, e) for e in range(8001)]
     cache.flush()
     after, _ = open_cache(disk.crash(Random(1)))
@@ -208,9 +208,9 @@ def test_room_can_be_made_while_a_flush_is_under_way(disk: SimulatedDisk) -> Non
 
 def test_a_flush_is_due_when_half_of_the_room_is_taken_by_changes(disk: SimulatedDisk) -> None:
     cache, _ = open_cache(disk, memory_size_max=8 * PAGE_MEMORY)
-    put_range(cache, 1, 0, 3 * 1024 - 1)
+    put_range(cache, 1, 0, 4 * 1024 - 1)
     assert not cache.is_flush_due
-    put_range(cache, 1, 3 * 1024, 3 * 1024)
+    put_range(cache, 1, 4 * 1024, 4 * 1024 + 200)
     assert cache.is_flush_due
 
     cache.flush()

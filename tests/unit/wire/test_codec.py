@@ -37,6 +37,8 @@ from zbk.wire.messages import (
     ReadLac,
     Refused,
     Request,
+    Scrub,
+    ScrubStatus,
     Sync,
     SyncAnswer,
     WriteLac,
@@ -88,6 +90,7 @@ REQUESTS: list[Request] = [
     GetLedgerInfo(request_id=11, ledger_id=1, first_entry_id=7),
     GetBookieInfo(request_id=12),
     CollectGarbage(request_id=14, is_round_wanted=False),
+    Scrub(request_id=15, is_pass_wanted=False),
     Ping(request_id=13),
 ]
 ANSWERS: list[Answer] = [
@@ -106,6 +109,15 @@ ANSWERS: list[Answer] = [
     SyncAnswer(request_id=5, last_add_synced=9),
     LedgerInfo(request_id=6, is_known=True, ranges=[(0, 4), (7, 7)], next_entry_id=8),
     GarbageStatus(request_id=9, awaited_round=4, ended_round=3, dropped_count=2, gave_up="why"),
+    ScrubStatus(
+        request_id=10,
+        awaited_pass=2,
+        begun_pass=1,
+        ended_pass=1,
+        share=0.5,
+        files=[("/l/logs/1.log", 7, None, "why"), ("/l/logs/2.log", 7, 3, "why")],
+        ranges=[(3, 0, 5), (4, 0, -1)],
+    ),
     Pong(request_id=7),
     Refused(request_id=8, code=106, fields=[1, 2]),
 ]

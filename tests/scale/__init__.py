@@ -1,0 +1,1 @@
+"""How much one bookie bears: many ledgers, long ledgers, much journal."""

@@ -1,0 +1,175 @@
+"""How a bookie of the simulation gets out of limbo: the real ``LedgerRecheck`` and its body.
+
+The body does what ``zbk.auditor.recheck`` does, in the bookie's process: it ends with it.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from tests.simulation.copier import CopyBody, Holdings, HoldingsBody
+from tests.simulation.kernel import MS, SECOND, Node
+from tests.simulation.metadata import MetadataServer, Session
+from tests.simulation.network import ClientPool
+from tests.simulation.oracle import BookieOracle
+from zbk.actors.losses import Losses
+from zbk.durability import limbo_recheck_events as ev
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, merged, never_there
+from zbk.errors import NoSuchLedgerError, ZbkError
+from zbk.protocol.ledger_metadata import LedgerMetadata
+
+ROUND_US: Final = 300 * MS
+ROUND_US_MAX: Final = 2 * SECOND
+
+
+class CheckedBookie(Protocol):
+    """What a re-check needs of its bookie."""
+
+    node: Node
+    bookie_id: str
+    oracle: BookieOracle
+
+    def later(self, delay_us: int, action: Any, *arguments: object) -> None:  # noqa: ANN401 - any
+        """Do something later, in this life; what goes wrong in it ends the process."""
+        ...
+
+
+class BookieRecheck:
+    """The re-check of one life of a bookie."""
+
+    def __init__(
+        self,
+        bookie: CheckedBookie,
+        losses: Losses,
+        pool: ClientPool,
+        metadata: MetadataServer,
+        *,
+        core: type[LedgerRecheck],
+        grace_ms: int,
+        registered: Callable[[], frozenset[str]],
+    ) -> None:
+        self._bookie = bookie
+        self._node = bookie.node
+        self._losses = losses
+        self._pool = pool
+        self._metadata = metadata
+        self._core_type = core
+        self._registered = registered
+        self._ledgers = Session(metadata, f"{bookie.bookie_id}.recheck", is_faulty=True).ledgers()
+        self._patience = Patience(grace_ms)
+        self._queue: list[tuple[int, bool]] = []  # ledgers, and after which losses
+        self._core: LedgerRecheck | None = None
+        self._ledger_id = 0
+        self._has_cleared = False
+        self._pause_us = ROUND_US
+        if losses.reasons:
+            bookie.later(10 * MS, self._begin_round)
+
+    # ------------------------------------------------------------------ rounds
+
+    def _begin_round(self) -> None:
+        ledgers = self._ledgers
+
+        def listing() -> tuple[int, list[int]]:
+            return ledgers.next_ledger_id(is_fresh=True), list(ledgers.list())
+
+        self._has_cleared = False
+        self._metadata.submit(self._node, listing, self._in_process(self._on_listing))
+
+    def _on_listing(self, outcome: tuple[int, list[int]] | ZbkError) -> None:
+        if isinstance(outcome, ZbkError):
+            self._end_round()
+            return
+        next_ledger_id, listed = outcome
+        left = {fences: self._losses.left(has_lost_fences=fences) for fences in (True, False)}
+        spans = [span for one in left.values() for span in zip(one.firsts, one.lasts, strict=True)]
+        absent = never_there(merged(spans), listed, next_ledger_id)
+        if absent:
+            self._clear(absent)
+        self._queue = [
+            (ledger_id, has_lost_fences)
+            for has_lost_fences, ranges in left.items()
+            for ledger_id in listed
+            if ledger_id in ranges
+        ]
+        self._next()
+
+    def _next(self) -> None:
+        if not self._queue:
+            self._end_round()
+            return
+        self._ledger_id, has_lost_fences = self._queue.pop(0)
+        self._core = self._core_type(
+            self._bookie.bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
+        )
+        self._handle(ev.RecheckStarted())
+
+    def _end_round(self) -> None:
+        if self._losses.reasons:
+            self._pause_us = (
+                ROUND_US if self._has_cleared else min(2 * self._pause_us, ROUND_US_MAX)
+            )
+            self._bookie.later(self._pause_us, self._begin_round)
+        else:
+            self._node.kernel.sometimes["limbo: a bookie has left it"] += 1
+
+    def _clear(self, ranges: list[tuple[int, int]]) -> None:
+        if self._losses.clear(ranges):
+            self._has_cleared = True
+            self._bookie.oracle.cleared(ranges)
+
+    # ------------------------------------------------------------------ one ledger
+
+    def _handle(self, event: ev.Event) -> None:
+        assert self._core is not None, "a ledger is checked"
+        (effect,) = self._core.handle(event, self._node.now_ms())
+        self._carry_out(effect)
+
+    def _carry_out(self, effect: ev.Effect) -> None:
+        ledgers, ledger_id = self._ledgers, self._ledger_id
+        match effect:
+            case ev.ReadMetadata():
+                self._metadata.submit(
+                    self._node,
+                    lambda: ledgers.read(ledger_id, is_fresh=True)[0],
+                    self._in_process(self._on_metadata),
+                )
+            case ev.AskPeer(bookie_id, span):
+                done = self._in_process(self._on_holdings)
+                HoldingsBody(self._pool, bookie_id, ledger_id, span, done)
+            case ev.CopyEntries(order):
+                done = self._in_process(lambda result: self._handle(ev.EntriesCopied(result)))
+                CopyBody(self._node, self._pool, order, done)
+            case ev.WaitUntil(until_ms):
+                wait_us = max(1, until_ms - self._node.now_ms()) * MS
+                self._bookie.later(wait_us, self._handle, ev.TimePassed())
+            case ev.ClearLedger(copied_count, silent):
+                self._node.trace(f"L{ledger_id} leaves limbo, {copied_count} copied, {silent}")
+                if silent:
+                    self._bookie.oracle.gave_up.add(ledger_id)
+                    self._node.kernel.sometimes["limbo: cleared without a silent peer"] += 1
+                if copied_count:
+                    self._node.kernel.sometimes["limbo: what was lost came back"] += 1
+                self._clear([(ledger_id, ledger_id)])
+                self._next()
+            case ev.ReportLedger(reason):
+                self._node.trace(f"L{ledger_id} stays in limbo: {reason}")
+                self._node.kernel.sometimes["limbo: a ledger stays in it for now"] += 1
+                self._next()
+
+    def _on_metadata(self, outcome: LedgerMetadata | ZbkError) -> None:
+        if isinstance(outcome, NoSuchLedgerError):
+            self._handle(ev.LedgerGone())
+        elif isinstance(outcome, ZbkError):
+            self._handle(ev.LookFailed(outcome))
+        else:
+            self._handle(ev.LedgerSeen(outcome, self._registered()))
+
+    def _on_holdings(self, outcome: Holdings | ZbkError) -> None:
+        if isinstance(outcome, ZbkError):
+            self._handle(ev.PeerSilent(outcome))
+        else:
+            self._handle(ev.PeerAnswered(outcome.ranges))
+
+    def _in_process(self, take: Any) -> Any:  # noqa: ANN401 - whatever the body tells
+        """Return what hands news to the bookie's process: what goes wrong there ends it."""
+        return lambda outcome: self._bookie.later(0, take, outcome)

@@ -1,0 +1,92 @@
+"""Bookies made of dictionaries, which answer reads and say what they hold."""
+
+from itertools import pairwise
+
+from zbk.client.requests import ReplyBox
+from zbk.errors import NoSuchEntryError, ZbkError
+from zbk.protocol.digest import digest_function
+from zbk.protocol.entry import encode_entries
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.transport.news import Reply
+from zbk.wire.codec import decode_ids
+from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
+
+READ_COUNT_MAX = 7
+"""Entries in one answer: reads go on."""
+
+
+class FakeHolders:
+    """The bookies of one closed ledger, each with all entries of its slot."""
+
+    def __init__(self, metadata: LedgerMetadata) -> None:
+        assert metadata.last_entry_id is not None
+        last = metadata.last_entry_id
+        digest = digest_function(metadata.digest_type, b"", metadata.ledger_id)
+        self.entries: dict[str, dict[int, bytes]] = {}
+        for fragment in metadata.fragments:
+            for slot, bookie_id in enumerate(fragment.bookies):
+                held = self.entries.setdefault(bookie_id, {})
+                for entry_id in metadata.quorum.entry_ids(slot, fragment.first_entry_id, last):
+                    held[entry_id], _sizes = encode_entries(
+                        metadata.ledger_id,
+                        [entry_id],
+                        -1,
+                        0,
+                        [b"payload"],
+                        metadata.digest_type,
+                        digest,
+                    )
+        self.errors: dict[str, ZbkError] = {}  # by bookie id: the answer to everything
+        self.in_limbo: set[str] = set()
+        self.last_add_synced: dict[str, int] = {}
+        self.asked: list[str] = []
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: ReplyBox,
+        key: object,
+    ) -> None:
+        """Answer at once."""
+        self.asked.append(bookie_id)
+        outcome: LedgerInfo | ReadAnswer | ZbkError
+        body: tuple[bytes, ...] = ()
+        if bookie_id in self.errors:
+            outcome = self.errors[bookie_id]
+        elif isinstance(request, Read):
+            outcome, body = self._read(bookie_id, request, frames)
+        else:
+            assert isinstance(request, GetLedgerInfo)
+            outcome = self._info(bookie_id)
+        box.deliver([Reply(bookie_id, key, outcome, body)])
+
+    def _read(
+        self, bookie_id: str, request: Read, frames: tuple[bytes, ...]
+    ) -> tuple[LedgerInfo | ReadAnswer | ZbkError, tuple[bytes, ...]]:
+        wanted = (
+            decode_ids(frames[0], 10_000)
+            if request.is_striped
+            else range(request.first_entry_id, request.last_entry_id + 1)
+        )
+        held = self.entries[bookie_id]
+        found: list[bytes] = []
+        for entry_id in wanted[:READ_COUNT_MAX]:
+            if entry_id not in held:
+                break
+            found.append(held[entry_id])
+        if not found:
+            return NoSuchEntryError(request.ledger_id, wanted[0]), ()
+        return ReadAnswer(request_id=0, count=len(found)), (b"".join(found),)
+
+    def _info(self, bookie_id: str) -> LedgerInfo:
+        ids = sorted(self.entries[bookie_id])
+        cuts = [0, *(i for i, (a, b) in enumerate(pairwise(ids), 1) if b != a + 1), len(ids)]
+        return LedgerInfo(
+            request_id=0,
+            is_known=True,
+            ranges=[(ids[a], ids[b - 1]) for a, b in pairwise(cuts)],
+            last_add_synced=self.last_add_synced.get(bookie_id, -1),
+            is_in_limbo=bookie_id in self.in_limbo,
+        )

@@ -1,0 +1,127 @@
+"""The checker, against bookies made of dictionaries."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from tests.support.audit_ledgers import ledger
+from tests.support.fake_holders import FakeHolders
+from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.errors import EntryUnreadableError, RequestTimeoutError, UnknownLedgerStateError
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.words import LedgerType
+
+LEDGER = msgspec.structs.replace(ledger(7, ("a", "b", "c"), last=99), ledger_key=b"k" * 16)
+
+
+def check(
+    metadata: LedgerMetadata, spoil: Callable[[FakeHolders], None], *, is_full: bool = False
+) -> tuple[dict[str, MissingReason], set[str]]:
+    holders = FakeHolders(metadata)
+    spoil(holders)
+    checker = LedgerChecker(holders)
+    checked = checker.read_replicas(metadata, is_full=is_full)
+    return checked.missing, checked.undecided
+
+
+def drop(bookie_id: str, *entry_ids: int) -> Callable[[FakeHolders], None]:
+    def spoil(holders: FakeHolders) -> None:
+        for entry_id in entry_ids:
+            del holders.entries[bookie_id][entry_id]
+
+    return spoil
+
+
+def test_whole_replicas_are_whole() -> None:
+    assert check(LEDGER, lambda _: None) == ({}, set())
+    assert check(LEDGER, lambda _: None, is_full=True) == ({}, set())
+
+
+def test_a_lost_end_is_found_by_the_sample() -> None:
+    assert check(LEDGER, drop("b", 99)) == ({"b": MissingReason.CHECKED}, set())
+
+
+def test_a_hole_in_the_middle_is_found_by_the_full_check_only() -> None:
+    """B43: the sample of first and last entries overlooks it, and says so in its help."""
+    assert check(LEDGER, drop("b", 50)) == ({}, set())
+    assert check(LEDGER, drop("b", 50), is_full=True) == ({"b": MissingReason.CHECKED}, set())
+
+
+def test_a_hole_in_the_middle_is_found_by_comparing_holdings() -> None:
+    """B43: without reading a single entry."""
+    holders = FakeHolders(LEDGER)
+    drop("b", 50)(holders)
+
+    checked = LedgerChecker(holders).compare_holdings(LEDGER)
+
+    assert checked.missing == {"b": MissingReason.CHECKED}
+
+
+def test_an_entry_with_a_wrong_digest_is_damage() -> None:
+    def spoil(holders: FakeHolders) -> None:
+        damaged = bytearray(holders.entries["c"][50])
+        damaged[-1] ^= 1
+        holders.entries["c"][50] = bytes(damaged)
+
+    assert check(LEDGER, spoil, is_full=True) == ({"c": MissingReason.DAMAGED}, set())
+
+
+def test_an_unreadable_entry_is_damage() -> None:
+    def spoil(holders: FakeHolders) -> None:
+        holders.errors["c"] = EntryUnreadableError(7, 0, "bad sector")
+
+    assert check(LEDGER, spoil) == ({"c": MissingReason.DAMAGED}, set())
+
+
+def test_silence_and_limbo_prove_nothing() -> None:
+    def spoil(holders: FakeHolders) -> None:
+        holders.errors["a"] = RequestTimeoutError("read", 5)
+        holders.errors["b"] = UnknownLedgerStateError(7, "b1")
+
+    assert check(LEDGER, spoil) == ({}, {"a", "b"})
+
+
+def test_who_is_silent_is_asked_once_a_step() -> None:
+    holders = FakeHolders(LEDGER)
+    holders.errors["a"] = RequestTimeoutError("read", 5)
+    checker = LedgerChecker(holders)
+
+    for _ in range(3):
+        checker.read_replicas(LEDGER, is_full=False)
+    asked_count = holders.asked.count("a")
+    checker.begin_step()
+    checker.read_replicas(LEDGER, is_full=False)
+
+    assert (asked_count, holders.asked.count("a")) == (1, 2)
+
+
+def test_a_striped_ledger_is_read_slot_by_slot() -> None:
+    striped = msgspec.structs.replace(
+        ledger(7, ("a", "b", "c"), write_quorum_size=2, last=99), ledger_key=b"k" * 16
+    )
+
+    assert check(striped, lambda _: None, is_full=True) == ({}, set())
+    assert check(striped, drop("a", 50), is_full=True) == ({"a": MissingReason.CHECKED}, set())
+
+
+def test_in_limbo_and_behind_the_sync_of_a_vd_ledger_nothing_is_sure() -> None:
+    vd = msgspec.structs.replace(LEDGER, ledger_type=LedgerType.VD_JOURNAL)
+    holders = FakeHolders(vd)
+    holders.last_add_synced = {"a": 99, "b": 42, "c": 99}
+    holders.in_limbo.add("c")
+
+    checked = LedgerChecker(holders).compare_holdings(vd)
+
+    assert (checked.missing, checked.undecided) == ({"b": MissingReason.CHECKED}, {"c"})
+
+
+def test_a_check_that_is_over_reads_no_more() -> None:
+    holders = FakeHolders(LEDGER)
+
+    checked = LedgerChecker(holders, lambda: len(holders.asked) >= 5).read_replicas(
+        LEDGER, is_full=True
+    )
+
+    assert len(holders.asked) == 5
+    assert checked.undecided == {"a", "b", "c"}

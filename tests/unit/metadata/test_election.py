@@ -1,0 +1,111 @@
+"""The election of the auditor, on a store in memory that fails on cue."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.recorder import Recorder
+from tests.support.waiting import wait_until
+from zbk.metadata.election import AuditorElection
+from zbk.metadata.ledgers import initialise
+from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.paths import AUDITOR_LEADER
+
+
+@pytest.fixture
+def tree() -> MemoryTree:
+    return MemoryTree("election")
+
+
+@pytest.fixture
+def store(tree: MemoryTree) -> Iterator[MemoryStore]:
+    store = tree.open_session()
+    initialise(store)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def told() -> Recorder[int | None]:
+    return Recorder()
+
+
+def candidate(store: MemoryStore, told: Recorder[int | None]) -> AuditorElection:
+    return AuditorElection(store, "a1", told, retry_s=0.01)
+
+
+def test_a_suspended_session_ends_the_term_at_once(
+    store: MemoryStore, told: Recorder[int | None]
+) -> None:
+    election = candidate(store, told)
+    told.wait_last(1)
+
+    store.suspend()
+
+    assert election.term() is None, "before anybody was told"
+    told.wait_last(None)
+    store.resume()
+    told.wait_last(2)
+    assert election.term() == 2, "the node was still ours, and the term is another one"
+    election.close()
+
+
+def test_a_vote_whose_reply_was_lost_counts(store: MemoryStore, told: Recorder[int | None]) -> None:
+    store.lose_next_reply()
+
+    election = candidate(store, told)
+
+    told.wait_last(1)
+    election.close()
+
+
+def test_a_vote_that_was_not_made_is_made_again(
+    store: MemoryStore, told: Recorder[int | None]
+) -> None:
+    store.fail_next(3)
+
+    election = candidate(store, told)
+
+    told.wait_last(1)
+    election.close()
+
+
+def test_a_node_that_somebody_removed_is_made_again(
+    tree: MemoryTree, store: MemoryStore, told: Recorder[int | None]
+) -> None:
+    election = candidate(store, told)
+    told.wait_last(1)
+    operator = tree.open_session()
+
+    operator.delete(AUDITOR_LEADER)
+
+    told.wait_last(2)
+    assert told.items == [1, None, 2]
+    operator.close()
+    election.close()
+
+
+def test_closing_removes_the_node_and_closing_again_nothing(
+    store: MemoryStore, told: Recorder[int | None]
+) -> None:
+    election = candidate(store, told)
+    told.wait_last(1)
+
+    election.close()
+    election.close()
+
+    assert store.children("/underreplication/auditorelection") == []
+    assert told.items == [1, None]
+
+
+def test_a_store_that_is_closed_first_ends_the_term(
+    store: MemoryStore, told: Recorder[int | None]
+) -> None:
+    election = candidate(store, told)
+    told.wait_last(1)
+
+    store.close()
+
+    wait_until(lambda: election.term() is None)
+    election.close()
+    told.wait_last(None)

@@ -1,0 +1,92 @@
+"""The power goes at every step of what storage does beside adds: each way in which it can is tried.
+
+Of few un-synced writes every subset reaches the platter, of many some by chance. Afterwards a start
+has all that was promised, and nothing that was never written; and so it has after a second cut.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.support.power_cuts import STEP_COUNT_MAX, crashed_at_each_step, power_cuts
+from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
+from tests.support.storage_lives import (
+    ACTS,
+    Act,
+    Life,
+    checkpoint,
+    compact,
+    delete_and_collect,
+    evict,
+    roll,
+    stop_and_start,
+)
+from zbk.storage.identity import next_incarnation
+
+KILL_STRIDE = 3
+"""Every so many steps of a whole life a kill is tried."""
+
+
+@pytest.mark.parametrize("act", [Life.start, checkpoint, roll, evict, delete_and_collect, compact])
+def test_a_power_cut_at_any_step_loses_nothing_that_was_promised(act: Act) -> None:
+    """B35, B39: the start, checkpoints, the roll of logs and journals, eviction, collection.
+
+    B30: and compaction.
+    """
+    lives: list[Life] = []
+
+    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
+        life = Life(disk)
+        lives.append(life)
+        for before in ACTS[: ACTS.index(act)]:
+            before(life)
+        return lambda: act(life)
+
+    cut_count = 0
+    for disk, step in crashed_at_each_step(prepare):
+        for after in power_cuts(disk, Random(step)):
+            cut_count += 1
+            again = lives[-1].reborn(after, is_power_lost=True)
+            again.start()
+            again.check()
+    assert cut_count > 100
+
+
+def test_a_power_cut_after_a_kill_loses_nothing_either() -> None:
+    """What a killed process left in the page cache is not built on before it is on the platter."""
+    for kill_step in range(1, STEP_COUNT_MAX, KILL_STRIDE):
+        life = Life(SimulatedDisk())
+        life.disk.crash_at = kill_step
+        is_over = False
+        try:
+            for act in ACTS:
+                act(life)
+            is_over = True
+        except SimulatedCrash:
+            pass
+        again = life.reborn(life.disk.process_crash(), is_power_lost=False)
+        again.start()
+        stop_and_start(again)
+        for after in power_cuts(again.disk, Random(kill_step), count_max=3):
+            last = again.reborn(after, is_power_lost=True)
+            last.start()
+            last.check()
+        if is_over:
+            return
+
+
+def test_no_power_cut_lets_an_incarnation_come_twice() -> None:
+    """B24: two lives with one number would take each other's acknowledgements for their own."""
+
+    def prepare(disk: SimulatedDisk) -> Callable[[], int]:
+        disk.make_dirs("/l")
+        assert next_incarnation(disk, "/l") == 1
+        return lambda: next_incarnation(disk, "/l")
+
+    for disk, step in crashed_at_each_step(prepare):
+        for after in power_cuts(disk, Random(step)):
+            assert next_incarnation(after, "/l") in {2, 3}
+        killed = next_incarnation(disk.process_crash(), "/l")
+        for after in power_cuts(disk, Random(step)):
+            assert next_incarnation(after, "/l") == killed + 1

@@ -1,0 +1,447 @@
+"""Storage over two journal directories and two ledger directories: routing, marks, crashes."""
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from random import Random
+
+import pytest
+
+from tests.support.batches import batch_of
+from tests.support.bookie_storages import KEY, TwinnedStorage, read_all, storage_on
+from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
+from zbk.errors import (
+    CorruptJournalError,
+    CorruptRecordError,
+    NoSpaceError,
+    NoSuchLedgerError,
+    StorageFailedError,
+)
+from zbk.protocol.words import LedgerType
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.checkpoint import DirectoryFlush
+from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord
+from zbk.storage.journal_segment import NO_POSITION
+
+JOURNALS = ("/j1", "/j2")
+LEDGERS = ("/l1", "/l2")
+
+
+class SeveralTwin(TwinnedStorage):
+    """Two of each, and the twin that knows what was promised."""
+
+    def _storage(self) -> BookieStorage:
+        return storage_on(
+            self.disk,
+            journal_dir=JOURNALS,
+            ledger_dir=LEDGERS,
+            ledger_cache_size=self._cache_size,
+            log_size_max=self._log_size_max,
+        )
+
+
+def opened(disk: SimulatedDisk, out_of_service: Sequence[str] = ()) -> BookieStorage:
+    storage = storage_on(
+        disk, journal_dir=JOURNALS, ledger_dir=LEDGERS, out_of_service=out_of_service
+    )
+    storage.open()
+    return storage
+
+
+def filled(disk: SimulatedDisk) -> SeveralTwin:
+    """Return a twin with four ledgers, one for each pair of journal and ledger directory."""
+    twin = SeveralTwin(disk)
+    twin.open()
+    for ledger_id in range(4):
+        twin.add(ledger_id, range(5))
+    twin.sync()
+    return twin
+
+
+def home(storage: BookieStorage, ledger_id: int) -> str:
+    return storage.ledger_dirs[storage.directory_no(ledger_id)]
+
+
+@pytest.fixture
+def disk() -> SimulatedDisk:
+    return SimulatedDisk()
+
+
+# ---------------------------------------------------------------- where things live
+
+
+def test_a_ledger_is_in_one_ledger_directory_and_in_one_journal(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    twin.finish_checkpoint()
+
+    index_files = {path: path.split("/")[1] for path in disk.paths(".idx")}
+    assert sorted(index_files.values()) == ["l1", "l1", "l2", "l2"]
+    assert {home(twin.storage, ledger_id) for ledger_id in range(4)} == set(LEDGERS)
+    assert twin.storage.ledgers() == [0, 1, 2, 3]
+    assert twin.storage.ledger_count == 4
+    twin.check()
+
+
+def test_a_ledger_stays_where_it_is_when_its_directory_is_avoided(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    before = [home(twin.storage, ledger_id) for ledger_id in range(4)]
+    twin.finish_checkpoint()
+    twin.storage.avoid(["/l1"])
+
+    twin.add(0, range(5, 9))
+    twin.add(4, range(3))
+    twin.add(6, range(3))
+
+    assert before[0] == "/l1"
+    assert [home(twin.storage, ledger_id) for ledger_id in range(4)] == before
+    assert home(twin.storage, 4) == home(twin.storage, 6) == "/l2"
+    twin.check()
+
+
+def test_new_ledgers_go_somewhere_even_if_all_directories_are_avoided(disk: SimulatedDisk) -> None:
+    storage = opened(disk)
+    storage.avoid(LEDGERS)
+
+    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+
+    assert storage.ledger_info(1) is not None
+
+
+def test_a_ledger_that_is_nowhere_is_in_no_directory(disk: SimulatedDisk) -> None:
+    storage = opened(disk)
+
+    assert storage.ledger_info(7) is None
+    with pytest.raises(NoSuchLedgerError):
+        storage.resolve(7, range(1), 100)
+
+
+def test_a_deleted_ledger_is_taken_in_by_no_directory(disk: SimulatedDisk) -> None:
+    """B16: whichever directory a late record would choose."""
+    twin = filled(disk)
+    assert twin.storage.mark_deleted([0])
+    assert all(garbage.note() for garbage in twin.storage.garbages)
+    assert sum(garbage.drop([0]) for garbage in twin.storage.garbages) == 1
+    twin.kill()
+
+    found = twin.open()
+
+    assert found.orphan_count > 0
+    assert twin.storage.is_deleted(0)
+    assert twin.storage.ledgers() == [1, 2, 3]
+
+
+def test_where_a_ledger_lives_is_found_again_when_it_was_forgotten(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("zbk.storage.bookie_storage.HOME_COUNT_MAX", 1)
+    twin = filled(disk)
+    twin.add(0, range(5, 9))
+    twin.add(1, range(5, 9))
+    twin.sync()
+
+    twin.check()
+
+
+# ---------------------------------------------------------------- crashes
+
+
+def interleavings(first: list[int], second: list[int]) -> Iterator[list[int]]:
+    if not first or not second:
+        yield first + second
+        return
+    for rest in interleavings(first[1:], second):
+        yield [first[0], *rest]
+    for rest in interleavings(first, second[1:]):
+        yield [second[0], *rest]
+
+
+def steps_of(flush: DirectoryFlush) -> list[Callable[[], None]]:
+    return [flush.sync_entry_logs, flush.write_index, flush.apply_index, flush.write_mark]
+
+
+@pytest.mark.parametrize("is_power_lost", [True, False])
+def test_a_crash_behind_any_step_of_flushes_in_any_order_loses_nothing(
+    *, is_power_lost: bool
+) -> None:
+    """B39: each mark follows its own flush, and segments wait for the marks of all directories."""
+    orders = list(interleavings([0] * 4, [1] * 4))
+    assert len(orders) == 70
+    for number, order in enumerate(orders):
+        for step_count in range(len(order) + 1):
+            disk = SimulatedDisk()
+            twin = filled(disk)
+            twin.finish_checkpoint()
+            for ledger_id in range(4):
+                twin.add(ledger_id, range(5, 8))
+                twin.fence(ledger_id)
+            twin.sync()
+            checkpoint = twin.storage.begin_checkpoint()
+            for ledger_id in range(4):
+                twin.add(ledger_id, range(8, 10))  # behind the mark
+            twin.sync()
+            left = [steps_of(one) for one in checkpoint.flushes]
+            for directory in order[:step_count]:
+                left[directory].pop(0)()
+            if step_count == len(order):
+                checkpoint.remove_journals()
+            if is_power_lost:
+                twin.lose_power(Random(number))
+            else:
+                twin.kill()
+            twin.open()
+            twin.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_power_loss_at_any_operation_of_a_checkpoint_loses_nothing(seed: int) -> None:
+    """B35, B39: with two journals and two ledger directories."""
+    step, is_done = 0, False
+    while not is_done:
+        step += 1
+        disk = SimulatedDisk()
+        twin = filled(disk)
+        twin.finish_checkpoint()
+        for ledger_id in range(4):
+            twin.add(ledger_id, range(5, 8))
+        twin.sync()
+        disk.crash_at = disk.operation_count + step
+        try:
+            twin.finish_checkpoint()
+            is_done = True
+        except SimulatedCrash:
+            pass
+        twin.lose_power(Random(1_000 * seed + step))
+        twin.open()
+        twin.check()
+    assert step > 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_power_loss_at_any_operation_of_a_start_loses_nothing(seed: int) -> None:
+    step, is_done = 0, False
+    while not is_done:
+        step += 1
+        disk = SimulatedDisk()
+        twin = filled(disk)
+        twin.kill()
+        disk.crash_at = disk.operation_count + step
+        try:
+            twin.open()
+            is_done = True
+        except SimulatedCrash:
+            pass
+        twin.lose_power(Random(1_000 * seed + step))
+        twin.open()
+        twin.check()
+    assert step > 10
+
+
+def test_segments_stay_until_the_marks_of_all_ledger_directories_have_passed(
+    disk: SimulatedDisk,
+) -> None:
+    """B39: the mark of one directory says nothing of another one's entries."""
+    twin = filled(disk)
+    for n in range(20):  # several segments
+        twin.add(0, range(100 * n + 5, 100 * n + 100))
+        twin.add(1, range(100 * n + 5, 100 * n + 100))
+    twin.sync()
+    before = disk.paths(".journal")
+    checkpoint = twin.storage.begin_checkpoint()
+    first, second = checkpoint.flushes
+    for step in steps_of(first):
+        step()
+    with pytest.raises(AssertionError):
+        checkpoint.remove_journals()
+    assert disk.paths(".journal") == before
+    assert twin.storage.last_mark != twin.storage.journals.positions()
+
+    for step in steps_of(second):
+        step()
+    checkpoint.remove_journals()
+
+    assert len(disk.paths(".journal")) == 2
+    assert checkpoint.removed_count == len(before) - 2
+    assert twin.storage.last_mark == twin.storage.journals.positions()
+
+
+def test_each_journal_has_a_mark_of_its_own(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    twin.finish_checkpoint()
+    first, second = twin.storage.last_mark
+    twin.add(1, range(5, 50))  # in the second journal
+    twin.sync()
+    twin.finish_checkpoint()
+
+    assert twin.storage.last_mark[0] == first
+    assert twin.storage.last_mark[1] > second
+
+
+# ---------------------------------------------------------------- failures
+
+
+@pytest.mark.parametrize("path_part", ["/j1", "/j2", "/l1", "/l2"])
+@pytest.mark.parametrize("operation", ["pwrite", "sync"])
+def test_a_failed_write_names_its_directory_and_ends_everything(
+    disk: SimulatedDisk, operation: str, path_part: str
+) -> None:
+    """One failed fsync, of whichever directory, is the end of all promises."""
+    twin = filled(disk)
+    disk.faults = [Fault(operation, errno.EIO, path_part=path_part)]
+
+    def go_on() -> None:
+        for ledger_id in range(4):
+            twin.add(ledger_id, range(5, 8))
+        twin.sync()
+        twin.finish_checkpoint()
+
+    with pytest.raises(StorageFailedError) as failed:
+        go_on()
+
+    assert failed.value.args[0].startswith(path_part)
+    for ledger_id in range(4):
+        with pytest.raises(StorageFailedError):
+            twin.add(ledger_id, range(10, 12))
+
+
+def test_no_space_in_one_directory_is_met_by_its_own_ledgers_only(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    storage = twin.storage
+    (one, *_) = [n for n in range(4) if home(storage, n) == "/l1"]
+    (other, *_) = [n for n in range(4) if home(storage, n) == "/l2"]
+    disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="/l1")]
+
+    with pytest.raises(NoSpaceError):
+        storage.add([batch_of(one, range(5, 8))])
+    storage.add([batch_of(other, range(5, 8))])
+
+    assert storage.last_entry_id(one) == 4
+    assert storage.last_entry_id(other) == 7
+
+
+# ---------------------------------------------------------------- out of service
+
+
+def test_without_a_ledger_directory_the_others_ledgers_are_served(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    homes = {n: home(twin.storage, n) for n in range(4)}
+    twin.finish_checkpoint()
+    twin.kill()
+
+    storage = opened(disk, ["/l1"])
+
+    for ledger_id, where in homes.items():
+        if where == "/l2":
+            wanted = b"".join(twin.promised[ledger_id].entries.values())
+            assert read_all(storage, ledger_id, range(5)) == wanted
+        else:
+            assert storage.ledger_info(ledger_id) is None
+    assert storage.ledger_dirs == ["/l2"]
+
+
+def test_what_the_journals_have_of_a_lost_directory_is_taken_in_by_another(
+    disk: SimulatedDisk,
+) -> None:
+    twin = filled(disk)
+    twin.kill()
+
+    storage = opened(disk, ["/l1"])
+
+    assert storage.ledgers() == [0, 1, 2, 3]
+    for ledger_id in range(4):
+        wanted = b"".join(twin.promised[ledger_id].entries.values())
+        assert read_all(storage, ledger_id, range(5)) == wanted
+
+
+def test_without_a_journal_all_records_go_to_the_other(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    twin.finish_checkpoint()
+    twin.kill()
+    before = [path for path in disk.paths(".journal") if path.startswith("/j1")]
+
+    storage = opened(disk, ["/j1"])
+
+    assert storage.journals.of(0) == storage.journals.of(1) == 0
+    storage.journal.append([FenceRecord(0), FenceRecord(1)])
+    storage.journal.sync()
+    for ledger_id in range(4):
+        assert read_all(storage, ledger_id, range(5))
+    assert [path for path in disk.paths(".journal") if path.startswith("/j1")] == before
+
+
+def test_a_ledger_with_its_key_in_one_journal_and_entries_in_another_is_whole(
+    disk: SimulatedDisk,
+) -> None:
+    """Keys go first: whichever journal is replayed before, nothing is taken for deleted."""
+    for key_in, entries_in in ((0, 1), (1, 0)):
+        disk = SimulatedDisk()
+        storage = opened(disk)
+        journals = list(storage.journals)
+        journals[key_in].append([LedgerKeyRecord(9, KEY, LedgerType.PD_JOURNAL)])
+        batch = batch_of(9, range(5))
+        journals[entries_in].append([EntriesRecord(batch), FenceRecord(9)])
+        for journal in journals:
+            journal.sync()
+        disk.crash(Random(1))
+
+        storage = opened(disk)
+
+        assert read_all(storage, 9, range(5)) == batch.body
+        info = storage.ledger_info(9)
+        assert info is not None
+        assert info.is_fenced
+
+
+def test_a_journal_that_comes_back_empty_begins_at_its_start(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    twin.finish_checkpoint()
+    twin.kill()
+    storage = opened(disk, ["/j1"])
+    storage.close()
+    for path in [one for one in disk.paths("") if one.startswith("/j1/")]:
+        disk.remove_at_rest(path)
+
+    storage = opened(disk)
+
+    assert len(storage.journals) == 2
+    assert NO_POSITION not in storage.last_mark
+    for ledger_id in range(4):
+        assert read_all(storage, ledger_id, range(5))
+
+
+@pytest.mark.parametrize("wiped", JOURNALS)
+def test_a_journal_that_was_emptied_is_missed(disk: SimulatedDisk, wiped: str) -> None:
+    """B40: a wiped one of two is no fresh one."""
+    twin = filled(disk)
+    twin.finish_checkpoint()
+    twin.kill()
+    for path in [one for one in disk.paths(".journal") if one.startswith(wiped)]:
+        disk.remove_at_rest(path)
+
+    with pytest.raises(CorruptJournalError, match="last log mark is missing"):
+        opened(disk)
+
+
+@pytest.mark.parametrize("wiped", LEDGERS)
+def test_a_ledger_directory_that_was_emptied_is_missed(disk: SimulatedDisk, wiped: str) -> None:
+    """B40: without its mark all of the journals is needed, and their beginning is gone."""
+    twin = filled(disk)
+    for _ in range(3):
+        for ledger_id in range(4):
+            last = twin.storage.last_entry_id(ledger_id)
+            twin.add(ledger_id, range(last + 1, last + 200))
+        twin.sync()
+        twin.finish_checkpoint()
+    twin.kill()
+    for path in [one for one in disk.paths("") if one.startswith(f"{wiped}/")]:
+        disk.remove_at_rest(path)
+
+    with pytest.raises(CorruptJournalError, match="no mark says"):
+        opened(disk)
+
+
+def test_a_mark_of_another_number_of_journals_is_refused(disk: SimulatedDisk) -> None:
+    twin = filled(disk)
+    twin.finish_checkpoint()
+    twin.kill()
+
+    with pytest.raises(CorruptRecordError, match="it is of 2 journals; the bookie has 1"):
+        storage_on(disk, journal_dir="/j1", ledger_dir=LEDGERS).open()

@@ -1,0 +1,50 @@
+"""The last checkpoint of a bookie that stops in good order: the next start has nothing to replay.
+
+Taken when no actor is left, by the thread that stops the bookie. It is a favour, not a promise: a
+full disk, or one that takes too long, only means that the next start replays.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from zbk.errors import NoSpaceError
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.checkpoint import Checkpoint
+from zbk.system.clock import monotonic_ms
+
+TIMEOUT_MS: Final = 10_000
+"""After so long no further step is begun; a crash between any two of them does no harm."""
+
+
+def take_last_checkpoint(storage: BookieStorage, now_ms: Callable[[], int] = monotonic_ms) -> bool:
+    """End the checkpoint under way, if there is one, and take one of everything; tell whether.
+
+    Raises:
+        StorageFailedError: writing failed, or anything failed before.
+    """
+    until_ms = now_ms() + TIMEOUT_MS
+    try:
+        under_way = storage.open_checkpoint
+        if under_way is not None and not _run(storage, under_way, until_ms, now_ms):
+            return False
+        return _run(storage, storage.begin_checkpoint(), until_ms, now_ms)
+    except NoSpaceError:
+        return False
+
+
+def _run(
+    storage: BookieStorage, checkpoint: Checkpoint, until_ms: int, now_ms: Callable[[], int]
+) -> bool:
+    """Take all steps of a checkpoint, some of which may have been taken; tell whether in time."""
+    for step in (
+        checkpoint.sync_entry_logs,
+        checkpoint.write_index,
+        checkpoint.apply_index,
+        checkpoint.write_mark,
+        checkpoint.remove_journals,
+    ):
+        if now_ms() >= until_ms:
+            return False
+        step()
+    storage.end_checkpoint(checkpoint)
+    return True

@@ -1,0 +1,20 @@
+"""Holding the directories of a bookie, so that no bookie runs on them meanwhile."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from zbk.storage.identity import lock_directory
+from zbk.system.files import FileSystem
+
+
+@contextmanager
+def locked(files: FileSystem, directories: Sequence[str]) -> Iterator[None]:
+    """Hold the locks of directories.
+
+    Raises:
+        DirectoryInUseError: a process uses one.
+    """
+    with ExitStack() as stack:
+        for directory in directories:
+            stack.callback(lock_directory(files, directory).close)
+        yield

@@ -1,0 +1,131 @@
+"""Whether a bookie may have lost something, found out at its start; and how it stops so as not to.
+
+Before anything is served, what may be lost is noted in the limbo file (``zbk.storage.limbo``), and
+then that the bookie serves (``zbk.storage.serving``). That second note goes when the bookie stops
+in good order, behind the last sync.
+
+A wiped bookie is let in only when its operator says that it was wiped on purpose.
+
+Runs in the thread that starts and stops the bookie. What the re-check of the ledgers needs of a
+running bookie is here, too: any one thread.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+
+from zbk.durability.limbo import LossReason
+from zbk.storage import serving, unfinished
+from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.storage.limbo import LimboFile
+from zbk.system.files import FileSystem
+
+logger = logging.getLogger("zbk.bookie")
+
+
+class Losses:
+    """What one bookie may have lost."""
+
+    def __init__(
+        self, files: FileSystem, limbo: LimboFile, ledger_dirs: Sequence[str], boot_id: str
+    ) -> None:
+        self._files = files
+        self._file = limbo
+        self._ledger_dirs = ledger_dirs
+        self._boot_id = boot_id
+        self._lock = threading.Lock()
+        self._is_recheck_over = False
+        self.unchecked_count: int | None = None  # ledgers that are not cleared; None: not known yet
+
+    def find(self, next_ledger_id: Callable[[], int], *, is_wiped_on_purpose: bool) -> None:
+        """Note, durably, what may be lost. Comes before storage is opened.
+
+        ``next_ledger_id`` asks the metadata store, freshly.
+
+        Raises:
+            CorruptRecordError, CookieMismatchError: the note of an earlier loss is damaged.
+            StorageFailedError: reading or writing failed; ``NoSpaceError`` among them.
+            MetadataUnavailableError: the metadata store does not tell.
+        """
+        try:
+            self._find(next_ledger_id, is_wiped_on_purpose)
+        except OSError as error:
+            raise self._file.failed("look for losses", error) from error
+
+    def lose_directory(self, next_ledger_id: Callable[[], int]) -> int:
+        """Note, durably, that a directory is gone; return the bound of ledgers that suffer.
+
+        Comes behind ``find``, and before storage is opened. Raises as ``find``.
+        """
+        bound = next_ledger_id()
+        self._note(LossReason.DIRECTORY_LOST, bound)
+        return bound
+
+    def begin_serving(self) -> None:
+        """Note that what is acknowledged from now on may be lost with the page cache.
+
+        Comes behind ``find``, and before storage is opened.
+
+        Raises:
+            StorageFailedError: it could not be written; ``NoSpaceError`` among them.
+        """
+        try:
+            serving.begin(self._files, self._file.directory, self._boot_id)
+        except OSError as error:
+            raise self._file.failed("begin serving", error) from error
+
+    def end_serving(self) -> None:
+        """Note that everything is on stable storage: nothing can get lost any more."""
+        serving.end(self._files, self._file.directory)
+
+    def doubt(self) -> None:
+        """Note, if the disk lets us, that what was not synced may be lost: a write has failed."""
+        with suppress(OSError):
+            serving.begin(self._files, self._file.directory, "")
+
+    # ------------------------------------------------------------------ the re-check
+
+    @property
+    def reasons(self) -> tuple[LossReason, ...]:
+        """Why ledgers are in limbo; empty when none is."""
+        return self._file.limbo.reasons
+
+    def left(self, *, has_lost_fences: bool) -> LedgerRanges:
+        """Return the ledgers in limbo after losses that may, or can not, include fences."""
+        return self._file.left(one for one in LossReason if one.has_lost_fences is has_lost_fences)
+
+    def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        """Let the bookie deny what it does not have of these ledgers; false: there is no room.
+
+        Raises:
+            StorageFailedError: writing it down failed: the bookie has to stop.
+        """
+        with self._lock:
+            return not self._is_recheck_over and self._file.clear(ranges)
+
+    def end_recheck(self) -> None:
+        """Clear nothing any more: the directory may soon be another process's."""
+        with self._lock:
+            self._is_recheck_over = True
+
+    def _find(self, next_ledger_id: Callable[[], int], is_wiped_on_purpose: bool) -> None:
+        self._file.load()
+        if serving.is_loss_possible(self._files, self._file.directory, self._boot_id):
+            self._note(LossReason.UNCLEAN_STOP, next_ledger_id())
+        wiped = [one for one in self._ledger_dirs if unfinished.was_wiped(self._files, one)]
+        if wiped and is_wiped_on_purpose:
+            self._note(LossReason.WIPED, next_ledger_id())
+            for directory in wiped:
+                unfinished.forget_wiped(self._files, directory)
+
+    def _note(self, reason: LossReason, bound: int) -> None:
+        if not bound:
+            return  # there has never been a ledger
+        self._file.note_loss(reason, bound)
+        logger.warning(
+            "%s: parts of ledgers below %d may be lost; of these this bookie says neither yes nor "
+            "no until it has checked them against its peers",
+            reason.value,
+            bound,
+        )

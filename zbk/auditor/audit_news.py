@@ -1,0 +1,115 @@
+"""What the auditor tells people: log lines, and the status that it leaves in the metadata store.
+
+A healthy run has no warning: that a term begins with the brake on is normal. Runs in the auditor's
+thread.
+"""
+
+import logging
+from collections.abc import Collection
+from typing import TypeAlias, assert_never
+
+from zbk.metadata.values import AuditorStatus
+from zbk.protocol.audit_events import (
+    BrakeApplied,
+    BrakeReleased,
+    CheckKind,
+    JobBegun,
+    JobEnded,
+    JobResult,
+    JobStalled,
+)
+from zbk.system.clock import wall_ms
+
+LOG = logging.getLogger("zbk.auditor")
+
+News: TypeAlias = BrakeApplied | BrakeReleased | JobBegun | JobStalled | JobEnded
+
+NAMED_COUNT_MAX = 10
+
+
+class AuditNews:
+    """The last words of one auditor."""
+
+    def __init__(self, candidate_id: str) -> None:
+        self._candidate_id = candidate_id
+        self._brake = ""
+        self._doing: dict[CheckKind | None, str] = {}
+        self._done = ""
+        self._done_ms = 0
+
+    def status(self, lost: Collection[str], told_ms: int) -> AuditorStatus:
+        """Return what ``zbk autorecovery status`` shows."""
+        return AuditorStatus(
+            candidate_id=self._candidate_id,
+            told_ms=told_ms,
+            lost=tuple(sorted(lost)),
+            brake=self._brake,
+            doing=", ".join(self._doing.values()),
+            done=self._done,
+            done_ms=self._done_ms,
+        )
+
+    def begin_term(self) -> None:
+        """Forget what an earlier term had under way."""
+        self._doing.clear()
+        self._brake = ""
+
+    def tell(self, news: News, now_ms: int) -> None:
+        """Log it, and keep it for the status."""
+        match news:
+            case BrakeApplied(lost, known_count, why, until_ms):
+                wait_s = (until_ms - now_ms) / 1000
+                self._brake = f"{why}: looking again after {wait_s:g} s"
+                level = logging.WARNING if lost else logging.INFO
+                LOG.log(
+                    level,
+                    "%s, and %d of %d bookies are lost (%s): nothing is reported for %g s, then I "
+                    "look again",
+                    why,
+                    len(lost),
+                    known_count,
+                    _names(lost),
+                    wait_s,
+                )
+            case BrakeReleased(lost):
+                self._brake = ""
+                LOG.info("looked again; lost: %s", _names(lost))
+            case JobBegun(kind, lost):
+                self._doing[kind] = _title(kind)
+                LOG.info("%s begins; lost bookies: %s", _title(kind), _names(lost))
+            case JobStalled(kind, reason):
+                LOG.warning("%s waits, and is tried again: %s", _title(kind), reason)
+            case JobEnded(result):
+                self._doing.pop(result.kind, None)
+                self._done = f"{_title(result.kind)}: {_counts(result)}"
+                self._done_ms = wall_ms()
+                level = (
+                    logging.WARNING if result.report_count or result.flaw_count else logging.INFO
+                )
+                LOG.log(level, "%s", self._done)
+            case _:
+                assert_never(news)
+
+
+def _title(kind: CheckKind | None) -> str:
+    return "scan for lost bookies" if kind is None else f"check of {kind}"
+
+
+def _counts(result: JobResult) -> str:
+    parts = [f"{result.ledger_count} ledgers looked at, {result.report_count} reported"]
+    if result.lost:
+        parts.append(f"lost: {_names(result.lost)}")
+    for count, what in (
+        (result.undecided_count, "could not be judged as a whole"),
+        (result.flaw_count, "fragments have replicas on one rack"),
+        (result.unreadable_count, "have damaged metadata"),
+    ):
+        if count:
+            parts.append(f"{count} {what}")
+    return "; ".join(parts)
+
+
+def _names(bookie_ids: Collection[str]) -> str:
+    names = sorted(bookie_ids)
+    more = f" and {len(names) - NAMED_COUNT_MAX} more" if len(names) > NAMED_COUNT_MAX else ""
+    return (", ".join(names[:NAMED_COUNT_MAX]) or "none") + more

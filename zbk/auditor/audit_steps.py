@@ -1,0 +1,248 @@
+"""The steps of an audit that take time: looking at bookies, reading ledgers, checking, publishing.
+
+Each method is one step: it blocks, and returns the event that tells the core what came of it. At
+most one scan step and one check step are under way at a time; within a step up to
+``CONCURRENT_COUNT`` requests to the metadata store are. Only one step's ledgers are in memory.
+
+A listing of all ledgers goes on from step to step, as long as steps follow one another.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from itertools import islice
+from typing import Final, TypeVar
+
+import msgspec
+
+from zbk.auditor.ground import RepairGround
+from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.errors import (
+    DamageError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NoNodeError,
+    NoSuchLedgerError,
+    UnsupportedVersionError,
+)
+from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, READONLY_NAME
+from zbk.protocol.audit_events import (
+    BookiesSeen,
+    CheckKind,
+    CheckLedgers,
+    LedgersChecked,
+    LedgersRead,
+    Publish,
+    Published,
+    ReadLedgers,
+    Report,
+    StepFailed,
+)
+from zbk.protocol.fragment_check import CheckedLedger, badly_placed
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.underreplicated import MissingReason
+from zbk.system.clock import monotonic_ms
+
+CONCURRENT_COUNT: Final = 16
+"""Reads and reports on their way to the metadata store."""
+
+READ_COUNT: Final = 512
+"""Ledgers in one step of a scan."""
+
+CHECK_COUNT: Final = 64
+"""Ledgers in one step of a check, at most."""
+
+CHECK_STEP_MS: Final = 5_000
+"""After so long a step of a check ends, with whatever ledger it is at."""
+
+LOG = logging.getLogger("zbk.auditor")
+
+ItemT = TypeVar("ItemT")
+ResultT = TypeVar("ResultT")
+
+
+class TermOverError(Exception):
+    """The term in which something was to be done is over."""
+
+
+class LedgerReads:
+    """Reads the metadata of all ledgers, some at a time."""
+
+    def __init__(self, ground: RepairGround, pool: ThreadPoolExecutor) -> None:
+        self._ground = ground
+        self._pool = pool
+        self._ids: Iterator[int] = iter(())
+        self._last_id: int | None = None  # the listing goes on behind it
+
+    def next(self, after: int, count: int) -> tuple[list[int], bool]:
+        """Return the next ids behind ``after``, and whether these are the last ones."""
+        if after != self._last_id:
+            self._ids = (one for one in self._ground.ledgers.list() if one > after)
+        self._last_id = None  # unless this succeeds
+        found = list(islice(self._ids, count))
+        self._last_id = found[-1] if found else None
+        return found, len(found) < count
+
+    def read_all(self, ledger_ids: Sequence[int]) -> tuple[list[LedgerMetadata], int]:
+        """Return the metadata of those that are still there, and how many are damaged."""
+        found = run_all(self._pool, self._read, ledger_ids)
+        damaged_count = sum(one is False for one in found)
+        return [one for one in found if isinstance(one, LedgerMetadata)], damaged_count
+
+    def _read(self, ledger_id: int) -> LedgerMetadata | bool:
+        try:
+            return self._ground.ledgers.read(ledger_id)[0]
+        except NoSuchLedgerError:  # deleted meanwhile
+            return True
+        except (DamageError, UnsupportedVersionError) as error:
+            LOG.error("the metadata of ledger %d can not be read: %s", ledger_id, error)  # noqa: TRY400 - the text says all
+            return False
+
+
+class AuditSteps:
+    """The steps of one auditor. ``term`` tells the number of the term that lasts now."""
+
+    def __init__(
+        self,
+        ground: RepairGround,
+        pool: ThreadPoolExecutor,
+        term: Callable[[], int | None],
+        *,
+        is_full: bool,
+    ) -> None:
+        self._ground = ground
+        self._pool = pool
+        self._term = term
+        self._is_full = is_full
+        self._scan_reads = LedgerReads(ground, pool)
+        self._check_reads = LedgerReads(ground, pool)
+        self._checker = LedgerChecker(ground.requests, lambda: term() is None)
+
+    def look(self, look: int, term: int | None) -> BookiesSeen | None:
+        """Return who is there; ``None``: this can not be said, or not within the term.
+
+        A bookie that moves between writable and read-only is registered as both for a moment, so
+        it is found by one of the three looks.
+        """
+        if term is not None and self._term() != term:
+            return None
+        store = self._ground.store
+        try:
+            known = frozenset(store.children(COOKIES))
+            present = set(store.children(AVAILABLE))
+            present.update(store.children(READONLY))
+            present.update(store.children(AVAILABLE))
+        except (MetadataUnavailableError, NoNodeError) as error:
+            LOG.debug("the bookies can not be seen: %s", error)
+            return None
+        if term is not None and self._term() != term:
+            return None
+        return BookiesSeen(known, frozenset(present - {READONLY_NAME}), look)
+
+    def read(self, effect: ReadLedgers) -> LedgersRead | StepFailed:
+        """Read the metadata of some ledgers."""
+        try:
+            ids, is_last = self._scan_reads.next(effect.after, READ_COUNT)
+            ledgers, damaged_count = self._scan_reads.read_all(ids)
+        except (MetadataUnavailableError, DamageError) as error:
+            return StepFailed(effect.job, str(error))
+        last_id = ids[-1] if ids else effect.after
+        return LedgersRead(effect.job, tuple(ledgers), last_id, is_last, damaged_count)
+
+    def check(self, effect: CheckLedgers) -> LedgersChecked | StepFailed:
+        """Check some ledgers."""
+        until_ms = monotonic_ms() + CHECK_STEP_MS
+        self._checker.begin_step()
+        reports: list[Report] = []
+        done = _Counts()
+        try:
+            ids, is_last = self._check_reads.next(effect.after, CHECK_COUNT)
+            ledgers, done.unreadable_count = self._check_reads.read_all(ids)
+        except (MetadataUnavailableError, DamageError) as error:
+            return StepFailed(effect.job, str(error))
+        last_id = ids[-1] if ids else effect.after
+        racks = {one.bookie_id: one.rack for one in self._ground.directory.registrations()}
+        for index, ledger in enumerate(ledgers):
+            if effect.kind is CheckKind.PLACEMENT:
+                done.flaw_count += len(badly_placed(ledger, racks))
+            else:
+                checked = self._check_one(ledger, effect)
+                reports += _reports_of(ledger.ledger_id, checked)
+                done.undecided_count += bool(checked.undecided)
+            done.ledger_count += 1
+            if monotonic_ms() >= until_ms and index + 1 < len(ledgers):
+                last_id, is_last = ledger.ledger_id, False
+                break
+        return LedgersChecked(
+            job=effect.job,
+            reports=tuple(reports),
+            last_ledger_id=last_id,
+            is_last=is_last,
+            ledger_count=done.ledger_count,
+            undecided_count=done.undecided_count,
+            flaw_count=done.flaw_count,
+            unreadable_count=done.unreadable_count,
+        )
+
+    def _check_one(self, ledger: LedgerMetadata, effect: CheckLedgers) -> CheckedLedger:
+        if effect.kind is CheckKind.REPLICAS:
+            return self._checker.compare_holdings(ledger, left_out=effect.lost)
+        return self._checker.read_replicas(ledger, is_full=self._is_full, left_out=effect.lost)
+
+    def publish(self, effect: Publish) -> Published | StepFailed:
+        """Put reports into the metadata store, each one only while the term lasts."""
+
+        def report(one: Report) -> None:
+            if self._term() != effect.term:
+                raise TermOverError
+            try:
+                self._ground.tasks.report(one.ledger_id, one.bookie_ids, one.reason, is_quiet=True)
+            except (DamageError, UnsupportedVersionError) as error:
+                LOG.error("ledger %d can not be reported: %s", one.ledger_id, error)  # noqa: TRY400 - the text says all
+
+        try:
+            run_all(self._pool, report, effect.reports)
+        except TermOverError:
+            return StepFailed(effect.job, "the term is over")
+        except (MetadataUnavailableError, MetadataConflictError) as error:
+            return StepFailed(effect.job, str(error))
+        finally:
+            with suppress(MetadataUnavailableError):
+                self._ground.tasks.announce()
+        return Published(effect.job)
+
+
+class _Counts(msgspec.Struct):
+    ledger_count: int = 0
+    undecided_count: int = 0
+    flaw_count: int = 0
+    unreadable_count: int = 0
+
+
+def run_all(
+    pool: ThreadPoolExecutor, function: Callable[[ItemT], ResultT], items: Sequence[ItemT]
+) -> list[ResultT]:
+    """Call the function for each item, ``CONCURRENT_COUNT`` at a time; raise the first failure.
+
+    When it returns or raises, no call is under way any more.
+    """
+    parts = [items[start::CONCURRENT_COUNT] for start in range(min(CONCURRENT_COUNT, len(items)))]
+    futures = [pool.submit(lambda part: [function(one) for one in part], part) for part in parts]
+    results: list[list[ResultT]] = []
+    failure: BaseException | None = None
+    for future in futures:
+        try:
+            results.append(future.result())
+        except Exception as error:  # noqa: BLE001 - raised below, when all have ended
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return [one for result in results for one in result]
+
+
+def _reports_of(ledger_id: int, checked: CheckedLedger) -> list[Report]:
+    by_reason: dict[MissingReason, list[str]] = {}
+    for bookie_id, reason in sorted(checked.missing.items()):
+        by_reason.setdefault(reason, []).append(bookie_id)
+    return [Report(ledger_id, tuple(names), reason) for reason, names in by_reason.items()]

@@ -1,0 +1,53 @@
+"""A bookie as a process, with what looks after its ledgers beside it."""
+
+from collections.abc import Callable
+
+from zbk.actors import bookie_process
+from zbk.actors.bookie import Bookie
+from zbk.auditor.ground import RepairGround
+from zbk.auditor.process import Autorecovery
+from zbk.auditor.recheck import LimboRecheck
+from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.metadata.values import BookieRegistration
+
+
+def run_bookie(
+    config: BookieConfig,
+    *,
+    on_ready: Callable[[BookieRegistration], None],
+    is_wiped_on_purpose: bool = False,
+    autorecovery: AutorecoveryConfig | None = None,
+) -> int:
+    """Serve in this process until SIGTERM or SIGINT, as ``zbk.actors.bookie_process.run_bookie``.
+
+    A bookie that may have lost something checks its ledgers against its peers meanwhile. With
+    ``autorecovery`` the process audits and repairs as well; it ends with the bookie, not the bookie
+    with it.
+    """
+
+    def begin_recheck(bookie: Bookie, bookie_id: str) -> None:
+        if not bookie.losses.reasons:
+            return
+        recheck = LimboRecheck(
+            bookie.losses,
+            bookie_id,
+            lambda: RepairGround(config.metadata),
+            grace_ms=config.limbo_grace_ms,
+            on_failure=bookie.fail,
+        )
+        bookie.goes_with(recheck.stop)
+        recheck.start()
+
+    def begin(bookie: Bookie, bookie_id: str) -> None:
+        begin_recheck(bookie, bookie_id)
+        if autorecovery is not None:
+            beside = Autorecovery(autorecovery, bookie_id)
+            bookie.goes_with(beside.stop)
+            beside.start()
+
+    return bookie_process.run_bookie(
+        config,
+        on_ready=on_ready,
+        on_started=begin,
+        is_wiped_on_purpose=is_wiped_on_purpose,
+    )

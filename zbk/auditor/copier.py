@@ -1,0 +1,259 @@
+"""Carries out one copy of entries to a bookie: its requests, its pace, its end.
+
+Runs in the thread of the caller, who waits. What is copied, verified and confirmed is decided by
+``zbk.protocol.fragment_copy``. Copiers that share a ``SharedThrottle`` share a rate.
+
+>>> copier = Copier(requests)                                            # doctest: +SKIP
+>>> copier.copy(order, Secret.of(metadata, password=None)).is_whole      # doctest: +SKIP
+True
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol, Self, assert_never
+
+import msgspec
+
+from zbk.client.requests import ReplyBox
+from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol.digest import DigestFunction, digest_function, ledger_key
+from zbk.protocol.fragment_copy import FragmentCopy
+from zbk.protocol.fragment_copy_events import (
+    AddAnswered,
+    AddRefused,
+    AskHoldings,
+    CopyAdvanced,
+    CopyEnded,
+    CopyLimits,
+    CopyResult,
+    CopyStarted,
+    CopyStopped,
+    Effect,
+    Event,
+    HoldingsRefused,
+    HoldingsTold,
+    ReadAnswered,
+    ReadRefused,
+    SendAdd,
+    SendRead,
+)
+from zbk.protocol.fragment_repair import CopyOrder
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.throttle import Throttle
+from zbk.protocol.words import DigestType
+from zbk.system.clock import monotonic_ms
+from zbk.transport.news import Reply
+from zbk.wire.codec import encode_batch, encode_ids
+from zbk.wire.messages import (
+    Add,
+    AddAnswer,
+    GetLedgerInfo,
+    LedgerInfo,
+    Message,
+    Read,
+    ReadAnswer,
+)
+
+LOOK_S: Final = 0.1
+"""How often a copy that waits for an answer looks whether it is to stop."""
+
+
+class RequestSender(Protocol):
+    """Sends one request; its reply goes into ``box`` under ``key``, always."""
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: ReplyBox,
+        key: object,
+    ) -> None:
+        """Send without waiting."""
+        ...
+
+
+class Secret(msgspec.Struct, frozen=True):
+    """What shows bookies that we may ask, and what verifies entries, where that is known."""
+
+    ledger_key: bytes
+    digest: DigestFunction | None  # None: can not be verified
+    password: bytes | None = None
+
+    @classmethod
+    def of(cls, metadata: LedgerMetadata, password: bytes | None = None) -> Self:
+        """Return what is known of a ledger; with its password that is all."""
+        ledger_id, digest_type = metadata.ledger_id, metadata.digest_type
+        key = metadata.ledger_key or ledger_key(password or b"", ledger_id)
+        is_verifiable = digest_type is DigestType.XXH3 or (
+            digest_type is DigestType.MAC and password is not None
+        )
+        if not is_verifiable:
+            return cls(key, None, password)
+        return cls(key, digest_function(digest_type, password or b"", ledger_id), password)
+
+    def __repr__(self) -> str:
+        return "Secret(...)"
+
+
+class SharedThrottle:
+    """A throttle for several threads. 0: no limit."""
+
+    def __init__(self, rate_size: int = 0) -> None:
+        self._throttle = Throttle(rate_size)
+        self._lock = threading.Lock()
+
+    def wait(self, size: int, is_stopped: threading.Event) -> None:
+        """Wait until ``size`` more bytes may go, or it is time to stop."""
+        with self._lock:
+            wait_ms = self._throttle.wait_ms(size, monotonic_ms())
+        if wait_ms:
+            is_stopped.wait(wait_ms / 1000)
+
+
+class Copier:
+    """Copies entries. Any thread may use it; each call is one copy."""
+
+    def __init__(
+        self,
+        requests: RequestSender,
+        throttle: SharedThrottle | None = None,
+        limits: CopyLimits | None = None,
+    ) -> None:
+        self._requests = requests
+        self._throttle = throttle or SharedThrottle()
+        self._limits = limits or CopyLimits()
+
+    def copy(
+        self,
+        order: CopyOrder,
+        secret: Secret,
+        *,
+        on_progress: Callable[[int, int], None] = lambda _count, _size: None,
+        is_stopped: threading.Event | None = None,
+    ) -> CopyResult:
+        """Copy what was ordered; return how it ended. Never raises for what a bookie does.
+
+        ``on_progress`` is called with entries and bytes whenever more are fsynced by the target.
+        """
+        stop = is_stopped or threading.Event()
+        core = FragmentCopy(order, secret.digest, self._limits)
+        run = _Run(self._requests, order, secret, self._throttle, stop, on_progress)
+        return run.until_the_end(core, self._limits.read_size)
+
+
+class _Run:
+    """One copy under way."""
+
+    def __init__(
+        self,
+        requests: RequestSender,
+        order: CopyOrder,
+        secret: Secret,
+        throttle: SharedThrottle,
+        is_stopped: threading.Event,
+        on_progress: Callable[[int, int], None],
+    ) -> None:
+        self._requests = requests
+        self._metadata = order.metadata
+        self._secret = secret
+        self._throttle = throttle
+        self._is_stopped = is_stopped
+        self._on_progress = on_progress
+        self._read_size = 0  # bytes that one answer may bring
+        self._box = ReplyBox()
+        self._result: CopyResult | None = None
+
+    def until_the_end(self, core: FragmentCopy, read_size: int) -> CopyResult:
+        """Carry out what the core wants, until it has ended."""
+        self._read_size = read_size
+        event: Event | None = CopyStarted()
+        while True:
+            if self._is_stopped.is_set():
+                event = CopyStopped()
+            if event is not None:
+                for effect in core.handle(event, monotonic_ms()):
+                    self._carry_out(effect)
+            if self._result is not None:
+                return self._result
+            reply = self._box.next(LOOK_S)
+            event = None if reply is None else _event_of(reply)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case SendRead():
+                self._send_read(effect)
+            case SendAdd():
+                self._send_add(effect)
+            case AskHoldings(bookie_id, first_entry_id):
+                request = GetLedgerInfo(
+                    request_id=0,
+                    ledger_id=self._metadata.ledger_id,
+                    first_entry_id=first_entry_id,
+                )
+                self._requests.send(bookie_id, request, (), self._box, effect)
+            case CopyAdvanced(count, size):
+                self._on_progress(count, size)
+            case CopyEnded(result):
+                self._result = result
+            case _:
+                assert_never(effect)
+
+    def _send_read(self, effect: SendRead) -> None:
+        ids = effect.entry_ids
+        is_striped = not isinstance(ids, range)
+        request = Read(
+            request_id=0,
+            ledger_id=self._metadata.ledger_id,
+            ledger_key=self._secret.ledger_key,
+            ledger_type=self._metadata.ledger_type,
+            first_entry_id=ids[0],
+            last_entry_id=ids[-1],
+            size_max=self._read_size,
+            is_striped=is_striped,
+        )
+        frames = (encode_ids(ids),) if is_striped else ()
+        self._requests.send(effect.bookie_id, request, frames, self._box, effect)
+
+    def _send_add(self, effect: SendAdd) -> None:
+        batch = effect.batch
+        self._throttle.wait(batch.size, self._is_stopped)
+        request = Add(
+            request_id=0,
+            ledger_id=batch.ledger_id,
+            ledger_key=self._secret.ledger_key,
+            ledger_type=self._metadata.ledger_type,
+            first_entry_id=batch.first_entry_id,
+            count=batch.count,
+            lac=effect.lac,
+            checksum=batch.checksum,
+            is_striped=not batch.is_in_a_row,
+            is_recovery=True,
+        )
+        self._requests.send(effect.bookie_id, request, encode_batch(batch), self._box, effect)
+
+
+def _event_of(reply: Reply) -> Event:
+    """Return the core's event for what came of a request; its key is the effect that sent it."""
+    match reply.key, reply.outcome:
+        case SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
+            return ReadAnswered(sent.request_id, reply.frames[0])
+        case SendRead() as sent, _:
+            return ReadRefused(sent.request_id, error_of(reply))
+        case SendAdd() as sent, AddAnswer():
+            return AddAnswered(sent.request_id)
+        case SendAdd() as sent, _:
+            return AddRefused(sent.request_id, error_of(reply))
+        case AskHoldings(), LedgerInfo() as info:
+            return HoldingsTold(info.ranges, info.next_entry_id)
+        case AskHoldings(), _:
+            return HoldingsRefused(error_of(reply))
+    raise AssertionError("a copy sends nothing else")
+
+
+def error_of(reply: Reply) -> ZbkError:
+    """Return why a request came to nothing."""
+    if isinstance(reply.outcome, ZbkError):
+        return reply.outcome
+    answer = type(reply.outcome).__name__
+    return BookieUnavailableError(reply.bookie_id, f"gave an answer of another kind: {answer}")

@@ -1,0 +1,92 @@
+"""What repairs stand on: the metadata store, the bookies, and a way to talk to them.
+
+One for a process that repairs: worker, command. Any thread may use it. It belongs to whoever made
+it, and is closed by that one.
+"""
+
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from zbk.client.directory import BookieDirectory
+from zbk.client.placer import BookiePlacer
+from zbk.client.requests import Requests
+from zbk.config import ClientConfig
+from zbk.errors import ClientClosedError
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
+from zbk.metadata.instance import instance_id
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.store import MetadataStore
+from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.protocol.placement import POLICIES
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import DealerOptions
+
+SOFTWARE: Final = "zbk-autorecovery"
+
+
+class RepairGround:
+    """Opened at the address of a cluster's metadata."""
+
+    def __init__(self, uri: str, config: ClientConfig | None = None) -> None:
+        """Connect.
+
+        Raises:
+            MetadataUnavailableError: nobody answers at that address.
+            InvalidOptionError: a bad address, or no cluster there.
+        """
+        self.config = config or ClientConfig()
+        self._is_closed = threading.Event()
+        self.store: MetadataStore = open_store(
+            uri,
+            timeout_s=self.config.connect_timeout_ms / 1000,
+            session_timeout_ms=self.config.session_timeout_ms,
+        )
+        try:
+            self.ledgers = LedgerStore(self.store)
+            self.tasks = UnderreplicationStore(self.store)
+            self.registry = BookieRegistry(self.store)
+            timeout_ms = self.config.connect_timeout_ms
+            options = DealerOptions(instance_id(self.store), SOFTWARE, timeout_ms)
+        except BaseException:
+            self.store.close()
+            raise
+        self._pool = BookiePool(options)
+        self.directory = BookieDirectory(self.registry, self._pool.set_addresses)
+        self.requests = Requests(self._pool, self.config.request_timeout_ms)
+        policy = POLICIES[self.config.placement]
+        self.placer = BookiePlacer(self.directory, policy, self.config.avoid_failed_ms)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def registered(self) -> frozenset[str]:
+        """Return the ids of the bookies that are there, read-only ones too, as last heard."""
+        return frozenset(one.bookie_id for one in self.directory.registrations())
+
+    def check_usable(self) -> None:
+        """Raise if this is closed.
+
+        Raises:
+            ClientClosedError: it is.
+        """
+        if self._is_closed.is_set():
+            raise ClientClosedError
+
+    def close(self) -> None:
+        """End everything. Twice is fine."""
+        if self._is_closed.is_set():
+            return
+        self._is_closed.set()
+        self.directory.close()
+        self._pool.close()
+        self.store.close()

@@ -1,0 +1,262 @@
+"""What an operator does by hand: move what a bookie holds, and take a bookie out of service.
+
+The same code as the worker's, in this process, one ledger after the other, under the lock of each
+ledger's task: whoever collects superfluous copies, or works on the ledger, takes the same lock. A
+ledger that somebody else has locked is tried again at the end.
+
+Both are generators of what happened; the caller shows it. Runs in the caller's thread.
+
+Source: the autorecovery page, Manual Bookie Recovery; BookKeeper's ``BookKeeperAdmin``. Decision:
+moving does not ask whether the bookie runs. One that does is a source too, and its open ledgers are
+left alone, as their writers still use it.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from zbk.auditor.copier import Copier
+from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair import LedgerRepairer, RepairWatcher
+from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
+from zbk.errors import (
+    BookieInUseError,
+    InvalidOptionError,
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+)
+from zbk.protocol.digest import is_same_secret, password_digest
+from zbk.protocol.fragment_repair import due_count, ends_of
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
+
+OWNER: Final = "by hand"
+BUSY_WAIT_S: Final = 1.0
+BUSY_COUNT_MAX: Final = 60
+"""How often a ledger that others have locked is tried again."""
+
+Outcome: TypeAlias = Literal["moved", "deleted", "open", "unrepairable", "failed", "locked"]
+
+
+class LedgerFound(msgspec.Struct, frozen=True):
+    """A ledger whose metadata name the bookie."""
+
+    ledger_id: int
+    state: str
+    fragment_count: int  # that name it
+    entry_count: int  # due on it, in fragments whose end is known
+
+
+class LedgerMoved(msgspec.Struct, frozen=True):
+    """What came of one ledger."""
+
+    ledger_id: int
+    outcome: Outcome
+    fragment_count: int  # in which the bookie was replaced
+    entry_count: int  # copied
+    size: int  # their bytes
+    why: str = ""  # not moved
+
+
+class MoveOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to move."""
+
+    to: str = ""  # a bookie; empty: as the placement policy says
+    ledger_id: int | None = None  # this one only
+    password: bytes | None = None
+    limits: RepairLimits = RepairLimits()
+
+
+class BookieMove:
+    """Moves what one bookie holds to others."""
+
+    def __init__(
+        self,
+        ground: RepairGround,
+        bookie_id: str,
+        options: MoveOptions,
+        *,
+        copier: Copier | None = None,
+        watcher: RepairWatcher | None = None,
+        is_stopped: threading.Event | None = None,
+    ) -> None:
+        self._ground = ground
+        self._bookie_id = bookie_id
+        self._options = options
+        self._copier = copier or Copier(ground.requests)
+        self._watcher = watcher
+        self._is_stopped = is_stopped or threading.Event()
+        self._targets: TargetPolicy = PlacementTarget(ground.placer)
+        if options.to:
+            self._targets = OneTarget(ground.placer, options.to, is_local=False)
+
+    def check(self) -> None:
+        """Accept what was asked for.
+
+        Raises:
+            InvalidOptionError: there is no such bookie, or the one to move to takes nothing.
+        """
+        known = self._ground.registry.cookies()
+        if self._bookie_id not in known:
+            raise InvalidOptionError(
+                "bookie", self._bookie_id, "has no cookie in this cluster; see `zbk bookie ls`"
+            )
+        to = self._options.to
+        if to and (to == self._bookie_id or not self._ground.placer.is_writable(to)):
+            raise InvalidOptionError("to", to, "is no other bookie that takes new entries")
+
+    def plan(self) -> Iterator[LedgerFound]:
+        """Yield the ledgers that name the bookie; nothing is changed.
+
+        Raises:
+            MetadataUnavailableError: not all ledgers could be looked at.
+            NoSuchLedgerError: the one ledger asked for does not exist.
+        """
+        ledgers = self._ground.ledgers
+        if self._options.ledger_id is not None:
+            metadata, _version = ledgers.read(self._options.ledger_id)
+            if _names(metadata, self._bookie_id):
+                yield found_in(metadata, self._bookie_id)
+            return
+        for ledger_id in ledgers.list():
+            with suppress(NoSuchLedgerError):  # deleted since it was listed
+                metadata, _version = ledgers.read(ledger_id)
+                if _names(metadata, self._bookie_id):
+                    yield found_in(metadata, self._bookie_id)
+
+    def run(self) -> Iterator[LedgerMoved]:
+        """Move ledger after ledger; yield what came of each."""
+        locked: list[int] = []
+        for found in self.plan():
+            if self._is_stopped.is_set():
+                return
+            moved = self._move(found.ledger_id)
+            if moved is None:
+                locked.append(found.ledger_id)
+            else:
+                yield moved
+        for ledger_id in locked:
+            yield self._move_patiently(ledger_id)
+
+    # ------------------------------------------------------------------ inside
+
+    def _move_patiently(self, ledger_id: int) -> LedgerMoved:
+        for _ in range(BUSY_COUNT_MAX):
+            moved = self._move(ledger_id)
+            if moved is not None:
+                return moved
+            if self._is_stopped.wait(BUSY_WAIT_S):
+                break
+        holder = self._ground.tasks.locked().get(ledger_id, "somebody")
+        return LedgerMoved(ledger_id, "locked", 0, 0, 0, f"{holder} is working on it")
+
+    def _move(self, ledger_id: int) -> LedgerMoved | None:
+        """Move one ledger; ``None``: somebody else has locked it."""
+        tasks = self._ground.tasks
+        if not tasks.lock(ledger_id, OWNER):
+            return None
+        try:
+            password = self._password_of(ledger_id)
+            leaving = frozenset([self._bookie_id])
+            aim = RepairAim(
+                ledger_id=ledger_id,
+                suspects=leaving,
+                to_leave=leaving,
+                has_password=password is not None,
+            )
+            result = LedgerRepairer(
+                self._ground,
+                aim,
+                copier=self._copier,
+                targets=self._targets,
+                limits=self._options.limits,
+                password=password,
+                watcher=self._watcher,
+                holds_lock=lambda: tasks.holds(ledger_id),
+                is_stopped=self._is_stopped,
+            ).run()
+        finally:
+            with suppress(MetadataUnavailableError):  # it goes with the session
+                tasks.unlock(ledger_id)
+        return _moved(ledger_id, result)
+
+    def _password_of(self, ledger_id: int) -> bytes | None:
+        """Return the password that was given, if it is this ledger's; not all have the same."""
+        password = self._options.password
+        if password is None:
+            return None
+        with suppress(NoSuchLedgerError):
+            metadata, _version = self._ground.ledgers.read(ledger_id)
+            ours = password_digest(password, ledger_id)
+            if is_same_secret(ours, metadata.password_digest):
+                return password
+        return None
+
+
+def decommission(move: BookieMove, ground: RepairGround, bookie_id: str) -> Iterator[LedgerMoved]:
+    """Move all that a stopped bookie holds; then forget the bookie, for good.
+
+    Raises:
+        BookieInUseError: it is running, or ledgers still name it: nothing is forgotten.
+        InvalidOptionError: there is no such bookie.
+    """
+    move.check()
+    _check_stopped(ground, bookie_id)
+    yield from move.run()
+    left = [found.ledger_id for found in move.plan()]
+    if left:
+        first = ", ".join(map(str, left[:_SHOWN_COUNT]))
+        more = f" and {len(left) - _SHOWN_COUNT} more" if len(left) > _SHOWN_COUNT else ""
+        raise BookieInUseError(
+            bookie_id,
+            f"{len(left)} ledgers still name it: {first}{more}; see why above, and try again",
+        )
+    _check_stopped(ground, bookie_id)
+    ground.registry.delete_cookie(bookie_id)
+
+
+_SHOWN_COUNT: Final = 5
+
+
+def found_in(metadata: LedgerMetadata, bookie_id: str) -> LedgerFound:
+    """Return what a ledger's metadata say of a bookie."""
+    quorum = metadata.quorum
+    fragment_count = entry_count = 0
+    for fragment, last in zip(metadata.fragments, ends_of(metadata), strict=True):
+        if bookie_id in fragment.bookies:
+            fragment_count += 1
+            slot = fragment.bookies.index(bookie_id)
+            if last is not None:
+                entry_count += due_count(quorum, slot, fragment.first_entry_id, last)
+    return LedgerFound(metadata.ledger_id, str(metadata.state), fragment_count, entry_count)
+
+
+def _names(metadata: LedgerMetadata, bookie_id: str) -> bool:
+    return any(bookie_id in fragment.bookies for fragment in metadata.fragments)
+
+
+def _check_stopped(ground: RepairGround, bookie_id: str) -> None:
+    if bookie_id in ground.registered():
+        raise BookieInUseError(
+            bookie_id,
+            "it is running. Stop it first; to have it emptied while it still serves, run "
+            f"`zbk bookie recover {bookie_id}` before",
+        )
+
+
+def _moved(ledger_id: int, result: RepairResult) -> LedgerMoved:
+    outcome: Outcome = "moved"
+    why = ""
+    if result.is_gone:
+        outcome = "deleted"
+    elif result.error is not None or result.is_stopped:
+        outcome, why = "failed", str(result.error or "it was stopped")
+    elif result.unrepairable:
+        outcome, why = "unrepairable", result.unrepairable
+    elif result.skipped_count:
+        outcome, why = "open", "its writer still uses the bookie"
+    counts = (result.replaced_count, result.copied_count, result.copied_size)
+    return LedgerMoved(ledger_id, outcome, *counts, why)

@@ -1,0 +1,278 @@
+"""Brings ledgers out of limbo, beside the bookie that is in it, and in its process.
+
+Rounds: the ledgers of which the metadata have nothing are cleared together; then one ledger after
+the other is checked against its peers (``zbk.durability.limbo_recheck``). What stays in limbo is
+tried again later, and rests longer each time. It ends with the last ledger, or with the bookie.
+
+It talks to the bookie as everybody does, over its socket, but for one thing: that a ledger is
+cleared it tells in the process (``zbk.actors.losses``); nobody else can.
+
+Thread: one of its own, ``zbk-recheck``.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, assert_never
+
+from zbk.actors.losses import Losses
+from zbk.auditor.copier import Copier, Secret, error_of
+from zbk.auditor.ground import RepairGround
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, merged, never_there
+from zbk.durability.limbo_recheck_events import (
+    AskPeer,
+    ClearLedger,
+    CopyEntries,
+    EntriesCopied,
+    Event,
+    LedgerGone,
+    LedgerSeen,
+    LookFailed,
+    PeerAnswered,
+    PeerSilent,
+    ReadMetadata,
+    RecheckStarted,
+    ReportLedger,
+    TimePassed,
+    WaitUntil,
+)
+from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
+from zbk.metadata.session_number import SessionNumber
+from zbk.protocol.fragment_repair import Span
+from zbk.system.clock import monotonic_ms
+from zbk.wire.messages import GetLedgerInfo, LedgerInfo
+
+logger = logging.getLogger("zbk.bookie")
+
+CLEAR_COUNT: Final = 256
+"""Ledgers that are cleared together: each time a file is written and synced."""
+
+CLEAR_MS: Final = 1_000
+"""How long one that is checked waits for others to be cleared with it."""
+
+ROUND_PAUSE_S: Final = 2.0
+"""Between the first two rounds; it doubles with every round that cleared nothing."""
+
+ROUND_PAUSE_MAX_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 20.0
+REPORT_COUNT_MAX: Final = 20
+"""Ledgers that stay in limbo that one round tells of by name."""
+
+
+class LimboRecheck:
+    """The re-check of one bookie's ledgers. ``open_ground`` connects to the cluster."""
+
+    def __init__(
+        self,
+        losses: Losses,
+        bookie_id: str,
+        open_ground: Callable[[], RepairGround],
+        *,
+        grace_ms: int,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._losses = losses
+        self._bookie_id = bookie_id
+        self._open_ground = open_ground
+        self._patience = Patience(grace_ms)
+        self._on_failure = on_failure
+        self._is_stopped = threading.Event()
+        self._cleared: list[Span] = []
+        self._cleared_ms = 0
+        self._reported: dict[int, str] = {}
+        self._told_count = 0
+        self._thread = threading.Thread(target=self._run, name="zbk-recheck", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End, whatever is under way; nothing is cleared any more when this returns."""
+        self._is_stopped.set()
+        self._thread.join(STOP_TIMEOUT_S)
+        self._losses.end_recheck()
+
+    # ------------------------------------------------------------------ rounds
+
+    def _run(self) -> None:
+        pause_s = ROUND_PAUSE_S
+        while self._losses.reasons and not self._is_stopped.is_set():
+            try:
+                with self._open_ground() as ground:
+                    pause_s = self._rounds(ground)
+            except StorageFailedError as error:
+                self._on_failure(error)
+                return
+            except ZbkError as error:
+                level = logging.INFO if error.is_retriable else logging.WARNING
+                logger.log(level, "the re-check of ledgers waits: %s", error)
+                pause_s = min(2 * pause_s, ROUND_PAUSE_MAX_S)
+            except Exception as error:  # noqa: BLE001 - the top of a thread; the bookie stops
+                self._on_failure(error)
+                return
+            self._is_stopped.wait(pause_s)
+        if not self._losses.reasons:
+            logger.info("every ledger was checked against its peers: this bookie denies again")
+
+    def _rounds(self, ground: RepairGround) -> float:
+        """Check what is left, again and again, until nothing is; return how long to rest then."""
+        pause_s = ROUND_PAUSE_S
+        while self._losses.reasons and not self._is_stopped.is_set():
+            is_news = self._clear_absent(ground)
+            for has_lost_fences in (True, False):
+                is_news |= self._check_ledgers(ground, has_lost_fences=has_lost_fences)
+            self._tell_count()
+            pause_s = ROUND_PAUSE_S if is_news else min(2 * pause_s, ROUND_PAUSE_MAX_S)
+            if self._losses.reasons:
+                self._is_stopped.wait(pause_s)
+        return pause_s
+
+    def _clear_absent(self, ground: RepairGround) -> bool:
+        """Clear at once what the metadata have nothing of; tell whether there was any."""
+        session = SessionNumber(ground.store)
+        try:
+            number = session.now()
+            next_ledger_id = ground.ledgers.next_ledger_id(is_fresh=True)
+            listed = list(ground.ledgers.list())
+            if session.since(number) is None:
+                return False  # an answer may be older than the one before it: another time
+        finally:
+            session.close()
+        left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)
+        absent = never_there(merged(left), listed, next_ledger_id)
+        return self._clear(absent)
+
+    def _check_ledgers(self, ground: RepairGround, *, has_lost_fences: bool) -> bool:
+        """Check every ledger that is left after such losses; tell whether one was cleared."""
+        is_news = False
+        left = self._left(has_lost_fences=has_lost_fences)
+        for ledger_id in (one for first, last in left for one in range(first, last + 1)):
+            if self._is_stopped.is_set():
+                return is_news
+            end = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
+            if isinstance(end, ClearLedger):
+                self._tell_silent(ledger_id, end)
+                self._cleared.append((ledger_id, ledger_id))
+            else:
+                self._tell_report(ledger_id, end)
+            is_news |= isinstance(end, ClearLedger)
+            self._flush(is_due=False)
+        self._flush(is_due=True)
+        return is_news
+
+    def _check(
+        self, ground: RepairGround, ledger_id: int, *, has_lost_fences: bool
+    ) -> ClearLedger | ReportLedger:
+        core = LedgerRecheck(
+            self._bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
+        )
+        attempt = _Attempt(ground, ledger_id, self._is_stopped)
+        event: Event = RecheckStarted()
+        while True:
+            (effect,) = core.handle(event, monotonic_ms())
+            if isinstance(effect, ClearLedger | ReportLedger):
+                return effect
+            if self._is_stopped.is_set():
+                return ReportLedger("the bookie stops")
+            event = attempt.carry_out(effect)
+
+    # ------------------------------------------------------------------ what comes of it
+
+    def _flush(self, *, is_due: bool) -> None:
+        """Clear what was checked, if that is enough or has waited."""
+        now_ms = monotonic_ms()
+        if len(self._cleared) >= CLEAR_COUNT or now_ms - self._cleared_ms >= CLEAR_MS or is_due:
+            cleared, self._cleared = self._cleared, []
+            self._cleared_ms = now_ms
+            self._clear(cleared)
+            self._count()
+
+    def _clear(self, ranges: list[Span]) -> bool:
+        if not ranges or self._is_stopped.is_set():
+            return False
+        if not self._losses.clear(ranges):
+            logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
+            return False
+        return True
+
+    def _count(self) -> int:
+        left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)
+        count = sum(last - first + 1 for first, last in merged(left))
+        self._losses.unchecked_count = count
+        return count
+
+    def _left(self, *, has_lost_fences: bool) -> list[Span]:
+        left = self._losses.left(has_lost_fences=has_lost_fences)
+        return list(zip(left.firsts, left.lasts, strict=True))
+
+    def _tell_count(self) -> None:
+        count = self._count()
+        if count and count != self._told_count:
+            logger.info("%d ledgers are still to be checked against their peers", count)
+        self._told_count = count
+
+    def _tell_silent(self, ledger_id: int, end: ClearLedger) -> None:
+        if end.silent:
+            logger.info(
+                "ledger %d was checked without %s, silent for too long: what these alone hold of "
+                "what was never synced may be left out of it",
+                ledger_id,
+                " and ".join(end.silent),
+            )
+        self._reported.pop(ledger_id, None)
+
+    def _tell_report(self, ledger_id: int, report: ReportLedger) -> None:
+        if self._is_stopped.is_set() or self._reported.get(ledger_id) == report.reason:
+            return
+        if len(self._reported) < REPORT_COUNT_MAX or ledger_id in self._reported:
+            self._reported[ledger_id] = report.reason
+            level = logging.WARNING if report.is_hopeless else logging.INFO
+            logger.log(level, "ledger %d stays in limbo: %s", ledger_id, report.reason)
+
+
+class _Attempt:
+    """Carries out what the check of one ledger asks for."""
+
+    def __init__(self, ground: RepairGround, ledger_id: int, is_stopped: threading.Event) -> None:
+        self._ground = ground
+        self._ledger_id = ledger_id
+        self._is_stopped = is_stopped
+
+    def carry_out(self, effect: ReadMetadata | AskPeer | CopyEntries | WaitUntil) -> Event:
+        """Do it; return what came of it."""
+        match effect:
+            case ReadMetadata():
+                return self._look()
+            case AskPeer(bookie_id, span):
+                return self._ask(bookie_id, span)
+            case CopyEntries(order):
+                copier = Copier(self._ground.requests)
+                secret = Secret.of(order.metadata)
+                return EntriesCopied(copier.copy(order, secret, is_stopped=self._is_stopped))
+            case WaitUntil(until_ms):
+                self._is_stopped.wait(max(0, until_ms - monotonic_ms()) / 1000)
+                return TimePassed()
+            case _:
+                assert_never(effect)
+
+    def _look(self) -> Event:
+        try:
+            metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
+        except NoSuchLedgerError:
+            return LedgerGone()
+        except ZbkError as error:
+            return LookFailed(error)
+        return LedgerSeen(metadata, self._ground.registered())
+
+    def _ask(self, bookie_id: str, span: Span) -> Event:
+        ranges: list[Span] = []
+        next_id: int | None = span[0]
+        while next_id is not None and next_id <= span[1]:
+            request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
+            reply = self._ground.requests.ask(bookie_id, request)
+            if not isinstance(reply.outcome, LedgerInfo):
+                return PeerSilent(error_of(reply))
+            ranges += reply.outcome.ranges
+            next_id = reply.outcome.next_entry_id
+        return PeerAnswered(tuple(ranges))

@@ -1,0 +1,373 @@
+"""The replication worker: takes tasks, repairs their ledgers, says what came of it.
+
+Several *lanes*, each a thread, do one ledger after the other. A lane takes a task in random order,
+so that the workers of a cluster seldom meet; the lock of a task is ephemeral and only keeps two
+from doing the same work. What is safe is safe without it: every change of a ledger is a
+compare-and-swap. When the session with the metadata store is in doubt, the lanes drop what they do.
+
+A ledger that waits for its writer's grace period is *parked*: its lane goes on with others, its
+lock is kept.
+
+    whole, or deleted          the task is finished, if nothing was reported meanwhile; else again
+    an error                   noted in the task, tried again after a pause that doubles
+    nobody has some entries    as an error at first: a bookie may come back; the third time the task
+                               is put aside as unrepairable
+    needs its password         put aside at once
+    left to another bookie     the lock is given back
+
+Threads: ``zbk-worker-<n>``, the lanes. Callbacks of the metadata store only set flags.
+
+Source: BookKeeper's ``ReplicationWorker``; the autorecovery page.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Final
+
+import msgspec
+
+from zbk.auditor.copier import Copier, SharedThrottle
+from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair import LedgerRepairer, RepairWatcher
+from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
+from zbk.config import AutorecoveryConfig
+from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
+from zbk.metadata.store import SessionState, Watch
+from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
+from zbk.protocol.fragment_repair import CopyOrder
+from zbk.protocol.repair_backoff import RepairBackoff
+from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
+from zbk.system.clock import monotonic_ms
+
+POLL_S: Final = 1.0
+"""How often an idle lane looks by itself: a task whose worker died is not announced."""
+
+QUEUE_COUNT_MAX: Final = 10_000
+"""Tasks that a worker has in view; the others come after them."""
+
+PARKED_COUNT_MAX: Final = 256
+"""Ledgers that wait for their writers at a time; with more, lanes wait, too."""
+
+UNREPAIRABLE_COUNT: Final = 3
+"""Attempts after which entries that nobody has count as lost for good."""
+
+PROGRESS_INTERVAL_MS: Final = 1_000
+STOP_TIMEOUT_S: Final = 90.0
+
+LOG = logging.getLogger("zbk.auditor")
+
+
+class _Work(msgspec.Struct):
+    """One task that a lane, or nobody at the moment, works on."""
+
+    ledger_id: int
+    task: UnderreplicatedLedger
+    version: int
+    repairer: LedgerRepairer
+    is_stopped: threading.Event
+    resume_at_ms: int = 0
+
+
+class ReplicationWorker:
+    """The lanes of one process."""
+
+    def __init__(
+        self,
+        ground: RepairGround,
+        name: str,
+        config: AutorecoveryConfig,
+        on_failure: Callable[[BaseException], None],
+        *,
+        now_ms: Callable[[], int] = monotonic_ms,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._now_ms = now_ms
+        self._ground = ground
+        self._tasks = ground.tasks
+        self._name = name
+        self._on_failure = on_failure
+        self._limits = RepairLimits(grace_ms=config.open_ledger_grace_ms)
+        self._copier = Copier(ground.requests, SharedThrottle(config.replication_rate_size))
+        self._targets: TargetPolicy = PlacementTarget(ground.placer)
+        if config.target_policy == "local":
+            self._targets = OneTarget(ground.placer, config.local_bookie_id, is_local=True)
+        self._backoff = RepairBackoff(config.repair_retry_ms_max)
+        self._rng = rng or random.Random()  # noqa: S311 - spreads workers, keeps no secret
+        self._lock = threading.Lock()  # of what follows
+        self._queue: list[int] = []
+        self._works: dict[int, _Work] = {}  # those of the lanes, and the parked ones
+        self._parked: list[_Work] = []
+        self._is_stopped = threading.Event()
+        self._has_news = threading.Event()
+        self._is_enabled = threading.Event()
+        self._watches: list[Watch] = []
+        self._lanes = [
+            threading.Thread(target=self._run, name=f"zbk-worker-{number}", daemon=True)
+            for number in range(config.worker_count)
+        ]
+
+    def start(self) -> None:
+        """Begin.
+
+        Raises:
+            MetadataUnavailableError: the metadata store does not answer.
+        """
+        self._watches = [
+            self._tasks.watch_tasks(self._has_news.set),
+            self._tasks.watch_enabled(self._switch),
+            self._ground.store.on_session(self._on_session),
+        ]
+        for lane in self._lanes:
+            lane.start()
+
+    def stop(self) -> None:
+        """End; give the locks back. Twice is fine."""
+        self._is_stopped.set()
+        self._has_news.set()
+        self._is_enabled.set()
+        self._drop_all()
+        for watch in self._watches:
+            watch.cancel()
+        for lane in self._lanes:
+            if lane.is_alive():
+                lane.join(STOP_TIMEOUT_S)
+        for work in self._take_parked(is_all=True):
+            self._give_back(work)
+
+    # ------------------------------------------------------------------ callbacks
+
+    def _switch(self, is_enabled: bool) -> None:
+        if is_enabled:
+            self._is_enabled.set()
+        elif not self._is_stopped.is_set():
+            self._is_enabled.clear()
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is not SessionState.CONNECTED:
+            self._drop_all()
+
+    def _drop_all(self) -> None:
+        with self._lock:
+            for work in self._works.values():
+                work.is_stopped.set()
+
+    # ------------------------------------------------------------------ lanes
+
+    def _run(self) -> None:
+        while not self._is_stopped.is_set():
+            try:
+                if not self._turn():
+                    self._has_news.wait(POLL_S)
+                    self._has_news.clear()
+            except ClientClosedError:
+                return
+            except MetadataUnavailableError as error:
+                LOG.info("the replication worker waits for the metadata store: %s", error)
+                self._is_stopped.wait(POLL_S)
+            except ZbkError as error:
+                LOG.warning("the replication worker: %s", error)
+                self._is_stopped.wait(POLL_S)
+            except Exception as error:
+                LOG.exception("the replication worker failed")
+                self._on_failure(error)
+                return
+
+    def _turn(self) -> bool:
+        """Do one thing; tell whether there was one."""
+        for work in self._take_parked():
+            self._advance(work)
+            return True
+        if not self._is_enabled.is_set():
+            return False
+        ledger_id = self._next_task()
+        if ledger_id is None:
+            return False
+        if not self._tasks.lock(ledger_id, self._name):
+            return True
+        begun = self._begin(ledger_id)
+        if begun is not None:
+            self._advance(begun)
+        return True
+
+    def _next_task(self) -> int | None:
+        with self._lock:
+            if self._queue:
+                return self._queue.pop()
+        now_ms = self._now_ms()
+        locked = self._tasks.locked_ids()
+        ids = (
+            ledger_id
+            for ledger_id in self._tasks.list()
+            if ledger_id not in locked and self._is_due(ledger_id, now_ms)
+        )
+        found = list(islice(ids, QUEUE_COUNT_MAX))
+        self._rng.shuffle(found)
+        with self._lock:
+            self._queue = found
+            return self._queue.pop() if self._queue else None
+
+    def _begin(self, ledger_id: int) -> _Work | None:
+        """Read a task whose lock we have; ``None``: it is done already."""
+        try:
+            found = self._tasks.read(ledger_id)
+        except ZbkError:
+            self._unlock(ledger_id)
+            raise
+        if found is None or not self._is_due(ledger_id, self._now_ms()):
+            self._unlock(ledger_id)
+            return None
+        task, version = found
+        is_stopped = threading.Event()
+        repairer = LedgerRepairer(
+            self._ground,
+            aim_of(task),
+            copier=self._copier,
+            targets=self._targets,
+            limits=self._limits,
+            watcher=_ProgressNotes(self._ground, ledger_id),
+            holds_lock=lambda: self._tasks.holds(ledger_id),
+            is_stopped=is_stopped,
+        )
+        work = _Work(ledger_id, task, version, repairer, is_stopped)
+        with self._lock:
+            self._works[ledger_id] = work
+        # a doubt that came before this is seen here; one that comes later sets the flag
+        if self._ground.store.session_state() is not SessionState.CONNECTED:
+            is_stopped.set()
+        if self._is_stopped.is_set():
+            is_stopped.set()
+        return work
+
+    def _advance(self, work: _Work) -> None:
+        try:
+            until_ms = work.repairer.advance()
+            while until_ms is not None and not self._park(work, until_ms):
+                work.is_stopped.wait(max(0, until_ms - self._now_ms()) / 1000)
+                until_ms = work.repairer.advance()
+            if until_ms is None:
+                self._conclude(work, work.repairer.result)
+        except BaseException:
+            self._give_back(work)
+            raise
+
+    def _park(self, work: _Work, until_ms: int) -> bool:
+        with self._lock:
+            if len(self._parked) == PARKED_COUNT_MAX:
+                return False
+            work.resume_at_ms = until_ms
+            self._parked.append(work)
+            return True
+
+    def _take_parked(self, *, is_all: bool = False) -> list[_Work]:
+        """Return one of the parked ledgers that are due, or that are to be dropped; or all."""
+        now_ms = self._now_ms()
+        with self._lock:
+            due = [w for w in self._parked if w.is_stopped.is_set() or now_ms >= w.resume_at_ms]
+            taken = list(self._parked) if is_all else due[:1]
+            self._parked = [w for w in self._parked if w not in taken]
+        return taken
+
+    # ------------------------------------------------------------------ how it ends
+
+    def _conclude(self, work: _Work, result: RepairResult) -> None:
+        """Say in the task what came of the repair, and give the lock back."""
+        ledger_id = work.ledger_id
+        if result.is_recovered:
+            LOG.info("ledger %d was fenced and closed: its writer did not move on", ledger_id)
+        if result.is_whole:
+            if self._tasks.finish(ledger_id, work.version):
+                self._forget(ledger_id)
+                LOG.info("ledger %d is whole: %s", ledger_id, summary(result))
+        elif result.error is not None:
+            self._put_off(work, str(result.error))
+        elif result.unrepairable:
+            self._conclude_loss(work, result)
+        elif result.skipped_count:
+            self._rest(ledger_id)
+        self._give_back(work)
+
+    def _conclude_loss(self, work: _Work, result: RepairResult) -> None:
+        is_final = bool(result.blocked) or work.task.failure_count + 1 >= UNREPAIRABLE_COUNT
+        if not is_final:
+            self._put_off(work, result.unrepairable)
+        elif self._tasks.mark_unrepairable(work.ledger_id, work.version, result.unrepairable):
+            LOG.warning("ledger %d can not be repaired: %s", work.ledger_id, result.unrepairable)
+            self._forget(work.ledger_id)
+
+    def _put_off(self, work: _Work, why: str) -> None:
+        self._rest(work.ledger_id)
+        LOG.info("ledger %d is tried again later: %s", work.ledger_id, why)
+        self._tasks.note_failure(work.ledger_id, work.version, why)
+
+    def _is_due(self, ledger_id: int, now_ms: int) -> bool:
+        with self._lock:
+            return self._backoff.is_due(ledger_id, now_ms)
+
+    def _rest(self, ledger_id: int) -> None:
+        with self._lock:
+            self._backoff.failed(ledger_id, self._now_ms())
+
+    def _forget(self, ledger_id: int) -> None:
+        with self._lock:
+            self._backoff.forget(ledger_id)
+
+    def _give_back(self, work: _Work) -> None:
+        with self._lock:
+            self._works.pop(work.ledger_id, None)
+        self._unlock(work.ledger_id)
+
+    def _unlock(self, ledger_id: int) -> None:
+        # the session's end would do it, too
+        with suppress(MetadataUnavailableError, ClientClosedError):
+            self._tasks.unlock(ledger_id)
+
+
+class _ProgressNotes(RepairWatcher):
+    """Tells in the metadata store how far a repair has come."""
+
+    def __init__(self, ground: RepairGround, ledger_id: int) -> None:
+        self._tasks = ground.tasks
+        self._ledger_id = ledger_id
+        self._copied_count = 0
+        self._to_copy_count = 0
+        self._told_ms = monotonic_ms()
+
+    def copy_begun(self, order: CopyOrder) -> None:
+        self._to_copy_count = self._copied_count + order.entry_count
+
+    def copied(self, entry_count: int, size: int) -> None:
+        del size
+        self._copied_count += entry_count
+        now_ms = monotonic_ms()
+        if now_ms - self._told_ms >= PROGRESS_INTERVAL_MS:
+            self._told_ms = now_ms
+            with suppress(ZbkError):  # news for people; the next one may get through
+                self._tasks.note_progress(self._ledger_id, self._copied_count, self._to_copy_count)
+
+
+def aim_of(task: UnderreplicatedLedger) -> RepairAim:
+    """Return what is to be repaired: bookies that hold damaged or badly placed replicas leave."""
+    to_leave = (MissingReason.DAMAGED, MissingReason.PLACEMENT)
+    return RepairAim(
+        ledger_id=task.ledger_id,
+        suspects=frozenset(task.missing),
+        to_leave=frozenset(
+            bookie_id
+            for bookie_id, reasons in task.missing.items()
+            if any(reason in to_leave for reason in reasons)
+        ),
+    )
+
+
+def summary(result: RepairResult) -> str:
+    """Return in a line what was done."""
+    if result.is_gone:
+        return "it was deleted"
+    return (
+        f"{result.copied_count} entries copied, {result.replaced_count} bookies of fragments "
+        "replaced"
+    )

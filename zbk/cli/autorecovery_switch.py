@@ -1,0 +1,89 @@
+"""``zbk autorecovery enable|disable|trigger|delay``: what operators tell it."""
+
+import click
+
+from zbk.cli.autorecovery_store import cluster_store
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object
+
+
+@click.command(
+    "enable",
+    cls=ZbkCommand,
+    examples=[("zbk autorecovery enable", "after `zbk autorecovery disable`")],
+)
+@metadata_option
+def enable(metadata: str | None) -> None:
+    """Let autorecovery work, all over the cluster."""
+    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+
+    with cluster_store(metadata) as store:
+        AutorecoverySwitches(store).enable()
+
+
+@click.command(
+    "disable",
+    cls=ZbkCommand,
+    examples=[("zbk autorecovery disable", "before bookies are upgraded one by one")],
+)
+@metadata_option
+def disable(metadata: str | None) -> None:
+    """Let autorecovery rest, all over the cluster.
+
+    Nothing is audited, and no task is begun, until it is enabled again. Workers finish what they
+    are at.
+    """
+    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+
+    with cluster_store(metadata) as store:
+        AutorecoverySwitches(store).disable()
+
+
+@click.command(
+    "trigger",
+    cls=ZbkCommand,
+    examples=[("zbk autorecovery trigger", "do not wait for the delay, or for tomorrow")],
+)
+@metadata_option
+def trigger(metadata: str | None) -> None:
+    """Have lost bookies looked for now.
+
+    The auditor reads the metadata of all ledgers, and reports those that name a bookie that is not
+    there, at once, whatever the delay is. Ledgers that could not be repaired are tried again.
+    """
+    from zbk.metadata.underreplication import UnderreplicationStore
+
+    with cluster_store(metadata) as store:
+        UnderreplicationStore(store).trigger()
+
+
+@click.command(
+    "delay",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk autorecovery delay", "show it"),
+        ("zbk autorecovery delay 10min", "a bookie may be away for so long"),
+        ("zbk autorecovery delay default", "as each auditor is configured"),
+    ],
+)
+@click.argument("duration", metavar="[DURATION|default]", default="")
+@metadata_option
+@output_option
+def delay(duration: str, metadata: str | None, output: Format) -> None:
+    """Say how long one lost bookie may take to return.
+
+    Two or more that are lost at the same time are acted on without a delay. It holds for the whole
+    cluster, whatever its auditors are configured to.
+    """
+    from zbk.config import parse_duration_ms
+    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+
+    with cluster_store(metadata) as store:
+        switches = AutorecoverySwitches(store)
+        if duration == "default":
+            switches.set_lost_bookie_delay_ms(None)
+        elif duration:
+            switches.set_lost_bookie_delay_ms(parse_duration_ms(duration))
+        else:
+            print_object({"lost_bookie_delay_ms": switches.lost_bookie_delay_ms()}, output)

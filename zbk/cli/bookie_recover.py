@@ -1,0 +1,198 @@
+"""``zbk bookie recover`` and ``zbk bookie decommission``: move what a bookie holds to others."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.copy_progress import CopyGauge, copying
+from zbk.cli.options import (
+    ID_MAX,
+    metadata_option,
+    output_option,
+    parse_duration_option,
+    password_option,
+)
+from zbk.cli.output import Format, note, print_rows
+
+if TYPE_CHECKING:
+    from zbk.auditor.ground import RepairGround
+    from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
+    from zbk.auditor.repair import RepairWatcher
+
+COLUMNS = ["ledger_id", "outcome", "fragments", "entries", "size", "why"]
+PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
+
+_grace_option = click.option(
+    "--grace",
+    "grace_ms",
+    metavar="DURATION",
+    default="30s",
+    show_default=True,
+    callback=parse_duration_option,
+    help="How long a writer may take to move on before its ledger is fenced.",
+)
+
+
+@click.command(
+    "recover",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie recover ID --dry-run", "which ledgers have data there"),
+        ("zbk bookie recover ID", "the bookie is gone for good; autorecovery is off"),
+        ("zbk bookie recover ID --to OTHER --ledger 7", "one ledger, to one bookie"),
+    ],
+)
+@click.argument("bookie_id", metavar="ID")
+@click.option("--to", metavar="ID", default="", help="Copy to this bookie.  [default: placement]")
+@click.option("--ledger", "ledger_id", type=click.IntRange(0, ID_MAX), help="This ledger only.")
+@click.option("--dry-run", is_flag=True, help="Only list the ledgers that would be moved.")
+@_grace_option
+@password_option
+@metadata_option
+@output_option
+def recover(
+    bookie_id: str,
+    to: str,
+    ledger_id: int | None,
+    dry_run: bool,
+    grace_ms: int,
+    password: bytes,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Copy what a bookie holds to others.
+
+    Ledger by ledger, the bookie's place in the metadata is given to another one that then holds a
+    copy of its entries. A ledger that is being written is fenced and closed, if its writer does not
+    move on in time; if the bookie still runs, its open ledgers are left. Safe beside autorecovery,
+    and safe to run again. Ends with 3 if something is left.
+    """
+    from zbk.errors import BookieInUseError
+
+    options = _options(to, ledger_id, grace_ms, password)
+    with _ground(metadata) as ground:
+        if dry_run:
+            print_rows(_plan_rows(_move(ground, bookie_id, options)), PLAN_COLUMNS, output)
+            return
+        left: list[int] = []
+        with _moving(ground, bookie_id, options) as move:
+            rows = _rows(move.run(), left)
+            print_rows(rows, COLUMNS, output, is_live=output == "json")
+    if left:
+        raise BookieInUseError(bookie_id, f"{len(left)} ledgers could not be moved; see why above")
+
+
+@click.command(
+    "decommission",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie decommission ID", "stop the bookie, then this: it never comes back"),
+        ("zbk bookie decommission ID -o json", "an object a ledger, for machines"),
+    ],
+)
+@click.argument("bookie_id", metavar="ID")
+@_grace_option
+@password_option
+@metadata_option
+@output_option
+def decommission(
+    bookie_id: str, grace_ms: int, password: bytes, metadata: str | None, output: Format
+) -> None:
+    """Take a stopped bookie out of service, for good.
+
+    What it held is copied to others. When no ledger names it any more its cookie is removed: the
+    bookie can never start again with its old directories. While it runs this is refused.
+    """
+    from zbk.auditor.manual import decommission as decommissioned
+
+    options = _options("", None, grace_ms, password)
+    with _ground(metadata) as ground, _moving(ground, bookie_id, options) as move:
+        rows = _rows(decommissioned(move, ground, bookie_id), [])
+        print_rows(rows, COLUMNS, output, is_live=output == "json")
+    note(f"zbk: bookie {bookie_id} is out of service")
+
+
+# ------------------------------------------------------------------ private
+
+
+def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> "MoveOptions":
+    from zbk.auditor.manual import MoveOptions
+    from zbk.protocol.replication_events import RepairLimits
+
+    return MoveOptions(
+        to=to,
+        ledger_id=ledger_id,
+        password=password or None,
+        limits=RepairLimits(grace_ms=grace_ms),
+    )
+
+
+@contextmanager
+def _ground(metadata: str | None) -> "Iterator[RepairGround]":
+    from zbk.auditor.ground import RepairGround
+    from zbk.errors import InvalidOptionError
+    from zbk.system.context import read_context
+
+    address = metadata or read_context()
+    if not address:
+        raise InvalidOptionError(
+            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
+        )
+    with RepairGround(address) as ground:
+        yield ground
+
+
+def _move(
+    ground: "RepairGround",
+    bookie_id: str,
+    options: "MoveOptions",
+    watcher: "RepairWatcher | None" = None,
+) -> "BookieMove":
+    from zbk.auditor.manual import BookieMove
+
+    move = BookieMove(ground, bookie_id, options, watcher=watcher)
+    move.check()
+    return move
+
+
+@contextmanager
+def _moving(
+    ground: "RepairGround", bookie_id: str, options: "MoveOptions"
+) -> "Iterator[BookieMove]":
+    """Lend a move that shows how it goes."""
+    from zbk.auditor.repair import RepairWatcher
+
+    class _Watcher(RepairWatcher):
+        def __init__(self, gauge: CopyGauge) -> None:
+            self.copied = gauge.copied  # type: ignore[method-assign] # the same signature
+
+    total_count = sum(f.entry_count for f in _move(ground, bookie_id, options).plan())
+    with copying(f"moving from {bookie_id}", total_count) as gauge:
+        yield _move(ground, bookie_id, options, _Watcher(gauge))
+
+
+def _plan_rows(move: "BookieMove") -> Iterator[dict[str, Any]]:
+    for found in move.plan():
+        yield {
+            "ledger_id": found.ledger_id,
+            "state": found.state,
+            "fragments": found.fragment_count,
+            "entries": found.entry_count,
+        }
+
+
+def _rows(moved: "Iterator[LedgerMoved]", left: list[int]) -> Iterator[dict[str, Any]]:
+    for one in moved:
+        if one.outcome not in ("moved", "deleted"):
+            left.append(one.ledger_id)
+        yield {
+            "ledger_id": one.ledger_id,
+            "outcome": one.outcome,
+            "fragments": one.fragment_count,
+            "entries": one.entry_count,
+            "size": one.size,
+            "why": one.why,
+        }

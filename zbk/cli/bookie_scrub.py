@@ -1,0 +1,159 @@
+"""``zbk bookie scrub``: has bookies read all their files, and tells what damage was found."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import metadata_option, output_option, parse_duration_option
+from zbk.cli.output import Format, note, print_json, print_rows
+from zbk.cli.progress import telling
+from zbk.cli.session import Session
+from zbk.errors import DamageError, InvalidOptionError
+
+if TYPE_CHECKING:
+    from zbk.wire.messages import ScrubStatus
+
+PASS_COLUMNS: Final = [
+    "bookie_id",
+    "state",
+    "pass",
+    "percent",
+    "read_size",
+    "damaged_files",
+    "damaged_ledgers",
+    "damaged_entries",
+    "unreported_ledgers",
+]
+FILE_COLUMNS: Final = ["bookie_id", "path", "offset", "ledger_id", "reason"]
+ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entry_id"]
+
+
+@click.command(
+    "scrub",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie scrub ID --wait", "read everything now, and tell what is damaged"),
+        ("zbk bookie scrub --all", "let all bookies begin, and come back later"),
+        ("zbk bookie scrub --all --status -o json", "what they found, for machines"),
+    ],
+)
+@click.argument("bookie_id", metavar="ID", required=False)
+@click.option("--all", "is_all", is_flag=True, help="All bookies that are registered.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show findings.")
+@click.option("--status", "is_asking", is_flag=True, help="Begin nothing; show what is known.")
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    metavar="DURATION",
+    default="24h",
+    show_default=True,
+    callback=parse_duration_option,
+    help="How long to wait for the end.",
+)
+@metadata_option
+@output_option
+@click.pass_obj
+def scrub(
+    session: Session,
+    bookie_id: str | None,
+    is_all: bool,
+    is_waiting: bool,
+    is_asking: bool,
+    timeout_ms: int,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Have running bookies look for damage on their disks.
+
+    A pass reads every entry log that is written no more, and the index, at the rate that the
+    bookie's scrub_rate_size allows. Ledgers with damaged entries are reported as under-replicated;
+    until they are whole again, readers use the other replicas. The exit code is 4 if damage was
+    found. For a bookie that is stopped there is `zbk bookie sanity`.
+    """
+    if (bookie_id is None) is not is_all:
+        raise InvalidOptionError("bookie", bookie_id or "", "give the id of one, or --all")
+    with session.open_client(metadata) as client:
+        ids = [bookie_id] if bookie_id else [one.bookie_id for one in client.list_bookies()]
+        found = {one: client.scrub(one, is_pass_wanted=not is_asking) for one in ids}
+        for one in ids if is_waiting and not is_asking else ():
+            with telling("percent") as tell:
+                found[one] = client.follow_scrub(
+                    one, found[one], timeout=timeout_ms / 1000, tell=_percent_to(tell, one)
+                )
+    if not (is_waiting or is_asking):
+        begun = ({"bookie_id": one, "pass": found[one].awaited_pass} for one in ids)
+        print_rows(begun, ["bookie_id", "pass"], output)
+        note("zbk: it goes on by itself; `zbk bookie scrub --status` tells how far")
+        return
+    _print(found, output)
+    file_count = sum(status.file_count for status in found.values())
+    ledger_count = sum(status.ledger_count for status in found.values())
+    if file_count or ledger_count:
+        raise DamageError(
+            f"{file_count} damaged files, {ledger_count} ledgers with damaged entries"
+        )
+
+
+# ------------------------------------------------------------------ private
+
+
+def _percent_to(
+    tell: Callable[[str, int], None], bookie_id: str
+) -> Callable[["ScrubStatus"], None]:
+    return lambda status: tell(f"bookie {bookie_id}", int(100 * status.share))
+
+
+def _print(found: "dict[str, ScrubStatus]", output: Format) -> None:
+    passes = [_pass_row(one, status) for one, status in found.items()]
+    files = [row for one, status in found.items() for row in _file_rows(one, status)]
+    entries = [row for one, status in found.items() for row in _entries_rows(one, status)]
+    if output == "json":
+        for kind, rows in (("pass", passes), ("file", files), ("entries", entries)):
+            for row in rows:
+                print_json({"kind": kind, **row})
+        return
+    print_rows(passes, PASS_COLUMNS, output)
+    for rows, columns in ((files, FILE_COLUMNS), (entries, ENTRIES_COLUMNS)):
+        if rows:
+            click.echo()
+            print_rows(rows, columns, output)
+
+
+def _pass_row(bookie_id: str, status: "ScrubStatus") -> dict[str, Any]:
+    is_running = status.begun_pass > status.ended_pass
+    state = "running" if is_running else "done" if status.ended_pass else "not yet"
+    return {
+        "bookie_id": bookie_id,
+        "state": state,
+        "pass": status.begun_pass,
+        "percent": round(100 * status.share, 1) if is_running else None,
+        "read_size": status.read_size,
+        "damaged_files": status.file_count,
+        "damaged_ledgers": status.ledger_count,
+        "damaged_entries": status.entry_count,
+        "unreported_ledgers": status.unreported_count,
+        "unconfirmed": status.unconfirmed_count,
+    }
+
+
+def _file_rows(bookie_id: str, status: "ScrubStatus") -> Iterator[dict[str, Any]]:
+    for path, offset, ledger_id, reason in status.files:
+        yield {
+            "bookie_id": bookie_id,
+            "path": path,
+            "offset": offset,
+            "ledger_id": ledger_id,
+            "reason": reason,
+        }
+
+
+def _entries_rows(bookie_id: str, status: "ScrubStatus") -> Iterator[dict[str, Any]]:
+    for ledger_id, first_entry_id, last_entry_id in status.ranges:
+        yield {
+            "bookie_id": bookie_id,
+            "ledger_id": ledger_id,
+            "first_entry_id": first_entry_id,
+            "last_entry_id": None if last_entry_id < 0 else last_entry_id,
+        }

@@ -1,0 +1,150 @@
+"""``zbk ledger check`` and ``zbk ledger underreplicated``: are ledgers where they should be?"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zbk.cli.autorecovery_store import cluster_store
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import ledger_id_argument, metadata_option, output_option
+from zbk.cli.output import Format, note, print_object, print_rows, time_text
+
+if TYPE_CHECKING:
+    from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
+    from zbk.metadata.values import TaskProgress
+
+WATCH_S: Final = 1.0
+
+COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "reported", "why"]
+
+
+@click.command(
+    "underreplicated",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger underreplicated", "which ledgers wait to be repaired, and which never will"),
+        ("zbk ledger underreplicated --watch", "how many are left, each second, until none is"),
+    ],
+)
+@click.option("--watch", "is_watching", is_flag=True, help="Count them each second, until none.")
+@metadata_option
+@output_option
+def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> None:
+    """List the ledgers that lack replicas.
+
+    State: waiting, working, or unrepairable: no replica of some entries is left, or it needs its
+    password; see why.
+    """
+    from zbk.metadata.underreplication import UnderreplicationStore
+
+    with cluster_store(metadata) as store:
+        tasks = UnderreplicationStore(store)
+        if is_watching:
+            columns = ["time", "waiting", "working", "unrepairable"]
+            print_rows(_counts(tasks), columns, output, is_live=True)
+        else:
+            print_rows(_tasks(tasks), COLUMNS, output)
+
+
+@click.command(
+    "check",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger check 7", "the first and last entry of each fragment, at each bookie"),
+        ("zbk ledger check 7 --full", "every entry of every replica: slow, finds every hole"),
+    ],
+)
+@ledger_id_argument
+@click.option("--full", "is_full", is_flag=True, help="Read every entry of every replica.")
+@metadata_option
+@output_option
+def check(ledger_id: int, is_full: bool, metadata: str | None, output: Format) -> None:
+    """Look whether the replicas of a ledger are where its metadata say.
+
+    Without --full a hole in the middle of a fragment is not found. Nothing is changed; ends with 4
+    if replicas are missing.
+    """
+    from zbk.auditor.ground import RepairGround
+    from zbk.auditor.ledger_checks import LedgerChecker
+    from zbk.errors import DamageError
+
+    with cluster_store(metadata) as store:
+        address = store.address
+    with RepairGround(address) as ground:
+        found, _version = ground.ledgers.read(ledger_id)
+        checked = LedgerChecker(ground.requests).read_replicas(found, is_full=is_full)
+    missing = {bookie: str(reason) for bookie, reason in sorted(checked.missing.items())}
+    undecided = sorted(checked.undecided - checked.missing.keys())
+    shown = {
+        "ledger_id": ledger_id,
+        "state": str(found.state),
+        "is_whole": not missing and not undecided,
+        "missing": missing if output == "json" else _listed(missing),
+        "undecided": undecided if output == "json" else ", ".join(undecided),
+    }
+    print_object(shown, output)
+    if undecided:
+        note("zbk: undecided bookies did not say; ask again when they are back")
+    if missing:
+        names = ", ".join(missing)
+        raise DamageError(
+            f"ledger {ledger_id} lacks replicas at {names}: autorecovery repairs it, or "
+            "`zbk bookie recover`"
+        )
+
+
+# ------------------------------------------------------------------ private
+
+
+def _listed(missing: dict[str, str]) -> str:
+    return ", ".join(f"{bookie} ({reason})" for bookie, reason in missing.items())
+
+
+def _tasks(tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
+    progress = tasks.progress()
+    for ledger_id in tasks.list():
+        found = tasks.read(ledger_id)
+        if found is not None:
+            yield _row(found[0], progress.get(ledger_id))
+    for ledger_id in tasks.list_unrepairable():
+        task = tasks.read_unrepairable(ledger_id)
+        if task is not None:
+            yield _row(task, None)
+
+
+def _row(task: "UnderreplicatedLedger", at_work: "TaskProgress | None") -> dict[str, Any]:
+    state = "unrepairable" if task.unrepairable else "working" if at_work else "waiting"
+    return {
+        "ledger_id": task.ledger_id,
+        "state": state,
+        "owner": at_work.owner if at_work else "",
+        "copied": f"{at_work.copied_count}/{at_work.to_copy_count}" if at_work else "",
+        "bookies": ", ".join(task.missing),
+        "reported": time_text(task.reported_ms),
+        "why": task.unrepairable or task.failure or ", ".join(_reasons(task)),
+    }
+
+
+def _reasons(task: "UnderreplicatedLedger") -> list[str]:
+    return sorted({str(reason) for reasons in task.missing.values() for reason in reasons})
+
+
+def _counts(tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
+    import threading
+
+    from zbk.system.clock import wall_ms
+
+    pause = threading.Event()
+    while True:
+        ids = set(tasks.list())
+        working_count = len(ids & tasks.locked_ids())
+        yield {
+            "time": time_text(wall_ms()),
+            "waiting": len(ids) - working_count,
+            "working": working_count,
+            "unrepairable": sum(1 for _ in tasks.list_unrepairable()),
+        }
+        if not ids:
+            return
+        pause.wait(WATCH_S)

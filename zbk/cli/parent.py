@@ -1,0 +1,16 @@
+"""Ending with the process that started us: when the other end of our standard input closes."""
+
+import os
+import signal
+import threading
+
+
+def stop_with_parent() -> None:
+    """Have SIGTERM sent to this process when its standard input ends."""
+    threading.Thread(target=_stop_at_end_of_stdin, name="parent", daemon=True).start()
+
+
+def _stop_at_end_of_stdin() -> None:
+    while os.read(0, 4096):
+        continue
+    os.kill(os.getpid(), signal.SIGTERM)

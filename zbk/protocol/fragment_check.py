@@ -1,0 +1,189 @@
+"""Whether a ledger's replicas are where its metadata say: what to ask bookies, what answers mean.
+
+*Sampled*, a check reads the first and the last entry of each fragment that a bookie should hold.
+It finds a bookie that lost a fragment, or its end; it does not find a hole in the middle (as in
+BookKeeper by default). A *full* check reads every entry. The check of *holdings* asks for the
+ranges that a bookie's index has: it finds every hole, and no damage.
+
+The last fragment of a ledger that is not closed is its writer's: entries may be on their way, and
+whatever fails there the writer replaces. It is not checked. Nor is a fragment that holds nothing
+(#4551: workers tried to read what never was). VD ledgers: only what is durable counts, of holdings;
+a replica that was read is there, and may not outlive a loss of power.
+
+What answers mean: an entry that the bookie says it has not, or can not read, or that is damaged, is
+missing. A bookie that does not answer, or says itself that it does not know (limbo), has proved
+nothing: *undecided*; it is lost only if the auditor's rule says so. Of ledgers made without a key
+in their metadata nothing can be read without their password: undecided too.
+
+Every function here is of its arguments alone.
+
+Source: BookKeeper's ``LedgerChecker``, ``AuditorCheckAllLedgersTask``,
+``AuditorReplicasCheckTask``, ``AuditorPlacementPolicyCheckTask``.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from zbk.errors import (
+    DamageError,
+    EntryUnreadableError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    ZbkError,
+)
+from zbk.protocol.fragment_repair import Span, ends_of, missing_spans
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.words import LedgerType
+
+NO_RACK: Final = ""
+
+
+class Probe(msgspec.Struct, frozen=True):
+    """Entries of one fragment that a bookie should hold."""
+
+    bookie_id: str
+    slot: int
+    first_entry_id: int
+    last_entry_id: int  # of the fragment; the slot may hold neither
+    entry_ids: Sequence[int]  # to be read, ascending
+
+
+class Finding(Enum):
+    """What one answer proves."""
+
+    HELD = "held"
+    ABSENT = "absent"
+    DAMAGED = "damaged"
+    UNDECIDED = "undecided"
+
+
+class CheckedLedger(msgspec.Struct):
+    """What was found out about one ledger so far."""
+
+    missing: dict[str, MissingReason] = msgspec.field(default_factory=dict)  # by bookie id
+    undecided: set[str] = msgspec.field(default_factory=set)
+
+    def note(self, bookie_id: str, finding: Finding) -> None:
+        """Take one finding in. Damage outweighs absence: it has to be looked after."""
+        match finding:
+            case Finding.HELD:
+                return
+            case Finding.DAMAGED:
+                self.missing[bookie_id] = MissingReason.DAMAGED
+            case Finding.ABSENT:
+                self.missing.setdefault(bookie_id, MissingReason.CHECKED)
+            case Finding.UNDECIDED:
+                self.undecided.add(bookie_id)
+
+
+def finding_of(error: ZbkError | None) -> Finding:
+    """Return what an answer proves; ``None``: the entry came and is good.
+
+    >>> finding_of(NoSuchEntryError(7, 3))
+    <Finding.ABSENT: 'absent'>
+    """
+    match error:
+        case None:
+            return Finding.HELD
+        case NoSuchEntryError() | NoSuchLedgerError():
+            return Finding.ABSENT
+        case EntryUnreadableError() | DamageError():
+            return Finding.DAMAGED
+        case _:  # silence, limbo, refusals: neither yes nor no
+            return Finding.UNDECIDED
+
+
+def probes(
+    metadata: LedgerMetadata, *, is_full: bool, left_out: Collection[str] = ()
+) -> Iterator[Probe]:
+    """Yield what to read of a ledger, fragment by fragment; nothing of bookies ``left_out``."""
+    for fragment, last in _settled(metadata):
+        for slot, bookie_id in enumerate(fragment.bookies):
+            if bookie_id in left_out:
+                continue
+            entry_ids = _ids_to_read(
+                metadata, slot, (fragment.first_entry_id, last), is_full=is_full
+            )
+            if entry_ids:
+                yield Probe(bookie_id, slot, fragment.first_entry_id, last, entry_ids)
+
+
+def not_held(metadata: LedgerMetadata, bookie_id: str, held: Sequence[Span]) -> tuple[Span, ...]:
+    """Return what a bookie should hold of a ledger and does not; ``held``: ascending ranges."""
+    found: list[Span] = []
+    for fragment, last in _settled(metadata):
+        if bookie_id in fragment.bookies:
+            slot = fragment.bookies.index(bookie_id)
+            span = (fragment.first_entry_id, last)
+            found += missing_spans(metadata.quorum, slot, span, held)
+    return tuple(found)
+
+
+def holders(metadata: LedgerMetadata) -> list[str]:
+    """Return the bookies that should hold entries of a ledger for good, each once."""
+    named = (fragment.bookies for fragment, _last in _settled(metadata))
+    return sorted({bookie_id for bookies in named for bookie_id in bookies})
+
+
+def what_counts(
+    metadata: LedgerMetadata, held: Sequence[Span], last_add_synced: int
+) -> tuple[Span, ...]:
+    """Return the part of what a bookie holds that a loss of power would leave.
+
+    Of a VD ledger: what lies up to the last add synced.
+    """
+    if metadata.ledger_type is LedgerType.PD_JOURNAL:
+        return tuple(held)
+    return tuple(
+        (first, min(last, last_add_synced)) for first, last in held if first <= last_add_synced
+    )
+
+
+def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str]) -> list[int]:
+    """Return the first entry ids of the fragments with two replicas of an entry on one rack.
+
+    ``racks``: of the bookies that are there, by id. Where a rack is not known, or there are fewer
+    racks than replicas, nobody could do better: such fragments are left out.
+    """
+    rack_count = len(set(racks.values()) - {NO_RACK})
+    if rack_count < metadata.write_quorum_size:
+        return []
+    return [
+        fragment.first_entry_id
+        for fragment in metadata.fragments
+        if _is_crowded(metadata, fragment, racks)
+    ]
+
+
+def _is_crowded(metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str, str]) -> bool:
+    known = [racks.get(bookie_id, NO_RACK) for bookie_id in fragment.bookies]
+    quorum = metadata.quorum
+    for entry_id in range(quorum.ensemble_size):  # write sets come again after that
+        used = [known[slot] for slot in quorum.write_set(entry_id) if known[slot] != NO_RACK]
+        if len(set(used)) < len(used):
+            return True
+    return False
+
+
+def _settled(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
+    """Yield the fragments whose end is known and that hold something, with their last entry id."""
+    for fragment, last in zip(metadata.fragments, ends_of(metadata), strict=True):
+        if last is not None and last >= fragment.first_entry_id:
+            yield fragment, last
+
+
+def _ids_to_read(
+    metadata: LedgerMetadata, slot: int, span: Span, *, is_full: bool
+) -> Sequence[int]:
+    quorum = metadata.quorum
+    first, last = span
+    if is_full:
+        return quorum.entry_ids(slot, first, last)
+    size = quorum.ensemble_size
+    low = [one for one in range(first, min(first + size, last + 1)) if quorum.holds(slot, one)]
+    high = [one for one in range(last, max(last - size, first - 1), -1) if quorum.holds(slot, one)]
+    return sorted({*low[:1], *high[:1]})

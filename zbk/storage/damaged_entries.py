@@ -1,0 +1,113 @@
+"""The entries that the index has, and of which it is known that their copies are damaged.
+
+A bookie does not say that it holds them: whoever repairs the ledger asks what is held, copies what
+is not, and with that the entry is stored anew and held again. A read of them is tried all the same.
+
+In memory, and as good as the last pass of the scrubber: after a restart nothing is known until the
+next one. At most ``RANGE_COUNT_MAX`` ranges; of what is beyond, the bookie says that it holds it,
+until a later pass, when the first ones are repaired.
+
+Owned by the thread that owns storage.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+RANGE_COUNT_MAX: Final = 10_000
+
+
+class DamagedEntryIds:
+    """Ranges of entry ids by ledger: first and last, ascending, disjoint."""
+
+    def __init__(self, range_count_max: int = RANGE_COUNT_MAX) -> None:
+        self._range_count_max = range_count_max
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        self._passes: dict[int, int] = {}  # the last pass that found damage, by ledger
+        self._range_count = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._ranges)
+
+    def __contains__(self, ledger_id: int) -> bool:
+        return ledger_id in self._ranges
+
+    def add(self, ledger_id: int, first: int, last: int, pass_no: int) -> None:
+        """Note entries that a pass found damaged.
+
+        What earlier passes found in the ledger is forgotten.
+        """
+        if self._passes.get(ledger_id) != pass_no:
+            self._put(ledger_id, ())
+        self._passes[ledger_id] = pass_no
+        ranges = self._ranges.setdefault(ledger_id, [])
+        if ranges and ranges[-1][1] >= first:  # seldom: an entry that moved is looked at later
+            self._put(ledger_id, sorted([*without(ranges, first, last), (first, last)]))
+            self._passes[ledger_id] = pass_no
+        elif ranges and ranges[-1][1] == first - 1:
+            ranges[-1] = (ranges[-1][0], last)
+        elif self._range_count < self._range_count_max:
+            ranges.append((first, last))
+            self._range_count += 1
+        else:
+            self._put(ledger_id, ranges)  # not even this one is left, if it is the first
+
+    def remove(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+        """Note that these entries, ascending, have sound copies now."""
+        ranges: Sequence[tuple[int, int]] = self._ranges.get(ledger_id, ())
+        for first, last in runs_of(entry_ids) if ranges else ():
+            ranges = without(ranges, first, last)
+        self._put(ledger_id, ranges)
+
+    def end_pass(self, pass_no: int) -> None:
+        """Forget what this pass, which read everything, has not found any more."""
+        for ledger_id in [one for one, found in self._passes.items() if found != pass_no]:
+            self._put(ledger_id, ())
+
+    def held(self, ledger_id: int, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Return what is left of ranges of entries without those that are damaged."""
+        held = list(ranges)
+        for first, last in self._ranges.get(ledger_id, ()):
+            held = without(held, first, last)
+        return held
+
+    def _put(self, ledger_id: int, ranges: Sequence[tuple[int, int]]) -> None:
+        self._range_count += len(ranges) - len(self._ranges.pop(ledger_id, ()))
+        if ranges:
+            self._ranges[ledger_id] = list(ranges)
+        else:
+            self._passes.pop(ledger_id, None)
+
+
+def without(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
+    """Return ranges with ``first .. last`` taken out of them.
+
+    >>> without([(0, 9), (20, 29)], 5, 24)
+    [(0, 4), (25, 29)]
+    """
+    left = []
+    for low, high in ranges:
+        if high < first or last < low:
+            left.append((low, high))
+            continue
+        if low < first:
+            left.append((low, first - 1))
+        if last < high:
+            left.append((last + 1, high))
+    return left
+
+
+def runs_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Return first and last of the runs in ascending ids.
+
+    >>> runs_of([1, 2, 3, 7])
+    [(1, 3), (7, 7)]
+    """
+    if isinstance(entry_ids, range):
+        return [(entry_ids[0], entry_ids[-1])]
+    runs: list[tuple[int, int]] = []
+    for entry_id in entry_ids:
+        if runs and runs[-1][1] == entry_id - 1:
+            runs[-1] = (runs[-1][0], entry_id)
+        else:
+            runs.append((entry_id, entry_id))
+    return runs

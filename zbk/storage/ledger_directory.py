@@ -1,0 +1,242 @@
+"""One ledger directory of a bookie: entry logs, index, last log mark, deleted ledgers.
+
+    last_mark          zbk.storage.last_mark
+    index.flush        zbk.storage.flush_file
+    deleted_ledgers    zbk.storage.deleted_ledgers
+    index/00/01/...    zbk.storage.index_file
+    logs/00000001.log  zbk.storage.entry_log_format
+
+It stands by itself: nothing in it points into another directory, but the mark, at journals. A
+ledger lives in one ledger directory for ever, the one where its index is.
+
+Threads: as ``zbk.storage.bookie_storage``, which owns it, says.
+
+Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStorage``, of which it
+has one for all directories.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from zbk.errors import CorruptRecordError, EntryUnreadableError, NoSuchLedgerError
+from zbk.protocol.entry import has_plain_digest
+from zbk.protocol.entry_batch import EntryBatch
+from zbk.storage.checkpoint import DirectoryFlush
+from zbk.storage.deleted_ledgers import DeletedLedgers
+from zbk.storage.entry_log import EntryLogs
+from zbk.storage.entry_reader import Resolved, fetch
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.garbage import Garbage
+from zbk.storage.journal_segment import JournalPosition
+from zbk.storage.last_mark import LastMark, LogMark
+from zbk.storage.ledger_cache import LedgerCache
+from zbk.storage.location import ABSENT, entry_locations
+from zbk.storage.open_files import OpenFiles
+from zbk.storage.page_slots import find_absent, page_runs
+from zbk.storage.recovery import Presence
+from zbk.storage.scrub_view import ScrubView
+from zbk.storage.stored_copies import StoredCopies
+from zbk.storage.unfinished import check_finished, check_whole
+from zbk.system.files import FileSystem
+
+_NO_LIMIT: Final = 1 << 62
+
+
+class LedgerDirectory:
+    """One directory. ``open`` comes first."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: str,
+        *,
+        number: int,
+        owner: bytes,
+        open_files: OpenFiles,
+        fail_stop: FailStop,
+        log_size_max: int,
+        memory_size_max: int,
+        ledger_count_max: int,
+    ) -> None:
+        self._files = files
+        self.path = path
+        self.number = number  # its place among the bookie's ledger directories
+        self.last_mark = LastMark(files, path, fail_stop)
+        self.logs = EntryLogs(
+            files,
+            f"{path}/logs",
+            owner=owner,
+            open_files=open_files,
+            fail_stop=fail_stop,
+            log_size_max=log_size_max,
+        )
+        self.cache = LedgerCache(
+            files,
+            path,
+            begin_log_sync=self.logs.begin_sync,
+            open_files=open_files,
+            fail_stop=fail_stop,
+            memory_size_max=memory_size_max,
+            ledger_count_max=ledger_count_max,
+        )
+        self.deleted = DeletedLedgers(files, path, owner=owner, fail_stop=fail_stop)
+        self.garbage = Garbage(
+            files,
+            path,
+            owner=owner,
+            deleted=self.deleted,
+            cache=self.cache,
+            logs=self.logs,
+            last_mark=self.last_mark,
+            fail_stop=fail_stop,
+        )
+        self.scrub = ScrubView(
+            files,
+            path,
+            owner=owner,
+            deleted=self.deleted,
+            cache=self.cache,
+            logs=self.logs,
+            last_mark=self.last_mark,
+        )
+        self._copies = StoredCopies(self.logs.read, owner)
+
+    def open(self, journal_count: int) -> int:
+        """Finish what a crash cut short; return how many index files that were.
+
+        Raises:
+            BookieError: a command has left the directory half changed, or a part is missing.
+            CorruptRecordError: the mark or the deleted ledgers are damaged.
+            StorageFailedError, OSError: reading or writing failed.
+        """
+        check_finished(self._files, self.path)
+        mark = self.last_mark.load()
+        if mark is not None:
+            check_whole(self._files, self.path)
+            if len(mark.positions) != journal_count:
+                told = f"it is of {len(mark.positions)} journals; the bookie has {journal_count}"
+                raise CorruptRecordError(f"{self.path}/last_mark", 0, told)
+        self.logs.open(0 if mark is None else mark.entry_log_id)
+        self.deleted.load()
+        # the names of notes may be in the page cache only, if a crash came right after they were
+        # given: what is built on them from here on must not outlive them
+        self._files.sync_dir(self.path)
+        index_file_count = self.cache.open()
+        self.garbage.finish()
+        return index_file_count
+
+    def has(self, ledger_id: int) -> bool:
+        """Tell whether a ledger lives here.
+
+        Raises:
+            CorruptRecordError: its index is damaged: it does.
+        """
+        return self.cache.info(ledger_id) is not None
+
+    # ------------------------------------------------------------------ entries
+
+    def add(self, batches: Sequence[EntryBatch]) -> None:
+        """Append batches to the entry log and set their locations, as ``BookieStorage.add``."""
+        for batch in batches:
+            self.cache.prepare(batch.ledger_id, batch.entry_ids)
+        bases = self.logs.append(batches)
+        for batch, base in zip(batches, bases, strict=True):
+            locations = entry_locations(base, batch.sizes)
+            self.cache.put(batch.ledger_id, batch.entry_ids, locations)
+        self.cache.make_room()
+
+    def presence(self, batch: EntryBatch) -> Presence:
+        """Tell what is here of a batch, as ``BookieStorage.presence``."""
+        if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
+            return Presence.NONE
+        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        present = [at for at, location in enumerate(locations) if location != ABSENT]
+        if not present:
+            return Presence.NONE
+        here = batch if len(present) == batch.count else batch.select(present)
+        known = array("Q", [locations[at] for at in present])
+        resolved = Resolved(batch.ledger_id, here.entry_ids, known, _NO_LIMIT, self.number)
+        count, body = self.fetch(resolved)
+        if count < here.count:
+            raise EntryUnreadableError(batch.ledger_id, here.entry_ids[count], "while comparing")
+        if body != here.body:
+            return Presence.OTHER
+        return Presence.SAME if here is batch else Presence.PART
+
+    def missing_part(self, batch: EntryBatch) -> EntryBatch:
+        """Return the entries of a batch that are not here, of which there is at least one."""
+        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
+
+    def part_to_mend(self, batch: EntryBatch) -> EntryBatch | None:
+        """Return what of a recovery's batch is to be stored, as ``BookieStorage.part_to_mend``."""
+        if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
+            return batch
+        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        present = [at for at, location in enumerate(locations) if location != ABSENT]
+        if not present:
+            return batch
+        wanted = {at for at, location in enumerate(locations) if location == ABSENT}
+        wanted.update(self._copies.damaged(batch, present, locations))
+        if len(wanted) == batch.count:
+            return batch
+        return batch.select(sorted(wanted)) if wanted else None
+
+    def resolve(self, ledger_id: int, entry_ids: Sequence[int], size_max: int) -> Resolved | None:
+        """Look up entries, as ``BookieStorage.resolve``."""
+        found: array[int] = array("Q")
+        for _, low, high in page_runs(entry_ids):
+            try:
+                some = self._locations(ledger_id, entry_ids[low:high])
+            except CorruptRecordError as error:
+                if found:
+                    break  # what is whole is answered; the rest is asked again
+                raise EntryUnreadableError(ledger_id, entry_ids[low], str(error)) from error
+            absent = find_absent(some)
+            found += some[:absent]
+            if absent is not None or _is_enough(found, size_max):
+                break
+        if not found:
+            return None
+        return Resolved(ledger_id, entry_ids[: len(found)], found, size_max, self.number)
+
+    def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
+        """Read entries, as ``BookieStorage.fetch``. Any thread."""
+        try:
+            return fetch(self.logs.read, resolved)
+        except EntryUnreadableError as error:
+            if resolved.ledger_id in self.deleted:  # then its log may be gone
+                raise NoSuchLedgerError(resolved.ledger_id) from error
+            raise
+
+    def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
+        """Tell whether an entry is what was stored: by its own digest, or by that of its block."""
+        has_digest = has_plain_digest(entry)
+        if has_digest is not None:
+            return has_digest
+        return self._copies.sound_until(resolved.locations[0]) != 0
+
+    # ------------------------------------------------------------------ checkpoint
+
+    def begin_flush(self, positions: tuple[JournalPosition, ...]) -> DirectoryFlush:
+        """Return a flush of everything added up to now, and the mark that it allows.
+
+        Raises:
+            NoSpaceError: a flush that was begun to make room can still not be ended.
+            StorageFailedError: anything failed before.
+        """
+        flush = self.cache.begin_flush()
+        return DirectoryFlush(LogMark(positions, self.logs.last_log_id), flush, self.last_mark)
+
+    # ------------------------------------------------------------------ private
+
+    def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+        if isinstance(entry_ids, range):
+            return self.cache.locations(ledger_id, entry_ids[0], entry_ids[-1])
+        return self.cache.scattered_locations(ledger_id, entry_ids)
+
+
+def _is_enough(locations: "array[int]", size_max: int) -> bool:
+    """Tell whether these fill an answer, or do not lie in a row: then the rest is asked again."""
+    return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max

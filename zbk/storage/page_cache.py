@@ -1,0 +1,126 @@
+"""The pages of the index that are in memory, by ledger and number; whole, or only their ends.
+
+A page that a ledger grows in is read, and so verified, when it is first added to. Then it is
+forgotten: only what is added from there on is kept, and after a flush only what was added since.
+Whoever asks for what is ahead of that has it read again.
+
+Owned by the thread that owns the index.
+"""
+
+from array import array
+from collections.abc import Callable, Sequence
+from threading import Lock
+from typing import TypeAlias
+
+from zbk.storage.index_file import IndexReader, LedgerIndex
+from zbk.storage.index_page import PAGE_BITS, Page
+from zbk.storage.page_slots import SLOT_MASK, slots_of
+from zbk.storage.write_back import WriteBackCache
+
+PageKey: TypeAlias = tuple[int, int]
+
+PageUnderWay: TypeAlias = "Callable[[int, int], array[int] | None]"
+"""Ledger and page number to the locations of a page whose place may be half written."""
+
+
+class PageCache(WriteBackCache[PageKey, Page]):
+    """Pages. Methods that read raise ``CorruptRecordError``: the page is damaged."""
+
+    def __init__(self, reader: IndexReader, place_lock: Lock, page_under_way: PageUnderWay) -> None:
+        super().__init__(lambda page: page.memory_size)
+        self._reader = reader
+        self._place_lock = place_lock
+        self._page_under_way = page_under_way
+        self._new: dict[int, set[int]] = {}  # page numbers by ledger: in memory, and in no file
+
+    def prepare(self, index: LedgerIndex, page_no: int, entry_id: int) -> None:
+        """Have a page in memory from an entry's slot on, so that ``put`` can not fail."""
+        key = (index.ledger_id, page_no)
+        slot = entry_id & SLOT_MASK
+        page = self.get(key)
+        if page is not None:
+            if page.start > slot:
+                self._read_ahead(index, page_no, page)
+            return
+        page = self._reader.read_page(index, page_no)
+        if page is None:
+            page = Page()
+            self._new.setdefault(index.ledger_id, set()).add(page_no)
+        elif entry_id > index.last_entry_id:
+            page = Page(start=slot)  # what is ahead of it is whole, and nobody has asked for it
+        self.add(key, page, is_dirty=False)
+
+    def put(self, key: PageKey, entry_ids: Sequence[int], locations: "array[int]") -> None:
+        """Set locations in a prepared page."""
+        page = self.get(key)
+        assert page is not None, "prepare comes before put"
+        self.make_dirty(key)
+        before_size = page.memory_size
+        if isinstance(entry_ids, range):
+            page.put(entry_ids[0] & SLOT_MASK, locations)
+        else:
+            page.put_scattered(list(slots_of(entry_ids)), locations)
+        self.resize(key, page.memory_size - before_size)
+
+    def page(self, index: LedgerIndex, page_no: int, slot: int) -> Page | None:
+        """Return a page, in memory from this slot on; ``None`` if there is none."""
+        key = (index.ledger_id, page_no)
+        page = self.get(key)
+        if page is None:
+            page = self._reader.read_page(index, page_no)
+            if page is not None:
+                if page_no == index.last_entry_id >> PAGE_BITS:
+                    page.cut((index.last_entry_id & SLOT_MASK) + 1)
+                self.add(key, page, is_dirty=False)
+        elif page.start > slot:
+            self._read_ahead(index, page_no, page)
+        return page
+
+    def next_page(self, index: LedgerIndex, page_no: int) -> int | None:
+        """Return the first page at ``page_no`` or behind it that was written or is in memory."""
+        candidates = [one for one in self._new.get(index.ledger_id, ()) if one >= page_no]
+        on_disk = index.extents.next_page(page_no)
+        if on_disk is not None:
+            candidates.append(on_disk)
+        return min(candidates, default=None)
+
+    def forget(self, ledger_id: int) -> None:
+        """Note that a ledger's pages were all dropped: it is deleted."""
+        self._new.pop(ledger_id, None)
+
+    def drop_oldest_clean(self) -> PageKey | None:
+        """Forget the clean page used longest ago; return its key, or ``None`` if none is clean."""
+        key = super().drop_oldest_clean()
+        if key is not None:
+            self._is_new_no_more(key)
+        return key
+
+    def end_flush(self) -> dict[PageKey, Page]:
+        """Note that everything in flight is on disk, and forget what need not be in memory."""
+        arrived = super().end_flush()
+        for key, page in arrived.items():
+            before_size = page.memory_size
+            page.trim(is_clean=self.is_clean(key))
+            self.resize(key, page.memory_size - before_size)
+            self._is_new_no_more(key)
+        return arrived
+
+    def _is_new_no_more(self, key: PageKey) -> None:
+        ledger_id, page_no = key
+        new = self._new.get(ledger_id)
+        if new is not None:
+            new.discard(page_no)
+            if not new:
+                del self._new[ledger_id]
+
+    def _read_ahead(self, index: LedgerIndex, page_no: int, page: Page) -> None:
+        """Read what the file has ahead of the part of a page that is in memory."""
+        with self._place_lock:  # the page may be just what is being written
+            before = self._page_under_way(index.ledger_id, page_no)
+            if before is None:
+                on_disk = self._reader.read_page(index, page_no)
+                assert on_disk is not None, "a flush brought it there"
+                before = on_disk.locations
+        before_size = page.memory_size
+        page.put_ahead(before)
+        self.resize((index.ledger_id, page_no), page.memory_size - before_size)

@@ -1,0 +1,91 @@
+"""One pass over one ledger directory: its entry logs first, then its index.
+
+    logs    each one that is written no more (``zbk.storage.scrub_log``): which regions of it can
+            not be vouched for
+    index   each file (``zbk.storage.scrub_index``): whether it is whole, and whether each entry is
+            where it says, outside of those regions
+
+So damage in a log is told of, whatever lay there, and a ledger is reported only if its index still
+points there. The log that is being written is left to the next pass, but for the beginnings of
+entries. An entry of which the index has nothing is not missed here: `zbk bookie rebuild-index` of a
+stopped bookie sees those.
+
+Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs, and of the ledgers
+of one index directory. Two regions that are merged for want of room put what lies between them in
+doubt: it is looked at a second time, as every doubtful entry is, and found sound.
+
+Whoever runs a pass carries out its steps (``zbk.storage.scrub_step``). One thread, any.
+
+Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
+"""
+
+from typing import Final
+
+from zbk.protocol.scrub import DamagedFile
+from zbk.storage.location import OFFSET_MAX
+from zbk.storage.scrub_index import IndexScrub, Regions
+from zbk.storage.scrub_log import LogScrub
+from zbk.storage.scrub_step import Scrubbing
+from zbk.storage.scrub_view import ScrubView
+
+REGION_COUNT_MAX: Final = 10_000
+
+
+class ScrubPass:
+    """One pass. ``steps`` is called once."""
+
+    def __init__(self, view: ScrubView, *, region_count_max: int = REGION_COUNT_MAX) -> None:
+        self._view = view
+        self._region_count_max = region_count_max
+        self._region_count = 0
+        self._regions: Regions = {}
+        self._index = IndexScrub(view, self._regions)
+        self.share = 0.0  # done, of 1.0; logs and index are half of it each
+
+    @property
+    def unconfirmed_count(self) -> int:
+        """Places of the index that looked damaged, and were being written whenever looked at."""
+        return self._index.unconfirmed_count
+
+    def steps(self) -> Scrubbing:
+        """Yield the steps of the pass."""
+        yield from self._logs()
+        self.share = 0.5
+        yield from self._ledgers()
+        self.share = 1.0
+
+    def _logs(self) -> Scrubbing:
+        view = self._view
+        try:
+            left = view.left_logs()
+        except OSError as error:
+            yield DamagedFile(view.log_dir, 0, f"can not be listed: {error.strerror}")
+            return
+        for number, log_id in enumerate(left):
+            log = LogScrub(view.files, view.log_dir, log_id, view.owner)
+            for step in log.steps():
+                self.share = 0.5 * (number + log.share) / len(left)
+                yield step
+            self._keep(log_id, log.regions)
+
+    def _ledgers(self) -> Scrubbing:
+        view = self._view
+        done_count = 0
+        try:
+            for some in view.ledgers():
+                for ledger_id in some:
+                    yield from self._index.steps(ledger_id)
+                    done_count += 1
+                    self.share = 0.5 + 0.5 * min(1.0, done_count / max(1, view.ledger_count))
+        except OSError as error:
+            yield DamagedFile(view.index_dir, 0, f"can not be listed: {error.strerror}")
+        finally:
+            view.close_files()
+
+    def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> None:
+        if not regions:
+            return
+        if self._region_count + len(regions) > self._region_count_max:
+            regions = [(0, OFFSET_MAX)]
+        self._region_count += len(regions)
+        self._regions[log_id] = regions
