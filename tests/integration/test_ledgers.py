@@ -1,6 +1,7 @@
 """Ledgers end to end: a client, three bookie processes, real metadata, real files."""
 
 import os
+import threading
 from collections.abc import Iterator
 
 import msgspec
@@ -216,6 +217,23 @@ def test_after_close_nothing_is_appended_and_closing_again_is_fine(client: zbk.C
         ledger.append(b"too late")
     with pytest.raises(zbk.LedgerClosedError):
         ledger.sync()
+
+
+def test_a_writer_that_was_dropped_and_not_closed_answers_and_goes(client: zbk.Client) -> None:
+    def writer_thread_count() -> int:
+        return sum(thread.name.startswith("WriterActor") for thread in threading.enumerate())
+
+    ledger = client.create_ledger()
+    ledger_id = ledger.ledger_id
+    futures = [ledger.append_async(b"%d" % number) for number in range(1_000)]
+    assert writer_thread_count() == 1
+
+    del ledger
+
+    assert [future.result(10) for future in futures] == list(range(1_000))
+    wait_until(lambda: writer_thread_count() == 0, what="the end of the writer's thread")
+    with client.recover_ledger(ledger_id) as reader:
+        assert reader.last_add_confirmed == 999
 
 
 def test_close_waits_for_what_was_appended(client: zbk.Client) -> None:

@@ -46,6 +46,19 @@ class AppendMailbox:
         self._is_over = False
         self._changed = threading.Condition(threading.Lock())
         self._waiter_count = 0
+        self._is_abandoned = False
+
+    def abandon(self) -> None:
+        """Note that the application has let go of its handle.
+
+        Takes no lock: the garbage collector calls it, in whatever thread, whatever that one holds.
+        """
+        self._is_abandoned = True
+
+    @property
+    def is_done_with(self) -> bool:
+        """True when nobody is there to put anything in, and nobody waits for what was."""
+        return self._is_abandoned and not self._size and not self._items and not self._asks
 
     @property
     def pending_size(self) -> int:

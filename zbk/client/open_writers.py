@@ -5,6 +5,7 @@ Any thread.
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -105,7 +106,7 @@ class OpenWriters:
             self._actors[serial] = reference[0]
         # entries that an ack quorum has before the last bookie is connected would miss there
         setup.connected.wait(min(config.connect_timeout_ms, CONNECT_WAIT_MS_MAX) / 1000)
-        return LedgerWriter(
+        writer = LedgerWriter(
             current,
             core,
             mailbox,
@@ -115,6 +116,9 @@ class OpenWriters:
             default_timeout_s=config.default_timeout_ms / 1000,
             check_usable=ground.check_usable,
         )
+        # a handle that is dropped and was not closed must not keep a thread for ever
+        weakref.finalize(writer, mailbox.abandon).atexit = False
+        return writer
 
     def _core(self, metadata: LedgerMetadata, password: bytes) -> WriterCore:
         config = self._ground.config

@@ -24,10 +24,8 @@ from zbk.client.mailbox import AppendMailbox, Ticket
 from zbk.client.writer_metadata import ClosedInMetadata, EnsembleSettled, WriterMetadata
 from zbk.client.writer_requests import WriterRequests, event_of
 from zbk.errors import (
-    BookieReadOnlyError,
     BookieUnavailableError,
     LedgerClosedError,
-    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol import writer_events as core
@@ -39,7 +37,7 @@ from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
 TICK_MS: Final = 100
 REFUSED_RETRY_MS: Final = 1_000
-"""How long a bookie that takes no adds, and has no replacement, is left alone."""
+"""How long a bookie that has refused an add, and has no replacement, is left alone."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -153,8 +151,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case Drain():
                 self._drain(now_ms)
             case Tick():
-                self._ask_again(now_ms)
-                self._handle(core.Tick(), now_ms)
+                self._on_tick(now_ms)
             case AskSync():
                 self._drain(now_ms)  # what was appended before this call and waits
                 self._handle(core.SyncRequested(message.future), now_ms)
@@ -195,6 +192,12 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
         if items:
             self._handle(core.Appends(items), now_ms)
 
+    def _on_tick(self, now_ms: int) -> None:
+        self._ask_again(now_ms)
+        self._handle(core.Tick(), now_ms)
+        if self._mailbox.is_done_with:
+            self.stop()  # as if the client had been closed: the ledger is left to recovery
+
     def _on_news(self, news: News, now_ms: int) -> None:
         match news:
             case BookieUp():
@@ -227,15 +230,13 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case ClosedInMetadata(future, _, error):
                 future.set_exception(error)
 
-    def _suspect(self, bookie_id: str, error: ZbkError) -> None:
-        """Make a connection anew that may be broken; leave that of a bookie that serves all else.
-
-        One that is full does, and one that may have lost something: others use the connection, too.
-        """
-        if isinstance(error, BookieReadOnlyError | UnknownLedgerStateError):
-            self._refusing[bookie_id] = monotonic_ms() + REFUSED_RETRY_MS
+    def _suspect(self, suspect: core.SlotSuspect) -> None:
+        """Make a connection anew that may be broken; leave alone a bookie that has refused."""
+        bookie_id = self._core.ensemble[suspect.slot]
+        if suspect.is_connection_broken:
+            self._setup.pool.reset(bookie_id, suspect.error)
         else:
-            self._setup.pool.reset(bookie_id, error)
+            self._refusing[bookie_id] = monotonic_ms() + REFUSED_RETRY_MS
 
     def _ask_again(self, now_ms: int) -> None:
         """Take bookies for connected again that took no adds and have not been replaced."""
@@ -282,7 +283,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
             case core.SendLac():
                 self._requests.send_lac(effect)
             case core.SlotSuspect():
-                self._suspect(self._core.ensemble[effect.slot], effect.error)
+                self._suspect(effect)
             case core.ChangeEnsemble():
                 self._setup.metadata.change_ensemble(effect, self._core.ensemble, self._tell_self)
             case _:
