@@ -165,6 +165,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """The auditor and the replication workers. TOML table ``[autorecovery]``."""
 
     metadata: str = ""
+    session_timeout_ms: int = 10_000  # after so long others take over what a dead process was at
     lost_bookie_delay_ms: int = 0  # for one lost bookie; the metadata store may say another one
     brake_share_percent: int = 20  # of the bookies: if more vanish at once, look again first
     brake_window_ms: int = 60_000  # within which they count as at once
@@ -176,12 +177,13 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     replicas_check_interval_ms: int = 0  # what bookies say they hold; 0 is off
     worker_count: int = 2  # ledgers that are repaired at the same time
     open_ledger_grace_ms: int = 30_000  # how long a writer may take before its ledger is fenced
-    replication_rate_size: int = 32 * MIB  # bytes a second that the workers copy; 0: no limit
+    replication_rate_size: int = 16 * MIB  # bytes a second that the workers copy; 0: no limit
     repair_retry_ms_max: int = 300_000  # pause between attempts at one ledger; begins at 1/16
     target_policy: Literal["placement", "local"] = "placement"  # who gets what is copied
     local_bookie_id: str = ""  # the bookie that "local" fills
 
     def __post_init__(self) -> None:
+        _check_range(self, "session_timeout_ms", 1_000, 600_000)
         _check_range(self, "lost_bookie_delay_ms", 0, 7 * 86_400_000)
         _check_range(self, "brake_share_percent", 1, 100)
         _check_range(self, "brake_window_ms", 0, 3_600_000)

@@ -114,7 +114,7 @@ class TestUp:
         assert up.stdout is not None
         shown = json.loads(up.stdout.readline())
         assert shown["is_context"]
-        pids = [bookie["pid"] for bookie in shown["bookies"]]
+        pids = [bookie["pid"] for bookie in shown["bookies"]] + [shown["autorecovery"]["pid"]]
 
         shell.run("ledger", "append", stdin=b"kept\n")
         up.send_signal(signal.SIGINT)
@@ -124,13 +124,14 @@ class TestUp:
         assert b"zbk up" in shell.run("ledger", "ls", exit_code=1).stderr
         with shell.start("up") as again:  # on its data, for people
             assert again.stdout is not None
-            lines = [again.stdout.readline().decode() for _ in range(6)]
-            assert lines[5].startswith("READY")
+            lines = [again.stdout.readline().decode() for _ in range(7)]
+            assert "autorecovery  pid" in lines[5]
+            assert lines[6].startswith("READY")
             assert shell.run("ledger", "cat", "0", "--lines").stdout == b"kept\n"
             again.terminate()
             assert again.wait(30) == 0
             rest = again.stdout.read().decode()
-        assert len(lines) + len(rest.splitlines()) <= 12
+        assert len(lines) + len(rest.splitlines()) <= 13
 
     def test_its_bookies_end_with_it_even_if_it_is_killed(
         self, shell: Shell, up: subprocess.Popen[bytes]
@@ -150,6 +151,39 @@ class TestUp:
         stale = shell.run("ledger", "ls", exit_code=1).stderr.decode()
         assert "is gone" in stale
         assert "rm " in stale
+
+    def test_autorecovery_runs_beside_it_and_its_end_is_told(
+        self, shell: Shell, up: subprocess.Popen[bytes]
+    ) -> None:
+        assert up.stdout is not None
+        assert up.stderr is not None
+        shown = json.loads(up.stdout.readline())
+        pid = shown["autorecovery"]["pid"]
+        log = Path(shown["data_dir"]) / "autorecovery.log"
+        wait_until(lambda: b"READY" in log.read_bytes(), 30)
+        wait_until(lambda: shell.run("autorecovery", "status").stdout.count(b"lost bookies") == 1)
+        assert shell.run("autorecovery", "whoisauditor").stdout.endswith(b"-%d\n" % pid)
+        assert not [line for line in log.read_text().splitlines() if " INFO " not in line]
+
+        os.kill(pid, signal.SIGKILL)
+
+        told = iter(up.stderr.readline, b"")
+        assert b"autorecovery ended by SIGKILL" in next(told)
+        assert any(b"zbk autorecovery run" in line for line in told)
+        assert up.poll() is None
+
+    def test_it_may_run_without_autorecovery(self, shell: Shell) -> None:
+        with shell.start("up", "-o", "json", "--bookies", "1", "--no-autorecovery") as process:
+            assert process.stdout is not None
+            assert json.loads(process.stdout.readline())["autorecovery"] is None
+            noted = shell.run("autorecovery", "trigger").stderr
+            assert b"nobody audits now" in noted
+            assert (
+                b"zbk autorecovery run"
+                in shell.run("autorecovery", "whoisauditor", exit_code=3).stderr
+            )
+            process.terminate()
+            assert process.wait(30) == 0
 
     def test_one_folder_is_for_one_cluster(self, shell: Shell, up: subprocess.Popen[bytes]) -> None:
         assert up.stdout is not None

@@ -57,8 +57,8 @@ def test_every_command_of_the_tour_runs(
     assert activate == ("sh", ". .venv/bin/activate\n")
     outputs: dict[str, str] = {}
     for language, text in rest:
-        if text == "zbk up\n":
-            ends_with_the_test.append(start_and_wait_ready(home, environment))
+        if text.startswith("zbk up"):
+            ends_with_the_test.append(start_and_wait_ready(text, home, environment))
         else:
             outputs[text] = run_block(language, text, home, environment)
 
@@ -69,6 +69,9 @@ def test_every_command_of_the_tour_runs(
     assert "0 b'a lone entry'" in find(outputs, "import zbk")
     assert "three\n4\n5\n6\n" in find(outputs, "log cat orders")
     assert "b'seven'" in find(outputs, "import zbk")
+    repaired = find(outputs, "zbk bookie recover")
+    assert "moved" in repaired
+    assert "is whole   yes" in repaired
     assert "what was written" in find(outputs, "zbk demo")
 
 
@@ -95,9 +98,11 @@ def run_block(language: str, text: str, home: Path, environment: dict[str, str])
     return done.stdout
 
 
-def start_and_wait_ready(home: Path, environment: dict[str, str]) -> "subprocess.Popen[str]":
+def start_and_wait_ready(
+    text: str, home: Path, environment: dict[str, str]
+) -> "subprocess.Popen[str]":
     process = subprocess.Popen(
-        ["/bin/bash", "-euc", ". .venv/bin/activate\nexec zbk up"],
+        ["/bin/bash", "-euc", f". .venv/bin/activate\nexec {text}"],
         cwd=home / "zbk",
         env=environment,
         stdout=subprocess.PIPE,

@@ -10,6 +10,7 @@ import pytest
 
 import zbk
 from tests.support.cluster import QUICK, Shell
+from tests.support.lost_bookies import Ledgers
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.worker import ReplicationWorker
@@ -17,14 +18,6 @@ from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason
 from zbk.protocol.words import LedgerState
-
-KINDS: list[dict[str, object]] = [
-    {},
-    {"ensemble_size": 4, "write_quorum_size": 2, "ack_quorum_size": 2},
-    {"ledger_type": "VD_JOURNAL"},
-    {"digest_type": "MAC", "password": b"secret"},
-    {"digest_type": "NONE"},
-]
 
 
 @pytest.fixture
@@ -44,42 +37,6 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
     with RepairGround(cluster.metadata_uri) as opened:
         yield opened
-
-
-class Ledgers:
-    """Closed ledgers of every kind that all have something on one bookie, and what is in them."""
-
-    def __init__(self, client: zbk.Client, bookie_id: str) -> None:
-        self.client = client
-        self.passwords: dict[int, bytes] = {}
-        self.contents: dict[int, list[bytes]] = {}
-        for kind in KINDS:
-            while True:
-                with client.create_ledger(**kind) as ledger:  # type: ignore[arg-type]
-                    payloads = [b"%d/%d" % (ledger.ledger_id, n) * (n % 9) for n in range(2_000)]
-                    ledger.append_many(payloads).result(30)
-                if bookie_id in ledger.metadata.last_fragment.bookies:
-                    break
-            password = kind.get("password", b"")
-            assert isinstance(password, bytes)
-            self.passwords[ledger.ledger_id] = password
-            self.contents[ledger.ledger_id] = payloads
-
-    def check_whole_without(self, bookie_id: str) -> None:
-        """Read every replica that the metadata name: all entries are there, and none is there."""
-        for ledger_id, payloads in self.contents.items():
-            metadata = self.client.get_ledger_metadata(ledger_id)
-            named = {b for fragment in metadata.fragments for b in fragment.bookies}
-            assert bookie_id not in named
-            with self.client.open_ledger(ledger_id, self.passwords[ledger_id]) as reader:
-                for replica in named:
-                    found = {
-                        entry.entry_id: bytes(entry.payload)
-                        for entry in reader.read(0, len(payloads) - 1, bookie_id=replica)
-                    }
-                    slot = metadata.last_fragment.bookies.index(replica)
-                    due = metadata.quorum.entry_ids(slot, 0, len(payloads) - 1)
-                    assert found == {entry_id: payloads[entry_id] for entry_id in due}
 
 
 def kill_for_good(cluster: LocalCluster, ground: RepairGround, index: int) -> str:

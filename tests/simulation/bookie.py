@@ -18,6 +18,7 @@ from typing import Any
 from tests.simulation.bookie_parts import Inbox, Parts, PollTicker, Tell, never_stops
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
+from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import ClientPool, Network
 from tests.simulation.oracle import BookieOracle
@@ -32,7 +33,6 @@ from zbk.actors.read import Fetch
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import PollsDue, Requests, StorageMessage
 from zbk.config import BookieConfig
-from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BookieUnavailableError,
     HelloRequiredError,
@@ -42,6 +42,7 @@ from zbk.errors import (
 )
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import instance_id
+from zbk.metadata.paths import registration_path
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
@@ -69,6 +70,7 @@ class SimulatedBookie:
         bookie_id: str,
         address: str,
         parts: Parts,
+        is_registered: bool = False,
     ) -> None:
         self.kernel = kernel
         self.faults = faults
@@ -81,6 +83,7 @@ class SimulatedBookie:
         self.losses: Losses | None = None
         self._boot_count = 1  # the page cache is lost between two of them
         self._has_empty_disk = False
+        self._is_registered = is_registered  # while it runs
         self._is_wiped = False  # on purpose, and not started since
         self._limbo_grace_ms = kernel.tape.pick((5_000, 1_000))
         self._pool = ClientPool(network, self.node, 1_000)
@@ -174,6 +177,9 @@ class SimulatedBookie:
         self.oracle.audit(storage)
         self._tick_soon()
         self._begin_recheck()
+        if self._is_registered:
+            session = LiveSession(self._metadata, self.node, self.bookie_id, is_faulty=False)
+            session.keep(registration_path(self.bookie_id, is_readonly=False))
         return True
 
     def _find_losses(self, storage: BookieStorage) -> None:
@@ -210,7 +216,7 @@ class SimulatedBookie:
         return (
             self.node.is_alive
             and losses is not None
-            and (LossReason.UNCLEAN_STOP in losses.reasons)
+            and bool(losses.left(has_lost_fences=False).ledger_count)
         )
 
     def _make_actors(self, storage: BookieStorage) -> None:

@@ -12,10 +12,8 @@ from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.read import Fetch, ReadActor
-from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
-from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import (
@@ -49,15 +47,6 @@ from zbk.system.files import Buffer, File
 from zbk.transport.router import Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Read, ReadLac
-
-# ------------------------------------------------------------------ limbo
-
-
-def cleared_at_once(self: LedgerRecheck, _event: limbo_ev.Event, _now_ms: int) -> list[Any]:
-    """L2."""
-    self._is_over = True
-    return [limbo_ev.ClearLedger()]
-
 
 # ------------------------------------------------------------------ the bookie
 

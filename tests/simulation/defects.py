@@ -14,25 +14,33 @@ from unittest.mock import patch
 import msgspec
 
 from tests.simulation import defect_methods as wrong
+from tests.simulation import repair_defects as repair
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import JournalActor
+from zbk.actors.losses import Losses
 from zbk.actors.read import ReadActor
+from zbk.auditor.worker import ReplicationWorker
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
+from zbk.metadata.election import AuditorElection
 from zbk.metadata.ledgers import LedgerStore
+from zbk.protocol import fragment_copy
 from zbk.protocol.ack_tracker import AckTracker
+from zbk.protocol.audit_brake import LostBookies
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.fragment_copy import FragmentCopy
 from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
+from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage
@@ -103,8 +111,8 @@ def _defects() -> Iterator[Defect]:
         [(RecoveryCore, "__init__", wrong.recovery_without_floor)], is_fast=False,
     )  # fmt: skip
     yield Defect(
-        "M3", "an entry that can not be read is said not to be there", 400,
-        [(ReadActor, "_answer", wrong.unreadable_is_absent)],
+        "M3", "an entry that can not be read is said not to be there", 2000,
+        [(ReadActor, "_answer", wrong.unreadable_is_absent)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "M4", "a PD add is acknowledged before its fsync", 5,
@@ -139,7 +147,7 @@ def _defects() -> Iterator[Defect]:
         [(RecoveryReads, "_no_count_min", property(lambda _self: 1))],
     )  # fmt: skip
     yield Defect(
-        "M13", "an unknown answer counts as a negative", 100,
+        "M13", "an unknown answer counts as a negative", 250,
         [(RecoveryReads, "failed", wrong.unknown_is_negative)],
     )  # fmt: skip
     yield Defect(
@@ -204,17 +212,22 @@ def _defects() -> Iterator[Defect]:
         "M35", "a short write is ignored", 200, [(SimulatedFile, "pwrite", wrong.short_write)]
     )
     yield Defect(
-        "L1", "a bookie denies what it may have lost", 50,
-        [(Limbo, "is_miss_unknown", lambda *_: False)],
+        "L1", "a bookie denies what it may have lost", 1_000,
+        [(Limbo, "is_miss_unknown", lambda *_: False)], is_fast=False,
     )  # fmt: skip
     yield Defect(
-        "L2", "ledgers leave limbo without a look at any peer", 400,
-        [(LedgerRecheck, "handle", wrong.cleared_at_once)],
+        "L2", "ledgers leave limbo without a look at any peer", 50,
+        [(LedgerRecheck, "handle", repair.cleared_at_once)],
     )  # fmt: skip
     yield Defect(
         "L3", "a bookie that may have lost a fence takes adds", 1_000,
         [(Limbo, "may_lack_fence", lambda *_: False)], is_fast=False,
     )  # fmt: skip
+    yield Defect(
+        "L4", "a wiped bookie that stops uncleanly is checked for its page cache only", 1_000,
+        [(Losses, "left", repair.left_by_reason)], is_fast=False,
+    )  # fmt: skip
+    yield from _repair_defects()
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
         [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],
@@ -230,6 +243,53 @@ def _defects() -> Iterator[Defect]:
     yield Defect(
         "X7", "an owner of a log serves before its ledger is in the list", 100,
         [(LogOwner, "_write", wrong.serves_before_the_list)],
+    )  # fmt: skip
+
+
+def _repair_defects() -> Iterator[Defect]:
+    yield Defect(
+        "R1", "a worker changes the metadata before the target's fsync", 100,
+        [
+            (FragmentCopy, "_send_add", repair.counts_as_soon_as_sent),
+            (FragmentCopy, "_on_added", repair.added_already),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "R2", "a worker copies the first and the last entry only", 100,
+        [
+            (fragment_copy, "ids_in_pieces", repair.first_and_last_only),
+            (FragmentCopy, "_not_held", lambda _self, _span: iter(())),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "R4", "a worker fences a live writer at once", 100,
+        [(LedgerRepair, "_look_after_open", repair.fences_without_grace)],
+    )  # fmt: skip
+    yield Defect(
+        "R5", "an auditor goes on in a session that is another one", 100,
+        [
+            (AuditorElection, "term", repair.leads_for_ever),
+            (AuditorElection, "_end_term", lambda _self: None),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "R6", "an auditor has no brake", 100,
+        [(LostBookies, "_hold", repair.holds_nothing)],
+    )  # fmt: skip
+    yield Defect(
+        "R7", "a ledger that nobody can repair is tried for ever (B41)", 100,
+        [(ReplicationWorker, "_conclude_loss", repair.never_final)],
+    )  # fmt: skip
+    yield Defect(
+        "R8", "a worker changes the metadata before it copies", 100,
+        [
+            (LedgerRepair, "_copy", repair.takes_the_place_at_once),
+            (LedgerRepair, "_check", lambda *_: None),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "R9", "a worker copies other bytes", 100,
+        [(FragmentCopy, "_send_add", repair.copies_damage)],
     )  # fmt: skip
 
 

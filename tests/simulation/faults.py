@@ -74,6 +74,7 @@ class Faults(msgspec.Struct, kw_only=True):
 
 DEEDS = (
     "crash",  # kill -9 of a bookie
+    "long_outage",  # longer than a session, so that it is given up
     "crash_in_operation",  # at the n-th operation of its disk
     "power_loss",
     "power_loss_of_all",

@@ -9,19 +9,20 @@ News of a watch comes later than the change, and several changes may be one piec
 """
 
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.metadata import MetadataServer, Session
-from zbk.errors import MetadataUnavailableError
+from zbk.errors import MetadataUnavailableError, NoNodeError
 from zbk.metadata.callbacks import Reading, Subscription
 from zbk.metadata.store import Node as TreeNode
 from zbk.metadata.store import SessionState, Watch
 
-TIMEOUT_US: Final = 1_500 * MS
-BEAT_US: Final = 300 * MS
-DOUBT_US: Final = 1_000 * MS
+TIMEOUT_US: Final = 1_000 * MS
+BEAT_US: Final = 200 * MS
+DOUBT_US: Final = 700 * MS
 """Without an answer for so long the client knows that it knows nothing."""
 
 
@@ -38,6 +39,7 @@ class LiveSession(Session):
     ) -> None:
         super().__init__(server, name, is_faulty=is_faulty)
         self._node = node
+        self._life = node.life
         self._kernel = server.kernel
         self._subscriptions: dict[Subscription, Callable[[], Reading]] = {}
         self._listeners: dict[int, Callable[[SessionState], None]] = {}
@@ -72,7 +74,19 @@ class LiveSession(Session):
         self._listener_count += 1
         key = self._listener_count
         self._listeners[key] = callback
-        return _Listener(lambda: self._listeners.pop(key, None))
+        return _Listener(partial(self._listeners.__delitem__, key))
+
+    def keep(self, path: str) -> None:
+        """Have an ephemeral node for as long as this lasts, and in the sessions that follow."""
+
+        def create(_state: SessionState = SessionState.CONNECTED) -> None:
+            if self._state is SessionState.CONNECTED:
+                with suppress(NoNodeError):
+                    self.delete(path)  # an earlier life's
+                self.create(path, is_ephemeral=True)
+
+        self.on_session(create)
+        create()
 
     def expire(self) -> None:
         """Let the server give it up, and answer nothing for now."""
@@ -162,6 +176,8 @@ class LiveSession(Session):
         if not self._is_given_up and not self._is_closed:
             self._is_given_up = True
             self._server.tree.end_session(self._id)
+            if self._node.life != self._life:
+                self._forget()
 
     def _forget(self) -> None:
         if not self._is_closed:

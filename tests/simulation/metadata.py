@@ -76,7 +76,8 @@ class MetadataServer:
                 outcome = operation()
             except ZbkError as error:
                 outcome = error
-            node.after(200 + tape.draw(8) * slow_us // 8, done, outcome)
+            if node.life == life:  # else nobody waits any more
+                node.after(200 + tape.draw(8) * slow_us // 8, done, outcome)
 
         entry = (node, life, run)
         self._waiting.append(entry)
@@ -119,6 +120,7 @@ class MetadataServer:
             self._note(path, now)
 
     def _forget(self, path: str) -> None:
+        self._versions.pop(path, None)
         for ledger_id in [i for i, p in self._paths.items() if p == path]:
             del self.current[ledger_id]
             del self._paths[ledger_id]

@@ -5,6 +5,7 @@ ever, what they had. Everything else may happen to all of them.
 """
 
 import errno
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
@@ -38,6 +39,7 @@ class Nemesis:
         self._world = world
         self._loss_count_left = loss_count_max
         self.clients: list[Client] = []
+        self.servants: Callable[[], Sequence[Client]] = tuple  # clients that are never over
         if world.faults.deeds:
             world.kernel.after(self._gap_us(), self._act)
 
@@ -76,6 +78,14 @@ class Nemesis:
             self._note("crash", bookie.address)
             bookie.crash("killed")
             self._restart_later(bookie)
+
+    def _long_outage(self) -> None:
+        bookie = self._bookie()
+        if bookie is not None:
+            self._note("a long outage", bookie.address)
+            bookie.crash("killed for long", is_power_lost=bool(self._world.tape.draw(2)))
+            delay_us = 2_000 * MS + self._world.tape.draw(8) * 500 * MS
+            self._world.kernel.after(delay_us, self._restart, bookie)
 
     def _crash_in_operation(self) -> None:
         bookie = self._bookie()
@@ -185,7 +195,7 @@ class Nemesis:
     # ------------------------------------------------------------------ clients and network
 
     def _client(self) -> Client | None:
-        alive = [c for c in self.clients if not c.is_over]
+        alive = [c for c in (*self.clients, *self.servants()) if not c.is_over]
         return self._world.tape.pick(alive) if alive else None
 
     def _pause_client(self) -> None:
@@ -226,7 +236,8 @@ class Nemesis:
     def _isolate_bookie(self) -> None:
         bookie = self._bookie()
         if bookie is not None:
-            self._isolate(bookie.address, [client.node.name for client in self.clients])
+            clients = (*self.clients, *self.servants())
+            self._isolate(bookie.address, [client.node.name for client in clients])
 
     def _isolate_client(self) -> None:
         client = self._client()

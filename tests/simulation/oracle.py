@@ -15,7 +15,7 @@ What a bookie answers is a promise, whether the answer arrives or not.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
@@ -32,6 +32,7 @@ from zbk.errors import (
 )
 from zbk.protocol.digest import checksum
 from zbk.protocol.entry_batch import COUNT_MAX, sizes_from_wire
+from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord
@@ -132,11 +133,28 @@ class BookieOracle:
         self._counted.clear()
         self.was_wiped = True
 
-    def cleared(self, ranges: Sequence[tuple[int, int]]) -> None:
+    def cleared(
+        self, ranges: Sequence[tuple[int, int]], ledgers: Mapping[int, LedgerMetadata]
+    ) -> None:
         """Note that ledgers have left limbo: what is not here may be denied."""
-        for ledger_id in list(self.lost):
+        for ledger_id in sorted(self.lost):
             if any(first <= ledger_id <= last for first, last in ranges):
+                metadata = ledgers.get(ledger_id)
+                if metadata is not None and self.was_wiped and not self.is_damaged:
+                    self._check_filled(metadata)
                 del self.lost[ledger_id]
+
+    def _check_filled(self, metadata: LedgerMetadata) -> None:
+        """Judge that a wiped bookie has again what it had, as far as the metadata want it here."""
+        ledger_id = metadata.ledger_id
+        before = self._durable_before[ledger_id]
+        for entry_id in sorted(before - self._durable[ledger_id]):
+            if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
+                return
+            fragment, _ = metadata.fragment_of(entry_id)
+            if self._bookie_id in fragment.bookies:
+                self.violated("I24", f"may deny L{ledger_id}/{entry_id}, which it had, from now on")
+                return
 
     def answered(self, outbound: Outbound) -> None:
         """Note, and judge, an answer."""

@@ -115,7 +115,7 @@ class BookieRecheck:
     def _clear(self, ranges: list[tuple[int, int]]) -> None:
         if self._losses.clear(ranges):
             self._has_cleared = True
-            self._bookie.oracle.cleared(ranges)
+            self._bookie.oracle.cleared(ranges, self._metadata.current)
 
     # ------------------------------------------------------------------ one ledger
 

@@ -11,10 +11,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
+from tests.simulation.autorecovery import Autorecovery
+from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
@@ -22,6 +25,7 @@ from tests.simulation.nemesis import Client, Nemesis
 from tests.simulation.network import ClientPool
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
+from tests.simulation.repair_ground import SHARE
 from tests.simulation.tape import Tape
 from tests.simulation.world import Parts, World
 from tests.simulation.writer import Plan, SimulatedWriter
@@ -33,6 +37,10 @@ from zbk.protocol.words import LedgerState, LedgerType
 
 CALM_US_MAX: Final = 120 * SECOND
 """Simulated time within which everything has to end once the faults stopped (I35)."""
+
+GAPS_MS: Final = (40, 5, 200)
+REPAIRED_GAPS_MS: Final = (200, 40, 600)
+"""Between appends, at most; slow enough that bookies are lost, and given up, meanwhile."""
 
 PD_QUORUMS: Final = (
     (3, 3, 2), (3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 3, 3), (4, 3, 2), (5, 3, 2), (2, 2, 1),
@@ -101,17 +109,25 @@ class Run:
         self._clients: list[Client] = []
         self._ledger_ids: list[int] = []
         self._creating_count = 0
+        self._loss_count_max = 0
+        self._repair: Autorecovery | None = None
 
     def play(self) -> None:
         """Run it all."""
         world, tape = self._world, self._world.tape
         ledgers = [self._draw_ledger() for _ in range(1 + tape.draw(2))]
         largest = max(quorum.ensemble_size for quorum, _ in ledgers)
-        for number in range(largest + tape.draw(3)):
+        world.has_autorecovery = tape.draw(SHARE) == 1
+        if world.has_autorecovery:
+            self._repair = Autorecovery(world)
+            world.faults.deeds += ("long_outage",) * tape.pick((0, 2, 6))
+        for number in range(largest + tape.draw(3) + world.has_autorecovery):
             world.add_bookie(f"host{number + 1}")
-        loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
-        self._nemesis = Nemesis(world, loss_count_max=loss_count_max)
+        self._loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
+        self._nemesis = Nemesis(world, loss_count_max=self._loss_count_max)
         self._nemesis.clients = self._clients
+        if self._repair is not None:
+            self._nemesis.servants = partial(_processes_of, self._repair)
         for number, (quorum, ledger_type) in enumerate(ledgers):
             self._create(f"writer{number + 1}", quorum, ledger_type, 0)
         if tape.draw(3) == 1:
@@ -119,14 +135,16 @@ class Run:
         if world.faults.is_skewed:
             for bookie in world.bookies:
                 bookie.node.skew(tape.pick((1000, 900, 1100)))
-        world.kernel.run_until((2 + tape.draw(5)) * SECOND)
+        world.kernel.run_until((2 + tape.draw(5) + 4 * world.has_autorecovery) * SECOND)
         self._calm_down()
         self._wait("a call hangs", lambda: all(c.is_over for c in self._clients))
         self._at_times_lose_power()
         self._leave_limbo()
         self._recover_all()
         self._at_times_lose_power()
+        self._repair_all()
         self._read_all()
+        self._lose_too_much()
 
     # ------------------------------------------------------------------ 1
 
@@ -165,7 +183,7 @@ class Run:
         ledger_id = metadata.ledger_id
         plan = Plan(
             append_count=tape.pick((20, 5, 60)),
-            gap_us_max=tape.pick((40, 5, 200)) * MS,
+            gap_us_max=tape.pick(REPAIRED_GAPS_MS if world.has_autorecovery else GAPS_MS) * MS,
             sync_share=tape.pick((100, 0, 400)),
             has_close=tape.draw(3) != 2,
         )
@@ -220,7 +238,7 @@ class Run:
             bookie.disk.faults = []
             bookie.disk.crash_at = None
             bookie.node.paused_until_us = 0
-        for client in self._clients:
+        for client in (*self._clients, *self._nemesis.servants()):
             client.node.paused_until_us = 0
         self._start_all()
 
@@ -272,8 +290,59 @@ class Run:
         # an owner's late request may have deleted an orphan meanwhile
         self._ledger_ids = [i for i in self._ledger_ids if i in world.metadata.current]
         for ledger_id in self._ledger_ids:
-            if world.current(ledger_id).state is not LedgerState.CLOSED:
+            metadata = world.current(ledger_id)
+            if metadata.state is not LedgerState.CLOSED and not self._may_be_stuck(metadata):
                 self._world.violated("I35", f"ledger {ledger_id} can not be recovered")
+
+    def _may_be_stuck(self, metadata: LedgerMetadata) -> bool:
+        """Tell whether an entry may be left that nobody can give and nobody may deny.
+
+        Page caches were lost, and who still has the entry, or said so, can not read it.
+        """
+        members = [self._world.bookie(b) for b in metadata.last_fragment.bookies]
+        is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
+        return is_volatile and any(bookie.oracle.is_damaged for bookie in members)
+
+    # ------------------------------------------------------------------ autorecovery
+
+    def _repair_all(self) -> None:
+        """Let all become whole again, lose as many bookies as may be, and again."""
+        world = self._world
+        if self._repair is None:
+            return
+        self._drain(self._repair)
+        for _ in range(world.tape.draw(3)):
+            doubtful = [b for b in world.bookies if b.oracle.is_damaged and not b.is_lost]
+            count = self._loss_count_max - len(doubtful)
+            alive = [b for b in world.bookies if b.node.is_alive and not b.oracle.is_damaged]
+            for bookie in world.tape.shuffled(alive)[: max(0, count)]:
+                world.sometimes["autorecovery: a bookie is lost when all is whole"] += 1
+                self._lose(bookie)
+            self._drain(self._repair)
+
+    def _lose(self, bookie: SimulatedBookie) -> None:
+        bookie.crash("lost for ever")
+        bookie.is_lost = True
+        self._world.replace_bookie(bookie)
+
+    def _lose_too_much(self) -> None:
+        """Lose, when all has been read, every replica of some entries: that has an end, too."""
+        world, repair = self._world, self._repair
+        if repair is None or not self._ledger_ids or not world.tape.draw(2):
+            return
+        metadata = world.current(world.tape.pick(self._ledger_ids))
+        for bookie_id in metadata.fragments[0].bookies:
+            if world.bookie(bookie_id).node.is_alive:
+                self._lose(world.bookie(bookie_id))
+        self._drain(repair)
+        if repair.put_aside():
+            world.sometimes["autorecovery: a ledger can not be repaired"] += 1
+
+    def _drain(self, repair: Autorecovery) -> None:
+        kernel = self._world.kernel
+        kernel.run_until(kernel.now_us + 100 * MS)
+        if not kernel.run_until(kernel.now_us + CALM_US_MAX, repair.is_drained):
+            self._world.violated("I35", f"repairs do not end: {repair.state()}")
 
     def _read_all(self) -> None:
         world = self._world
@@ -307,8 +376,11 @@ class Run:
     def _read_log(self, body: ReaderBody, ledger_ids: list[int]) -> None:
         """Read a log from its first ledger to its last."""
         world = self._world
+        is_over = False
 
         def go_on(error: ZbkError | None) -> None:
+            nonlocal is_over
+            is_over = error is not None or not ledger_ids
             if error is not None:
                 world.violated("I34", f"the log can not be read: {error!r}")
             elif ledger_ids:
@@ -318,7 +390,11 @@ class Run:
                 body.read_range(metadata, 0, last, "log_read", go_on)
 
         go_on(None)
-        self._wait("a log can not be read", lambda: not ledger_ids)
+        self._wait("a log can not be read", lambda: is_over)
+
+
+def _processes_of(repair: Autorecovery) -> Sequence[Client]:
+    return repair.processes
 
 
 def _place_of(error: BaseException) -> str:

@@ -7,6 +7,11 @@ SEED_COUNT = 500
 """Seeds of one file."""
 
 DANGEROUS_PLACES = (
+    "auditor: a term begins",
+    "auditor: the brake is applied",
+    "autorecovery: a bookie is lost when all is whole",
+    "autorecovery: a ledger can not be repaired",
+    "autorecovery: a process dies",
     "bookie: a LAC lifts the sync cursor over a hole",
     "bookie: a request of an earlier life refused",
     "bookie: another one at the old address",
@@ -26,6 +31,7 @@ DANGEROUS_PLACES = (
     "log: an owner loses the log",
     "log: rolled",
     "log: the list changed meanwhile",
+    "metadata: a session is new",
     "metadata: overtaken between read and write",
     "metadata: reply of a change lost",
     "metadata: stale read",
@@ -37,6 +43,10 @@ DANGEROUS_PLACES = (
     "recovery: changes the ensemble it writes to",
     "recovery: the recoverer dies",
     "recovery: two at once",
+    "worker: a bookie is replaced",
+    "worker: a fragment is copied",
+    "worker: a ledger is fenced and recovered",
+    "worker: waits for a writer",
     "writer: an ensemble change meets a recovery",
     "writer: no replacement is left",
     "writer: tells its LAC while it is idle",

@@ -25,6 +25,8 @@ from zbk.protocol.placement import Candidate, RandomPlacement
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_events import RecoveryLimits
+from zbk.protocol.replication import LedgerRepair
+from zbk.protocol.replication_events import RepairAim, RepairLimits
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
@@ -51,6 +53,10 @@ class Parts(BookieParts):
         """Return the core of a new recovery."""
         return RecoveryCore(metadata, digest=world.digest(metadata), limits=world.recovery_limits)
 
+    def repair_core(self, aim: RepairAim, limits: RepairLimits) -> LedgerRepair:
+        """Return the core of a new repair."""
+        return LedgerRepair(aim, limits)
+
     def log_owner(self, name: str) -> LogOwner:
         """Return the core of a new owner."""
         return LogOwner(name)
@@ -73,6 +79,7 @@ class World:
         self.bookies: list[SimulatedBookie] = []
         self.violations: list[Violation] = []
         self.is_ending = False
+        self.has_autorecovery = False  # true: bookies register, and workers copy
         self.request_timeout_ms = tape.pick((1_000, 400))
         self.speculative_ms = tape.pick((0, 20))
         self.read_size_max = tape.pick((1 << 20, 300))
@@ -154,6 +161,7 @@ class World:
             bookie_id=f"b{self._bookie_count}",
             address=address,
             parts=self.parts,
+            is_registered=self.has_autorecovery,
         )
         self.bookies.append(bookie)
         bookie.start()

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.system.files import Buffer, File
+from zbk.system.files import Buffer, Disk, File
 
 
 class ImageFile:
@@ -86,6 +86,9 @@ class Image:
 
     def sync_dir(self, path: str) -> None:
         """Nothing is ever lost here."""
+
+    def open_disk(self, path: str) -> Disk | None:
+        return None
 
     def free_size(self, path: str) -> int:
         return 1 << 40

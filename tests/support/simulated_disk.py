@@ -21,7 +21,7 @@ from typing import Self
 
 import msgspec
 
-from zbk.system.files import Buffer, File, FsyncError
+from zbk.system.files import Buffer, Disk, File, FsyncError
 
 SECTOR_SIZE = 512
 
@@ -181,6 +181,32 @@ class _Lock(SimulatedFile):
             self._disk.unlock(self._path)
 
 
+class _Together:
+    """All files below a directory, to be synced at once; a real disk syncs others, too."""
+
+    def __init__(self, disk: "SimulatedDisk", path: str) -> None:
+        self._disk = disk
+        self._life = disk.life
+        self._path = path
+        disk.open_count += 1
+
+    def sync(self) -> None:
+        inodes = [self._disk.inode(path) for path in self._disk.paths(f"{self._path}/")]
+        try:
+            self._disk.fail_on("sync_disk", self._path)
+        except OSError:
+            for inode in inodes:
+                inode.lose(Random(self._disk.operation_count), 0.5, is_torn_anywhere=False)
+            raise
+        self._disk.step()
+        for inode in inodes:
+            inode.sync(self._disk.sync_until)
+
+    def close(self) -> None:
+        if self._life == self._disk.life:
+            self._disk.open_count -= 1
+
+
 class SimulatedDisk:
     """A file system. ``life`` counts crashes; ``operation_count`` what changed something."""
 
@@ -254,17 +280,29 @@ class SimulatedDisk:
         if self.list_dir(path):
             raise OSError(errno.ENOTEMPTY, "not empty", path)
         self._directories.remove(path)
+        self._sync_names(path)  # what was below it is gone with it; nobody can sync it any more
         self.step()
 
     def sync_dir(self, path: str) -> None:
         self.fail_on("sync_dir", path)
         self.step()
+        self._sync_names(path)
+
+    def _sync_names(self, path: str) -> None:
         for change in self._pending_names:
             if _parent(next(iter(change))) == path:
                 _apply(self._durable_names, change)
         self._pending_names = [
             change for change in self._pending_names if _parent(next(iter(change))) != path
         ]
+
+    def open_disk(self, path: str) -> Disk | None:
+        assert path in self._directories
+        return _Together(self, path)
+
+    def inode(self, path: str) -> _Inode:
+        """Return what has a name."""
+        return self._names[path]
 
     def free_size(self, path: str) -> int:
         if self.capacity is None:

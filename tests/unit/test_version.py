@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 
 import zbk
-from zbk.actors.bookie import VERSION
+from zbk.actors.about import VERSION
 
 ROOT = Path(__file__).parents[2]
 

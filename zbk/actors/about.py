@@ -1,7 +1,7 @@
 """What a bookie tells of itself (``zbk bookie show``): counters and sizes, gathered when asked."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import pykka
 
@@ -28,6 +28,8 @@ from zbk.wire.messages import (
     ScrubStatus,
 )
 
+VERSION: Final = "0.1.0"
+
 
 class About:
     """Gathers ``BookieInfo``. Counters are plain numbers that their owners' threads write."""
@@ -40,8 +42,6 @@ class About:
         front: RouterFront,
         storage: BookieStorage,
         losses: Losses,
-        *,
-        software: str,
     ) -> None:
         self._files = files
         self._config = config
@@ -49,7 +49,6 @@ class About:
         self._front = front
         self._storage = storage
         self._losses = losses
-        self._software = software
         self._started_ms = monotonic_ms()
         self._out_of_service = ", ".join(sorted(service_note(files, config).paths))[:256]
         self._actors: dict[str, Any] = {}
@@ -118,7 +117,7 @@ class About:
             incarnation=self._identity.incarnation,
             bookie_id=self._identity.bookie_id,
             instance_id=self._identity.instance_id,
-            software=self._software,
+            software=VERSION,
             is_readonly=self._front.is_readonly,
             uptime_ms=monotonic_ms() - self._started_ms,
             ledger_count=self._storage.ledger_count,

@@ -19,7 +19,6 @@ Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInte
 """
 
 from collections.abc import Sequence
-from typing import Final
 
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.space_gate import SpaceGate
@@ -36,14 +35,12 @@ from zbk.errors import (
 from zbk.protocol.entry import entry_overhead_size, stored_lac
 from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.disk_space import leaves_room_for_fences
 from zbk.storage.journal_record import ExplicitLacRecord
 from zbk.storage.recovery import Presence
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
-
-FENCE_ROOM_SIZE: Final = 256 * 1024
-"""Bytes of the journal that are kept for fences once the reserve is in use."""
 
 
 class AddRequests:
@@ -67,10 +64,8 @@ class AddRequests:
     def add(self, inbound: Inbound, request: Add) -> None:
         """Store a batch, or what of it is missing; answer as the ledger's type promises."""
         whole = _batch_of(request, inbound.frames, self._entry_size_max)
-        limbo = self._storage.limbo
-        if not request.is_recovery and limbo.limbo.may_lack_fence(request.ledger_id):
-            self._check_known_fence(request)
-            raise limbo.unknown(request.ledger_id)
+        if self._storage.limbo.limbo.losses and not request.is_recovery:
+            self._check_limbo(request)
         if self._space.is_readonly:
             self._check_space(request, whole.size)
         slot = self._ledgers.find_or_new(request.ledger_id)
@@ -138,6 +133,18 @@ class AddRequests:
 
     # -------------------------------------------------------------- private
 
+    def _check_limbo(self, request: Add) -> None:
+        """Refuse an add to a ledger that may have been fenced here.
+
+        Raises:
+            UnknownLedgerStateError: nobody knows.
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
+        """
+        limbo = self._storage.limbo
+        if limbo.limbo.may_lack_fence(request.ledger_id):
+            self._check_known_fence(request)
+            raise limbo.unknown(request.ledger_id)
+
     def _check_space(self, request: Add, size: int) -> None:
         """Let an add in though the bookie has no space for all of them.
 
@@ -169,7 +176,7 @@ class AddRequests:
         if self._storage.has_reserve:
             return True
         left_size = self._storage.journals.room_size - self._turn.waiting_size
-        return left_size >= size + FENCE_ROOM_SIZE
+        return leaves_room_for_fences(left_size, size)
 
     def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
         """Accept what changes a ledger; a new one is known from now on."""

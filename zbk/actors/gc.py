@@ -224,7 +224,10 @@ class GcActor(BookieActor):
             effects = yield from self._carry_out(core, effect)
         log_count, freed_size = yield from self._remove_logs()
         self._note(result, log_count, freed_size)
+        log_count = self.compaction.counts.log_count
         yield from self.compaction.round(self._wanted_compaction, self._is_other_wanted)
+        if self.compaction.counts.log_count != log_count:
+            yield from self._summarize()
 
     def _is_other_wanted(self) -> bool:
         return self._asked_round > self.counts.begun_round
@@ -245,7 +248,7 @@ class GcActor(BookieActor):
                 yield from self._waits.until(until_ms)
                 event = TimePassed()
             case DropLedgers(ledger_ids):
-                event = LedgersDropped((yield from self._drop(ledger_ids)))
+                event = yield from self._drop(ledger_ids)
             case EndRound():
                 raise AssertionError("nothing follows")
             case _:
@@ -262,21 +265,19 @@ class GcActor(BookieActor):
         with suppress(pykka.ActorDeadError):  # then the bookie stops: nothing more to do
             self._storage_actor.tell(message)
 
-    def _drop(self, ledger_ids: Sequence[int]) -> Generator[bool, None, int]:
-        """Return how many of the ledgers may not come back: all, or none."""
+    def _drop(self, ledger_ids: Sequence[int]) -> Generator[bool, None, LedgersDropped]:
+        """Drop the ledgers that may not come back: all, or none."""
         resume = self._waits.resume_later()
         self._tell_storage(ForgetLedgers(ledger_ids, lambda is_done: resume(int(is_done))))
         yield False
         if not self._waits.value:
-            logger.warning("too many ranges of deleted ledgers: %d ledgers stay", len(ledger_ids))
-            return 0
+            return LedgersDropped(0, "there are too many ranges of deleted ledgers to remember")
         if not all(garbage.note() for garbage in self._garbages):
-            logger.warning("no space to note %d deleted ledgers: they stay", len(ledger_ids))
-            return 0
+            return LedgersDropped(0, "there is no space to note which ledgers are deleted")
         self.counts.ledger_count += yield from self._waits.in_storage(
             lambda: self._drop_all(ledger_ids)
         )
-        return len(ledger_ids)
+        return LedgersDropped(len(ledger_ids))
 
     def _drop_all(self, ledger_ids: Sequence[int]) -> int:
         return sum(garbage.drop(ledger_ids) for garbage in self._garbages)
@@ -284,28 +285,35 @@ class GcActor(BookieActor):
     def _remove_logs(self) -> Generator[bool, None, tuple[int, int]]:
         """Remove the logs in which nothing is live; return how many, and their bytes."""
         counts = self.counts
-        summary = LogSummary()
         log_count = freed_size = 0
         for garbage in self._garbages:
             for log_id in garbage.left_logs():
                 size = garbage.remove_if_dead(log_id)
-                if size:
-                    log_count += 1
-                    freed_size += size
-                else:
-                    summary = garbage.summary_with(summary, log_id)
+                log_count += bool(size)
+                freed_size += size
                 yield True
         counts.log_count += log_count
         counts.freed_size += freed_size
-        counts.logs = summary
+        yield from self._summarize()
         return log_count, freed_size
+
+    def _summarize(self) -> Iterator[bool]:
+        """Tell of the logs that are left."""
+        summary = LogSummary()
+        for garbage in self._garbages:
+            for log_id in garbage.left_logs():
+                summary = garbage.summary_with(summary, log_id)
+                yield True
+        self.counts.logs = summary
 
     def _note(self, result: RoundResult, log_count: int, freed_size: int) -> None:
         self.counts.result = result
         self.counts.round_log_count, self.counts.round_freed_size = log_count, freed_size
         if result.gave_up:
-            level = logging.WARNING if result.is_suspicious else logging.INFO
-            logger.log(level, "garbage collection dropped no ledger: %s", result.gave_up)
+            is_grave = result.is_suspicious or result.is_stuck
+            level = logging.WARNING if is_grave else logging.INFO
+            left = "left ledgers" if result.dropped_count else "dropped no ledger"
+            logger.log(level, "garbage collection %s: %s", left, result.gave_up)
         if result.dropped_count or log_count:
             logger.info(
                 "garbage collection: %d ledgers dropped, %d logs removed, %d bytes freed",

@@ -92,8 +92,15 @@ class Losses:
         return self._file.limbo.reasons
 
     def left(self, *, has_lost_fences: bool) -> LedgerRanges:
-        """Return the ledgers in limbo after losses that may, or can not, include fences."""
-        return self._file.left(one for one in LossReason if one.has_lost_fences is has_lost_fences)
+        """Return the ledgers in limbo after losses that may, or can not, include fences.
+
+        One that is there for both is of the first kind only: whoever clears it says that all of it
+        is here again, and that does not follow from what is asked after an unclean stop.
+        """
+        all_lost = self._file.left(one for one in LossReason if one.has_lost_fences)
+        if has_lost_fences:
+            return all_lost
+        return self._file.left([LossReason.UNCLEAN_STOP]).without(all_lost)
 
     def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """Let the bookie deny what it does not have of these ledgers; false: there is no room.

@@ -163,6 +163,7 @@ class ScrubActor(BookieActor):
         self._is_polling = False
         self._debt_size = 0  # read, and not paid for yet
         self._found: list[DamagedEntries] = []  # that storage does not know of yet
+        self._reading_id: int | None = None  # the ledger of which more may be found
         self.counts = ScrubCounts()
         self.findings = Findings()  # of the pass under way, or the last one
         self.queue = ReportQueue()
@@ -209,6 +210,7 @@ class ScrubActor(BookieActor):
                 except StopIteration:
                     break
                 self.counts.share = (number + scrub.share) / len(self._views)
+                self._reading_id = scrub.ledger_id
                 answer = yield step
             self.counts.unconfirmed_count += scrub.unconfirmed_count
 
@@ -289,7 +291,7 @@ class ScrubActor(BookieActor):
 
     def _end(self) -> None:
         counts, findings = self.counts, self.findings
-        self._steps = None
+        self._steps = self._reading_id = None
         self._in_storage(partial(self._damaged.end_pass, counts.begun_pass))
         counts.ended_ms = wall_ms()
         counts.share = 0.0
@@ -337,7 +339,7 @@ class ScrubActor(BookieActor):
     def _report(self) -> None:
         """Report some ledgers, if it is time; have the rest come later."""
         for _ in range(REPORT_COUNT):
-            due = self.queue.due(self._now_ms())
+            due = self.queue.due(self._now_ms(), besides=self._reading_id)
             if due is None:
                 break
             self._report_one(*due)

@@ -149,34 +149,45 @@ def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
         take_out(files, config, path, "an operator has taken it out of service")
 
 
-def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Bring a directory of a stopped bookie back into service, empty. Safe to be run again.
+def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Go on only if a directory may come back into service, empty.
 
     Raises:
         InvalidOptionError: it is not out of service.
-        BookieError: it holds something that is not this bookie's.
+        BookieError: it holds something that is not this bookie's, or it is not there.
         CookieMismatchError: the others do not belong together.
-        DirectoryInUseError: the bookie is running.
-        StorageFailedError: reading or writing failed.
+        StorageFailedError: it can not be read.
     """
-    note = service_note(files, config)
-    if path not in note.paths:
+    if path not in service_note(files, config).paths:
         raise InvalidOptionError("directory", path, "it is not out of service")
-    others = in_service(files, config)
     cookie = encode(local_cookie(files, config))
     with _failing(path):
         if not files.exists(path):
             raise BookieError(f"{path} is not there: is the disk mounted?")
-        names = [name for name in files.list_dir(path) if name not in _NOT_OURS]
+        names = _names_in(files, path)
         if names and read_cookie(files, path) not in (None, cookie):
             raise BookieError(f"{path} belongs to another bookie: empty it first")
         if names and read_cookie(files, path) is None:
             raise BookieError(f"{path} is not empty (it has {names[0]!r}): empty it first")
+
+
+def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Bring a directory of a stopped bookie back into service, empty. Safe to be run again.
+
+    Raises:
+        InvalidOptionError, BookieError, CookieMismatchError: as ``check_renew``.
+        DirectoryInUseError: the bookie is running.
+        StorageFailedError: reading or writing failed.
+    """
+    check_renew(files, config, path)
+    note = service_note(files, config)
+    others = in_service(files, config)
+    cookie = encode(local_cookie(files, config))
     with locked(files, [*others, path]), _failing(path):
         # the cookie first, and it stays: with it this can be run again; the note is what counts
         if read_cookie(files, path) is None:
             write_cookie(files, path, cookie)
-        for name in names:
+        for name in _names_in(files, path):
             if name != COOKIE_NAME:
                 remove_tree(files, f"{path}/{name}")
         files.sync_dir(path)
@@ -190,6 +201,10 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 
 # ------------------------------------------------------------------ private
+
+
+def _names_in(files: FileSystem, path: str) -> list[str]:
+    return [name for name in files.list_dir(path) if name not in _NOT_OURS]
 
 
 def _forget_journal(files: FileSystem, ledger_dirs: Sequence[str], number: int) -> None:

@@ -138,7 +138,8 @@ class Lane:
         """Return the ticket as a group, if there is anything in it."""
         ticket = self.ticket
         records, self.records = self.records, []
-        if not (records or ticket.is_waited_for):
+        is_waited_for = ticket.is_waited_for
+        if not (records or is_waited_for):
             return None
         is_sync_news = ticket.is_sync_news
         if is_sync_news:
@@ -150,7 +151,7 @@ class Lane:
             after_write=ticket.after_write,
             after_sync=ticket.after_sync,
             is_sync_news=is_sync_news,
-            is_sync_needed=ticket.is_waited_for,
+            is_sync_needed=is_waited_for,
         )
         self.handed_size += group.size
         return group
@@ -227,17 +228,18 @@ class Turn:
         """
         if self._admitted:
             admitted, self._admitted = self._admitted, []
-            for some in self._by_directory(admitted):
-                self._store(some)
+            if self._storage.directory_count == 1:
+                self._store(admitted)
+            else:
+                for some in self._by_directory(admitted):
+                    self._store(some)
 
     def _by_directory(self, admitted: list[Admitted]) -> Iterable[Sequence[Admitted]]:
         """Split adds: what finds no space in one ledger directory may find it in another."""
-        storage = self._storage
-        if storage.directory_count == 1:
-            return (admitted,)
         found: dict[int, list[Admitted]] = {}
         for one in admitted:
-            found.setdefault(storage.directory_no(one.slot.ledger_id), []).append(one)
+            directory_no = self._storage.directory_no(one.slot.ledger_id)
+            found.setdefault(directory_no, []).append(one)
         return found.values()
 
     def _store(self, admitted: Sequence[Admitted]) -> None:

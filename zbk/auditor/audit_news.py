@@ -37,12 +37,15 @@ class AuditNews:
         self._done = ""
         self._done_ms = 0
 
-    def status(self, lost: Collection[str], told_ms: int) -> AuditorStatus:
+    def status(
+        self, lost: Collection[str], pending: Collection[str], told_ms: int
+    ) -> AuditorStatus:
         """Return what ``zbk autorecovery status`` shows."""
         return AuditorStatus(
             candidate_id=self._candidate_id,
             told_ms=told_ms,
             lost=tuple(sorted(lost)),
+            pending=tuple(sorted(pending)),
             brake=self._brake,
             doing=", ".join(self._doing.values()),
             done=self._done,

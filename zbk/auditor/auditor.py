@@ -110,6 +110,7 @@ class AuditorThread:
         self._steps = AuditSteps(ground, self._pool, self._term, is_full=config.ledger_check_full)
         self._notes = AuditorNotes(ground.store)
         self._news = AuditNews(candidate_id)
+        self._told: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
         self._thread = threading.Thread(target=self._run, name="zbk-auditor", daemon=True)
 
     def start(self) -> None:
@@ -195,6 +196,8 @@ class AuditorThread:
                     self._news.begin_term()
                 for effect in self._core.handle(event, monotonic_ms()):
                     self._carry_out(effect)
+                if self._view != self._told and self._term() is not None:
+                    self._tell_status()
         except Exception as error:
             LOG.exception("the auditor failed")
             self._on_failure(error)
@@ -225,10 +228,18 @@ class AuditorThread:
                 self._do("look", lambda: self._note(effect))
             case BrakeApplied() | BrakeReleased() | JobBegun() | JobStalled() | JobEnded():
                 self._news.tell(effect, monotonic_ms())
-                status = self._news.status(self._core.lost, wall_ms())
-                self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(status)))
+                self._tell_status()
             case _:
                 assert_never(effect)
+
+    @property
+    def _view(self) -> tuple[frozenset[str], frozenset[str]]:
+        return self._core.lost, self._core.pending
+
+    def _tell_status(self) -> None:
+        self._told = self._view
+        status = self._news.status(*self._told, wall_ms())
+        self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(status)))
 
     # ------------------------------------------------------------------ notes
 

@@ -106,7 +106,9 @@ class BookieMove:
             )
         to = self._options.to
         if to and (to == self._bookie_id or not self._ground.placer.is_writable(to)):
-            raise InvalidOptionError("to", to, "is no other bookie that takes new entries")
+            raise InvalidOptionError(
+                "to", to, "is no other bookie that takes new entries; see `zbk bookie ls`"
+            )
 
     def plan(self) -> Iterator[LedgerFound]:
         """Yield the ledgers that name the bookie; nothing is changed.

@@ -162,4 +162,4 @@ def open_ground_of(config: AutorecoveryConfig) -> RepairGround:
         raise InvalidOptionError(
             "metadata", "", "autorecovery needs the address of its cluster's metadata store"
         )
-    return RepairGround(config.metadata, ClientConfig())
+    return RepairGround(config.metadata, ClientConfig(session_timeout_ms=config.session_timeout_ms))

@@ -1,8 +1,12 @@
 """Brings ledgers out of limbo, beside the bookie that is in it, and in its process.
 
-Rounds: the ledgers of which the metadata have nothing are cleared together; then one ledger after
-the other is checked against its peers (``zbk.durability.limbo_recheck``). What stays in limbo is
-tried again later, and rests longer each time. It ends with the last ledger, or with the bookie.
+Rounds: one ledger after the other is checked against its peers (``zbk.durability.limbo_recheck``).
+What stays in limbo is tried again later, and rests longer each time. It ends with the last ledger,
+or with the bookie.
+
+The list of ledgers says only which ones to check first. That a ledger is gone the metadata store
+has to say of each directly: a bookie that denies, on the word of a list that leaves ledgers out,
+what it has lost may have entries cut off that were acknowledged.
 
 It talks to the bookie as everybody does, over its socket, but for one thing: that a ledger is
 cleared it tells in the process (``zbk.actors.losses``); nobody else can.
@@ -12,13 +16,13 @@ Thread: one of its own, ``zbk-recheck``.
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from zbk.actors.losses import Losses
 from zbk.auditor.copier import Copier, Secret, error_of
 from zbk.auditor.ground import RepairGround
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, merged, never_there
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first, merged
 from zbk.durability.limbo_recheck_events import (
     AskPeer,
     ClearLedger,
@@ -37,7 +41,6 @@ from zbk.durability.limbo_recheck_events import (
     WaitUntil,
 )
 from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
-from zbk.metadata.session_number import SessionNumber
 from zbk.protocol.fragment_repair import Span
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
@@ -119,35 +122,23 @@ class LimboRecheck:
         """Check what is left, again and again, until nothing is; return how long to rest then."""
         pause_s = ROUND_PAUSE_S
         while self._losses.reasons and not self._is_stopped.is_set():
-            is_news = self._clear_absent(ground)
+            listed = list(ground.ledgers.list())
+            is_news = False
             for has_lost_fences in (True, False):
-                is_news |= self._check_ledgers(ground, has_lost_fences=has_lost_fences)
+                is_news |= self._check_ledgers(ground, listed, has_lost_fences=has_lost_fences)
             self._tell_count()
             pause_s = ROUND_PAUSE_S if is_news else min(2 * pause_s, ROUND_PAUSE_MAX_S)
             if self._losses.reasons:
                 self._is_stopped.wait(pause_s)
         return pause_s
 
-    def _clear_absent(self, ground: RepairGround) -> bool:
-        """Clear at once what the metadata have nothing of; tell whether there was any."""
-        session = SessionNumber(ground.store)
-        try:
-            number = session.now()
-            next_ledger_id = ground.ledgers.next_ledger_id(is_fresh=True)
-            listed = list(ground.ledgers.list())
-            if session.since(number) is None:
-                return False  # an answer may be older than the one before it: another time
-        finally:
-            session.close()
-        left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)
-        absent = never_there(merged(left), listed, next_ledger_id)
-        return self._clear(absent)
-
-    def _check_ledgers(self, ground: RepairGround, *, has_lost_fences: bool) -> bool:
+    def _check_ledgers(
+        self, ground: RepairGround, listed: Sequence[int], *, has_lost_fences: bool
+    ) -> bool:
         """Check every ledger that is left after such losses; tell whether one was cleared."""
         is_news = False
         left = self._left(has_lost_fences=has_lost_fences)
-        for ledger_id in (one for first, last in left for one in range(first, last + 1)):
+        for ledger_id in listed_first(left, listed):
             if self._is_stopped.is_set():
                 return is_news
             end = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
@@ -188,13 +179,9 @@ class LimboRecheck:
             self._clear(cleared)
             self._count()
 
-    def _clear(self, ranges: list[Span]) -> bool:
-        if not ranges or self._is_stopped.is_set():
-            return False
-        if not self._losses.clear(ranges):
+    def _clear(self, ranges: list[Span]) -> None:
+        if ranges and not self._is_stopped.is_set() and not self._losses.clear(ranges):
             logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
-            return False
-        return True
 
     def _count(self) -> int:
         left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)

@@ -3,7 +3,9 @@
 Several *lanes*, each a thread, do one ledger after the other. A lane takes a task in random order,
 so that the workers of a cluster seldom meet; the lock of a task is ephemeral and only keeps two
 from doing the same work. What is safe is safe without it: every change of a ledger is a
-compare-and-swap. When the session with the metadata store is in doubt, the lanes drop what they do.
+compare-and-swap. When the session with the metadata store is in doubt, the lanes drop what they do,
+and begin nothing for as long as the auditor's brake holds: the registrations of bookies may have
+vanished with ours, and a ledger must not count as lost because its bookies are about to come back.
 
 A ledger that waits for its writer's grace period is *parked*: its lane goes on with others, its
 lock is kept.
@@ -44,7 +46,8 @@ from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResul
 from zbk.system.clock import monotonic_ms
 
 POLL_S: Final = 1.0
-"""How often an idle lane looks by itself: a task whose worker died is not announced."""
+"""How often idle lanes look by themselves, one for all: a task whose worker died is not announced.
+"""
 
 QUEUE_COUNT_MAX: Final = 10_000
 """Tasks that a worker has in view; the others come after them."""
@@ -98,7 +101,10 @@ class ReplicationWorker:
         self._backoff = RepairBackoff(config.repair_retry_ms_max)
         self._rng = rng or random.Random()  # noqa: S311 - spreads workers, keeps no secret
         self._lock = threading.Lock()  # of what follows
+        self._rest_ms = config.brake_hold_ms
+        self._rest_until_ms = 0
         self._queue: list[int] = []
+        self._look_at_ms = 0  # not before, without news: another lane found nothing just now
         self._works: dict[int, _Work] = {}  # those of the lanes, and the parked ones
         self._parked: list[_Work] = []
         self._is_stopped = threading.Event()
@@ -148,21 +154,30 @@ class ReplicationWorker:
 
     def _on_session(self, state: SessionState) -> None:
         if state is not SessionState.CONNECTED:
-            self._drop_all()
+            dropped_count = self._drop_all()
+            self._rest_until_ms = self._now_ms() + self._rest_ms
+            if dropped_count:
+                LOG.info(
+                    "the session with the metadata store is in doubt: %d repairs are dropped, and "
+                    "begun anew by whoever has their locks then",
+                    dropped_count,
+                )
 
-    def _drop_all(self) -> None:
+    def _drop_all(self) -> int:
+        """Have all that is under way dropped; return how much there was."""
         with self._lock:
             for work in self._works.values():
                 work.is_stopped.set()
+            return len(self._works)
 
     # ------------------------------------------------------------------ lanes
 
     def _run(self) -> None:
         while not self._is_stopped.is_set():
             try:
-                if not self._turn():
-                    self._has_news.wait(POLL_S)
+                if not self._turn() and self._has_news.wait(POLL_S):
                     self._has_news.clear()
+                    self._look_at_ms = 0
             except ClientClosedError:
                 return
             except MetadataUnavailableError as error:
@@ -181,10 +196,10 @@ class ReplicationWorker:
         for work in self._take_parked():
             self._advance(work)
             return True
-        if not self._is_enabled.is_set():
+        if not self._is_enabled.is_set() or self._is_resting():
             return False
         ledger_id = self._next_task()
-        if ledger_id is None:
+        if ledger_id is None or self._is_resting():  # since we asked; it is listed again
             return False
         if not self._tasks.lock(ledger_id, self._name):
             return True
@@ -193,11 +208,16 @@ class ReplicationWorker:
             self._advance(begun)
         return True
 
+    def _is_resting(self) -> bool:
+        return self._now_ms() < self._rest_until_ms
+
     def _next_task(self) -> int | None:
+        now_ms = self._now_ms()
         with self._lock:
             if self._queue:
                 return self._queue.pop()
-        now_ms = self._now_ms()
+            if now_ms < self._look_at_ms:
+                return None
         locked = self._tasks.locked_ids()
         ids = (
             ledger_id
@@ -208,7 +228,10 @@ class ReplicationWorker:
         self._rng.shuffle(found)
         with self._lock:
             self._queue = found
-            return self._queue.pop() if self._queue else None
+            if found:
+                return found.pop()
+            self._look_at_ms = now_ms + int(POLL_S * 1000)
+            return None
 
     def _begin(self, ledger_id: int) -> _Work | None:
         """Read a task whose lock we have; ``None``: it is done already."""

@@ -76,9 +76,10 @@ def _status(store: "MetadataStore", output: Format) -> dict[str, Any]:
         "lost_bookie_delay_ms": tasks.lost_bookie_delay_ms(),
     }
     if told is not None:
-        names = list(told.lost) if output == "json" else " ".join(told.lost) or "none"
+        is_json = output == "json"
         found |= {
-            "lost_bookies": names,
+            "lost_bookies": list(told.lost) if is_json else " ".join(told.lost) or "none",
+            "not_reported_yet": list(told.pending) if is_json else " ".join(told.pending) or "none",
             "brake": told.brake,
             "doing": told.doing,
             "last_audit": told.done,

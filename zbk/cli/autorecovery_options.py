@@ -16,6 +16,7 @@ from zbk.errors import InvalidOptionError
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 AUTORECOVERY_HELP: Final = {
+    "session_timeout_ms": "How long a dead process keeps others from taking over from it.",
     "lost_bookie_delay_ms": "How long one lost bookie may take to come back.",
     "brake_share_percent": "Share of the bookies that, gone at once, makes the auditor look again.",
     "brake_window_ms": "Time within which bookies count as gone at once.",

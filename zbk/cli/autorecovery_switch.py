@@ -1,11 +1,16 @@
 """``zbk autorecovery enable|disable|trigger|delay``: what operators tell it."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from zbk.cli.autorecovery_store import cluster_store
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import metadata_option, output_option
-from zbk.cli.output import Format, print_object
+from zbk.cli.output import Format, note, print_object
+
+if TYPE_CHECKING:
+    from zbk.metadata.store import MetadataStore
 
 
 @click.command(
@@ -20,6 +25,7 @@ def enable(metadata: str | None) -> None:
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).enable()
+        _note_if_nobody_audits(store)
 
 
 @click.command(
@@ -38,6 +44,7 @@ def disable(metadata: str | None) -> None:
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).disable()
+    note("zbk: autorecovery rests, all over the cluster, until `zbk autorecovery enable`")
 
 
 @click.command(
@@ -55,7 +62,11 @@ def trigger(metadata: str | None) -> None:
     from zbk.metadata.underreplication import UnderreplicationStore
 
     with cluster_store(metadata) as store:
-        UnderreplicationStore(store).trigger()
+        tasks = UnderreplicationStore(store)
+        tasks.trigger()
+        if not tasks.is_enabled():
+            note("zbk: autorecovery is disabled: it begins after `zbk autorecovery enable`")
+        _note_if_nobody_audits(store)
 
 
 @click.command(
@@ -87,3 +98,13 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
             switches.set_lost_bookie_delay_ms(parse_duration_ms(duration))
         else:
             print_object({"lost_bookie_delay_ms": switches.lost_bookie_delay_ms()}, output)
+
+
+# ------------------------------------------------------------------ private
+
+
+def _note_if_nobody_audits(store: "MetadataStore") -> None:
+    from zbk.metadata.election import read_auditor
+
+    if read_auditor(store) is None:
+        note("zbk: nobody audits now: start `zbk autorecovery run`")

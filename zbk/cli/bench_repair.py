@@ -18,7 +18,7 @@ from zbk.cli.progress import telling
     cls=ZbkCommand,
     examples=[
         ("zbk bench repair", "2 GiB in 200 ledgers, as fast as it goes"),
-        ("zbk bench repair --writer 10s --rate 32MiB", "what a writer feels of it"),
+        ("zbk bench repair --writer 10s --rate 16MiB", "what a writer feels of it"),
     ],
 )
 @click.option(

@@ -73,12 +73,13 @@ def renew_dir(
     What this bookie had there is removed. It has missed what was promised since it went out of
     service, so it never comes back as it was.
     """
-    from zbk.actors.service import renew
+    from zbk.actors.service import check_renew, renew
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
     path = _of(config, directory)
-    warning = f"what this bookie had in {path} is removed"
+    check_renew(OsFiles(), config, path)
+    warning = f"what this bookie had in {path} will be removed"
     if not is_confirmed(warning, f"Begin anew in {path}?", yes=yes):
         return
     renew(OsFiles(), config, path)

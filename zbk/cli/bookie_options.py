@@ -144,4 +144,4 @@ def _metavar(name: str) -> str:
     for ending, shown in _METAVARS.items():
         if name.endswith(ending):
             return shown
-    return "NAME" if name == "rack" else "ADDRESS"
+    return "NAME" if name in {"rack", "boot_id"} else "ADDRESS"

@@ -11,6 +11,7 @@ from zbk.cli.options import ledger_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, note, print_object, print_rows, time_text
 
 if TYPE_CHECKING:
+    from zbk.metadata.store import MetadataStore
     from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
     from zbk.metadata.values import TaskProgress
 
@@ -27,7 +28,12 @@ COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "reported", "why"
         ("zbk ledger underreplicated --watch", "how many are left, each second, until none is"),
     ],
 )
-@click.option("--watch", "is_watching", is_flag=True, help="Count them each second, until none.")
+@click.option(
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Count them each second, until none is left and no lost bookie is still to be looked at.",
+)
 @metadata_option
 @output_option
 def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> None:
@@ -41,8 +47,8 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     with cluster_store(metadata) as store:
         tasks = UnderreplicationStore(store)
         if is_watching:
-            columns = ["time", "waiting", "working", "unrepairable"]
-            print_rows(_counts(tasks), columns, output, is_live=True)
+            columns = ["time", "lost_bookies", "waiting", "working", "unrepairable"]
+            print_rows(_counts(store, tasks), columns, output, is_live=True)
         else:
             print_rows(_tasks(tasks), COLUMNS, output)
 
@@ -130,21 +136,46 @@ def _reasons(task: "UnderreplicatedLedger") -> list[str]:
     return sorted({str(reason) for reasons in task.missing.values() for reason in reasons})
 
 
-def _counts(tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
+def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
     import threading
 
     from zbk.system.clock import wall_ms
 
     pause = threading.Event()
     while True:
+        lost = _lost_bookies(store)
+        is_more_to_come = tasks.is_enabled() and _is_auditor_behind(store, lost)
         ids = set(tasks.list())
         working_count = len(ids & tasks.locked_ids())
         yield {
             "time": time_text(wall_ms()),
+            "lost_bookies": len(lost),
             "waiting": len(ids) - working_count,
             "working": working_count,
             "unrepairable": sum(1 for _ in tasks.list_unrepairable()),
         }
-        if not ids:
+        if not ids and not is_more_to_come:
             return
         pause.wait(WATCH_S)
+
+
+def _lost_bookies(store: "MetadataStore") -> set[str]:
+    """Return the bookies that belong to the cluster and are not there."""
+    from zbk.metadata.bookies import BookieRegistry
+
+    registry = BookieRegistry(store)
+    return registry.cookies().keys() - registry.available().keys() - registry.readonly().keys()
+
+
+def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
+    """Tell whether whoever audits has still to say what these lost bookies held."""
+    from zbk.metadata.auditor_notes import AuditorNotes
+    from zbk.metadata.election import read_auditor
+
+    vote = read_auditor(store)
+    if vote is None or not lost:
+        return False
+    told = AuditorNotes(store).status()
+    if told is None or told.candidate_id != vote.candidate_id:
+        return True
+    return bool(told.pending or told.brake or told.doing or not lost <= set(told.lost))

@@ -63,6 +63,8 @@ def repair(
     client: Client,
     lost: LocalBookie,
     on_progress: Callable[[str, int], None],
+    *,
+    timeout_s: float = REPAIR_TIMEOUT_S,
 ) -> Iterator[RepairStep]:
     """Have the ledgers of a dead bookie made whole, then kill another one.
 
@@ -73,7 +75,7 @@ def repair(
     started_s = monotonic_s()
     cluster.start_autorecovery({"brake_hold_ms": 500, "open_ledger_grace_ms": 1_000})
     yield LostForGood(lost.index, lost.bookie_id, len(to_repair))
-    yield from _watch_queue(cluster, client, lost, on_progress)
+    yield from _watch_queue(cluster, client, lost, on_progress, timeout_s)
     holders = {
         bookie_id
         for ledger_id in to_repair
@@ -92,6 +94,7 @@ def _watch_queue(
     client: Client,
     lost: LocalBookie,
     on_progress: Callable[[str, int], None],
+    timeout_s: float,
 ) -> Iterator[QueueLength]:
     """Yield each new length of the queue, until all is whole and the queue empty."""
     started_s = monotonic_s()
@@ -106,10 +109,10 @@ def _watch_queue(
             on_progress("making ledgers whole, to do:", count)
             if not count and not _naming(client, lost):
                 return
-            if monotonic_s() - started_s > REPAIR_TIMEOUT_S:
+            if monotonic_s() - started_s > timeout_s:
                 raise UnavailableError(
                     f"{count} ledgers of bookie {lost.index} were not whole after "
-                    f"{REPAIR_TIMEOUT_S:g} s: see {cluster.folder / 'autorecovery.log'}"
+                    f"{timeout_s:g} s: see {cluster.folder / 'autorecovery.log'}"
                 )
             threading.Event().wait(LOOK_INTERVAL_S)
 

@@ -158,7 +158,8 @@ class LocalCluster:
         """
         assert self._autorecovery is None, "one is enough"
         command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
-        for name, value in {"metadata": self._uri, **(options or {})}.items():
+        defaults = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS}
+        for name, value in {**defaults, **(options or {})}.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         self._autorecovery = Child("autorecovery", command, self.folder / "autorecovery.log")
         return self._autorecovery.pid

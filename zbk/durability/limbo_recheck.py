@@ -33,6 +33,7 @@ Source: BookKeeper's ``bookie/datainteg/DataIntegrityCheckImpl`` (BP-46), which 
 ledger in limbo instead: its writers are stopped.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from typing import assert_never
 
@@ -59,7 +60,13 @@ from zbk.durability.limbo_recheck_events import (
 )
 from zbk.errors import UnknownLedgerStateError, ZbkError
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, Span, ends_of, missing_spans
+from zbk.protocol.fragment_repair import (
+    CopyOrder,
+    Span,
+    ends_of,
+    missing_spans,
+    without_source,
+)
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.words import ENTRY_ID_MAX
 
@@ -253,8 +260,12 @@ class LedgerRecheck:
             for slot, bookie_id in enumerate(part.fragment.bookies)
             if slot != part.slot and bookie_id in self._registered
         )
-        if not sources:
-            self._problems.append(f"no peer is there that could give entries {_text(spans)}")
+        quorum = metadata.quorum
+        away = tuple(one for one in spans if without_source(quorum, part.slot, one, sources))
+        if away:  # of some of a span, at least: all of it is tried again
+            self._problems.append(f"no peer is there that could give entries {_text(away)}")
+            spans = tuple(one for one in spans if one not in away)
+        if not spans:
             del self._parts[0]
             return self._begin_part(now_ms)
         is_open = part.span[1] == ENTRY_ID_MAX
@@ -337,6 +348,21 @@ def never_there(left: Iterable[Span], listed: Iterable[int], next_ledger_id: int
         if start <= stop:
             found.append((start, stop))
     return found
+
+
+def listed_first(left: Sequence[Span], listed: Iterable[int]) -> Iterator[int]:
+    """Yield the ledgers among ``left`` that are listed, then the others; both ascending.
+
+    >>> list(listed_first([(0, 3), (6, 6)], [1, 2, 7]))
+    [1, 2, 0, 3, 6]
+    """
+    known = list(listed)
+    others = never_there(left, known, ENTRY_ID_MAX)
+    for first, last in left:
+        begin = bisect_left(known, first)
+        yield from known[begin : bisect_right(known, last)]
+    for first, last in others:
+        yield from range(first, last + 1)
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

@@ -45,6 +45,7 @@ class _Lock(msgspec.Struct):
 
     token: str
     is_in_use: bool  # false: its owner does not know that it has it
+    is_going: bool = False  # it is being given back: nobody here may take it before that is over
 
 
 class TaskLocks(AutorecoverySwitches):
@@ -66,7 +67,7 @@ class TaskLocks(AutorecoverySwitches):
         """
         with self._guard:
             ours = self._locks.get(ledger_id)
-            if ours is not None and ours.is_in_use:
+            if ours is not None and (ours.is_in_use or ours.is_going):
                 return False
             if ours is None:
                 ours = self._locks[ledger_id] = _Lock(uuid4().hex, is_in_use=False)
@@ -110,10 +111,15 @@ class TaskLocks(AutorecoverySwitches):
         """
         with self._guard:
             ours = self._locks.get(ledger_id)
-            if ours is None:
+            if ours is None or ours.is_going:
                 return
-            ours.is_in_use = False
-        own = task_lock_path(ledger_id, ours.token)
+            ours.is_in_use, ours.is_going = False, True
+        try:
+            self._give_back(ledger_id, task_lock_path(ledger_id, ours.token))
+        finally:
+            ours.is_going = False
+
+    def _give_back(self, ledger_id: int, own: str) -> None:
         for _ in range(ATTEMPT_COUNT_MAX):
             try:
                 self._store.multi([Delete(own), Delete(task_lock_path(ledger_id))])
@@ -129,7 +135,9 @@ class TaskLocks(AutorecoverySwitches):
     def locked_ids(self) -> set[int]:
         """Return the ids of the ledgers that somebody works on, with one read."""
         with self._guard:
-            doubtful = {one for one, lock in self._locks.items() if not lock.is_in_use}
+            doubtful = {
+                one for one, lock in self._locks.items() if not lock.is_in_use and not lock.is_going
+            }
         return {one for one, token in self._lock_names() if not token} - doubtful
 
     def locked(self) -> dict[int, str]:

@@ -160,6 +160,7 @@ class AuditorStatus(msgspec.Struct, frozen=True, kw_only=True):
     candidate_id: str
     told_ms: int  # wall clock
     lost: tuple[str, ...] = ()  # bookies that are lost, as it sees it
+    pending: tuple[str, ...] = ()  # those of them whose ledgers are not all reported yet
     brake: str = ""  # why it waits before it acts; "": it does not
     doing: str = ""  # the pass under way
     done: str = ""  # the last pass, and what came of it

@@ -90,6 +90,11 @@ class Auditor:
         """The bookies that are lost, as last seen."""
         return self._bookies.lost
 
+    @property
+    def pending(self) -> frozenset[str]:
+        """Those of them whose ledgers are not all reported yet."""
+        return self._bookies.pending
+
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event in; return what is to be done."""
         effects = self._take(event, now_ms)

@@ -124,6 +124,11 @@ class LostBookies:
         """Take in that all ledgers of these bookies were reported."""
         self._reported |= self.lost & set(bookie_ids)
 
+    @property
+    def pending(self) -> frozenset[str]:
+        """Lost, and not reported yet."""
+        return frozenset(self._pending())
+
     def forget_reported(self) -> None:
         """Have everything reported again."""
         self._reported.clear()

@@ -101,6 +101,7 @@ class GarbageRound:
         self._asked: tuple[int, ...] = ()  # of the ``ReadMetadata`` under way
         self._to_drop: list[int] = []  # descending
         self._dropped_count = 0
+        self._why_left = ""  # what was proved to be deleted could not go
 
     @property
     def is_over(self) -> bool:
@@ -126,8 +127,9 @@ class GarbageRound:
                 effects = self._end(reason)
             case TimePassed():
                 effects = self._on_time(now_ms)
-            case LedgersDropped(ledger_count):
+            case LedgersDropped(ledger_count, why_left):
                 self._dropped_count += ledger_count
+                self._why_left = why_left or self._why_left
                 effects = self._drop_some()
             case _:
                 assert_never(event)
@@ -244,7 +246,8 @@ class GarbageRound:
             kept_count=self._candidate_count - self._dropped_count,
             dropped_count=self._dropped_count,
             proof_count=self._proof_count,
-            gave_up=gave_up,
+            gave_up=gave_up or self._why_left,
+            is_stuck=bool(self._why_left),
             is_suspicious=is_suspicious,
         )
         return [EndRound(result)]

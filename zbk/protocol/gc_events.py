@@ -64,6 +64,7 @@ class LedgersDropped(msgspec.Struct, frozen=True):
     """The ledgers of one ``DropLedgers`` are gone, or as many of them as could go."""
 
     ledger_count: int  # gone
+    why_left: str = ""  # why the others could not go
 
 
 Event: TypeAlias = (
@@ -115,8 +116,9 @@ class RoundResult(msgspec.Struct, frozen=True):
     kept_count: int = 0  # candidates of which it could not be proved that they were deleted
     dropped_count: int = 0
     proof_count: int = 0  # how often the proof was begun: 2 and more when sessions ended
-    gave_up: str = ""  # why the round ended early; empty: it did not
+    gave_up: str = ""  # why the round ended early, or left what it had proved; empty: it did not
     is_suspicious: bool = False  # the metadata store contradicted itself
+    is_stuck: bool = False  # what was proved to be deleted could not go
 
 
 class EndRound(msgspec.Struct, frozen=True):

@@ -96,6 +96,7 @@ class LedgerRepair:
         self._open: tuple[Fragment, int] | None = None  # an affected one, and since when
         self._look_count = 0
         self._looked_at_ms = 0
+        self._seen_at_ms = 0
         self._has_changed = False  # since the last look
         self._result = RepairResult()
         self._is_over = False
@@ -124,6 +125,7 @@ class LedgerRepair:
                 effect = self._end(error=error)
             case LedgerSeen(metadata, registered):
                 self._seen = LedgerView(metadata, registered, self._aim)
+                self._seen_at_ms = now_ms
                 effect = self._next(now_ms)
             case BookieReplaced() | ReplaceFailed():
                 effect = self._on_replaced(event, asked, now_ms)
@@ -202,7 +204,7 @@ class LedgerRepair:
             self._at_work = bad  # it is there, and leaves when the writer is done
             return self._skip(now_ms)
         if self._open is None or self._open[0] != fragment:
-            self._open = (fragment, self._looked_at_ms)
+            self._open = (fragment, self._seen_at_ms)  # it may be no older than that
         due_ms = self._open[1] + self._limits.grace_ms
         if self._looked_at_ms < due_ms:
             return WaitUntil(max(due_ms, now_ms))

@@ -143,11 +143,14 @@ class ReportQueue:
         self._pending[ledger_id] = is_index_lost
         self._check()
 
-    def due(self, now_ms: int) -> tuple[int, bool] | None:
-        """Return the ledger to report now, if any, and whether its index is lost."""
-        if not self._pending or now_ms < self._not_before_ms:
+    def due(self, now_ms: int, *, besides: int | None = None) -> tuple[int, bool] | None:
+        """Return the ledger to report now, if any, and whether its index is lost.
+
+        ``besides`` is one of which more may be found yet: it is repaired once, not piece by piece.
+        """
+        if now_ms < self._not_before_ms:
             return None
-        return next(iter(self._pending.items()))
+        return next((one for one in self._pending.items() if one[0] != besides), None)
 
     def taken(self, ledger_id: int) -> None:
         """Note that the metadata store has the report, or needs none."""

@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from zbk.errors import ZbkError
+from zbk.errors import BookieUnavailableError, RequestTimeoutError, WireError, ZbkError
 from zbk.protocol.entry_batch import EntryBatch
 
 Ticket: TypeAlias = Any
@@ -284,10 +284,18 @@ class CloseFailed(msgspec.Struct, frozen=True):
 
 
 class SlotSuspect(msgspec.Struct, frozen=True):
-    """The slot counts as down; reset its connection, and say ``SlotUp`` when there is a new one."""
+    """The slot counts as down; say ``SlotUp`` when it may be tried again."""
 
     slot: int
     error: ZbkError
+
+    @property
+    def is_connection_broken(self) -> bool:
+        """True when the connection is to be made anew, whoever else uses it.
+
+        Not so when the bookie has refused: it serves all else. It is to be left alone for a while.
+        """
+        return isinstance(self.error, BookieUnavailableError | RequestTimeoutError | WireError)
 
 
 Effect: TypeAlias = (

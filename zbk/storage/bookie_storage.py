@@ -126,6 +126,7 @@ class BookieStorage:
             )
             for number, path in enumerate(ledger_dirs)
         ]
+        self.directory_count = len(self._directories)
         self._only = self._directories[0] if len(self._directories) == 1 else None
         self._homes: dict[int, LedgerDirectory] = {}
         self._crowded: frozenset[str] = frozenset()
@@ -241,6 +242,12 @@ class BookieStorage:
             except OSError as error:
                 raise self._fail_stop.failed(reserve.directory, "reserve", error) from error
         return True
+
+    def release_reserve(self, path: str) -> None:
+        """Give back what is held back in the directory of a path, if there is anything."""
+        for reserve in self.reserves:
+            if reserve.holds(path):
+                reserve.release()
 
     def failed(self, path: str, error: OSError) -> StorageFailedError:
         """Note that somebody else could not write in one of the directories; return the error."""
@@ -358,17 +365,13 @@ class BookieStorage:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged where the batch belongs.
         """
-        self._home(batch.ledger_id).cache.prepare(batch.ledger_id, batch.entry_ids)
+        home = self._only or self._home(batch.ledger_id)
+        home.cache.prepare(batch.ledger_id, batch.entry_ids)
 
     @property
     def ledger_dirs(self) -> Sequence[str]:
         """The ledger directories in service."""
         return [one.path for one in self._directories]
-
-    @property
-    def directory_count(self) -> int:
-        """How many ledger directories there are."""
-        return len(self._directories)
 
     def directory_no(self, ledger_id: int) -> int:
         """Return the number of the ledger directory in which a ledger lives.
@@ -510,9 +513,7 @@ class BookieStorage:
         return tuple(map(min, zip(*known, strict=True)))
 
     def _met_no_space(self, path: str) -> None:
-        for reserve in self.reserves:
-            if reserve.holds(path):
-                reserve.release()
+        self.release_reserve(path)
         self._on_no_space(path)
 
     # ------------------------------------------------------------------ where ledgers live

@@ -24,7 +24,6 @@ Changing any line of this table needs a new version, new golden bytes and a read
 """
 
 import struct
-from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -32,6 +31,7 @@ import msgspec
 from zbk.errors import CorruptRecordError
 from zbk.protocol.compaction import SOURCE_COUNT_MAX
 from zbk.protocol.digest import checksum
+from zbk.storage.small_file import NEW_SUFFIX, read_file, replace_file
 from zbk.system.files import FileSystem
 
 NOTE_NAME: Final = "compaction"
@@ -59,7 +59,6 @@ class CompactionNote:
         self._directory = directory
         self._owner_hash = checksum(owner)
         self.path = f"{directory}/{NOTE_NAME}"
-        self._new_path = f"{self.path}.new"
 
     @property
     def is_there(self) -> bool:
@@ -72,35 +71,18 @@ class CompactionNote:
         Raises:
             CorruptRecordError: it says nothing whole.
         """
-        if not self.is_there:
-            return None
-        file = self._files.open(self.path, write=False)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
-        return decode_plan(data, self._owner_hash, self.path)
+        data = read_file(self._files, self.path)
+        return None if data is None else decode_plan(data, self._owner_hash, self.path)
 
     def write(self, plan: CompactionPlan) -> None:
         """Note a plan. Durable when this returns; when it fails, nothing is noted."""
-        if self._files.exists(self._new_path):  # left by a crash
-            self._files.remove(self._new_path)
-        file = self._files.open(self._new_path, create=True)
-        try:
-            file.pwrite([encode_plan(plan, self._owner_hash)], 0)
-            file.sync()
-            self._files.rename(self._new_path, self.path)
-        except OSError:
-            with suppress(OSError):  # it is removed before the next attempt, at the latest
-                self._files.remove(self._new_path)
-            raise
-        finally:
-            file.close()
-        self._files.sync_dir(self._directory)
+        content = encode_plan(plan, self._owner_hash)
+        replace_file(self._files, self._directory, NOTE_NAME, content)
 
     def remove(self) -> None:
         """Note that nothing is under way. Durable when this returns."""
-        there = [path for path in (self._new_path, self.path) if self._files.exists(path)]
+        paths = (self.path + NEW_SUFFIX, self.path)
+        there = [path for path in paths if self._files.exists(path)]
         for path in there:
             self._files.remove(path)
         if there:

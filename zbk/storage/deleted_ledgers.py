@@ -34,15 +34,16 @@ Source: BookKeeper #4462, which remembers such ids for seven days, in memory.
 
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError
 from zbk.protocol.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
+from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 
+DELETED_NAME: Final = "deleted_ledgers"
 RANGE_COUNT_MAX: Final = 65_536
 
 _MAGIC: Final = b"zbkD\x01\x00"
@@ -68,7 +69,7 @@ class DeletedLedgers:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._path = f"{directory}/deleted_ledgers"
+        self._path = f"{directory}/{DELETED_NAME}"
         self._owner_hash = checksum(owner)
         self._fail_stop = fail_stop
         self._range_count_max = range_count_max
@@ -97,13 +98,9 @@ class DeletedLedgers:
             CookieMismatchError: it is another bookie's.
             OSError: it can not be read.
         """
-        if not self._files.exists(self._path):
+        data = read_file(self._files, self._path)
+        if data is None:
             return
-        file = self._files.open(self._path, write=False)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
         self._marked = self._noted = _decode(data, self._owner_hash, self._path)
 
     def mark(self, ledger_ids: Iterable[int]) -> bool:
@@ -134,7 +131,9 @@ class DeletedLedgers:
         if marked == self._noted:
             return True
         try:
-            self._replace(_encode(marked, self._owner_hash))
+            replace_file(
+                self._files, self._directory, DELETED_NAME, _encode(marked, self._owner_hash)
+            )
         except OSError as error:
             failure = self._fail_stop.failed(self._path, "write", error)
             if isinstance(failure, NoSpaceError):
@@ -142,23 +141,6 @@ class DeletedLedgers:
             raise failure from error
         self._noted = marked
         return True
-
-    def _replace(self, content: bytes) -> None:
-        new_path = f"{self._path}.new"
-        if self._files.exists(new_path):  # left by a crash
-            self._files.remove(new_path)
-        file = self._files.open(new_path, create=True)
-        try:
-            file.pwrite([content], 0)
-            file.sync()
-        except OSError:
-            with suppress(OSError):  # it is removed before the next attempt, at the latest
-                self._files.remove(new_path)
-            raise
-        finally:
-            file.close()
-        self._files.rename(new_path, self._path)
-        self._files.sync_dir(self._directory)
 
 
 def _encode(ranges: LedgerRanges, owner_hash: int) -> bytes:

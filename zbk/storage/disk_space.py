@@ -24,8 +24,20 @@ import msgspec
 
 from zbk.config import FreeLimit
 
+FENCE_ROOM_SIZE: Final = 256 * 1024
+"""Bytes of the journal that are kept for fences once the reserve is in use."""
+
 HOLD_MS: Final = 2_000
 """How long a bookie stays read-only, at the least, after a write that found no space."""
+
+
+def leaves_room_for_fences(room_size: int, add_size: int) -> bool:
+    """Tell whether a recovery may add so much to a journal that has so much room left.
+
+    >>> leaves_room_for_fences(FENCE_ROOM_SIZE + 10, 11)
+    False
+    """
+    return room_size >= add_size + FENCE_ROOM_SIZE
 
 
 class DirectorySpace(msgspec.Struct, frozen=True):

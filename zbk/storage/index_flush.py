@@ -9,6 +9,10 @@ middle of a write, they could not be had back. So each flush takes these steps, 
                      the flush file, which is synced
     apply            the same is written in place, and each file synced
 
+Where there are ``TOGETHER_MIN`` files and more, they are synced together, if the operating system
+can do that and tell of every failure: twenty thousand fsyncs take a minute of a busy disk's time,
+in which promises wait.
+
 After a crash in ``apply`` the flush file is whole and ``IndexFlusher.recover`` does it again;
 after an earlier crash the files are as they were. The log mark moves only after ``apply``, so the
 journal still has whatever a flush did not bring over.
@@ -35,7 +39,7 @@ Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BO
 
 import logging
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Lock
 from typing import Final
@@ -50,12 +54,18 @@ from zbk.storage.flush_file import FlushFile, Part
 from zbk.storage.index_file import NEW_SUFFIX, IndexPath, read_whole_page
 from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
 from zbk.storage.location import UNKNOWN
-from zbk.system.files import File, FileSystem, is_no_space
+from zbk.system.files import File, FileSystem
 
 logger = logging.getLogger(__name__)
 
 ROUND_SIZE: Final = 8 * 1024 * 1024
 """Bytes in the flush file at once; one more ledger may come on top."""
+
+TOGETHER_MIN: Final = 32
+"""So many index files are synced with the whole disk they are on."""
+
+NEW_COUNT_MAX: Final = 1_000
+"""New files that are written, and have not got their names yet."""
 
 _UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
 
@@ -229,24 +239,25 @@ class IndexFlusher:
         Raises:
             StorageFailedError: reading or writing failed.
         """
-        touched_count = 0
         with self._failing(self._flush_file.path, "recovery"):
             found = self._flush_file.read()
-            for ledger_id, parts in found:
-                if self._files.exists(IndexPath.of(self._root, ledger_id).path):
-                    self._write_one(ledger_id, parts)
-                    touched_count += 1
-                else:
-                    self._has_deleted = True
+            here = [
+                (ledger_id, parts)
+                for ledger_id, parts in found
+                if self._files.exists(IndexPath.of(self._root, ledger_id).path)
+            ]
+            if len(here) < len(found):
+                self._has_deleted = True
+            self._write_all(here, "recovery")
             if found:
                 # what was read may be in the page cache only: a loss of power would bring back the
                 # flush before, and the start after it would put old pages over newer ones
                 self._flush_file.retire()
-        return touched_count
+        return len(here)
 
     # ------------------------------------------------------------------ steps of IndexFlush
 
-    def make_new(self, changes: Iterable[LedgerChange]) -> None:
+    def make_new(self, changes: Sequence[LedgerChange]) -> None:
         """Make index files that are whole before they have their names."""
         self._fail_stop.check()
         if self._has_deleted:
@@ -257,13 +268,11 @@ class IndexFlusher:
             except NoSpaceError:
                 self._has_deleted = True
                 raise
-        directories = set()
-        for change in changes:
-            place = IndexPath.of(self._root, change.ledger_id)
-            with self._failing(place.path, "create"):
-                self._make_one(place, change)
-            directories.add(place.directory)
-        for directory in sorted(directories):
+        step = NEW_COUNT_MAX if len(changes) >= TOGETHER_MIN else 1
+        for start in range(0, len(changes), step):
+            self._make_some(changes[start : start + step])
+        places = (IndexPath.of(self._root, change.ledger_id) for change in changes)
+        for directory in sorted({place.directory for place in places}):
             with self._failing(directory, "fsync"):
                 self._files.sync_dir(directory)
 
@@ -296,31 +305,72 @@ class IndexFlusher:
         by_ledger: dict[int, list[Part]] = {}
         for part in parts:
             by_ledger.setdefault(part.ledger_id, []).append(part)
-        for ledger_id, own in by_ledger.items():
-            with self._failing(IndexPath.of(self._root, ledger_id).path, "write"):
-                self._write_one(ledger_id, own)
+        self._write_all(by_ledger.items(), "write")
 
     # ------------------------------------------------------------------ private
 
-    def _make_one(self, place: IndexPath, change: LedgerChange) -> None:
-        new_path = place.path + NEW_SUFFIX
-        self._files.make_dirs(place.directory)
-        file = self._files.open(new_path, create=True)
+    def _make_some(self, changes: Sequence[LedgerChange]) -> None:
+        """Make new files; they get their names when all of them are whole."""
+        unnamed: list[tuple[int, str]] = []
+        try:
+            with self._synced(len(changes)) as is_each_synced:
+                for change in changes:
+                    place = IndexPath.of(self._root, change.ledger_id)
+                    unnamed.append((change.ledger_id, place.path))
+                    with self._failing(place.path, "create"):
+                        self._files.make_dirs(place.directory)
+                        self._make_one(place.path + NEW_SUFFIX, change, is_synced=is_each_synced)
+            while unnamed:
+                with self._failing(unnamed[-1][1], "create"):
+                    self._name(*unnamed[-1])
+                unnamed.pop()
+        except NoSpaceError:
+            for _, path in unnamed:  # they have taken room, and their names are needed again
+                with self._failing(path, "remove"):
+                    if self._files.exists(path + NEW_SUFFIX):
+                        self._files.remove(path + NEW_SUFFIX)
+            raise
+
+    def _make_one(self, path: str, change: LedgerChange, *, is_synced: bool) -> None:
+        file = self._files.open(path, create=True)
         try:
             for part in change.parts():
                 part.write_to(file)
-            file.sync()
-            with self._names_lock:
-                if change.ledger_id in self._deleted:
-                    self._files.remove(new_path)
-                else:
-                    self._files.rename(new_path, place.path)
-        except OSError as error:
-            if is_no_space(error):
-                self._files.remove(new_path)  # it has taken room, and the name is needed again
-            raise
+            if is_synced:
+                file.sync()
         finally:
             file.close()
+
+    def _name(self, ledger_id: int, path: str) -> None:
+        with self._names_lock:
+            if ledger_id in self._deleted:
+                self._files.remove(path + NEW_SUFFIX)
+            else:
+                self._files.rename(path + NEW_SUFFIX, path)
+
+    def _write_all(self, parts: Collection[tuple[int, Iterable[Part]]], operation: str) -> None:
+        """Write parts in place, by ledger, and sync them."""
+        with self._synced(len(parts)) as is_each_synced:
+            for ledger_id, own in parts:
+                with self._failing(IndexPath.of(self._root, ledger_id).path, operation):
+                    self._write_one(ledger_id, own, is_synced=is_each_synced)
+
+    @contextmanager
+    def _synced(self, count: int) -> Iterator[bool]:
+        """Yield whether each of so many files is to be synced; otherwise all are, at the end."""
+        disk = None
+        if count >= TOGETHER_MIN:
+            with self._failing(self._root, "open"):
+                disk = self._files.open_disk(self._root)  # ahead of the writes, to hear of them
+        if disk is None:
+            yield True
+            return
+        try:
+            yield False
+            with self._failing(self._root, "fsync"):
+                disk.sync()
+        finally:
+            disk.close()
 
     def _open(self, ledger_id: int, *, write: bool) -> File | None:
         """Return a ledger's file, or ``None`` if the ledger was deleted since the flush began."""
@@ -330,7 +380,7 @@ class IndexFlusher:
                 return None
             return self._files.open(path, write=write)
 
-    def _write_one(self, ledger_id: int, parts: Iterable[Part]) -> None:
+    def _write_one(self, ledger_id: int, parts: Iterable[Part], *, is_synced: bool) -> None:
         file = self._open(ledger_id, write=True)
         if file is None:
             return
@@ -338,7 +388,8 @@ class IndexFlusher:
             for part in parts:
                 with self.place_lock:
                     part.write_to(file)
-            file.sync()
+            if is_synced:
+                file.sync()
         finally:
             file.close()
 

@@ -76,18 +76,24 @@ class Page:
             found.frombytes(bytes(8 * (end - first - len(found))))
         return found
 
-    def put(self, first: int, locations: "array[int]") -> None:
-        """Set the slots from ``first`` on."""
-        own, at = self._writable(first)
+    def put(self, first: int, locations: "array[int]") -> int:
+        """Set the slots from ``first`` on; return by how many bytes the page has grown."""
+        own, at = self.locations, first - self.start
+        before = len(own)
+        if at != before or self.is_shared:
+            own, at = self._writable(first)
         own[at : at + len(locations)] = locations
+        return 8 * (len(own) - before)
 
-    def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> None:
-        """Set these slots, ascending."""
+    def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> int:
+        """Set these slots, ascending; return by how many bytes the page has grown."""
+        before = len(self.locations)
         own, _ = self._writable(slots[0])
         end = slots[-1] + 1 - self.start
         if end > len(own):
             own.frombytes(bytes(8 * (end - len(own))))
         deque(map(own.__setitem__, map(sub, slots, repeat(self.start)), locations), maxlen=0)
+        return 8 * (len(own) - before)
 
     def put_ahead(self, before: "array[int]") -> None:
         """Take in what the file has ahead of ``start``: all 1024, of which the rest is not used."""

@@ -245,11 +245,18 @@ def decode_size(buffer: bytes | bytearray, offset: int, seed: int, where: str = 
 
 
 def decode_record(
-    buffer: bytes | bytearray, offset: int, seed: int, where: str = "journal", *, size: int = 0
+    buffer: bytes | bytearray,
+    offset: int,
+    seed: int,
+    where: str = "journal",
+    *,
+    size: int = 0,
+    origin: int = 0,
 ) -> DecodedRecord:
     """Return the record at ``offset``, its bytes copied out of the buffer.
 
-    ``size`` is what ``decode_size`` has told of the same bytes, if it was asked.
+    ``size`` is what ``decode_size`` has told of the same bytes, if it was asked. The buffer begins
+    at ``origin``: where the record ends is told from there on.
 
     Raises:
         ShortRecordError: the buffer ends inside of the record.
@@ -282,7 +289,7 @@ def decode_record(
     except (ValueError, KeyError, struct.error, MalformedMessageError) as error:
         raise CorruptRecordError(where, offset, f"impossible fields: {error}") from error
     (own_checksum,) = _CHECKSUM.unpack_from(buffer, offset + _HEADER.size)
-    return DecodedRecord(record, sequence, synced_sequence, previous, own_checksum, end)
+    return DecodedRecord(record, sequence, synced_sequence, previous, own_checksum, origin + end)
 
 
 def _record(

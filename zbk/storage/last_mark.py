@@ -48,8 +48,10 @@ from zbk.errors import CorruptRecordError
 from zbk.protocol.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
+from zbk.storage.small_file import replace_file
 from zbk.system.files import FileSystem
 
+MARK_NAME: Final = "last_mark"
 JOURNAL_COUNT_MAX: Final = 8
 
 _MAGIC: Final = b"zbkK\x01\x00"
@@ -101,7 +103,7 @@ class LastMark:
     def __init__(self, files: FileSystem, directory: str, fail_stop: FailStop) -> None:
         self._files = files
         self._directory = directory
-        self._path = f"{directory}/last_mark"
+        self._path = f"{directory}/{MARK_NAME}"
         self._fail_stop = fail_stop
         self._generation = 0
         self._mark: LogMark | None = None
@@ -181,17 +183,8 @@ class LastMark:
             file.close()
 
     def _write_first(self, slot: bytes) -> None:
-        new_path = f"{self._path}.new"
-        if self._files.exists(new_path):  # left by a crash
-            self._files.remove(new_path)
-        file = self._files.open(new_path, create=True)
-        try:
-            file.pwrite([bytes(_SLOT_DISTANCE), slot], 0)  # generation 1: the second slot
-            file.sync()
-        finally:
-            file.close()
-        self._files.rename(new_path, self._path)
-        self._files.sync_dir(self._directory)
+        content = bytes(_SLOT_DISTANCE) + slot  # generation 1: the second slot
+        replace_file(self._files, self._directory, MARK_NAME, content)
 
 
 def encode_slot(mark: LogMark, generation: int) -> bytes:

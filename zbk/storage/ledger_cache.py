@@ -200,7 +200,7 @@ class LedgerCache:
 
         They stay until room is made.
         """
-        index = self._existing(ledger_id)
+        index = self._ledgers.get(ledger_id) or self._existing(ledger_id)
         assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
         for page_no, low, _ in page_runs(entry_ids):
             self._pages.prepare(index, page_no, entry_ids[low])
@@ -406,7 +406,7 @@ class LedgerCache:
 
     def _changing(self, ledger_id: int) -> LedgerIndex:
         self._fail_stop.check()
-        index = self._existing(ledger_id)
+        index = self._ledgers.get(ledger_id) or self._existing(ledger_id)
         self._ledgers.make_dirty(ledger_id)
         return index
 

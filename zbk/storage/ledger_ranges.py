@@ -55,6 +55,17 @@ class LedgerRanges(msgspec.Struct, frozen=True):
                 lasts.append(last)
         return LedgerRanges(tuple(firsts), tuple(lasts))
 
+    def without(self, other: "LedgerRanges") -> "LedgerRanges":
+        """Return the ids that are here and not there.
+
+        >>> LedgerRanges((1, 7), (5, 9)).without(LedgerRanges((3,), (7,)))
+        LedgerRanges(firsts=(1, 8), lasts=(2, 9))
+        """
+        stop = self.lasts[-1] + 1 if self.lasts else 0
+        neither = LedgerRanges().with_ranges(self.gaps(stop))
+        gone = neither.with_ranges(zip(other.firsts, other.lasts, strict=True))
+        return LedgerRanges().with_ranges(gone.gaps(stop))
+
     def gaps(self, stop: int) -> list[tuple[int, int]]:
         """Return the first and last ids of the runs from 0 to ``stop - 1`` that are not here.
 

@@ -34,7 +34,6 @@ Threads: ``limbo`` belongs to all; everything else to one thread at a time.
 
 import struct
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Final
 
 from zbk.durability.limbo import Limbo, Loss, LossReason
@@ -48,6 +47,7 @@ from zbk.errors import (
 from zbk.protocol.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
+from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 
 LIMBO_NAME: Final = "limbo"
@@ -111,13 +111,9 @@ class LimboFile:
             CookieMismatchError: it is another bookie's.
             OSError: it can not be read.
         """
-        if not self._files.exists(self._path):
+        data = read_file(self._files, self._path)
+        if data is None:
             return
-        file = self._files.open(self._path, write=False)
-        try:
-            data = file.pread(file.size(), 0)
-        finally:
-            file.close()
         self._limbo = _decode(data, self._owner_hash, self._path)
 
     def note_loss(self, reason: LossReason, bound: int) -> None:
@@ -166,30 +162,15 @@ class LimboFile:
             return
         try:
             if limbo.losses:
-                self._replace(_encode(limbo, self._owner_hash))
+                replace_file(
+                    self._files, self.directory, LIMBO_NAME, _encode(limbo, self._owner_hash)
+                )
             else:
                 self._files.remove(self._path)
                 self._files.sync_dir(self.directory)
         except OSError as error:
             raise self._fail_stop.failed(self._path, "write", error) from error
         self._limbo = limbo
-
-    def _replace(self, content: bytes) -> None:
-        new_path = f"{self._path}.new"
-        if self._files.exists(new_path):  # left by a crash
-            self._files.remove(new_path)
-        file = self._files.open(new_path, create=True)
-        try:
-            file.pwrite([content], 0)
-            file.sync()
-        except OSError:
-            with suppress(OSError):  # it is removed before the next attempt, at the latest
-                self._files.remove(new_path)
-            raise
-        finally:
-            file.close()
-        self._files.rename(new_path, self._path)
-        self._files.sync_dir(self.directory)
 
 
 def _cleared(loss: Loss) -> LedgerRanges:

@@ -37,7 +37,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         """Have a page in memory from an entry's slot on, so that ``put`` can not fail."""
         key = (index.ledger_id, page_no)
         slot = entry_id & SLOT_MASK
-        page = self.get(key)
+        page = self._values.get(key)  # ``put`` uses it, not this
         if page is not None:
             if page.start > slot:
                 self._read_ahead(index, page_no, page)
@@ -52,15 +52,14 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def put(self, key: PageKey, entry_ids: Sequence[int], locations: "array[int]") -> None:
         """Set locations in a prepared page."""
-        page = self.get(key)
-        assert page is not None, "prepare comes before put"
+        page = self._values[key]  # prepare comes before put
         self.make_dirty(key)
-        before_size = page.memory_size
         if isinstance(entry_ids, range):
-            page.put(entry_ids[0] & SLOT_MASK, locations)
+            by = page.put(entry_ids[0] & SLOT_MASK, locations)
         else:
-            page.put_scattered(list(slots_of(entry_ids)), locations)
-        self.resize(key, page.memory_size - before_size)
+            by = page.put_scattered(list(slots_of(entry_ids)), locations)
+        self.size += by
+        self.dirty_size += by
 
     def page(self, index: LedgerIndex, page_no: int, slot: int) -> Page | None:
         """Return a page, in memory from this slot on; ``None`` if there is none."""

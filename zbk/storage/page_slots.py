@@ -5,7 +5,7 @@ Words: a *slot* is a place in a page; entry ``e`` has slot ``e % 1024`` of page 
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from operator import and_
 from typing import Final
@@ -18,12 +18,24 @@ SLOT_MASK: Final = PAGE_ENTRY_COUNT - 1
 _ABSENT_BYTES: Final = bytes(8)
 
 
-def page_runs(entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def page_runs(entry_ids: Sequence[int]) -> Iterable[tuple[int, int, int]]:
     """Cut ascending ids at page borders: page, first index, index behind the last.
 
     >>> list(page_runs(range(1022, 1026)))
     [(0, 0, 2), (1, 2, 4)]
     """
+    if not entry_ids:
+        return ()
+    first_no, last_no, count = entry_ids[0] >> PAGE_BITS, entry_ids[-1] >> PAGE_BITS, len(entry_ids)
+    if first_no == last_no:  # as nearly all are
+        return ((first_no, 0, count),)
+    if first_no + 1 == last_no:
+        border = bisect_left(entry_ids, last_no << PAGE_BITS)
+        return ((first_no, 0, border), (last_no, border, count))
+    return _page_runs(entry_ids)
+
+
+def _page_runs(entry_ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     low, count = 0, len(entry_ids)
     while low < count:
         page_no = entry_ids[low] >> PAGE_BITS

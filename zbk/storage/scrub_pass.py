@@ -41,6 +41,7 @@ class ScrubPass:
         self._regions: Regions = {}
         self._index = IndexScrub(view, self._regions)
         self.share = 0.0  # done, of 1.0; logs and index are half of it each
+        self.ledger_id: int | None = None  # whose index is being read
 
     @property
     def unconfirmed_count(self) -> int:
@@ -74,12 +75,14 @@ class ScrubPass:
         try:
             for some in view.ledgers():
                 for ledger_id in some:
+                    self.ledger_id = ledger_id
                     yield from self._index.steps(ledger_id)
                     done_count += 1
                     self.share = 0.5 + 0.5 * min(1.0, done_count / max(1, view.ledger_count))
         except OSError as error:
             yield DamagedFile(view.index_dir, 0, f"can not be listed: {error.strerror}")
         finally:
+            self.ledger_id = None
             view.close_files()
 
     def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> None:

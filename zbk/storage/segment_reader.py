@@ -6,7 +6,7 @@ whole, whatever lies before it. Nothing here knows which record should come next
 
 from typing import Final, Self
 
-from zbk.errors import CorruptRecordError
+from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.storage.journal_record import (
     RECORD_HEADER_SIZE,
     RECORD_MAGIC,
@@ -48,6 +48,11 @@ class RecordReader:
         Raises:
             CorruptRecordError: there is none; says why.
         """
+        if offset >= self._window_start:
+            try:
+                return self._decode(offset)
+            except ShortRecordError:
+                pass  # the window ends in it, or the file does
         self._fill(offset, RECORD_HEADER_SIZE)
         head_size = decode_head_size(self._window, offset - self._window_start)
         self._fill(offset, head_size)
@@ -55,16 +60,11 @@ class RecordReader:
         checked_start = self._window_start
         self._fill(offset, size)
         known_size = size if checked_start == self._window_start else 0  # or checked anew
-        at = offset - self._window_start
-        decoded = decode_record(self._window, at, self._seed, size=known_size)
-        return DecodedRecord(
-            decoded.record,
-            decoded.sequence,
-            decoded.synced_sequence,
-            decoded.previous,
-            decoded.checksum,
-            offset + size,
-        )
+        return self._decode(offset, known_size)
+
+    def _decode(self, offset: int, size: int = 0) -> DecodedRecord:
+        start = self._window_start
+        return decode_record(self._window, offset - start, self._seed, size=size, origin=start)
 
     def record_at(self, offset: int) -> DecodedRecord | None:
         """Return the whole record at ``offset``, or ``None``."""

@@ -33,12 +33,12 @@ import msgspec
 
 from zbk.errors import CorruptRecordError
 from zbk.protocol.digest import checksum
+from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 
 NOTE_NAME: Final = "out_of_service"
 
 _FIRST_LINE: Final = b"zbk out of service 1"
-_SIZE_MAX: Final = 64 * 1024
 _REASON_SIZE_MAX: Final = 1_024
 
 Kind = Literal["journal", "ledger"]
@@ -106,36 +106,15 @@ def write_note(files: FileSystem, directory: str, note: ServiceNote) -> None:
     Raises:
         OSError: it could not be written.
     """
-    path = f"{directory}/{NOTE_NAME}"
     content = _encode(note)
-    if _content(files, path) == content:
+    if read_file(files, f"{directory}/{NOTE_NAME}") == content:
         files.sync_dir(directory)  # its name may be in the page cache only, from before a crash
         return
-    new_path = f"{path}.new"
-    if files.exists(new_path):  # left by a crash in the middle of this
-        files.remove(new_path)
-    file = files.open(new_path, create=True)
-    try:
-        file.pwrite([content], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(new_path, path)
-    files.sync_dir(directory)
-
-
-def _content(files: FileSystem, path: str) -> bytes | None:
-    if not files.exists(path):
-        return None
-    file = files.open(path, write=False)
-    try:
-        return file.pread(_SIZE_MAX, 0)
-    finally:
-        file.close()
+    replace_file(files, directory, NOTE_NAME, content)
 
 
 def _read(files: FileSystem, path: str) -> ServiceNote:
-    content = _content(files, path)
+    content = read_file(files, path)
     return ServiceNote() if content is None else _decode(content, path)
 
 

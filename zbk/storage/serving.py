@@ -22,28 +22,17 @@ Source: BookKeeper's ``UncleanShutdownDetectionImpl`` (a "dirty" file, without t
 
 from typing import Final
 
+from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 
 SERVING_NAME: Final = "serving"
 
 _FIRST_LINE: Final = "zbk serving 1"
-_SIZE_MAX: Final = 4096
 
 
 def begin(files: FileSystem, directory: str, boot_id: str) -> None:
     """Note that a bookie serves in this boot. Durable when this returns."""
-    path = f"{directory}/{SERVING_NAME}"
-    new_path = f"{path}.new"
-    if files.exists(new_path):  # left by a crash in the middle of this
-        files.remove(new_path)
-    file = files.open(new_path, create=True)
-    try:
-        file.pwrite([_content(boot_id)], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(new_path, path)
-    files.sync_dir(directory)
+    replace_file(files, directory, SERVING_NAME, _content(boot_id))
 
 
 def end(files: FileSystem, directory: str) -> None:
@@ -54,15 +43,8 @@ def end(files: FileSystem, directory: str) -> None:
 
 def is_loss_possible(files: FileSystem, directory: str, boot_id: str) -> bool:
     """Tell whether a bookie that starts now, in this boot, may have lost what was not synced."""
-    path = f"{directory}/{SERVING_NAME}"
-    if not files.exists(path):
-        return False
-    file = files.open(path, write=False)
-    try:
-        content = file.pread(_SIZE_MAX, 0)
-    finally:
-        file.close()
-    return not boot_id or content != _content(boot_id)
+    content = read_file(files, f"{directory}/{SERVING_NAME}")
+    return content is not None and (not boot_id or content != _content(boot_id))
 
 
 def _content(boot_id: str) -> bytes:

@@ -11,6 +11,7 @@ Runs in commands for stopped bookies, and once at each start, before anything el
 from typing import Final
 
 from zbk.errors import BookieError
+from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 
 NOTE_NAME: Final = "unfinished"
@@ -20,18 +21,7 @@ _SIZE_MAX: Final = 256
 
 def begin(files: FileSystem, directory: str, command: str) -> None:
     """Note that ``command`` is at work, whatever was noted before. Durable when this returns."""
-    path = f"{directory}/{NOTE_NAME}"
-    new_path = f"{path}.new"
-    if files.exists(new_path):  # left by a crash in the middle of this
-        files.remove(new_path)
-    file = files.open(new_path, create=True)
-    try:
-        file.pwrite([command.encode()], 0)
-        file.sync()
-    finally:
-        file.close()
-    files.rename(new_path, path)
-    files.sync_dir(directory)
+    replace_file(files, directory, NOTE_NAME, command.encode())
 
 
 def end(files: FileSystem, directory: str) -> None:
@@ -59,14 +49,8 @@ def forget_wiped(files: FileSystem, directory: str) -> None:
 
 def unfinished_command(files: FileSystem, directory: str) -> str | None:
     """Return the command that has not ended; ``None`` if there is none."""
-    path = f"{directory}/{NOTE_NAME}"
-    if not files.exists(path):
-        return None
-    file = files.open(path, write=False)
-    try:
-        return file.pread(_SIZE_MAX, 0).decode("utf-8", "replace")
-    finally:
-        file.close()
+    command = read_file(files, f"{directory}/{NOTE_NAME}")
+    return None if command is None else command[:_SIZE_MAX].decode("utf-8", "replace")
 
 
 def check_finished(files: FileSystem, directory: str) -> None:

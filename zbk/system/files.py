@@ -14,6 +14,8 @@ import os
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
 
+from zbk.system.disk_sync import can_sync_disk, sync_disk
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 
@@ -67,6 +69,18 @@ class File(Protocol):
         ...
 
 
+class Disk(Protocol):
+    """A disk whose files are all synced together. It knows of writes since it was opened."""
+
+    def sync(self) -> None:
+        """Return once all bytes written before this call are on stable storage."""
+        ...
+
+    def close(self) -> None:
+        """Give the handle back. Twice is fine."""
+        ...
+
+
 class FileSystem(Protocol):
     """Directories and names."""
 
@@ -100,6 +114,13 @@ class FileSystem(Protocol):
 
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
+        ...
+
+    def open_disk(self, path: str) -> Disk | None:
+        """Return what syncs all files of the disk that the directory ``path`` is on, at once.
+
+        Not their names. ``None`` where that promises less than an fsync of each file.
+        """
         ...
 
     def free_size(self, path: str) -> int:
@@ -207,6 +228,29 @@ class OsFile:
         return error
 
 
+class OsDisk:
+    """A disk of the operating system, as seen from a directory on it."""
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def sync(self) -> None:
+        """Return once all bytes written before this call are on stable storage (syncfs)."""
+        try:
+            sync_disk(self._fd)
+        except OSError as error:
+            raise FsyncError(error.errno, error.strerror, self._path) from error
+
+    def close(self) -> None:
+        """Give the handle back. Twice is fine."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
 class OsFiles:
     """The operating system's file system."""
 
@@ -257,6 +301,10 @@ class OsFiles:
             raise FsyncError(error.errno, error.strerror, path) from error
         finally:
             os.close(fd)
+
+    def open_disk(self, path: str) -> Disk | None:
+        """Return what syncs all files of the disk that the directory ``path`` is on, at once."""
+        return OsDisk(path) if can_sync_disk(path) else None
 
     def free_size(self, path: str) -> int:
         """Return the bytes that may still be written below ``path``."""

@@ -176,7 +176,8 @@ class BookiePool:
             self._end()
 
     def _turn(self) -> None:
-        ready = dict(self._poller.poll(POLL_MS))
+        # without a connection only a command is waited for, and that wakes us
+        ready = dict(self._poller.poll(POLL_MS if self._connections else None))
         if self._wakeup.fd in ready:
             self._wakeup.clear()
         now_ms = monotonic_ms()

@@ -162,9 +162,14 @@ class RouterFront:
             socket.close(0)
             self._context.term()
             self._wakeup.close()
-            raise BookieError(
-                f"can not listen on {endpoint}: {error}; is another bookie running there?"
-            ) from error
+            is_taken = error.errno == zmq.EADDRINUSE
+            hint = (
+                "is another bookie running there?"
+                if is_taken
+                else "give an address of this machine, such as tcp://127.0.0.1:3181"
+            )
+            told = zmq.strerror(error.errno or 0)
+            raise BookieError(f"can not listen on {endpoint}: {told}; {hint}") from error
         return socket
 
     # -------------------------------------------------------------- any thread

@@ -24,6 +24,10 @@ FD_GROWTH_MAX: Final = 5.0
 JUDGED_MINUTES_MIN: Final = 20.0
 """In a shorter run caches still fill: its lines are shown, and not judged."""
 
+JUDGED_LIFE_SECONDS_MIN: Final = 600.0
+"""Of a process that was killed and started again: likewise. One bookie is spared in the second half,
+so that there is a long life to judge."""
+
 SHOWN_COUNT_MAX: Final = 20  # violations in the report
 
 
@@ -59,7 +63,8 @@ def failures_of(report: Report) -> list[str]:
         found.append(f"the disks hold {report.disk_ratio:.2f} times the live bytes")
     if report.minutes >= JUDGED_MINUTES_MIN:
         for name, one in report.trends.items():
-            found += _growth(name, one)
+            if one.seconds >= JUDGED_LIFE_SECONDS_MIN:
+                found += _growth(name, one)
     return found
 
 

@@ -1,18 +1,22 @@
 """The garbage collection actor: what is deleted goes for good; a store that lies costs nothing."""
 
+import errno
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
 from tests.support.garbage_collector import ENTRY_COUNT, GarbageWorld, no_hook
 from tests.support.ledgers import metadata_maker
+from tests.support.simulated_disk import Fault
 from tests.support.storage_actor import OTHER_KEY, add, batch, read, read_lac
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers, GcAsked, GcDue
 from zbk.errors import NoSuchLedgerError
 from zbk.metadata.paths import IDGEN, INSTANCEID
 from zbk.metadata.values import IdCounter, Instance, encode
+from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.words import LedgerType
 from zbk.wire.messages import ReadAnswer, Refused, Sync, WriteLac
 
@@ -197,6 +201,21 @@ def test_a_store_that_stops_answering_at_any_question_drops_nothing() -> None:
     assert number > 8
 
 
+def test_a_copy_that_the_metadata_name_no_more_is_kept(world: GarbageWorld) -> None:
+    """B34: the bookie was replaced; whoever is about to name it again finds everything there."""
+    (ledger_id,) = world.create()
+    others = (Fragment(0, ("b4", "b5", "b6")),)
+    world.ledgers.update(ledger_id, lambda now: msgspec.structs.replace(now, fragments=others))
+
+    result = world.round()
+
+    assert (result.candidate_count, result.dropped_count) == (0, 0)
+    assert world.local() == [ledger_id]
+    world.bookie.say(read(0, ENTRY_COUNT - 1, ledger_id=ledger_id))
+    world.bookie.fetched()
+    assert isinstance(world.bookie.answers[-1], ReadAnswer)
+
+
 def test_a_ledger_whose_metadata_are_damaged_is_kept(world: GarbageWorld) -> None:
     """B32: only "no such ledger" counts."""
     ids = world.create(3)
@@ -364,6 +383,18 @@ def test_ids_between_deleted_ones_are_asked_for_when_there_are_too_many_ranges(
     assert lives not in deleted
 
 
+def test_without_space_to_note_what_is_deleted_the_round_says_so(world: GarbageWorld) -> None:
+    ids = world.create(3)
+    world.delete(ids[0])
+    world.disk.faults = [Fault("create", errno.ENOSPC, path_part="deleted_ledgers")]
+
+    result = world.round()
+
+    assert (result.candidate_count, result.dropped_count) == (1, 0)
+    assert "no space" in result.gave_up
+    assert world.round().dropped_count == 1, "by then the reserve has made room"
+
+
 def test_when_no_more_ranges_can_be_remembered_ledgers_stay_and_are_taken_in(
     world: GarbageWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -376,5 +407,6 @@ def test_when_no_more_ranges_can_be_remembered_ledgers_stay_and_are_taken_in(
     assert (result.candidate_count, result.dropped_count, result.kept_count) == (2, 0, 2)
     assert world.local() == ids
     assert "too many ranges" in caplog.text
+    assert "too many ranges" in result.gave_up
     world.write(ids[0], first=ENTRY_COUNT)
     assert not isinstance(world.bookie.answers[-1], Refused)

@@ -84,6 +84,19 @@ def test_a_round_that_is_asked_for_it_compacts(world: GarbageWorld) -> None:
     assert world.failures == world.bookie.failures == []
 
 
+def test_what_is_dead_is_told_as_compaction_has_left_it(world: GarbageWorld) -> None:
+    half_dead(world)
+    ask(world, None)
+    before = world.gc.counts.logs
+    assert before.dead_size > 0
+
+    ask(world, MAJOR)
+
+    assert world.gc.counts.logs.dead_size == 0
+    assert world.gc.counts.logs.log_count < before.log_count
+    assert world.gc.counts.logs.size < before.size
+
+
 def test_minor_leaves_alone_what_is_half_dead(world: GarbageWorld) -> None:
     half_dead(world)
     ask(world, MINOR)

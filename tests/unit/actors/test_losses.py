@@ -240,6 +240,22 @@ def test_a_start_that_can_not_note_that_it_serves_does_not_serve(disk: Simulated
         losses.begin_serving()
 
 
+def test_what_may_lack_fences_is_not_checked_as_if_only_the_page_cache_were_lost(
+    disk: SimulatedDisk,
+) -> None:
+    """B10: a wiped bookie that stopped uncleanly: the weaker check would clear what is all gone."""
+    started(wiped(disk), "boot-1", on_purpose=True)
+    losses, limbo = started(disk, "boot-2", next_id=NEXT_ID + 3)
+    assert set(losses.reasons) == {LossReason.WIPED, LossReason.UNCLEAN_STOP}
+
+    assert losses.left(has_lost_fences=True) == LedgerRanges((0,), (NEXT_ID - 1,))
+    assert losses.left(has_lost_fences=False) == LedgerRanges((NEXT_ID,), (NEXT_ID + 2,))
+
+    losses.clear([(2, 2)])  # it has passed the stronger check
+    assert 2 not in losses.left(has_lost_fences=False)
+    assert not limbo.limbo.is_miss_unknown(2, VD)
+
+
 def test_nothing_is_cleared_once_the_re_check_is_over(disk: SimulatedDisk) -> None:
     started(disk, "boot-1")
     losses, limbo = started(disk.crash(Random(1)), "boot-2")

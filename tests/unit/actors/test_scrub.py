@@ -229,6 +229,21 @@ def test_no_more_is_read_than_the_rate_allows() -> None:
     assert world.now_ms - begun_ms >= (read_size - STEP_SIZE - 200_000) * 1_000 // 100_000 - 250
 
 
+def test_a_ledger_that_is_damaged_in_many_places_is_reported_once(world: ScrubWorld) -> None:
+    """Or it would be repaired, and called whole, for each of them."""
+    for first in range(20, 4_020, 200):
+        world.bookie.say(*add(batch(first, [PAYLOAD] * 200, ledger_id=7)))
+    world.bookie.settle()
+    world.bookie.checkpoint()
+    for entry_id in (2, 1_500, 3_700):
+        world.damage(7, entry_id)
+
+    world.scrub()
+
+    assert world.reports.taken == [7]
+    assert len(world.scrubber.findings.ranges) >= 3
+
+
 def test_a_metadata_store_that_does_not_answer_is_asked_again(
     world: ScrubWorld, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,6 +1,7 @@
 """``zbk autorecovery`` on a metadata store in a file; nothing runs beside it."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,13 @@ from zbk.cli.autorecovery_options import AUTORECOVERY_HELP, autorecovery_config
 from zbk.config import AutorecoveryConfig
 from zbk.errors import InvalidOptionError
 from zbk.metadata.auditor_notes import AuditorNotes
+from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.election import AuditorElection
+from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.values import AuditorStatus
+from zbk.metadata.values import AuditorStatus, Cookie
 
 
 @pytest.fixture
@@ -84,7 +87,13 @@ def test_status_counts_tasks_and_shows_the_auditors_words(run: Run, uri: str) ->
     assert tasks.lock(9, "w1")
     assert tasks.mark_unrepairable(9, 0, "no replica is left")
     AuditorNotes(store).tell(
-        AuditorStatus(candidate_id="a1", told_ms=1, lost=("b1",), brake="2 of 3 vanished")
+        AuditorStatus(
+            candidate_id="a1",
+            told_ms=1,
+            lost=("b1", "b2"),
+            pending=("b2",),
+            brake="2 of 3 vanished",
+        )
     )
 
     found = json.loads(run("autorecovery", "status", "--metadata", uri, "-o", "json").stdout)
@@ -92,7 +101,8 @@ def test_status_counts_tasks_and_shows_the_auditors_words(run: Run, uri: str) ->
     assert found["underreplicated_count"] == 2
     assert found["in_repair_count"] == 1
     assert found["unrepairable_count"] == 1
-    assert found["lost_bookies"] == ["b1"]
+    assert found["lost_bookies"] == ["b1", "b2"]
+    assert found["not_reported_yet"] == ["b2"]
     assert found["brake"] == "2 of 3 vanished"
     assert found["auditor"] is None
     store.close()
@@ -130,3 +140,49 @@ def test_without_a_cluster_it_says_so(run: Run, tmp_path: Path) -> None:
 
     assert result.exit_code != 0
     assert result.stderr
+
+
+def test_who_switches_it_is_told_what_will_not_happen(run: Run, uri: str) -> None:
+    assert (
+        "until `zbk autorecovery enable`"
+        in run("autorecovery", "disable", "--metadata", uri).stderr
+    )
+    triggered = run("autorecovery", "trigger", "--metadata", uri)
+    assert triggered.exit_code == 0
+    assert "begins after `zbk autorecovery enable`" in triggered.stderr
+    assert "nobody audits now" in triggered.stderr
+    assert "nobody audits now" in run("autorecovery", "enable", "--metadata", uri).stderr
+
+
+def test_who_watches_waits_for_an_auditor_that_has_not_looked_at_a_loss_yet(
+    run: Run, uri: str
+) -> None:
+    store = open_store(uri)
+    BookieRegistry(store).create_cookie(
+        Cookie(
+            bookie_id="b1",
+            instance_id=instance_id(store),
+            journal_dirs=("/j",),
+            ledger_dirs=("/l",),
+            created_ms=1,
+        )
+    )
+    told: Recorder[int | None] = Recorder()
+    election = AuditorElection(store, "host-1", told)
+    told.wait_last(1)
+    notes = AuditorNotes(store)
+    notes.tell(AuditorStatus(candidate_id="host-1", told_ms=1, lost=("b1",), pending=("b1",)))
+    done = AuditorStatus(candidate_id="host-1", told_ms=2, lost=("b1",))
+    timer = threading.Timer(0.5, lambda: notes.tell(done))
+    timer.start()
+
+    watched = run("ledger", "underreplicated", "--watch", "--metadata", uri, "-o", "json")
+
+    timer.join()
+    rows = [json.loads(line) for line in watched.stdout.splitlines()]
+    assert len(rows) > 1, "it did not end before the auditor had reported what it held"
+    assert {row["lost_bookies"] for row in rows} == {1}
+    election.close()
+    unwatched = run("ledger", "underreplicated", "--watch", "--metadata", uri, "-o", "json")
+    assert len(unwatched.stdout.splitlines()) == 1, "nobody will report anything"
+    store.close()

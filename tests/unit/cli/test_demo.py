@@ -24,6 +24,7 @@ from zbk.cluster.demo_failures import (
     KilledWhileWriting,
     TakenOver,
 )
+from zbk.cluster.demo_repair import LostForGood, MadeWhole, QueueLength, SecondLost
 from zbk.cluster.load import Loaded
 from zbk.cluster.local import LocalBookie
 from zbk.protocol.words import LedgerType
@@ -99,6 +100,28 @@ def test_the_acts_in_which_somebody_dies(capsys: pytest.CaptureFixture[str]) -> 
     assert "its first writer got: ledger 3 was fenced" in text
     assert "9,000 entries were acknowledged to it, 9,600 are in the ledger" in text
     assert "All 1,030,000 entries read back are what was written." in text
+
+
+def test_the_act_in_which_autorecovery_repairs(capsys: pytest.CaptureFixture[str]) -> None:
+    acts: list[Step] = [
+        LostForGood(3, "b-3", 2),
+        QueueLength(2, 5.0),
+        QueueLength(1, 6.25),
+        QueueLength(0, 7.5),
+        MadeWhole(2, [0, 1, 2], 7.5),
+        SecondLost(0, "b-0"),
+        ReadBack(0, PD, None, 1_000_000, 1.0, "ab" * 16, ""),
+    ]
+
+    assert show([*STORY, read_back(PD), *acts], "sqlite", "table")
+
+    text = capsys.readouterr().out
+    assert "8  Bookie 3 stays dead; autorecovery is started" in text
+    assert "2 ledgers have data there" in text
+    assert "6.2 s  ledgers to make whole: 1" in text
+    assert "all 2 have all of their copies again, on bookies 0 1 2, after 7.5 s" in text
+    assert "9  kill -9 of bookie 0, too" in text
+    assert "All 2,000,000 entries read back are what was written." in text
 
 
 def test_an_acknowledged_entry_that_is_missing_ends_the_story_badly(

@@ -118,6 +118,7 @@ class World:
             holders = [
                 order.fragment.bookies[s] for s in order.sources if quorum.holds(s, entry_id)
             ]
+            assert holders, "somebody can be asked"
             if entry_id in self.not_known:
                 error = UnknownLedgerStateError(LEDGER_ID, "b")
                 return CopyResult(copied_count=count, source_error=error)
@@ -318,6 +319,20 @@ def test_a_peer_that_knows_of_nothing_is_not_asked_for_ever() -> None:
 
     assert isinstance(end, ReportLedger)
     assert len(world.copied) <= 20
+
+
+def test_what_nobody_who_is_there_should_have_is_not_asked_for() -> None:
+    """Of a striped ledger each entry has its own peers; those of some may all be away."""
+    world = World(ledger(quorum=Quorum(3, 2, 2), last=8), b=ids((0, 8)), c=ids((0, 8)))
+    world.silent = {"c"}
+
+    end = world.attempt(has_lost_fences=True)
+
+    assert isinstance(end, ReportLedger)
+    assert not end.is_hopeless
+    assert "no peer is there that could give entries 0 .. 8" in end.reason
+    world.silent = set()
+    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=6)
 
 
 def test_without_peers_nothing_is_cleared_and_that_is_not_the_last_word() -> None:

@@ -295,3 +295,26 @@ def test_what_comes_after_the_end_is_late_news() -> None:
 
     assert repair.is_over
     assert repair.handle(LedgerGone(), 0) == []
+
+
+def test_the_grace_period_begins_when_the_fragment_is_seen_and_not_when_it_is_asked_for() -> None:
+    """A slow metadata store takes nothing away from the writer: it may have begun just now."""
+    metadata = LedgerMetadata(
+        ledger_id=7,
+        ensemble_size=2,
+        write_quorum_size=2,
+        ack_quorum_size=1,
+        ledger_type=LedgerType.PD_JOURNAL,
+        digest_type=DigestType.XXH3,
+        password_digest=b"",
+        ledger_key=bytes(16),
+        fragments=(Fragment(0, ("a", "lost")),),
+        created_ms=0,
+        creation_token="token",
+    )
+    repair = LedgerRepair(RepairAim(ledger_id=7), RepairLimits(grace_ms=GRACE_MS))
+    repair.handle(RepairStarted(), 0)
+
+    (waits,) = repair.handle(LedgerSeen(metadata, frozenset({"a"})), GRACE_MS - 10)
+
+    assert waits == WaitUntil(2 * GRACE_MS - 10)

@@ -72,6 +72,17 @@ def test_a_store_that_does_not_answer_is_asked_again_and_ever_less_often() -> No
     assert (queue.pending_count, queue.reported_count, queue.due(now_ms)) == (0, 1, None)
 
 
+def test_a_ledger_of_which_more_may_be_found_is_not_reported_yet() -> None:
+    queue = ReportQueue()
+    queue.add(7)
+    assert queue.due(0, besides=7) is None
+
+    queue.add(9)
+
+    assert queue.due(0, besides=7) == (9, False)
+    assert queue.due(0, besides=None) == (7, False)
+
+
 def test_what_waits_to_be_reported_is_bounded() -> None:
     queue = ReportQueue(count_max=3)
     for ledger_id in range(5):

@@ -75,6 +75,16 @@ def test_growth_fails_a_long_run_and_is_only_shown_of_a_short_one(
     assert failures_of(msgspec.structs.replace(good(), trends=grown, minutes=2.0)) == []
 
 
+def test_the_short_life_of_a_bookie_that_was_killed_is_shown_and_not_judged() -> None:
+    young = msgspec.structs.replace(flat(), seconds=60.0, rss_growth_size=14 * MIB, fd_growth=17.0)
+    trends = {"bookie 0": flat(), "bookie 1": young}
+
+    report = msgspec.structs.replace(good(), trends=trends)
+
+    assert failures_of(report) == []
+    assert "bookie 1, last 60 s" in markdown(report)
+
+
 def samples(rss: list[tuple[int, int]]) -> list[Sample]:
     """Return samples, ten seconds apart, of a process with this pid and memory."""
     return [

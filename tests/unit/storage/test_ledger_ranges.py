@@ -17,6 +17,8 @@ def test_it_is_the_set_of_all_ids_that_were_put_in(some: set[int], others: set[i
     assert ranges.ledger_count == len(both)
     assert ranges.range_count == len(both - {one + 1 for one in both})
     assert is_in_order(ranges.firsts, ranges.lasts)
+    left = ranges.without(LedgerRanges().with_ids(others))
+    assert left == LedgerRanges().with_ids(some - others)
 
 
 @given(ids=id_sets, count_max=st.integers(0, 60))

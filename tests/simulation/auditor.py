@@ -1,0 +1,136 @@
+"""The auditor of the simulation: the real core, election and steps, and a body without threads.
+
+The body does what ``zbk.auditor.auditor`` does. The checks that ask bookies are left out.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.live_session import LiveSession
+from tests.simulation.repair_ground import InlinePool, RepairPlan, SimulatedGround
+from tests.simulation.repair_oracle import CheckedTasks, RepairOracle
+from tests.simulation.world import World
+from zbk.auditor.audit_steps import AuditSteps
+from zbk.auditor.auditor import settings_of
+from zbk.errors import ZbkError
+from zbk.metadata.election import AuditorElection
+from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
+from zbk.protocol import audit_events as ev
+from zbk.protocol.audit import Auditor
+
+ELECTION_US: Final = 150 * MS
+RETRY_MS: Final = 200
+
+
+class SteppedElection(AuditorElection):
+    """The real one; its steps are taken by whoever calls ``step``."""
+
+    def step(self) -> None:
+        """Take one step, as its thread would.
+
+        Raises:
+            MetadataUnavailableError: the store does not answer; to be taken again.
+        """
+        self._reconcile()
+
+    def _run(self) -> None:
+        """Leave the steps to others: the thread ends before anything happens."""
+
+
+class SimulatedAuditor:
+    """One candidate, for as long as its node lives."""
+
+    def __init__(
+        self, world: World, node: Node, session: LiveSession, plan: RepairPlan, oracle: RepairOracle
+    ) -> None:
+        self._world = world
+        self._node = node
+        self._oracle = oracle
+        self._core = Auditor(settings_of(plan.config, RETRY_MS))
+        tasks = CheckedTasks(session, oracle)
+        self._ground = SimulatedGround(world, session, tasks)
+        self._election = SteppedElection(session, node.name, self._on_term)
+        self._steps = AuditSteps(self._ground, InlinePool(1), self._election.term, is_full=False)
+        self._is_look_due = False
+        self._wake_ms: int | None = None
+        for path in (COOKIES, AVAILABLE, READONLY):
+            session.watch_children(path, lambda _names: self._want_look())
+        tasks.watch_trigger(lambda _number: None)
+        self._stand()
+
+    # ------------------------------------------------------------------ news
+
+    def _stand(self) -> None:
+        """Take the steps of the election, one after the other."""
+        self._world.metadata.submit(self._node, self._election.step, lambda _outcome: None)
+        self._node.after(ELECTION_US, self._stand)
+
+    def _on_term(self, term: int | None) -> None:
+        self._node.trace(f"the term is {term}")
+        if term is not None:
+            self._world.sometimes["auditor: a term begins"] += 1
+        event = ev.TermEnded() if term is None else ev.TermBegun(term)
+        self._node.after(0, self._handle, event)
+
+    def _want_look(self) -> None:
+        if not self._is_look_due:
+            self._is_look_due = True
+            self._do(self._look_unasked)
+
+    def _look_unasked(self) -> ev.Event | None:
+        self._is_look_due = False
+        return self._steps.look(0, None)
+
+    def _do(self, step: Callable[[], ev.Event | None], failed: ev.Event | None = None) -> None:
+        def done(outcome: Any) -> None:  # noqa: ANN401 - an event, nothing, or an error
+            event = failed if isinstance(outcome, ZbkError) else outcome
+            if event is not None:
+                self._handle(event)
+
+        self._world.metadata.submit(self._node, step, done)
+
+    # ------------------------------------------------------------------ the core
+
+    def _handle(self, event: ev.Event) -> None:
+        for effect in self._core.handle(event, self._node.now_ms()):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901 - a case an effect
+        match effect:
+            case ev.WakeAt(at_ms):
+                self._wake_ms = at_ms
+                self._node.after(max(0, at_ms - self._node.now_ms()) * MS, self._wake, at_ms)
+            case ev.LookAtBookies(look, term):
+                failed = ev.LookFailed(look)
+                self._do(lambda: self._steps.look(look, term) or failed, failed)
+            case ev.ReadLedgers(job):
+                self._do(lambda: self._steps.read(effect), ev.StepFailed(job, "no answer"))
+            case ev.Publish(job):
+                self._do(lambda: self._steps.publish(effect), ev.StepFailed(job, "no answer"))
+            case ev.RecallChecks(term):
+                self._node.after(0, self._handle, ev.ChecksRemembered(term, {}))
+            case ev.RetryUnrepairable(_, term):
+                self._do(lambda: self._retry_unrepairable(term))
+            case ev.BrakeApplied():
+                self._node.trace(f"holds: {effect.why}; lost: {effect.lost}")
+                self._world.sometimes["auditor: the brake is applied"] += 1
+                self._oracle.held(self._world.kernel.now_us)
+            case ev.JobEnded(result):
+                self._node.trace(f"a scan has ended: {result}")
+            case ev.CheckLedgers():
+                raise AssertionError("these checks are off")
+            case ev.BrakeReleased():
+                self._node.trace(f"looked again; lost: {effect.lost}")
+                self._oracle.released(self._world.kernel.now_us)
+            case ev.RememberCheck() | ev.JobBegun() | ev.JobStalled():
+                self._node.trace(f"{effect}")
+
+    def _retry_unrepairable(self, term: int) -> None:
+        if self._election.term() == term:
+            self._ground.tasks.retry_unrepairable()
+
+    def _wake(self, at_ms: int) -> None:
+        if self._wake_ms == at_ms:
+            self._wake_ms = None
+            self._handle(ev.TimePassed())

@@ -1,0 +1,202 @@
+"""The body of the repair of one ledger, around the real ``LedgerRepair``.
+
+It does what ``zbk.auditor.repair`` does, without waiting.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
+
+from tests.simulation.copier import CopyBody, Holdings, HoldingsBody
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.recoverer import RecoveryBody
+from tests.simulation.repair_ground import SimulatedGround
+from tests.simulation.repair_oracle import RepairOracle
+from tests.simulation.world import World
+from zbk.errors import (
+    MetadataConflictError,
+    NoSuchLedgerError,
+    UnknownLedgerStateError,
+    ZbkError,
+)
+from zbk.protocol import replication_events as ev
+from zbk.protocol.fragment_copy_events import CopyResult
+from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.metadata_changes import begin_recovery_of, replace_bookie
+from zbk.protocol.replication import LedgerRepair
+from zbk.protocol.words import NO_ENTRY, LedgerState
+
+Done: TypeAlias = Callable[[ev.RepairResult], None]
+Seen: TypeAlias = tuple[LedgerMetadata, frozenset[str]]
+
+
+class Work(Protocol):
+    """A task that was taken."""
+
+    ledger_id: int
+    is_stopped: threading.Event
+
+
+class RepairBody:
+    """One repair; ends with one call of ``done``, if its node lives then."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        pool: ClientPool,
+        ground: SimulatedGround,
+        oracle: RepairOracle,
+        core: LedgerRepair,
+        work: Work,
+        done: Done,
+    ) -> None:
+        self._world = world
+        self._node = node
+        self._pool = pool
+        self._ground = ground
+        self._oracle = oracle
+        self._core = core
+        self._ledger_id = work.ledger_id
+        self._is_stopped = work.is_stopped
+        self._done = done
+        self._registered: frozenset[str] = frozenset()
+        node.after(0, self._handle, ev.RepairStarted())
+
+    def _handle(self, event: ev.Event) -> None:
+        if self._is_stopped.is_set():
+            event = ev.RepairStopped()
+        (effect,) = self._core.handle(event, self._node.now_ms())
+        self._carry_out(effect)
+
+    def _carry_out(self, effect: ev.Effect) -> None:
+        ledger_id = self._ledger_id
+        match effect:
+            case ev.LookAtLedger():
+                self._world.metadata.submit(self._node, self._look, self._on_look)
+            case ev.WaitUntil(until_ms):
+                self._world.sometimes["worker: waits for a writer"] += 1
+                wait_us = max(1, until_ms - self._node.now_ms()) * MS
+                self._node.after(wait_us, self._handle, ev.TimePassed())
+            case ev.AskHoldings(bookie_id, span):
+                HoldingsBody(self._pool, bookie_id, ledger_id, span, self._on_holdings(bookie_id))
+            case ev.ChooseTarget():
+                chosen = self._ground.choose(effect, self._registered)
+                self._node.after(0, self._handle, chosen)
+            case ev.CopyFragment(order):
+                self._node.trace(f"copies {order.spans} of L{ledger_id} to {order.target}")
+                self._world.sometimes["worker: a fragment is copied"] += 1
+                CopyBody(self._node, self._pool, order, self._on_copied)
+            case ev.ReplaceBookie():
+                self._replace(effect)
+            case ev.RecoverLedger(fragment):
+                self._recover(fragment)
+            case ev.EndRepair(result):
+                self._node.trace(f"the repair of L{ledger_id} has ended: {result}")
+                self._done(result)
+
+    def _on_copied(self, result: CopyResult) -> None:
+        self._handle(ev.FragmentCopied(result))
+
+    # ------------------------------------------------------------------ looking
+
+    def _look(self) -> Seen:
+        metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
+        return metadata, self._ground.registered()
+
+    def _on_look(self, outcome: Seen | ZbkError) -> None:
+        if isinstance(outcome, NoSuchLedgerError):
+            self._handle(ev.LedgerGone())
+        elif isinstance(outcome, ZbkError):
+            self._handle(ev.LookFailed(outcome))
+        else:
+            metadata, self._registered = outcome
+            self._handle(ev.LedgerSeen(metadata, self._registered))
+
+    def _on_holdings(self, bookie_id: str) -> Callable[[Holdings | ZbkError], None]:
+        def done(outcome: Holdings | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                self._handle(ev.HoldingsFailed(outcome))
+            elif outcome.is_in_limbo:
+                error = UnknownLedgerStateError(self._ledger_id, bookie_id)
+                self._handle(ev.HoldingsFailed(error))
+            else:
+                self._handle(ev.HoldingsTold(outcome.ranges, outcome.last_add_synced))
+
+        return done
+
+    # ------------------------------------------------------------------ changing
+
+    def _replace(self, wanted: ev.ReplaceBookie) -> None:
+        ground, ledger_id = self._ground, self._ledger_id
+        first, old, new = wanted.first_entry_id, wanted.old, wanted.new
+        is_ours = False
+
+        def change(current: LedgerMetadata) -> LedgerMetadata | None:
+            nonlocal is_ours
+            changed = replace_bookie(current, first, wanted.slot, old, new)
+            is_ours = changed is not None
+            if changed is not None:
+                self._oracle.check_target(current, wanted)
+            return changed
+
+        def swap() -> LedgerMetadata:
+            if not ground.tasks.holds(ledger_id):
+                what = f"the lock of ledger {ledger_id}"
+                raise MetadataConflictError(what, "it is not ours any more")
+            metadata, _version = ground.ledgers.update(ledger_id, change)
+            return metadata
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, NoSuchLedgerError):
+                self._handle(ev.LedgerGone())
+            elif isinstance(outcome, ZbkError):
+                self._handle(ev.ReplaceFailed(outcome))
+            else:
+                self._world.sometimes["worker: a bookie is replaced"] += is_ours
+                self._handle(ev.BookieReplaced(outcome, is_ours))
+
+        self._world.metadata.submit(self._node, swap, done)
+
+    def _recover(self, fragment: Fragment) -> None:
+        ground, world, ledger_id = self._ground, self._world, self._ledger_id
+
+        def begin() -> LedgerMetadata:
+            def change(current: LedgerMetadata) -> LedgerMetadata | None:
+                changed = begin_recovery_of(current, fragment)
+                if changed is not None:
+                    self._oracle.check_grace(current)
+                return changed
+
+            return ground.ledgers.update(ledger_id, change)[0]
+
+        def begun(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                self._handle(_failed(outcome))
+            elif outcome.state is not LedgerState.IN_RECOVERY:
+                self._handle(ev.LedgerRecovered(is_ours=False))
+            else:
+                world.sometimes["worker: a ledger is fenced and recovered"] += 1
+                call = world.history.invoke(
+                    world.kernel.now_ms, self._node.name, "recover", ledger_id=ledger_id
+                )
+
+                def ended(closed: LedgerMetadata | ZbkError) -> None:
+                    if isinstance(closed, ZbkError):
+                        world.history.end(call, world.kernel.now_ms, "info", error=closed)
+                        self._handle(_failed(closed))
+                        return
+                    last = NO_ENTRY if closed.last_entry_id is None else closed.last_entry_id
+                    world.history.end(call, world.kernel.now_ms, "ok", result=last)
+                    self._handle(ev.LedgerRecovered())
+
+                RecoveryBody(world, self._node, self._pool, ground.session, ledger_id, ended)
+
+        world.metadata.submit(self._node, begin, begun)
+
+
+def _failed(error: ZbkError) -> ev.LedgerGone | ev.RecoveryFailed:
+    if isinstance(error, NoSuchLedgerError):
+        return ev.LedgerGone()
+    return ev.RecoveryFailed(error)

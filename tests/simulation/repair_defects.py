@@ -1,0 +1,110 @@
+"""The wrong methods of limbo and of autorecovery that ``tests.simulation.defects`` puts in."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from zbk.actors.losses import Losses
+from zbk.auditor.worker import ReplicationWorker
+from zbk.durability import limbo_recheck_events as limbo_ev
+from zbk.durability.limbo import LossReason
+from zbk.durability.limbo_recheck import LedgerRecheck
+from zbk.metadata.election import AuditorElection
+from zbk.protocol import fragment_copy_events as copy_ev
+from zbk.protocol.audit_brake import LostBookies
+from zbk.protocol.audit_events import BrakeApplied
+from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.fragment_copy import FragmentCopy
+from zbk.protocol.fragment_repair import CopyOrder
+from zbk.protocol.ledger_metadata import Fragment
+from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.replication import LedgerRepair
+from zbk.protocol.replication_events import RepairResult, ReplaceBookie
+from zbk.protocol.replication_view import FragmentSlot
+from zbk.storage.ledger_ranges import LedgerRanges
+
+# ------------------------------------------------------------------ limbo
+
+
+def cleared_at_once(self: LedgerRecheck, _event: limbo_ev.Event, _now_ms: int) -> list[Any]:
+    """L2."""
+    self._is_over = True
+    return [limbo_ev.ClearLedger()]
+
+
+def left_by_reason(self: Losses, *, has_lost_fences: bool) -> LedgerRanges:
+    """L4."""
+    return self._file.left(one for one in LossReason if one.has_lost_fences is has_lost_fences)
+
+
+# ------------------------------------------------------------------ autorecovery
+
+_send_copy_add = FragmentCopy._send_add
+
+
+def counts_as_soon_as_sent(self: FragmentCopy, part: ReadBatch) -> copy_ev.SendAdd:
+    """R1: the copy does not wait for the target's fsync."""
+    sent = _send_copy_add(self, part)
+    self._on_added(sent.request_id)
+    self._adds.pop(sent.request_id, None)
+    return sent
+
+
+def added_already(self: FragmentCopy, request_id: int) -> list[copy_ev.Effect]:
+    """R1: what was counted is counted once."""
+    if request_id not in self._adds:
+        return []
+    batch = self._adds.pop(request_id)
+    self._copied_count += batch.count
+    self._copied_size += batch.size
+    self._sample(batch)
+    return []
+
+
+def first_and_last_only(order: CopyOrder) -> Iterator[Sequence[int]]:
+    """R2."""
+    for span in order.spans:
+        ids = order.metadata.quorum.entry_ids(order.slot, *span)
+        yield from ([one] for one in sorted({*ids[:1], *ids[-1:]}))
+
+
+def fences_without_grace(self: LedgerRepair, fragment: Fragment, now_ms: int) -> Any:  # noqa: ANN401 - an effect
+    """R4."""
+    self._limits = msgspec.structs.replace(self._limits, grace_ms=0)
+    return _look_after_open(self, fragment, now_ms)
+
+
+_look_after_open = LedgerRepair._look_after_open
+
+
+def leads_for_ever(self: AuditorElection) -> int | None:
+    """R5: a term outlasts its session."""
+    return self._term_count or None
+
+
+def holds_nothing(self: LostBookies, why: str, now_ms: int) -> BrakeApplied:
+    """R6."""
+    self._hold_until_ms = now_ms
+    return BrakeApplied(tuple(self._lost_since_ms), self._known_count, why, now_ms)
+
+
+def never_final(self: ReplicationWorker, work: Any, result: RepairResult) -> None:  # noqa: ANN401 - a task
+    """R7, B41."""
+    self._put_off(work, result.unrepairable)
+
+
+def takes_the_place_at_once(self: LedgerRepair, one: FragmentSlot, target: str, _: Any) -> Any:  # noqa: ANN401 - an effect
+    """R8: the metadata name the new bookie before it has anything."""
+    self._order = self._view.copy_order(one, target, (self._view.span(one),))
+    return ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, target)
+
+
+def copies_damage(self: FragmentCopy, part: ReadBatch) -> copy_ev.SendAdd:
+    """R9: the bytes change on the way, and nobody looks."""
+    sent = _send_copy_add(self, part)
+    body = bytearray(sent.batch.body)
+    body[-1] ^= 1
+    batch = EntryBatch.of(sent.batch.ledger_id, sent.batch.entry_ids, sent.batch.sizes, bytes(body))
+    self._adds[sent.request_id] = batch
+    return msgspec.structs.replace(sent, batch=batch)

@@ -1,0 +1,94 @@
+"""Ledgers that the metadata have nothing of leave limbo, but not on the word of a list."""
+
+from collections.abc import Iterator
+from uuid import uuid4
+
+import pytest
+
+from tests.support.garbage_collector import LyingStore
+from tests.support.ledgers import metadata_maker
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.actors.losses import Losses
+from zbk.auditor.ground import RepairGround
+from zbk.auditor.recheck import LimboRecheck
+from zbk.durability.limbo import LossReason
+from zbk.metadata.instance import initialise
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.memory import named_tree
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.limbo import LimboFile
+
+TREE = f"test-recheck-{uuid4().hex}"
+LEDGER_COUNT = 6
+
+
+class Recheck:
+    """A bookie of which all ledgers are in limbo, and a store that a test may have lie."""
+
+    def __init__(self) -> None:
+        disk = SimulatedDisk()
+        disk.make_dirs("/l")
+        self.limbo = LimboFile(disk, "/l", bookie_id="b-1", fail_stop=FailStop())
+        self.store = LyingStore(named_tree(TREE))
+        initialise(self.store)
+        self.ledgers = LedgerStore(self.store)
+        self.ids = [self._create() for _ in range(LEDGER_COUNT)]
+        self.limbo.note_loss(LossReason.WIPED, self.ids[-1] + 1)
+        self.ground = RepairGround(f"memory://{TREE}")
+        self.ground.ledgers = self.ledgers
+        self.recheck = LimboRecheck(
+            Losses(disk, self.limbo, ["/l"], "boot-1"),
+            "b-1",
+            lambda: self.ground,
+            grace_ms=0,
+            on_failure=lambda error: pytest.fail(str(error)),
+        )
+
+    def _create(self) -> int:
+        """Make a ledger that stays in limbo: its writer may be there still."""
+        maker = metadata_maker(bookies=("b-1", "b-2", "b-3"))
+        return self.ledgers.create(maker)[0].ledger_id
+
+    def check(self) -> None:
+        """Have one round come."""
+        listed = list(self.ledgers.list())
+        self.recheck._check_ledgers(self.ground, listed, has_lost_fences=True)
+
+    def in_limbo(self) -> list[int]:
+        return [one for one in self.ids if self.limbo.limbo.is_miss_unknown(one, None)]
+
+
+@pytest.fixture
+def world() -> Iterator[Recheck]:
+    world = Recheck()
+    yield world
+    world.ground.close()
+    world.store.close()
+
+
+def test_deleted_ledgers_leave_limbo(world: Recheck) -> None:
+    for ledger_id in world.ids[1:3]:
+        world.ledgers.delete(ledger_id)
+
+    world.check()
+
+    assert world.in_limbo() == [world.ids[0], *world.ids[3:]]
+
+
+def test_an_empty_list_takes_none_out_of_limbo(world: Recheck) -> None:
+    world.store.names = lambda _names: []
+
+    world.check()
+
+    assert world.in_limbo() == world.ids
+
+
+@pytest.mark.parametrize("left_out", range(LEDGER_COUNT))
+def test_a_list_that_leaves_a_ledger_out_leaves_it_in_limbo(world: Recheck, left_out: int) -> None:
+    """A bookie that denies what it has lost may have entries cut off that were acknowledged."""
+    tail = f"{world.ids[left_out]:04d}"
+    world.store.names = lambda names: [name for name in names if not name.endswith(tail)]
+
+    world.check()
+
+    assert world.in_limbo() == world.ids

@@ -1,0 +1,46 @@
+"""Two lanes of one worker and the lock of one ledger, while its session is made anew."""
+
+from collections.abc import Callable, Sequence
+
+from zbk.errors import MetadataUnavailableError
+from zbk.metadata.ledgers import initialise
+from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.store import Operation
+from zbk.metadata.underreplication import UnderreplicationStore
+
+
+class InterruptedStore(MemoryStore):
+    """Does something else in the middle of the next change, which comes to nothing."""
+
+    def __init__(self, tree: MemoryTree) -> None:
+        super().__init__(tree)
+        self.meanwhile: Callable[[], None] | None = None
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+            raise MetadataUnavailableError(self.address, "no answer")
+        super().multi(operations)
+
+
+def test_a_lock_that_is_being_given_back_is_not_taken_before_that_is_over() -> None:
+    """F19: the one who drops it asks once more, and would remove the lock of the next one."""
+    store = InterruptedStore(MemoryTree("locks"))
+    initialise(store)
+    tasks = UnderreplicationStore(store)
+    assert tasks.lock(7, "one lane")
+    taken: list[bool] = []
+
+    def another_lane() -> None:
+        store.expire_session()
+        assert tasks.locked_ids() == set()
+        taken.append(tasks.lock(7, "another lane"))
+
+    store.meanwhile = another_lane
+    tasks.unlock(7)
+
+    assert taken == [False]
+    assert tasks.lock(7, "another lane")
+    assert tasks.holds(7)
+    store.close()
