@@ -102,6 +102,7 @@ class AuditorThread:
         self._trigger: int | None = None
         self._watches: list[Watch] = []
         self._election: AuditorElection | None = None
+        self._standing = threading.Lock()  # held until the election that tells of terms is known
         self._pool = ThreadPoolExecutor(CONCURRENT_COUNT, thread_name_prefix="zbk-audit-io")
         self._lanes = {
             name: ThreadPoolExecutor(1, thread_name_prefix=f"zbk-audit-{name}")
@@ -126,7 +127,8 @@ class AuditorThread:
             tasks.watch_lost_bookie_delay(lambda delay_ms: self._inbox.put(DelaySet(delay_ms))),
             tasks.watch_trigger(self._on_trigger),
         ]
-        self._election = AuditorElection(store, self._candidate_id, self._on_term)
+        with self._standing:
+            self._election = AuditorElection(store, self._candidate_id, self._on_term)
 
     def stop(self) -> None:
         """Resign, and end: what is under way is published no more."""
@@ -144,7 +146,8 @@ class AuditorThread:
     # ------------------------------------------------------------------ other threads
 
     def _term(self) -> int | None:
-        election = self._election
+        with self._standing:
+            election = self._election
         return None if election is None or self._is_stopping.is_set() else election.term()
 
     def _on_term(self, term: int | None) -> None:

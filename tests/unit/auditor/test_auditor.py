@@ -1,6 +1,7 @@
 """The auditor's body on metadata in memory, with bookies that are only registered."""
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import cast
 
@@ -14,9 +15,11 @@ from zbk.auditor.auditor import AuditorThread
 from zbk.auditor.ground import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.auditor_notes import AuditorNotes
+from zbk.metadata.election import AuditorElection
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
+from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.ledger_metadata import LedgerMetadata
 
@@ -219,6 +222,26 @@ def test_checks_end_and_are_remembered(cluster: Cluster) -> None:
     wait_until(lambda: set(notes.check_times()) == {"bookies", "placement"})
     first = notes.check_times()
     wait_until(lambda: all(at > first[kind] for kind, at in notes.check_times().items()))
+
+
+def test_a_term_that_begins_before_the_election_is_known_is_not_lost(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first steps were dropped as those of a term that is over, and no check ever came."""
+
+    class Slow(AuditorElection):
+        def __init__(
+            self, store: MetadataStore, name: str, on_change: Callable[[int | None], None]
+        ) -> None:
+            super().__init__(store, name, on_change)
+            wait_until(lambda: self.term() is not None)
+            threading.Event().wait(0.1)  # what it would do wrong, it does meanwhile
+
+    monkeypatch.setattr("zbk.auditor.auditor.AuditorElection", Slow)
+    cluster.start("first", msgspec.structs.replace(CONFIG, placement_check_interval_ms=50))
+
+    notes = AuditorNotes(cluster.store)
+    wait_until(lambda: set(notes.check_times()) == {"placement"})
 
 
 def test_bookies_without_a_cookie_that_ledgers_name_are_lost_as_well(cluster: Cluster) -> None:
