@@ -170,10 +170,10 @@ class Watched:
         wait_until(is_whole, WHOLE_S, "everything to be whole")
 
     def wait_halfway(self, ledger_id: int) -> None:
-        """Return when a worker has copied some of a ledger, and not all."""
+        """Return when a worker has begun to copy a ledger, and is not done."""
 
         def is_halfway() -> bool:
             found = self.tasks.progress().get(ledger_id, TaskProgress(owner="", updated_ms=0))
-            return 0 < found.copied_count < found.to_copy_count
+            return found.copied_count < found.to_copy_count
 
         wait_until(is_halfway, what="a copy to be under way")

@@ -357,19 +357,22 @@ class _ProgressNotes(RepairWatcher):
         self._ledger_id = ledger_id
         self._copied_count = 0
         self._to_copy_count = 0
-        self._told_ms = monotonic_ms()
+        self._told_ms = 0
 
     def copy_begun(self, order: CopyOrder) -> None:
         self._to_copy_count = self._copied_count + order.entry_count
+        self._tell()  # a slow copy is seen from its beginning
 
     def copied(self, entry_count: int, size: int) -> None:
         del size
         self._copied_count += entry_count
-        now_ms = monotonic_ms()
-        if now_ms - self._told_ms >= PROGRESS_INTERVAL_MS:
-            self._told_ms = now_ms
-            with suppress(ZbkError):  # news for people; the next one may get through
-                self._tasks.note_progress(self._ledger_id, self._copied_count, self._to_copy_count)
+        if monotonic_ms() - self._told_ms >= PROGRESS_INTERVAL_MS:
+            self._tell()
+
+    def _tell(self) -> None:
+        self._told_ms = monotonic_ms()
+        with suppress(ZbkError):  # news for people; the next one may get through
+            self._tasks.note_progress(self._ledger_id, self._copied_count, self._to_copy_count)
 
 
 def aim_of(task: UnderreplicatedLedger) -> RepairAim:
