@@ -1,5 +1,6 @@
 """What every test of zbk stands on: golden files that can be rewritten, actors that end."""
 
+import shutil
 from collections.abc import Iterator
 
 import pykka
@@ -20,6 +21,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def rewrite_golden(request: pytest.FixtureRequest) -> bool:
     """Whether golden files are to be rewritten rather than compared."""
     return bool(request.config.getoption("--rewrite-golden"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _folders_end_with_the_module(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Remove what fixtures of a module made, unless a test has failed: clusters are large.
+
+    What lives as long as the session has a name that begins with "session-".
+    """
+    base = tmp_path_factory.getbasetemp()
+    before = set(base.iterdir())
+    failed_count = request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed_count:
+        for folder in set(base.iterdir()) - before:
+            if folder.is_dir() and not folder.is_symlink() and "session-" not in folder.name:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)

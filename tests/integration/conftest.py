@@ -11,7 +11,7 @@ from zbk.cluster.zookeeper import LocalZooKeeper
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
     """A running server. Whoever pauses or kills it sets it right again."""
-    with LocalZooKeeper(tmp_path_factory.mktemp("zookeeper")) as server:
+    with LocalZooKeeper(tmp_path_factory.mktemp("session-zookeeper")) as server:
         yield server
 
 

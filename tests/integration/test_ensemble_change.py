@@ -15,8 +15,8 @@ QUICK = {"session_timeout_ms": 2_000}
 
 
 @pytest.fixture
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("ensembles") / "data"
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
 
 
 @pytest.fixture

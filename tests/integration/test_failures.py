@@ -4,6 +4,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -15,9 +16,9 @@ ENTRY = b"%08d" + b"." * 92
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Three bookies of this test's own: it breaks them."""
-    with LocalCluster(tmp_path_factory.mktemp("broken") / "data") as running:
+    with LocalCluster(tmp_path / "data") as running:
         yield running
 
 

@@ -92,19 +92,15 @@ def on_small_disk(
 
 
 @pytest.fixture(params=LIMITS, ids=["ENOSPC", "limits"])
-def with_spare(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FullDisk]:
+def with_spare(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullDisk]:
     """Four bookies: one more than an ensemble."""
-    folder = tmp_path_factory.mktemp("full") / "data"
+    folder = tmp_path / "data"
     yield from on_small_disk(folder, 4, OPTIONS | request.param)
 
 
 @pytest.fixture(params=LIMITS, ids=["ENOSPC", "limits"])
-def without_spare(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[FullDisk]:
-    folder = tmp_path_factory.mktemp("full") / "data"
+def without_spare(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullDisk]:
+    folder = tmp_path / "data"
     yield from on_small_disk(folder, 3, OPTIONS | request.param)
 
 

@@ -5,6 +5,7 @@ import sys
 import threading
 from array import array
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -99,9 +100,9 @@ class Follower:
 
 
 @pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Four bookies of this test's own: it breaks them."""
-    with LocalCluster(tmp_path_factory.mktemp("tail") / "data", bookie_count=4) as running:
+    with LocalCluster(tmp_path / "data", bookie_count=4) as running:
         yield running
 
 
