@@ -39,8 +39,8 @@ demo: $(if $(findstring --zookeeper,$(ARGS)),$(STAMPS)/zookeeper,$(STAMPS)/run) 
 demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0.5 GB once)
 	@$(BIN)/python -m zbk demo --zookeeper $(ARGS)
 
-test: $(STAMPS)/dev ## all tests but the soak; under five minutes
-	@$(BIN)/python -m pytest -n 2 --dist loadfile -m "not soak" $(ARGS)
+test: $(STAMPS)/dev ## all tests but the soak; under eight minutes
+	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not soak" $(ARGS)
 
 check: $(STAMPS)/dev ## lint, format, types, layers
 	$(BIN)/python -m ruff check .

@@ -28,7 +28,7 @@ from zbk.metadata.underreplication import MissingReason
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import NO_ENTRY
 
-LEDGER_COUNT = 700
+LEDGER_COUNT = 1_500
 """More than an auditor reads in one step."""
 
 

@@ -148,7 +148,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M13", "an unknown answer counts as a negative", 250,
-        [(RecoveryReads, "failed", wrong.unknown_is_negative)],
+        [(RecoveryReads, "failed", wrong.unknown_is_negative)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "M14", "recovery writes back to one bookie", 50,
@@ -183,7 +183,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M22", "a failed fsync is tried again", 400,
-        [(Journal, "_sync_file", wrong.fsync_again)],
+        [(Journal, "_sync_file", wrong.fsync_again)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "M23", "replay ends silently at the first bad record", 2_000,
@@ -191,8 +191,9 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect("M25", "an empty disk is accepted", 50, parts=_NoCookieCheck)
     yield Defect(
-        "M26", "a bookie answers for another one that was at its address", 400, parts=_AnyIdentity
-    )
+        "M26", "a bookie answers for another one that was at its address", 400,
+        parts=_AnyIdentity, is_fast=False,
+    )  # fmt: skip
     yield Defect(
         "M32", "an explicit LAC is kept in memory only", 100,
         [
