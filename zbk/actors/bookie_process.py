@@ -1,5 +1,6 @@
 """A bookie as a process: what ``zbk bookie init`` and ``zbk bookie run`` do."""
 
+import gc
 import logging
 import signal
 import sys
@@ -21,6 +22,10 @@ logger = logging.getLogger("zbk.bookie")
 
 SWITCH_INTERVAL_S = 0.0005
 """A thread of a bookie waits this long, not Python's 5 ms, for one that does not give way."""
+
+GC_THRESHOLDS = (50_000, 20, 50)
+"""Python looks for cycles rarely: what a bookie makes for a request has none, and with many ledgers
+each look goes over a million objects that stay."""
 
 KEPT_MEMORY_SIZE = 32 * 1024 * 1024
 
@@ -58,6 +63,7 @@ def run_bookie(
         ZbkError: it can not start.
     """
     _check(config)
+    gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
     bookies: list[Bookie] = []  # the last one runs

@@ -84,7 +84,8 @@ class LedgerTable:
         slot = self._slots.get(ledger_id)
         if slot is None:
             return self._load(ledger_id)
-        self._slots.move_to_end(ledger_id)
+        if 2 * len(self._slots) > self._count_max:  # nothing is forgotten for a long time yet
+            self._slots.move_to_end(ledger_id)
         return slot
 
     def find_or_new(self, ledger_id: int) -> LedgerSlot:

@@ -254,7 +254,7 @@ class Turn:
     def _add(self, admitted: Sequence[Admitted]) -> bool:
         """Store adds; tell whether there was space, which is for all of them or for none."""
         try:
-            self._storage.add([one.batch for one in admitted])
+            self._storage.add([one.batch for one in admitted], are_prepared=True)
         except NoSpaceError:
             return False
         except CorruptRecordError as error:  # damaged since it was prepared
@@ -286,6 +286,7 @@ class Turn:
 
     def begin(self) -> None:
         """Begin a ticket of each journal."""
+        self._storage.begin_turn()
         for lane in self._lanes:
             lane.begin()
 

@@ -52,7 +52,24 @@ class BookieLedger:
       * there is a cursor exactly when the type's level has one;
       * the cursor's ``last_add_synced`` is never below the LAC;
       * the durable LAC, the recorded ones in their order, and the LAC ascend.
+
+    A bookie has one for each open ledger, and looks at another one for each add: it is small, and
+    what nearly all adds look at lies in few places of memory.
     """
+
+    __slots__ = (
+        "_cursor",
+        "_durable_lac",
+        "_earlier",
+        "_fence",
+        "_key",
+        "_lac",
+        "_ledger_id",
+        "_level",
+        "_recorded_lac",
+        "_recorded_ticket",
+        "_type",
+    )
 
     def __init__(
         self,
@@ -72,7 +89,9 @@ class BookieLedger:
         self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
         self._lac = lac
         self._durable_lac = lac
-        self._recorded: deque[tuple[int, int]] = deque()  # (ticket, LAC) of what is not synced yet
+        self._recorded_lac = lac  # the last one; if above the durable one, synced with its ticket
+        self._recorded_ticket = 0
+        self._earlier: deque[tuple[int, int]] | None = None  # (ticket, LAC) ahead of it, unsynced
         if ledger_key is not None:
             assert ledger_type is not None, "key and type are recorded together"
             self._learn(ledger_key, ledger_type, last_add_synced)
@@ -108,12 +127,17 @@ class BookieLedger:
     @property
     def recorded_lac(self) -> int:
         """The highest LAC that is durable, or will be when its ticket is synced; -1 is none."""
-        return self._recorded[-1][1] if self._recorded else self._durable_lac
+        return self._recorded_lac
 
     def durable_lac(self, synced_ticket: int) -> int:
         """Return the highest LAC that a loss of power leaves; -1 is none. It never falls."""
-        while self._recorded and self._recorded[0][0] <= synced_ticket:
-            self._durable_lac = self._recorded.popleft()[1]
+        if self._recorded_ticket <= synced_ticket:
+            self._durable_lac = self._recorded_lac
+            self._earlier = None
+        elif self._earlier is not None:
+            while self._earlier and self._earlier[0][0] <= synced_ticket:
+                self._durable_lac = self._earlier.popleft()[1]
+            self._earlier = self._earlier or None
         return self._durable_lac
 
     @property
@@ -228,13 +252,13 @@ class BookieLedger:
         assert ticket > synced_ticket, "a ticket is synced after it was filled"
         if lac <= self.durable_lac(synced_ticket):  # which forgets what has become durable
             return
-        if self._recorded:
-            last_ticket, last_lac = self._recorded[-1]
-            if lac <= last_lac:
+        if self._recorded_lac > self._durable_lac:
+            if lac <= self._recorded_lac:
                 return
-            if last_ticket == ticket:
-                self._recorded.pop()
-        self._recorded.append((ticket, lac))
+            if self._recorded_ticket != ticket:
+                self._earlier = self._earlier or deque()
+                self._earlier.append((self._recorded_ticket, self._recorded_lac))
+        self._recorded_ticket, self._recorded_lac = ticket, lac
         self.added(lac)
 
     def synced(self, first: int, last: int) -> None:

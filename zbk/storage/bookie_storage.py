@@ -358,6 +358,11 @@ class BookieStorage:
 
     # ------------------------------------------------------------------ entries
 
+    def begin_turn(self) -> None:
+        """Begin a turn of ``prepare`` and ``add``: nothing is prepared that is to be added."""
+        for one in self._directories:
+            one.begin_turn()
+
     def prepare(self, batch: EntryBatch) -> None:
         """Read what ``add`` will need: damage then fails this batch, and not those beside it.
 
@@ -382,8 +387,10 @@ class BookieStorage:
         """
         return self._home(ledger_id).number
 
-    def add(self, batches: Sequence[EntryBatch]) -> None:
+    def add(self, batches: Sequence[EntryBatch], *, are_prepared: bool = False) -> None:
         """Append batches to the entry log and set their locations. None of the entries is here.
+
+        ``are_prepared``: each of them, or a batch that it is a part of, was since ``begin_turn``.
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``prepare``; nothing was written.
@@ -392,13 +399,13 @@ class BookieStorage:
             StorageFailedError: writing failed, or anything failed before.
         """
         if self._only is not None:
-            self._only.add(batches)
+            self._only.add(batches, are_prepared=are_prepared)
         else:
             batches_by_no: dict[int, list[EntryBatch]] = {}
             for batch in batches:
                 batches_by_no.setdefault(self.directory_no(batch.ledger_id), []).append(batch)
             for number, some in batches_by_no.items():
-                self._directories[number].add(some)
+                self._directories[number].add(some, are_prepared=are_prepared)
         if self.damaged:
             for batch in batches:
                 self.damaged.remove(batch.ledger_id, batch.entry_ids)

@@ -44,7 +44,7 @@ from zbk.storage.index_page import (
 )
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.open_files import OpenFiles
-from zbk.storage.page_cache import PageCache
+from zbk.storage.page_cache import PageCache, page_key, split_key
 from zbk.storage.page_slots import (
     SLOT_MASK,
     find_absent,
@@ -182,7 +182,7 @@ class LedgerCache:
         """Forget ledgers, as ``delete``, in one walk over the pages; return how many were here."""
         self._fail_stop.check()
         gone = set(ledger_ids)
-        for key in [key for key in self._pages if key[0] in gone]:
+        for key in [key for key in self._pages if split_key(key)[0] in gone]:
             self._pages.drop(key)
         known = {ledger_id for ledger_id in gone if ledger_id in self._ledgers}
         for ledger_id in gone:
@@ -198,18 +198,23 @@ class LedgerCache:
     def prepare(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
         """Have all pages in memory that ``put`` will change, so that it can not fail half-way.
 
-        They stay until room is made.
+        They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
         """
-        index = self._ledgers.get(ledger_id) or self._existing(ledger_id)
+        index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
         assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
         for page_no, low, _ in page_runs(entry_ids):
             self._pages.prepare(index, page_no, entry_ids[low])
+
+    @property
+    def drop_count(self) -> int:
+        """Grows whenever pages or headers, or parts of pages, are forgotten."""
+        return self._pages.drop_count + self._ledgers.drop_count
 
     def put(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
         """Set the locations of entries, ascending, in prepared pages; make room afterwards."""
         index = self._changing(ledger_id)
         for page_no, low, high in page_runs(entry_ids):
-            self._pages.put((ledger_id, page_no), entry_ids[low:high], locations[low:high])
+            self._pages.put(page_key(ledger_id, page_no), entry_ids[low:high], locations[low:high])
         index.last_entry_id = max(index.last_entry_id, entry_ids[-1])
 
     def locations(self, ledger_id: int, first: int, last: int) -> "array[int]":
@@ -314,10 +319,10 @@ class LedgerCache:
         if ledger_id not in self._ledgers or self._fail_stop.has_failed:
             return False
         if page_no is not None:
-            page = self._pages.get((ledger_id, page_no))
+            page = self._pages.get(page_key(ledger_id, page_no))
             if page is None or page.start:  # what is ahead of its start is where the damage is
                 return False
-            self._pages.make_dirty((ledger_id, page_no))
+            self._pages.make_dirty(page_key(ledger_id, page_no))
         self._ledgers.make_dirty(ledger_id)
         return True
 
@@ -332,7 +337,8 @@ class LedgerCache:
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
         pages_by_ledger: dict[int, list[PageChange]] = {}
-        for (ledger_id, page_no), page in self._pages.begin_flush().items():
+        for key, page in self._pages.begin_flush().items():
+            ledger_id, page_no = split_key(key)
             change = PageChange(page_no, page.start, page.take())
             pages_by_ledger.setdefault(ledger_id, []).append(change)
         page_no_of = attrgetter("page_no")
@@ -406,9 +412,11 @@ class LedgerCache:
 
     def _changing(self, ledger_id: int) -> LedgerIndex:
         self._fail_stop.check()
-        index = self._ledgers.get(ledger_id) or self._existing(ledger_id)
-        self._ledgers.make_dirty(ledger_id)
-        return index
+        try:
+            return self._ledgers.make_dirty(ledger_id)
+        except KeyError:
+            self._existing(ledger_id)
+        return self._ledgers.make_dirty(ledger_id)
 
     def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":
         return None if self._flush is None else self._flush.page(ledger_id, page_no)

@@ -101,6 +101,7 @@ class LedgerDirectory:
             last_mark=self.last_mark,
         )
         self._copies = StoredCopies(self.logs.read, owner)
+        self._turn_drop_count = -1
 
     def open(self, journal_count: int) -> int:
         """Finish what a crash cut short; return how many index files that were.
@@ -136,10 +137,15 @@ class LedgerDirectory:
 
     # ------------------------------------------------------------------ entries
 
-    def add(self, batches: Sequence[EntryBatch]) -> None:
+    def begin_turn(self) -> None:
+        """Note that nothing is prepared; what is from now on, is until something is forgotten."""
+        self._turn_drop_count = self.cache.drop_count
+
+    def add(self, batches: Sequence[EntryBatch], *, are_prepared: bool = False) -> None:
         """Append batches to the entry log and set their locations, as ``BookieStorage.add``."""
-        for batch in batches:
-            self.cache.prepare(batch.ledger_id, batch.entry_ids)
+        if not are_prepared or self.cache.drop_count != self._turn_drop_count:
+            for batch in batches:
+                self.cache.prepare(batch.ledger_id, batch.entry_ids)
         bases = self.logs.append(batches)
         for batch, base in zip(batches, bases, strict=True):
             locations = entry_locations(base, batch.sizes)

@@ -10,17 +10,35 @@ Owned by the thread that owns the index.
 from array import array
 from collections.abc import Callable, Sequence
 from threading import Lock
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from zbk.storage.index_file import IndexReader, LedgerIndex
 from zbk.storage.index_page import PAGE_BITS, Page
 from zbk.storage.page_slots import SLOT_MASK, slots_of
 from zbk.storage.write_back import WriteBackCache
 
-PageKey: TypeAlias = tuple[int, int]
+PageKey: TypeAlias = int
+"""Ledger and page number in one: such keys compare in one place of memory, tuples in three."""
+
+_PAGE_NO_BITS: Final = 64 - PAGE_BITS
+_PAGE_NO_MASK: Final = (1 << _PAGE_NO_BITS) - 1
 
 PageUnderWay: TypeAlias = "Callable[[int, int], array[int] | None]"
 """Ledger and page number to the locations of a page whose place may be half written."""
+
+
+def page_key(ledger_id: int, page_no: int) -> PageKey:
+    """Return the key of a page.
+
+    >>> split_key(page_key(7, 2))
+    (7, 2)
+    """
+    return ledger_id << _PAGE_NO_BITS | page_no
+
+
+def split_key(key: PageKey) -> tuple[int, int]:
+    """Return ledger and page number."""
+    return key >> _PAGE_NO_BITS, key & _PAGE_NO_MASK
 
 
 class PageCache(WriteBackCache[PageKey, Page]):
@@ -35,9 +53,9 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def prepare(self, index: LedgerIndex, page_no: int, entry_id: int) -> None:
         """Have a page in memory from an entry's slot on, so that ``put`` can not fail."""
-        key = (index.ledger_id, page_no)
+        key = page_key(index.ledger_id, page_no)
         slot = entry_id & SLOT_MASK
-        page = self._values.get(key)  # ``put`` uses it, not this
+        page = self.peek(key)  # ``put`` uses it, not this
         if page is not None:
             if page.start > slot:
                 self._read_ahead(index, page_no, page)
@@ -52,8 +70,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def put(self, key: PageKey, entry_ids: Sequence[int], locations: "array[int]") -> None:
         """Set locations in a prepared page."""
-        page = self._values[key]  # prepare comes before put
-        self.make_dirty(key)
+        page = self.make_dirty(key)  # it is here: prepare comes before put
         if isinstance(entry_ids, range):
             by = page.put(entry_ids[0] & SLOT_MASK, locations)
         else:
@@ -63,7 +80,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def page(self, index: LedgerIndex, page_no: int, slot: int) -> Page | None:
         """Return a page, in memory from this slot on; ``None`` if there is none."""
-        key = (index.ledger_id, page_no)
+        key = page_key(index.ledger_id, page_no)
         page = self.get(key)
         if page is None:
             page = self._reader.read_page(index, page_no)
@@ -97,6 +114,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def end_flush(self) -> dict[PageKey, Page]:
         """Note that everything in flight is on disk, and forget what need not be in memory."""
         arrived = super().end_flush()
+        self.drop_count += 1  # of each that is trimmed something is forgotten
         for key, page in arrived.items():
             before_size = page.memory_size
             page.trim(is_clean=self.is_clean(key))
@@ -105,7 +123,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         return arrived
 
     def _is_new_no_more(self, key: PageKey) -> None:
-        ledger_id, page_no = key
+        ledger_id, page_no = split_key(key)
         new = self._new.get(ledger_id)
         if new is not None:
             new.discard(page_no)
@@ -122,4 +140,4 @@ class PageCache(WriteBackCache[PageKey, Page]):
                 before = on_disk.locations
         before_size = page.memory_size
         page.put_ahead(before)
-        self.resize((index.ledger_id, page_no), page.memory_size - before_size)
+        self.resize(page_key(index.ledger_id, page_no), page.memory_size - before_size)

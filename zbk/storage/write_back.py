@@ -36,6 +36,7 @@ class WriteBackCache(Generic[K, V]):
         self._dirty: dict[K, V] = {}
         self._in_flight: dict[K, V] = {}
         self._is_flushing = False
+        self.drop_count = 0  # grows when anything is forgotten
 
     def __len__(self) -> int:
         return len(self._values)
@@ -50,6 +51,10 @@ class WriteBackCache(Generic[K, V]):
     def dirty_count(self) -> int:
         """How many values the next flush will hold."""
         return len(self._dirty)
+
+    def peek(self, key: K) -> V | None:
+        """Return a value, or ``None``; whoever is going to change it need not touch its age."""
+        return self._values.get(key)
 
     def get(self, key: K) -> V | None:
         """Return a value, used just now, or ``None``."""
@@ -69,12 +74,18 @@ class WriteBackCache(Generic[K, V]):
         else:
             self._clean[key] = None
 
-    def make_dirty(self, key: K) -> None:
-        """Note that a value that is here is about to change."""
-        if key not in self._dirty:
-            self._dirty[key] = self._values[key]
+    def make_dirty(self, key: K) -> V:
+        """Return a value, and note that it is about to change.
+
+        Raises:
+            KeyError: it is not here.
+        """
+        value = self._dirty.get(key)
+        if value is None:
+            value = self._dirty[key] = self._values[key]
             self._clean.pop(key, None)
-            self.dirty_size += self._size_of(self._values[key])
+            self.dirty_size += self._size_of(value)
+        return value
 
     def resize(self, key: K, by: int) -> None:
         """Note that a value that is here has become larger by so much, or smaller."""
@@ -86,6 +97,7 @@ class WriteBackCache(Generic[K, V]):
         """Forget a value, whatever its state."""
         if key in self._values:
             self.resize(key, -self._size_of(self._values[key]))
+            self.drop_count += 1
         for place in (self._values, self._clean, self._dirty, self._in_flight):
             place.pop(key, None)
 
@@ -94,6 +106,7 @@ class WriteBackCache(Generic[K, V]):
         if not self._clean:
             return None
         key, _ = self._clean.popitem(last=False)
+        self.drop_count += 1
         self.size -= self._size_of(self._values.pop(key))
         return key
 

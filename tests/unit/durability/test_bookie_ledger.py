@@ -199,7 +199,10 @@ def test_no_more_lacs_are_kept_than_are_on_their_way() -> None:
     for ticket in range(1, 1_000):
         ledger.lac_recorded(ticket, ticket, synced_ticket=max(0, ticket - 3))
 
-    assert len(ledger._recorded) == 3
+    assert ledger._earlier is not None
+    assert len(ledger._earlier) == 2, "and the last one"
+    assert ledger.durable_lac(999) == ledger.recorded_lac == 999
+    assert ledger._earlier is None
 
 
 def test_an_explicit_lac_is_taken_on_a_fenced_ledger_and_by_a_new_one() -> None:
