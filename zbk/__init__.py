@@ -26,6 +26,14 @@ _HOMES = {
     "LedgerWriter": "zbk.client.ledger_writer",
     "LedgerReader": "zbk.client.ledger_reader",
     "LedgerTail": "zbk.client.tail",
+    "DataLedger": "zbk.protocol.manifest",
+    "DataSet": "zbk.protocol.dataset",
+    "DataSets": "zbk.client.datasets",
+    "LoadKind": "zbk.protocol.dataset",
+    "LoadState": "zbk.protocol.dataset",
+    "LoadTicket": "zbk.client.datasets",
+    "ColumnStats": "zbk.protocol.manifest",
+    "Snapshot": "zbk.client.datasets",
     "Log": "zbk.client.log",
     "LogEntry": "zbk.protocol.log_position",
     "LogMetadata": "zbk.protocol.log_metadata",
@@ -44,16 +52,19 @@ _HOMES = {
 
 if TYPE_CHECKING:
     from zbk.client.api import Client, connect
+    from zbk.client.datasets import DataSets, LoadTicket, Snapshot
     from zbk.client.ledger_reader import LedgerReader
     from zbk.client.ledger_writer import LedgerWriter
     from zbk.client.log import Log
     from zbk.client.log_tail import LogTail
     from zbk.client.tail import LedgerTail
     from zbk.errors import *  # noqa: F403 - the tree in zbk.errors is the list
+    from zbk.protocol.dataset import DataSet, LoadKind, LoadState
     from zbk.protocol.entry import Entry
     from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
     from zbk.protocol.log_metadata import LogMetadata
     from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
+    from zbk.protocol.manifest import ColumnStats, DataLedger
     from zbk.protocol.read_batch import ReadBatch
     from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
 
@@ -62,6 +73,10 @@ _ERRORS = {error.__name__ for error in _errors.ERROR_BY_CODE.values()}
 __all__ = [  # noqa: PLE0604 - names of errors come from their tree
     "NO_ENTRY",
     "Client",
+    "ColumnStats",
+    "DataLedger",
+    "DataSet",
+    "DataSets",
     "DigestType",
     "Entry",
     "Fragment",
@@ -71,6 +86,9 @@ __all__ = [  # noqa: PLE0604 - names of errors come from their tree
     "LedgerTail",
     "LedgerType",
     "LedgerWriter",
+    "LoadKind",
+    "LoadState",
+    "LoadTicket",
     "Log",
     "LogEntry",
     "LogMetadata",
@@ -78,6 +96,7 @@ __all__ = [  # noqa: PLE0604 - names of errors come from their tree
     "LogRange",
     "LogTail",
     "ReadBatch",
+    "Snapshot",
     "connect",
     *sorted(_ERRORS),
 ]

@@ -18,6 +18,10 @@
         * ``NoSuchLogError``
         * ``LogClosedError``
         * ``LogTruncatedError``          the position was cut off
+        * ``NoSuchDataSetError``
+        * ``NoSuchVersionError``         of a data set
+        * ``LoadAbortedError``           somebody aborted the load; begin another one
+        * ``DataSetConflictError``       another load, or another schema, is in the way
     * ``LedgerFencedError``              another client took the ledger over; stop writing
     * ``AppendUnansweredError``          the writer ended before the bookies had answered
     * ``LogFencedError``                 another client took the log over; stop writing
@@ -301,6 +305,62 @@ class LogTruncatedError(CallerError):
     def __str__(self) -> str:
         name, position, first = self.args
         return f"log {name!r} was truncated: {position} is gone, it begins at {first}"
+
+
+class NoSuchDataSetError(CallerError):
+    """The metadata store has no data set of this name."""
+
+    code = 120
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+
+    def __str__(self) -> str:
+        return f"no data set {self.args[0]!r}: `zbk dataset ls` shows those there are"
+
+
+class NoSuchVersionError(CallerError):
+    """A data set has no such version. ``version`` 0 stands for the last one, where none is."""
+
+    code = 121
+
+    def __init__(self, name: str, version: int, last_version: int) -> None:
+        super().__init__(name, version, last_version)
+
+    def __str__(self) -> str:
+        name, version, last_version = self.args
+        if not last_version:
+            return f"data set {name!r} has no version yet: no load was committed"
+        return f"data set {name!r} has no version {version}; the last one is {last_version}"
+
+
+class LoadAbortedError(CallerError):
+    """A load was aborted, or took longer than its time; nothing of it is visible."""
+
+    code = 122
+
+    def __init__(self, name: str, load_id: str) -> None:
+        super().__init__(name, load_id)
+
+    def __str__(self) -> str:
+        name, load_id = self.args
+        return (
+            f"load {load_id} of data set {name!r} was aborted, or expired; nothing of it is "
+            "visible: run it again"
+        )
+
+
+class DataSetConflictError(CallerError):
+    """What a load wants does not go together with what the data set is by now."""
+
+    code = 123
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, reason)
+
+    def __str__(self) -> str:
+        name, reason = self.args
+        return f"data set {name!r}: {reason}"
 
 
 # ------------------------------------------------------------------ fenced

@@ -38,6 +38,9 @@ COMMANDS = {
     "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
     "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
     "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
+    "dataset": LazyCommand(
+        "zbk.cli.dataset:dataset", "Look at, drop and tidy the data sets that Spark loads."
+    ),
     "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
     "autorecovery": LazyCommand(
         "zbk.cli.autorecovery:autorecovery",

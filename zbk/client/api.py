@@ -38,6 +38,7 @@ from zbk.errors import (
 )
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
+from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.logs import LogStore
@@ -108,6 +109,7 @@ class Client(LogCalls):
         try:
             self._ledgers = LedgerStore(self._store)
             self._logs = LogStore(self._store)
+            self._data_sets = DataSetStore(self._store)
             registry = BookieRegistry(self._store)
             options = DealerOptions(instance_id(self._store), SOFTWARE, config.connect_timeout_ms)
         except BaseException:
@@ -338,6 +340,17 @@ class Client(LogCalls):
         """Yield the ids of all ledgers, ascending."""
         self.check_usable()
         return self._ledgers.list()
+
+    def next_ledger_id(self) -> int:
+        """Return an id below which every ledger was made before this call."""
+        self.check_usable()
+        return self._ledgers.next_ledger_id()
+
+    @property
+    def data_set_store(self) -> DataSetStore:
+        """The data sets of the cluster, for ``zbk.DataSets``."""
+        self.check_usable()
+        return self._data_sets
 
     def delete_ledger(self, ledger_id: int) -> None:
         """Delete a ledger's metadata; bookies drop its entries later.

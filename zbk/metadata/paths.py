@@ -9,6 +9,9 @@
     /ledgers/...                       LedgerMetadata, by layout, as below
     /logs/<name>                       LogHead: the id of the log that has this name
     /logs/<name>/<log id>              LogMetadata: its list of ledgers
+    /datasets/<name>                   DataSetHead: the id of the data set that has this name
+    /datasets/<name>/<id>              DataSet: its versions
+    /datasets/<name>/<id>/<load id>    Load
     /underreplication/ledgers/...      UnderreplicatedLedger: a task; always hierarchical, as below
     /underreplication/unrepairable/... UnderreplicatedLedger: a task that nobody can do
     /underreplication/locks/<task>     TaskLock, ephemeral; <task>.<token>: TaskProgress, ephemeral
@@ -50,6 +53,7 @@ AVAILABLE: Final = "/available"
 READONLY: Final = "/available/readonly"
 LEDGERS: Final = "/ledgers"
 LOGS: Final = "/logs"
+DATA_SETS: Final = "/datasets"
 UNDERREPLICATION: Final = "/underreplication"
 UNDERREPLICATED_LEDGERS: Final = "/underreplication/ledgers"
 UNDERREPLICATION_LOCKS: Final = "/underreplication/locks"
@@ -73,8 +77,11 @@ BOOKIE_ID_SIZE_MAX: Final = 128
 
 LOG_NAME_SIZE_MAX: Final = 128
 
+DATA_SET_NAME_SIZE_MAX: Final = 128
+
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _LOG_NAME = _BOOKIE_ID
+_DATA_SET_NAME = _BOOKIE_ID
 _SHORT_SIZES = (2, 4, 4)
 _LONG_SIZES = (3, 4, 4, 4, 4)
 _SHORT_FORM = re.compile(r"/ledgers/(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
@@ -121,6 +128,32 @@ def log_path(name: str) -> str:
 def log_list_path(name: str, log_id: str) -> str:
     """Return where the list of a log is."""
     return f"{log_path(name)}/{log_id}"
+
+
+def data_set_path(name: str) -> str:
+    """Return where the head of a data set is.
+
+    Raises:
+        InvalidOptionError: no data set can have this name.
+    """
+    if len(name) > DATA_SET_NAME_SIZE_MAX or _DATA_SET_NAME.fullmatch(name) is None:
+        raise InvalidOptionError(
+            "dataset",
+            name[: DATA_SET_NAME_SIZE_MAX + 1],
+            f"give up to {DATA_SET_NAME_SIZE_MAX} letters, digits and . _ : -, a letter or digit "
+            "first",
+        )
+    return f"{DATA_SETS}/{name}"
+
+
+def data_set_list_path(name: str, data_set_id: str) -> str:
+    """Return where the versions of a data set are."""
+    return f"{data_set_path(name)}/{data_set_id}"
+
+
+def load_path(name: str, data_set_id: str, load_id: str) -> str:
+    """Return where a load of a data set is."""
+    return f"{data_set_list_path(name, data_set_id)}/{load_id}"
 
 
 def cookie_path(bookie_id: str) -> str:

@@ -31,6 +31,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.protocol.dataset import DATA_SET_FORMAT_VERSION, DataSet, Load
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION, LedgerMetadata
 from zbk.protocol.log_metadata import LOG_FORMAT_VERSION, LogMetadata
@@ -102,6 +103,13 @@ class LogHead(msgspec.Struct, frozen=True, kw_only=True):
     """``/logs/<name>``: which of the logs that ever had this name there is now."""
 
     log_id: str
+    format_version: int = VALUE_FORMAT_VERSION
+
+
+class DataSetHead(msgspec.Struct, frozen=True, kw_only=True):
+    """``/datasets/<name>``: which of the data sets that ever had this name there is now."""
+
+    data_set_id: str
     format_version: int = VALUE_FORMAT_VERSION
 
 
@@ -177,6 +185,9 @@ _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     BookieRegistration: VALUE_FORMAT_VERSION,
     LogHead: VALUE_FORMAT_VERSION,
     LogMetadata: LOG_FORMAT_VERSION,
+    DataSetHead: VALUE_FORMAT_VERSION,
+    DataSet: DATA_SET_FORMAT_VERSION,
+    Load: DATA_SET_FORMAT_VERSION,
     UnderreplicatedLedger: UNDERREPLICATED_FORMAT_VERSION,
     TaskLock: VALUE_FORMAT_VERSION,
     TaskProgress: VALUE_FORMAT_VERSION,
@@ -197,6 +208,9 @@ ValueT = TypeVar(
     BookieRegistration,
     LogHead,
     LogMetadata,
+    DataSetHead,
+    DataSet,
+    Load,
     UnderreplicatedLedger,
     TaskLock,
     TaskProgress,

@@ -16,6 +16,7 @@ from zbk.metadata.values import (
     AuditorVote,
     BookieRegistration,
     Cookie,
+    DataSetHead,
     IdCounter,
     Instance,
     LastCheck,
@@ -29,6 +30,7 @@ from zbk.metadata.values import (
     decode,
     encode,
 )
+from zbk.protocol.dataset import DataSet, Load, LoadKind, LoadState, Version
 from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
@@ -82,6 +84,44 @@ VALUES: list[Any] = [
         created_ms=1_700_000_000_000,
         ledger_ids=(7, 9, 2**40),
         first_index=3,
+    ),
+    DataSetHead(data_set_id="d1"),
+    DataSet(
+        name="events",
+        data_set_id="d1",
+        created_ms=1_700_000_000_000,
+        next_version=4,
+        versions=(
+            Version(
+                version=3,
+                load_id="a1",
+                kind=LoadKind.OVERWRITE,
+                committed_ms=1_700_000_000_001,
+                who="ada",
+                manifests=(7, 2**40),
+                schema_hash="0f",
+                password_check="f0",
+                ledger_count=4,
+                row_count=5,
+                size=6,
+            ),
+        ),
+        batch_by_stream={"s": 9},
+    ),
+    Load(
+        load_id="a1",
+        data_set_id="d1",
+        kind=LoadKind.APPEND,
+        base_version=2,
+        first_ledger_id=5,
+        started_ms=1_700_000_000_000,
+        expires_ms=1_700_000_000_002,
+        who="ada",
+        stream="s",
+        batch_id=9,
+        state=LoadState.COMMITTED,
+        version=3,
+        manifest=7,
     ),
     UnderreplicatedLedger(
         ledger_id=7,
@@ -154,6 +194,27 @@ GOLDEN = {
         "87a46e616d65a66f7264657273a66c6f675f6964a26c31aa637265617465645f6d73cf0000018bcf"
         "e56800aa6c65646765725f696473930709cf0000010000000000ab66697273745f696e64657803ae"
         "666f726d61745f76657273696f6e01a8636865636b73756dcfa24243e4cf766f45"
+    ),
+    "DataSetHead": (
+        "83ab646174615f7365745f6964a26431ae666f726d61745f76657273696f6e01a8636865636b7375"
+        "6dcf4c4444a4b028d15e"
+    ),
+    "DataSet": (
+        "88a46e616d65a66576656e7473ab646174615f7365745f6964a26431aa637265617465645f6d73cf"
+        "0000018bcfe56800ac6e6578745f76657273696f6e04a876657273696f6e73918ba776657273696f"
+        "6e03a76c6f61645f6964a26131a46b696e64a96f7665727772697465ac636f6d6d69747465645f6d"
+        "73cf0000018bcfe56801a377686fa3616461a96d616e6966657374739207cf0000010000000000ab"
+        "736368656d615f68617368a23066ae70617373776f72645f636865636ba26630ac6c65646765725f"
+        "636f756e7404a9726f775f636f756e7405a473697a6506af62617463685f62795f73747265616d81"
+        "a17309ae666f726d61745f76657273696f6e01a8636865636b73756dcf76ce9668c3638b4a"
+    ),
+    "Load": (
+        "8fa76c6f61645f6964a26131ab646174615f7365745f6964a26431a46b696e64a6617070656e64ac"
+        "626173655f76657273696f6e02af66697273745f6c65646765725f696405aa737461727465645f6d"
+        "73cf0000018bcfe56800aa657870697265735f6d73cf0000018bcfe56802a377686fa3616461a673"
+        "747265616da173a862617463685f696409a57374617465a9434f4d4d4954544544a776657273696f"
+        "6e03a86d616e696665737407ae666f726d61745f76657273696f6e01a8636865636b73756dcf6025"
+        "b5aff5128d19"
     ),
     "UnderreplicatedLedger": (
         "8ba96c65646765725f696407a76d697373696e6782a2623192a7636865636b6564ab626f6f6b6965"

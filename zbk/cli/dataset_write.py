@@ -1,0 +1,142 @@
+"""The commands of ``zbk dataset`` that change something."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.confirmation import is_confirmed, yes_option
+from zbk.cli.options import metadata_option, output_option, password_option
+from zbk.cli.output import Format, note, print_object, print_rows
+from zbk.cli.session import Session
+
+if TYPE_CHECKING:
+    from zbk.client.datasets import Collected
+
+EXIT_REFUSED = 1
+
+
+@click.command(
+    "drop",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk dataset drop events", "all of it; asks first"),
+        ("zbk dataset drop events --version 3 --yes", "one old version, in a script"),
+    ],
+)
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--version",
+    "number",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Drop this version only; the last one stays.",
+)
+@yes_option
+@metadata_option
+@output_option
+@click.pass_obj
+def drop(
+    session: Session,
+    name: str,
+    number: int | None,
+    yes: bool,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Drop a data set, or one of its versions.
+
+    A data set goes with all of its versions and ledgers; loads under way end with an error. Of a
+    version only what no other one lists can go: `zbk dataset gc` deletes it.
+    """
+    from zbk.client.datasets import DataSets
+
+    with session.open_client(metadata) as client:
+        data_sets = DataSets(client)
+        data_set = data_sets.history(name)
+        what = f"data set {name} ({len(data_set.versions)} versions)"
+        if number is not None:
+            what = f"version {number} of data set {name}"
+        if not is_confirmed("", f"Drop {what}?", yes=yes):
+            return
+        shown: dict[str, Any] = {"dataset": name, "version": number, "is_dropped": True}
+        if number is None:
+            shown["deleted_ledger_count"] = data_sets.drop(name)
+        else:
+            data_sets.drop_version(name, number)
+    print_object(shown, output)
+    if number is not None:
+        note(f"zbk: `zbk dataset gc {name}` deletes the ledgers that only this version had")
+
+
+@click.command(
+    "gc",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk dataset gc events", "one data set"),
+        ("zbk dataset gc --all --dry-run", "what could be deleted"),
+        ("zbk dataset gc --all -o json", "all, and what dropped ones left; an object each"),
+    ],
+)
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--all", "is_all", is_flag=True, help="All data sets, and what dropped ones left.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Look, and change nothing.")
+@password_option
+@metadata_option
+@output_option
+@click.pass_obj
+def gc(
+    session: Session,
+    name: str | None,
+    is_all: bool,
+    is_dry_run: bool,
+    password: bytes,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Delete what loads have left behind.
+
+    Ledgers that no version lists: of failed attempts, of aborted loads, of versions that were
+    dropped. Loads whose time is over are aborted; live ones, and all that a version lists, stay.
+    """
+    from zbk.client.datasets import DataSets
+
+    if (name is None) is not is_all:
+        raise click.UsageError("Give the NAME of a data set, or --all.")
+    columns = [
+        "dataset", "is_dropped", "seen_count", "leftover_count", "deleted_count", "expired_count",
+        "aborted_count", "live_count",
+    ]  # fmt: skip
+    refused: list[Collected] = []
+
+    def row(found: "Collected") -> dict[str, Any]:
+        if found.refused:
+            refused.append(found)
+        return _collected(found, is_dry_run=is_dry_run)
+
+    with session.open_client(metadata) as client:
+        data_sets = DataSets(client, password)
+        if name is None:
+            print_rows(map(row, data_sets.collect_all(is_dry_run=is_dry_run)), columns, output)
+        else:
+            print_rows([row(data_sets.collect(name, is_dry_run=is_dry_run))], columns, output)
+    for one in refused:
+        note(f"zbk: data set {one.name!r} was left as it is: {one.refused}")
+    if refused:
+        click.get_current_context().exit(EXIT_REFUSED)
+
+
+def _collected(found: "Collected", *, is_dry_run: bool) -> dict[str, Any]:
+    return {
+        "dataset": found.name,
+        "is_dropped": found.is_dropped,
+        "is_dry_run": is_dry_run,
+        "seen_count": found.seen_count,
+        "leftover_count": len(found.leftover),
+        "deleted_count": found.deleted_count,
+        "expired_count": len(found.expired),
+        "aborted_count": found.aborted_count,
+        "live_count": found.live_count,
+        "leftover": list(found.leftover),
+        "refused": found.refused or None,
+    }

@@ -1,0 +1,67 @@
+"""What a load is begun with: the words of whoever begins it, checked, and the load made of them.
+
+Pure functions of their arguments.
+"""
+
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from zbk.errors import InvalidOptionError
+from zbk.protocol.dataset import (
+    TEXT_SIZE_MAX,
+    DataSet,
+    Load,
+    LoadKind,
+    expiry_ms,
+    new_load_id,
+)
+
+TTL_MS: Final = 24 * 3_600_000
+"""How long a load may take before anybody may abort it."""
+
+
+class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of ``DataSets.begin``, as they are described there."""
+
+    kind: LoadKind
+    who: str
+    ttl_ms: int
+    stream: str
+    batch_id: int
+    load_id: str
+
+    def check(self) -> None:
+        """Accept what a load can have.
+
+        Raises:
+            InvalidOptionError: it can not.
+        """
+        for name, text in (("who", self.who), ("stream", self.stream)):
+            if len(text.encode(errors="replace")) > TEXT_SIZE_MAX:
+                raise InvalidOptionError(name, text[:40] + "...", f"is over {TEXT_SIZE_MAX} bytes")
+        if self.ttl_ms < 1:
+            raise InvalidOptionError("ttl_ms", self.ttl_ms, "must be at least 1 ms")
+        if bool(self.stream) != (self.batch_id >= 0):
+            raise InvalidOptionError(
+                "batch_id", self.batch_id, "a stream has a batch id, and nothing else"
+            )
+        if self.load_id and not self.stream:  # begun anew by a late one, it would be made twice
+            raise InvalidOptionError("load_id", self.load_id, "can be given for a micro-batch only")
+
+    def load(self, data_set: DataSet, first_ledger_id: int, now_ms: int) -> Load:
+        """Return the load on top of a data set; all of its ledgers will have this id at least."""
+        load_id = self.load_id or new_load_id(now_ms + self.ttl_ms, uuid4().hex)
+        return Load(
+            load_id=load_id,
+            data_set_id=data_set.data_set_id,
+            kind=self.kind,
+            base_version=data_set.current_version,
+            first_ledger_id=first_ledger_id,
+            started_ms=now_ms,
+            expires_ms=expiry_ms(load_id),
+            who=self.who,
+            stream=self.stream,
+            batch_id=self.batch_id,
+        )
