@@ -1,4 +1,4 @@
-"""A count that grows on standard error, in a terminal only."""
+"""What goes on, and a count that grows, on standard error; in a terminal only."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,3 +23,15 @@ def telling(unit: str = "entries") -> Iterator[Callable[[str, int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("starting", total=None)
         yield lambda what, count: progress.update(task, description=what, completed=count)
+
+
+@contextmanager
+def saying() -> Iterator[Callable[[str], None]]:
+    """Show what goes on, without a count; nothing where standard error is no terminal."""
+    if not is_progress_shown():
+        yield lambda _what: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield status.update

@@ -10,7 +10,7 @@ Source: BookKeeper's ``DigestManager.verifyDigestAndReturnData``, over batches.
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, chain, pairwise
-from typing import Self
+from typing import Final, Self
 
 from zbk.protocol.digest import DIGEST_CODE, DIGEST_SIZE_BY_CODE, DigestFunction
 from zbk.protocol.entry import ENTRY_VERSION, HEADER_SIZE, Entry
@@ -21,6 +21,9 @@ _START = struct.Struct("<IIqq")  # payload_size, version | digest_code << 8, led
 _END = struct.Struct("<qq")  # lac, length
 
 assert _START.size + _END.size == HEADER_SIZE
+
+LARGE_SIZE: Final = 8 * 1024
+"""Mean bytes of entries from which on their digests are computed over views."""
 
 
 class ReadBatch:
@@ -64,6 +67,14 @@ class ReadBatch:
         return self._body[self._bounds[0] : self._bounds[-1]]
 
     @property
+    def layout(self) -> tuple[bytes, Sequence[int], int, int]:
+        """Body, bounds of the encoded entries in it, and the bytes before and behind a payload.
+
+        For whoever cuts all payloads out at once.
+        """
+        return self._body, self._bounds, HEADER_SIZE, self._digest_size
+
+    @property
     def size(self) -> int:
         """Bytes of all encoded entries."""
         return self._bounds[-1] - self._bounds[0]
@@ -90,6 +101,12 @@ class ReadBatch:
     def __iter__(self) -> Iterator[bytes]:
         """Yield the payloads, in order."""
         body, digest_size = self._body, self._digest_size
+        for start, end in pairwise(self._bounds):
+            yield body[start + HEADER_SIZE : end - digest_size]
+
+    def views(self) -> Iterator[memoryview]:
+        """Yield the payloads, in order, without a copy: each keeps the whole batch in memory."""
+        body, digest_size = memoryview(self._body), self._digest_size
         for start, end in pairwise(self._bounds):
             yield body[start + HEADER_SIZE : end - digest_size]
 
@@ -149,6 +166,8 @@ def decode_entries(
     expected_flags = ENTRY_VERSION | code << 8
     end = len(body)
     start_max = end - HEADER_SIZE - digest_size
+    is_large = end >= LARGE_SIZE * len(entry_ids)
+    source = memoryview(body) if is_large else body  # a view costs more than a small copy
     unpack = _START.unpack_from
     bounds = [0]
     start = 0
@@ -163,7 +182,7 @@ def decode_entries(
             or stored_ledger != ledger_id
             or flags != expected_flags
             or stop > end
-            or digest(body[start:payload_end]) != body[payload_end:stop]
+            or digest(source[start:payload_end]) != body[payload_end:stop]
         ):
             break
         bounds.append(stop)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from zbk.errors import DigestMismatchError
 from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import Entry, decode_entry, encode_entries
-from zbk.protocol.read_batch import ReadBatch, decode_entries, join
+from zbk.protocol.read_batch import LARGE_SIZE, ReadBatch, decode_entries, join
 from zbk.protocol.words import DigestType
 
 LEDGER_ID = 7
@@ -106,6 +106,21 @@ def test_every_flipped_bit_hides_the_entry_and_what_follows(digest_type: DigestT
         assert not is_all
 
 
+@by_digest
+def test_large_entries_are_verified_as_small_ones_are(digest_type: DigestType) -> None:
+    digest = digest_function(digest_type, b"", LEDGER_ID)
+    payloads = [bytes([number]) * LARGE_SIZE for number in (1, 2)]
+    body, sizes = encode_entries(LEDGER_ID, [0, 1], -1, 0, payloads, digest_type, digest)
+    batch, is_all = decoded(body, range(2), digest_type)
+    assert is_all
+    assert [bytes(view) for view in batch.views()] == list(batch) == payloads
+    damaged = bytearray(body)
+    damaged[sizes[0] + LARGE_SIZE // 2] ^= 1
+    batch, is_all = decoded(bytes(damaged), range(2), digest_type)
+    if digest_type is not DigestType.NONE:
+        assert (list(batch), is_all) == (payloads[:1], False)
+
+
 def test_a_batch_is_a_row_of_payloads() -> None:
     batch, is_all = decoded(encoded([3, 4, 5]), range(3, 6))
 
@@ -118,6 +133,7 @@ def test_a_batch_is_a_row_of_payloads() -> None:
         b"payload 5",
         b"payload 3",
     ]
+    assert [bytes(view) for view in batch.views()] == list(batch)
     assert batch.entry_ids == range(3, 6)
     for index in (3, -4):
         with pytest.raises(IndexError):
@@ -153,6 +169,15 @@ def test_a_part_shares_the_bytes() -> None:
     assert list(part.entries()) == list(batch.entries())[1:3]
     assert part.encoded == batch.encoded[len(encoded([3])) : -len(encoded([6]))]
     assert sum(part.sizes) == len(part.encoded)
+
+
+def test_the_layout_says_where_the_payloads_are() -> None:
+    whole, _ = decoded(encoded([3, 4, 5, 6]), range(3, 7))
+
+    for batch in (whole, whole.part(1, 3)):
+        body, bounds, before, behind = batch.layout
+        found = [body[start + before : stop - behind] for start, stop in pairwise(bounds)]
+        assert found == list(batch)
 
 
 def test_another_ledger_is_not_this_one() -> None:
