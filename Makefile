@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper test check soak soak-mixed chaos scale bench lock clean
+.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -38,6 +38,9 @@ demo: $(if $(findstring --zookeeper,$(ARGS)),$(STAMPS)/zookeeper,$(STAMPS)/run) 
 
 demo-zookeeper: $(STAMPS)/zookeeper ## the same on a real ZooKeeper (downloads 0.5 GB once)
 	@$(BIN)/python -m zbk demo --zookeeper $(ARGS)
+
+demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, the same read back
+	@$(BIN)/python -m zbk demo spark $(ARGS)
 
 test: $(STAMPS)/dev ## all tests but the soak; under eight minutes
 	@$(BIN)/python -m pytest -n 3 --dist loadfile -m "not soak" $(ARGS)
@@ -69,9 +72,10 @@ bench: $(STAMPS)/run ## what zbk writes, beside what the machine gives
 
 lock: ## choose new versions for requirements/*.txt (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
-	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --group dev -o requirements/dev.txt
+	$(COMPILE) --upgrade pyproject.toml --extra zookeeper --extra spark --group dev -o requirements/dev.txt
 	$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(COMPILE) pyproject.toml --extra zookeeper -c requirements/dev.txt -o requirements/zookeeper.txt
+	$(COMPILE) pyproject.toml --extra zookeeper --extra spark -c requirements/dev.txt -o requirements/spark.txt
 	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## remove the environment and all caches
@@ -95,9 +99,9 @@ $(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
 	@$(INSTALL) --require-hashes -r requirements/build.txt
 	@touch $@
 
-$(STAMPS)/zookeeper $(STAMPS)/dev: PYSPARK = yes
+$(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/dev: PYSPARK = yes
 
-$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
+$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
 	@$(if $(PYSPARK),echo "installing what requirements/$*.txt names; ZooKeeper's jars come in pyspark (0.5 GB)" >&2)
 	@$(INSTALL) --require-hashes -r requirements/$*.txt
 	@$(INSTALL) --no-deps -e .

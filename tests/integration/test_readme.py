@@ -16,10 +16,10 @@ BLOCK_TIMEOUT_S = 60.0
 Block = tuple[str, str]  # language, text
 
 
-def blocks() -> list[Block]:
-    """Return the sh and python blocks of the tour, in order."""
+def blocks(heading: str = TOUR) -> list[Block]:
+    """Return the sh and python blocks of a section, by default of the tour, in order."""
     text = (ROOT / "README.md").read_text("utf-8")
-    tour = text.partition(f"\n{TOUR}\n")[2].partition("\n## ")[0]
+    tour = text.partition(f"\n{heading}\n")[2].partition("\n## ")[0]
     return re.findall(r"^```(sh|python)\n(.*?)^```$", tour, re.MULTILINE | re.DOTALL)
 
 
@@ -83,7 +83,13 @@ def test_the_tour_names_no_command_that_is_not_run() -> None:
     assert tour.count("```") == 2 * len(blocks())
 
 
-def run_block(language: str, text: str, home: Path, environment: dict[str, str]) -> str:
+def run_block(
+    language: str,
+    text: str,
+    home: Path,
+    environment: dict[str, str],
+    timeout_s: float = BLOCK_TIMEOUT_S,
+) -> str:
     shell = text if language == "sh" else f"python - <<'END'\n{text}END\n"
     done = subprocess.run(
         ["/bin/bash", "-euo", "pipefail", "-c", f". .venv/bin/activate\n{shell}"],
@@ -91,7 +97,7 @@ def run_block(language: str, text: str, home: Path, environment: dict[str, str])
         env=environment,
         capture_output=True,
         text=True,
-        timeout=BLOCK_TIMEOUT_S,
+        timeout=timeout_s,
         check=False,
     )
     assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"

@@ -1,15 +1,13 @@
 """``zbk demo``: run the story of ``zbk.cluster.demo`` and show it."""
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.demo_folder import demo_folder
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, note, print_json, rate_text, size_text
 from zbk.cli.progress import telling
@@ -27,13 +25,36 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
+SPARK = "spark"
+
+
+class DemoCommand(ZbkCommand):
+    """``zbk demo``; as ``zbk demo spark`` another story. A file of that name is ``./spark``."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,  # noqa: ANN401 - click's own
+    ) -> click.Context:
+        """Hand over to the other command where its name is among the arguments."""
+        if SPARK not in args:
+            return super().make_context(info_name, args, parent, **extra)
+        from zbk.cli.demo_spark import demo_spark
+
+        place = args.index(SPARK)
+        others = args[:place] + args[place + 1 :]
+        return demo_spark.make_context(f"{info_name} {SPARK}", others, parent, **extra)
+
 
 @click.command(
     "demo",
-    cls=ZbkCommand,
+    cls=DemoCommand,
     examples=[
         ("zbk demo", "half a million lines and more: Python's own library"),
         ("zbk demo access.log --zookeeper", "your file, a real ZooKeeper"),
+        ("zbk demo spark", "a bulk load from Spark; see zbk demo spark --help"),
     ],
 )
 @click.argument(
@@ -66,7 +87,11 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
 
     source = FileInput(file) if file else StandardLibraryInput()
     end_like_ctrl_c()
-    with _folder() as folder, scratch_root(metadata) as root, telling() as on_progress:
+    with (
+        demo_folder("zbk-demo-") as folder,
+        scratch_root(metadata) as root,
+        telling() as on_progress,
+    ):
         cluster = LocalCluster(
             folder / "cluster",
             bookie_count=BOOKIE_COUNT,
@@ -106,23 +131,6 @@ def show(steps: "Iterable[Step]", metadata_kind: str, output: Format) -> bool:
     else:
         note("zbk: what was read back is NOT what was written")
     return is_same
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Yield a temporary folder; it stays where the cluster went wrong, for a look at the logs."""
-    from zbk.errors import CallerError
-
-    folder = Path(tempfile.mkdtemp(prefix="zbk-demo-"))
-    try:
-        yield folder
-    except (KeyboardInterrupt, CallerError):
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    except BaseException:
-        note(f"zbk: data and logs are kept in {folder}")
-        raise
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 # ------------------------------------------------------------------ for people

@@ -1,0 +1,179 @@
+"""Measure bulk load and reading from Spark beside Spark's own uncompressed Parquet files.
+
+    python benchmarks/spark_bulk_load.py [--rows 5000000] [--rounds 3] [--json]
+
+One session, ``local[2]``; its input is cached in memory: rows of a long, a text of 16 bytes, a
+double and a binary of 100 bytes. Each round writes and reads, one after the other: Parquet, zbk
+with three copies (3/3/2, VD), zbk with one copy; and, of fewer rows in small entries, VD and PD.
+Every zbk write has a cluster of its own on the same cores. Machines drift, so a ratio is taken
+within its round, and the medians count.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
+
+import zbk
+from pyspark_zbk import session
+from zbk.cluster.local import LocalCluster
+from zbk.system.clock import monotonic_s
+
+PARTITION_COUNT: Final = 8
+WARM_UP_ROW_COUNT: Final = 200_000
+SMALL_SHARE: Final = 4
+"""The comparison of VD and PD has a quarter of the rows."""
+
+SMALL_ENTRY: Final = "4k"
+
+COLUMNS: Final = (
+    "id",
+    "substr(sha2(string(id), 256), 1, 16) key",
+    "cast(xxhash64(id) as double) value",
+    "unhex(substr(concat(sha2(string(id), 512), sha2(string(-id), 512)), 1, 200)) payload",
+)
+
+VARIANTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "zbk 3/3/2": {},
+    "zbk 1/1/1": {"writeQuorumSize": "1"},
+}
+SMALL_VARIANTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "VD": {"entryBytes": SMALL_ENTRY},
+    "PD": {"entryBytes": SMALL_ENTRY, "ledgerType": "PD_JOURNAL"},
+}
+
+Timings = dict[str, list[float]]
+
+
+class Bench:
+    """Runs the rounds and keeps what they took, in seconds by name."""
+
+    def __init__(self, spark: SparkSession, folder: Path, row_count: int) -> None:
+        self._spark = spark
+        self._folder = folder
+        self.row_count = row_count
+        self.small_row_count = max(1, row_count // SMALL_SHARE)
+        self.frame = self._cached(row_count)
+        self.small_frame = self._cached(self.small_row_count)
+        self.timings: Timings = {}
+
+    def warm_up(self) -> None:
+        """Start the workers, and let the JVM compile what it will run."""
+        few = self.frame.limit(WARM_UP_ROW_COUNT).repartition(PARTITION_COUNT)
+        self._parquet(few)
+        for options in VARIANTS.values():
+            self._zbk("zbk", few, options)
+        self.timings.clear()
+
+    def round(self) -> None:
+        """Measure everything once."""
+        self._parquet(self.frame)
+        for name, options in VARIANTS.items():
+            self._zbk(name, self.frame, options)
+        for name, options in SMALL_VARIANTS.items():
+            self._zbk(name, self.small_frame, options, reads=False)
+
+    def _cached(self, row_count: int) -> DataFrame:
+        frame = self._spark.range(0, row_count, 1, PARTITION_COUNT).selectExpr(*COLUMNS)
+        frame = frame.persist(StorageLevel.MEMORY_ONLY)
+        assert frame.count() == row_count, "everything is cached before anything is measured"
+        return frame
+
+    def _parquet(self, frame: DataFrame) -> None:
+        path = str(self._folder / "parquet")
+        writer = frame.write.option("compression", "none").mode("overwrite")
+        self._measure("parquet write", lambda: writer.parquet(path))
+        self._measure("parquet read", lambda: _drain(self._spark.read.parquet(path)))
+        shutil.rmtree(path)
+
+    def _zbk(
+        self, name: str, frame: DataFrame, options: Mapping[str, str], *, reads: bool = True
+    ) -> None:
+        with self._cluster() as metadata:
+            writer = frame.write.format("zbk").option("metadata", metadata).mode("append")
+            self._measure(f"{name} write", lambda: writer.options(**options).save("rows"))
+            if reads:
+                reader = self._spark.read.format("zbk").option("metadata", metadata)
+                self._measure(f"{name} read", lambda: _drain(reader.load("rows")))
+            with zbk.connect(metadata) as client:
+                rows = zbk.DataSets(client).read("rows").version.row_count
+            assert rows == frame.count(), f"{name} has {rows} rows"
+
+    @contextmanager
+    def _cluster(self) -> Iterator[str]:
+        folder = Path(tempfile.mkdtemp(dir=self._folder))
+        try:
+            with LocalCluster(folder / "cluster") as cluster:
+                yield cluster.metadata_uri
+        finally:
+            shutil.rmtree(folder)
+
+    def _measure(self, name: str, action: Callable[[], None]) -> None:
+        began_s = monotonic_s()
+        action()
+        self.timings.setdefault(name, []).append(monotonic_s() - began_s)
+
+
+def _drain(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
+
+
+def ratio(timings: Timings, one: str, other: str) -> float:
+    """Return the median of the ratios of two timings, round by round."""
+    return median(a / b for a, b in zip(timings[one], timings[other], strict=True))
+
+
+def table(bench: Bench) -> list[str]:
+    """Return the result as lines of Markdown."""
+    timings = bench.timings
+    lines = [
+        f"| {bench.row_count:,} rows | write s | to Parquet | read s | to Parquet |",
+        "|---|---|---|---|---|",
+    ]
+    for name in ("parquet", *VARIANTS):
+        write, read = f"{name} write", f"{name} read"
+        lines.append(
+            f"| {name} | {median(timings[write]):.2f} "
+            f"| {ratio(timings, write, 'parquet write'):.2f} "
+            f"| {median(timings[read]):.2f} | {ratio(timings, read, 'parquet read'):.2f} |"
+        )
+    lines += ["", f"| {bench.small_row_count:,} rows, entries of {SMALL_ENTRY} | write s |"]
+    lines += ["|---|---|"]
+    lines += [f"| {name} | {median(timings[f'{name} write']):.2f} |" for name in SMALL_VARIANTS]
+    lines += ["", f"PD takes {ratio(timings, 'PD write', 'VD write'):.2f} times as long as VD."]
+    return lines
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="all timings, for machines")
+    parser.add_argument("--folder", help="where clusters and files go; by default a temporary one")
+    options = parser.parse_args()
+    settings = {"spark.driver.memory": "6g"}
+    with (
+        tempfile.TemporaryDirectory(dir=options.folder) as folder,
+        session.start("zbk bulk load", master="local[2]", settings=settings) as spark,
+    ):
+        bench = Bench(spark, Path(folder), options.rows)
+        bench.warm_up()
+        for number in range(options.rounds):
+            bench.round()
+            last = {name: round(values[-1], 2) for name, values in bench.timings.items()}
+            print(f"round {number + 1}: {last}", file=sys.stderr, flush=True)
+        print(json.dumps(bench.timings) if options.json else "\n".join(table(bench)))
+
+
+if __name__ == "__main__":
+    main()

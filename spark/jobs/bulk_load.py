@@ -1,0 +1,127 @@
+r"""Load files into a data set of zbk, all of them or nothing.
+
+    python spark/jobs/bulk_load.py events.csv events
+    spark-submit --master spark://host:7077 spark/jobs/bulk_load.py s3a://b/day=1/ events \
+        --format parquet --metadata zk://zk1:2181/zbk --json load.json
+
+Each task writes a ledger of its own; when all are closed, one compare-and-swap makes them a version
+of the data set. Whatever becomes of the job before that, nobody sees any of it.
+"""
+
+import time
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import click
+
+import zbk
+from pyspark_zbk.inputs import Source
+from pyspark_zbk.job import Job, job_options, main, note, source_options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_WRITER_OPTIONS = {
+    "ledger_type": "ledgerType",
+    "ensemble_size": "ensembleSize",
+    "write_quorum_size": "writeQuorumSize",
+    "ack_quorum_size": "ackQuorumSize",
+    "digest_type": "digestType",
+    "entry_bytes": "entryBytes",
+    "load_ttl": "loadTtl",
+}
+
+
+@click.command("bulk_load")
+@click.argument("path", metavar="INPUT")
+@click.argument("data_set", metavar="DATASET")
+@source_options
+@click.option(
+    "--mode",
+    type=click.Choice(["append", "overwrite"]),
+    default="append",
+    show_default=True,
+    help="overwrite: the new version has these rows only; older versions stay.",
+)
+@click.option(
+    "--partitions", metavar="N", type=click.IntRange(1), help="Tasks, and so ledgers, of the load."
+)
+@click.option(
+    "--ledger-type",
+    type=click.Choice(["VD_JOURNAL", "PD_JOURNAL"], case_sensitive=False),
+    help="[default: VD_JOURNAL]",
+)
+@click.option("--ensemble-size", metavar="N", type=click.IntRange(1), help="[default: 3]")
+@click.option("--write-quorum-size", metavar="N", type=click.IntRange(1), help="[default: 3]")
+@click.option("--ack-quorum-size", metavar="N", type=click.IntRange(1), help="[default: 2]")
+@click.option("--digest-type", type=click.Choice(["XXH3", "MAC", "NONE"], case_sensitive=False))
+@click.option("--entry-bytes", metavar="SIZE", help="At which batches are cut. [default: 1m]")
+@click.option("--load-ttl", metavar="TIME", help="How long the load may take. [default: 24h]")
+@job_options
+def bulk_load(
+    job: Job,
+    path: str,
+    data_set: str,
+    source: Source,
+    mode: str,
+    partitions: int | None,
+    **writing: Any,  # noqa: ANN401 - by ``_WRITER_OPTIONS``
+) -> None:
+    """Load INPUT (CSV, JSON lines, Parquet or text) into the data set DATASET, all or nothing.
+
+    INPUT is whatever Spark can read: a file, a folder, a pattern, s3a://... CSV is read with a
+    header, and with types as its values look; text has one column, value.
+    """
+    source = source.at(path)
+    who = f"bulk_load {uuid4().hex}"  # by which the version is found again
+    options = job.zbk_options | {"who": who}
+    options |= {
+        _WRITER_OPTIONS[name]: str(value) for name, value in writing.items() if value is not None
+    }
+    with job.spark(f"zbk bulk_load {data_set}") as spark:
+        note(f"loading {path} ({source.format}) into data set {data_set}, mode {mode}")
+        frame = source.frame(spark)
+        if partitions is not None:
+            frame = frame.repartition(partitions)
+        started_s = time.monotonic()
+        _save(frame, data_set, mode, options)
+        seconds = time.monotonic() - started_s
+    with job.data_sets() as data_sets:
+        loaded = _what_was_loaded(data_sets, data_set, who)
+    job.tell(
+        {
+            "job": "bulk_load",
+            "input": path,
+            "format": source.format,
+            "data_set": data_set,
+            "mode": mode,
+            **loaded,
+            "seconds": round(seconds, 3),
+        }
+    )
+
+
+def _save(frame: "DataFrame", data_set: str, mode: str, options: dict[str, str]) -> None:
+    frame.write.format("zbk").options(**options).mode(mode).save(data_set)
+
+
+def _what_was_loaded(data_sets: zbk.DataSets, name: str, who: str) -> dict[str, Any]:
+    """Return the version that the load became; empty if it was dropped since."""
+    versions = data_sets.history(name).versions
+    ours = next((one for one in versions if one.who == who), None)
+    if ours is None:
+        return {}
+    ledgers = [
+        one for one in data_sets.read(name, ours.version).ledgers if one.load_id == ours.load_id
+    ]
+    return {
+        "version": ours.version,
+        "load_id": ours.load_id,
+        "row_count": sum(one.row_count for one in ledgers),
+        "size": sum(one.size for one in ledgers),
+        "ledger_count": len(ledgers),
+    }
+
+
+if __name__ == "__main__":
+    main(bulk_load)

@@ -1,0 +1,33 @@
+"""zbk for Spark: ``spark.read.format("zbk")`` and ``df.write.format("zbk")``.
+
+Spark finds this package by its name where it is installed as a wheel; everywhere else it is told:
+
+    import pyspark_zbk
+    pyspark_zbk.register(spark)
+
+    df.write.format("zbk").option("metadata", "zk://host:2181/zbk").mode("append").save("events")
+    spark.read.format("zbk").option("metadata", "zk://host:2181/zbk").load("events")
+
+Spark imports every ``pyspark_*`` package in the process that plans a query, also of those who never
+use it: importing this one is cheap, starts no thread and opens nothing.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark_zbk.source import DefaultSource
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["DefaultSource", "register"]
+
+
+def register(spark: "SparkSession") -> None:
+    """Make format ``zbk`` known to a session; nothing happens if Spark has found it by itself."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        spark.dataSource.register(DefaultSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

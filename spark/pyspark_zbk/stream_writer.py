@@ -1,0 +1,167 @@
+"""Writing a stream into a data set: ``df.writeStream.format("zbk")``, a version a micro-batch.
+
+    __init__   planner    once for the tasks of a micro-batch, and once more for its commit or abort
+    write      task       the task takes part in the micro-batch's load, and fills a ledger
+    commit     driver     the load that the messages name becomes a version
+    abort      driver     likewise; a load that was committed stays
+
+Exactly once: a version is committed together with the number of its micro-batch, under the id of
+the query. Spark keeps that id in the checkpoint, so a query that goes on from a checkpoint has it
+again, and a query that starts afresh has another one. A micro-batch that is written again, as Spark
+does with the last one after a crash, adds nothing: what was written for the second time is deleted.
+
+Nobody drives a load from its begin to its end, so its tasks begin it: the first one does. What a
+killed driver has left open of a stream is aborted by whoever goes on with the stream.
+
+Output modes: append; and complete, in which each version takes the place of the one before it.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+import zbk
+from pyspark_zbk.clients import task_client
+from pyspark_zbk.plain_errors import told_plainly
+from pyspark_zbk.writer import LoadWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY_ID: Final = "sql.streaming.queryId"
+BATCH_ID: Final = "streaming.sql.batchId"
+RUN_ID: Final = "spark.jobGroup.id"  # of one start of a query
+
+TIDIED_COUNT_MAX: Final = 1_024
+"""Runs of queries that a worker remembers to have looked after."""
+
+_tidied: set[tuple[int, str, str]] = set()  # process, data set, run
+
+
+class MicroBatch(msgspec.Struct, frozen=True):
+    """A micro-batch of a query: but for the run it is the same again when it is written again."""
+
+    query_id: str
+    number: int
+    run_id: str
+
+    @classmethod
+    def of_this_task(cls) -> "MicroBatch":
+        """Return what the task that runs here writes."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        assert context is not None, "a stream is written by tasks"
+        query_id, number = context.getLocalProperty(QUERY_ID), context.getLocalProperty(BATCH_ID)
+        assert query_id, "Spark tells the tasks of every micro-batch"
+        assert number, "likewise"
+        return cls(query_id, int(number), context.getLocalProperty(RUN_ID) or "")
+
+
+class BatchWritten(WriterCommitMessage):
+    """What a task attempt tells the driver; without rows there is no ledger."""
+
+    def __init__(
+        self, batch: MicroBatch, ticket: zbk.LoadTicket | None, ledger: zbk.DataLedger | None
+    ) -> None:
+        self.batch = batch
+        self.ticket = ticket
+        self.ledger = ledger
+
+
+class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
+    """One micro-batch of a stream on its way into a data set."""
+
+    def prepare(self, data_sets: zbk.DataSets) -> None:
+        """Choose the id of the load that the tasks are to begin, if there are any."""
+        self._load_id = data_sets.new_load_id(self._ttl_ms)
+
+    # ------------------------------------------------------------------ a task
+
+    @told_plainly
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> BatchWritten:
+        """Write the rows of one task attempt into a ledger, sync it, close it."""
+        micro_batch = MicroBatch.of_this_task()
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return BatchWritten(micro_batch, None, None)
+        data_sets = self.data_sets(task_client(self._connection))
+        ticket = self._begin(data_sets, micro_batch)
+        self._tidy(data_sets, micro_batch, ticket)
+        return BatchWritten(micro_batch, ticket, self.fill(ticket, chain([first], batches)))
+
+    # ------------------------------------------------------------------ the driver
+
+    @told_plainly
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Make the micro-batch visible; it may be already."""
+        written = [one for one in messages if isinstance(one, BatchWritten)]
+        ledgers = [one.ledger for one in written if one.ledger is not None]
+        if not written or (not ledgers and self._kind is zbk.LoadKind.APPEND):
+            return  # a version without news would only push an old one out
+        assert all(one.batch.number == batchId for one in written), "messages of this batch"
+        tickets = {one.ticket for one in written if one.ticket is not None}
+
+        def commit(data_sets: zbk.DataSets) -> None:
+            ticket = next(iter(tickets), None) or self._begin(data_sets, written[0].batch)
+            data_sets.commit(ticket, self._stored_schema, ledgers)
+
+        self._insist(commit)
+
+    @told_plainly
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]", batchId: int) -> None:  # noqa: N803
+        """Delete what was written, unless it was committed.
+
+        Where no task has got as far as a message, nobody knows the load here: whoever writes the
+        micro-batch again aborts it.
+        """
+        del batchId
+        written = [one for one in messages if isinstance(one, BatchWritten)]
+        for ticket in {one.ticket for one in written if one.ticket is not None}:
+            self._insist(lambda data_sets, ticket=ticket: data_sets.abort(ticket))  # type: ignore[misc]  # the ticket of this turn
+
+    # ------------------------------------------------------------------ private
+
+    def _begin(self, data_sets: zbk.DataSets, batch: MicroBatch) -> zbk.LoadTicket:
+        return data_sets.begin(
+            self._name,
+            self._kind,
+            who=self._who,
+            ttl_ms=self._ttl_ms,
+            stream=batch.query_id,
+            batch_id=batch.number,
+            load_id=self._load_id,
+        )
+
+    def _tidy(self, data_sets: zbk.DataSets, batch: MicroBatch, ticket: zbk.LoadTicket) -> None:
+        """Abort what earlier runs of the query have left open; once a run in this process.
+
+        A later batch than this one is not left over: then this task is.
+        """
+        key = (os.getpid(), self._name, batch.run_id)
+        if key in _tidied:
+            return
+        for load in data_sets.loads(self._name).values():
+            if (
+                load.state is zbk.LoadState.OPEN
+                and load.stream == batch.query_id
+                and load.batch_id <= batch.number
+                and load.load_id != ticket.load_id
+            ):
+                data_sets.abort(
+                    zbk.LoadTicket(
+                        name=self._name,
+                        data_set_id=load.data_set_id,
+                        load_id=load.load_id,
+                        kind=load.kind,
+                        base_version=load.base_version,
+                    )
+                )
+        if len(_tidied) >= TIDIED_COUNT_MAX:
+            _tidied.clear()
+        _tidied.add(key)

@@ -1,0 +1,256 @@
+"""Writing: each task attempt its own ledger, one compare-and-swap that makes them visible.
+
+    __init__   driver     options, schema and cluster are checked; the load is begun
+    write      task       Arrow batches become entries of a VD ledger; synced and closed before the
+                          answer: workers are killed without warning
+    commit     driver     another process, another copy: the load becomes a version
+    abort      driver     likewise; Spark calls it after a commit that raised, too: only a load that
+                          is not committed goes
+
+Only plain values are kept between these. A ledger's entry 0 is the schema, each other entry one
+record batch, cut at ``entryBytes``. A task without rows makes no ledger.
+
+Source: the seed's motivation, section Close-to-open.
+"""
+
+import getpass
+import os
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+import zbk
+from pyspark_zbk.clients import close_clients, located, planning_client, task_client
+from pyspark_zbk.entries import entries_of
+from pyspark_zbk.options import LedgerShape, Options
+from pyspark_zbk.plain_errors import told_plainly
+from pyspark_zbk.schemas import (
+    arrow_schema,
+    collated_columns,
+    conformed,
+    spark_schema,
+    stored_schema,
+)
+from pyspark_zbk.stats import ColumnBounds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+PENDING_ENTRY_COUNT: Final = 4
+"""Entries of a task under way to the bookies: what bounds its memory, with ``entryBytes``."""
+
+PENDING_SIZE_MIN: Final = 2 * 1024 * 1024
+REQUEST_SIZE: Final = 256 * 1024
+"""Bytes of small entries that are handed to the client together."""
+
+ATTEMPT_COUNT_MAX: Final = 5
+"""How often a commit or an abort whose answer was lost is tried before Spark hears of it."""
+
+PAUSE_S: Final = 0.2  # before the second attempt; twice as long before each one after it
+
+LOAD_TTL_MS: Final = 24 * 3_600_000
+
+
+class LedgerWritten(WriterCommitMessage):
+    """What a task attempt tells the driver: the ledger that it closed; ``None`` without rows."""
+
+    def __init__(self, ledger: zbk.DataLedger | None) -> None:
+        self.ledger = ledger
+
+
+class LoadWriter:
+    """What loads have in common, whether a frame or a micro-batch is written."""
+
+    def __init__(self, options: Options, schema: "StructType", *, overwrite: bool) -> None:
+        self._stored_schema = stored_schema(schema)
+        self._shape = options.shape
+        self._entry_size_max = options.entry_size_max
+        self._connection = options.connection
+        with planning_client(self._connection) as client:
+            self._connection = located(self._connection, client)
+            data_sets = self.data_sets(client)
+            _check(client, data_sets, self._shape)
+            self._kind = zbk.LoadKind.OVERWRITE if overwrite else zbk.LoadKind.APPEND
+            self._name = options.data_set
+            self._who = options.text("who") or _who()
+            self._ttl_ms = options.duration_ms("loadTtl", LOAD_TTL_MS)
+            _check_schema(data_sets, self._name, self._stored_schema, self._kind)
+            self.prepare(data_sets)
+
+    def prepare(self, data_sets: zbk.DataSets) -> None:
+        """Do what is to be done before any task starts, once all was checked."""
+
+    def data_sets(self, client: zbk.Client) -> zbk.DataSets:
+        """Return the data sets as a client of this process sees them."""
+        return zbk.DataSets(client, self._connection.password())
+
+    def fill(
+        self, ticket: zbk.LoadTicket, iterator: "Iterator[pa.RecordBatch]"
+    ) -> zbk.DataLedger | None:
+        """Write all batches of one task attempt into a ledger of a load; ``None``: no rows."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        batches = (batch for batch in iterator if batch.num_rows)
+        first = next(batches, None)
+        if first is None:
+            return None
+        partition, attempt = (
+            (context.partitionId(), context.attemptNumber()) if context is not None else (0, 0)
+        )
+        try:
+            return self._fill(ticket, chain([first], batches), partition, attempt)
+        except zbk.ZbkError:
+            close_clients()
+            raise
+
+    def _fill(
+        self,
+        ticket: zbk.LoadTicket,
+        batches: "Iterator[pa.RecordBatch]",
+        partition: int,
+        attempt: int,
+    ) -> zbk.DataLedger:
+        under_way_size = max(PENDING_SIZE_MIN, PENDING_ENTRY_COUNT * self._entry_size_max)
+        client = task_client(
+            self._connection,
+            pending_size_max=under_way_size,  # not yet answered by an ack quorum
+            window_size=under_way_size,  # not yet answered by the slowest bookie
+        )
+        with self.data_sets(client).create_ledger(
+            ticket, partition=partition, attempt=attempt, **self._shape.keywords()
+        ) as ledger:
+            filler = _Filler(ledger, spark_schema(self._stored_schema), self._entry_size_max)
+            for batch in batches:
+                filler.add(batch)
+            filler.wait()
+            ledger.sync()
+        return zbk.DataLedger(
+            ledger_id=ledger.ledger_id,
+            entry_count=filler.entry_count,
+            row_count=filler.row_count,
+            size=filler.size,
+            load_id=ticket.load_id,
+            partition=partition,
+            attempt=attempt,
+            columns=filler.bounds.stats(),
+        )
+
+    def _insist(self, call: Callable[[zbk.DataSets], object]) -> None:
+        """Make a call that may be made twice, until it is answered."""
+        for number in range(ATTEMPT_COUNT_MAX):
+            try:
+                with planning_client(self._connection) as client:
+                    call(self.data_sets(client))
+            except zbk.ZbkError as error:
+                if not error.is_retriable or number + 1 == ATTEMPT_COUNT_MAX:
+                    raise
+                threading.Event().wait(PAUSE_S * 2**number)
+            else:
+                return
+
+
+class ZbkWriter(LoadWriter, DataSourceArrowWriter):
+    """One load of a data set."""
+
+    def prepare(self, data_sets: zbk.DataSets) -> None:
+        """Begin the load."""
+        self._ticket = data_sets.begin(self._name, self._kind, who=self._who, ttl_ms=self._ttl_ms)
+
+    @told_plainly
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> LedgerWritten:
+        """Write all batches of one task attempt into a ledger, sync it, close it."""
+        return LedgerWritten(self.fill(self._ticket, iterator))
+
+    @told_plainly
+    def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        """Make the load visible; an unknown outcome is asked for again."""
+        ledgers = [one.ledger for one in messages if isinstance(one, LedgerWritten) and one.ledger]
+        self._insist(lambda data_sets: data_sets.commit(self._ticket, self._stored_schema, ledgers))
+
+    @told_plainly
+    def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
+        """Delete what the load has written, in whatever attempt, unless it was committed."""
+        del messages  # attempts that failed are in none
+        self._insist(lambda data_sets: data_sets.abort(self._ticket))
+
+
+class _Filler:
+    """Puts record batches into a ledger, a bounded number of bytes under way."""
+
+    def __init__(self, ledger: zbk.LedgerWriter, schema: "StructType", entry_size_max: int) -> None:
+        self._ledger = ledger
+        self._schema = arrow_schema(schema)
+        self._entry_size_max = entry_size_max
+        self._gathered: list[bytes] = []
+        self._gathered_size = 0
+        self._unanswered: deque[Future[range]] = deque()
+        self.bounds = ColumnBounds(self._schema, collated_columns(schema))
+        self.entry_count = self.row_count = self.size = 0
+        self._append(self._schema.serialize().to_pybytes())
+
+    def add(self, batch: "pa.RecordBatch") -> None:
+        """Append a batch, as one entry or as several; wait while too much is under way."""
+        batch = conformed(batch, self._schema)
+        self.bounds.add(batch)
+        self.row_count += batch.num_rows
+        for payload in entries_of(batch, self._entry_size_max):
+            self._append(payload)
+
+    def wait(self) -> None:
+        """Return when everything is acknowledged. Raises what an append failed with."""
+        self._send()
+        while self._unanswered:
+            self._unanswered.popleft().result()
+
+    def _append(self, payload: bytes) -> None:
+        self._gathered.append(payload)
+        self._gathered_size += len(payload)
+        self.entry_count += 1
+        self.size += len(payload)
+        if self._gathered_size >= REQUEST_SIZE:
+            self._send()
+
+    def _send(self) -> None:
+        while self._unanswered and self._unanswered[0].done():
+            self._unanswered.popleft().result()
+        if self._gathered:
+            self._unanswered.append(self._ledger.append_many(self._gathered))
+            self._gathered, self._gathered_size = [], 0
+
+
+def _who() -> str:
+    try:
+        user = getpass.getuser()
+    except KeyError:  # a container's user without a name
+        user = f"uid {os.getuid()}"
+    return f"{user}@{socket.gethostname()} spark"
+
+
+def _check(client: zbk.Client, data_sets: zbk.DataSets, shape: LedgerShape) -> None:
+    """Refuse what no ledger can be, and more bookies than there are."""
+    data_sets.check_options(**shape.keywords())
+    there = sum(not one.is_readonly for one in client.list_bookies())
+    if there < shape.ensemble_size:
+        raise zbk.NotEnoughBookiesError(
+            shape.ensemble_size, there, "start more bookies, or give a smaller ensembleSize"
+        )
+
+
+def _check_schema(data_sets: zbk.DataSets, name: str, schema: bytes, kind: zbk.LoadKind) -> None:
+    """Refuse an append of another schema before any data moves; the commit looks again."""
+    if kind is zbk.LoadKind.OVERWRITE or data_sets.has_schema(name, schema):
+        return
+    there = data_sets.read(name).schema
+    raise zbk.DataSetConflictError(
+        name,
+        f"has the schema {spark_schema(there).simpleString()}, the frame "
+        f"{spark_schema(schema).simpleString()}: make them the same, or use mode overwrite",
+    )

