@@ -318,8 +318,13 @@ class ReplicationWorker:
         if not is_final:
             self._put_off(work, result.unrepairable)
         elif self._tasks.mark_unrepairable(work.ledger_id, work.version, result.unrepairable):
-            LOG.warning("ledger %d can not be repaired: %s", work.ledger_id, result.unrepairable)
             self._forget(work.ledger_id)
+            # who came back before this did not find it among what is to be tried again
+            if result.away & self._ground.registered():
+                self._tasks.retry_unrepairable([work.ledger_id])
+            else:
+                why = result.unrepairable
+                LOG.warning("ledger %d can not be repaired: %s", work.ledger_id, why)
 
     def _put_off(self, work: _Work, why: str) -> None:
         self._rest(work.ledger_id)

@@ -25,7 +25,7 @@ its own for each task. Any thread; every method blocks.
 Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
@@ -212,14 +212,16 @@ class UnderreplicationStore(TaskLocks):
         value = encode(found[0].with_failure(why), write_token=uuid4().hex)
         return version + 1 if self._attempt(path, value, [SetValue(path, value, version)]) else None
 
-    def retry_unrepairable(self) -> int:
+    def retry_unrepairable(self, ledger_ids: Iterable[int] | None = None) -> int:
         """Hand out again what nobody could repair; return how many ledgers that are.
+
+        ``ledger_ids``: of these only; by default all.
 
         Raises:
             MetadataUnavailableError: some of them may not be handed out.
         """
         count = 0
-        for ledger_id in self.list_unrepairable():
+        for ledger_id in self.list_unrepairable() if ledger_ids is None else ledger_ids:
             shelved = self._shelved(ledger_id)
             if shelved is None:
                 continue

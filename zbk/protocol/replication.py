@@ -346,6 +346,7 @@ class LedgerRepair:
         self._result = msgspec.structs.replace(
             result,
             lost=(*result.lost, *new),
+            away=result.away | self._view.away if new else result.away,
             blocked=result.blocked or blocked,
             error=result.error or error,
         )

@@ -52,11 +52,13 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     The ledger *is whole* when nothing was found that is still to be done. Else ``lost`` and
     ``blocked`` say what nobody can ever repair as things are; ``error`` what may work another time;
     ``skipped_count`` how many slots were left: by the placement to another bookie, or
-    to a writer that still uses the bookie that is to leave.
+    to a writer that still uses the bookie that is to leave. With ``lost`` comes ``away``: when one
+    of these is there again, it may be repaired after all.
     """
 
     is_gone: bool = False  # deleted: nothing to repair
     lost: tuple[LostEntries, ...] = ()
+    away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered then
     blocked: str = ""
     error: ZbkError | None = None
     skipped_count: int = 0

@@ -39,6 +39,12 @@ class LedgerView(msgspec.Struct, frozen=True):
         return None if self.metadata.is_closed else self.metadata.last_fragment
 
     @property
+    def away(self) -> frozenset[str]:
+        """The bookies that any fragment names and that are not registered."""
+        named = {one for fragment in self.metadata.fragments for one in fragment.bookies}
+        return frozenset(named - self.registered)
+
+    @property
     def is_readable(self) -> bool:
         """True when there is something to show to bookies."""
         return bool(self.metadata.ledger_key) or self.aim.has_password

@@ -1,7 +1,7 @@
 """What a replication worker does when its session with the metadata store is in doubt."""
 
 from collections.abc import Iterator
-from typing import cast
+from typing import NoReturn, cast
 
 import msgspec
 import pytest
@@ -12,6 +12,7 @@ from zbk.auditor.ground import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.client.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
+from zbk.errors import RequestTimeoutError
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
@@ -40,6 +41,10 @@ class SilentBookies:
         del frames, box, key
         self.asked.append((bookie_id, request))
 
+    def ask(self, *_request: object, **_options: object) -> NoReturn:
+        """Take a request in for which somebody waits."""
+        raise RequestTimeoutError("a request", 0.1)
+
     def read_count(self) -> int:
         return sum(isinstance(request, Read) for _bookie_id, request in self.asked)
 
@@ -67,9 +72,10 @@ class Ground:
         self.tasks = UnderreplicationStore(store)
         self.requests = SilentBookies()
         self.placer = OnePlace()
+        self.there = frozenset("bcd")
 
     def registered(self) -> frozenset[str]:
-        return frozenset("bcd")
+        return self.there
 
     def check_usable(self) -> None:
         """It always is."""
@@ -92,7 +98,7 @@ def ground(tree: MemoryTree) -> Iterator[Ground]:
 
 @pytest.fixture
 def worker(ground: Ground) -> Iterator[ReplicationWorker]:
-    config = AutorecoveryConfig(worker_count=1, brake_hold_ms=HOLD_MS)
+    config = AutorecoveryConfig(worker_count=1, brake_hold_ms=HOLD_MS, repair_retry_ms_max=16)
     failures: list[BaseException] = []
     made = ReplicationWorker(cast("RepairGround", ground), "worker", config, failures.append)
     yield made
@@ -130,3 +136,25 @@ def test_a_worker_drops_its_ledger_while_its_session_is_in_doubt(
     assert ground.tasks.holds(LEDGER_ID)
     assert ground.ledgers.read(LEDGER_ID) == before
     session.close()
+
+
+def test_a_ledger_is_not_put_aside_when_its_bookie_comes_back_just_then(
+    ground: Ground, worker: ReplicationWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The auditor has handed out again what was put aside, and this was not yet."""
+    alone = msgspec.structs.replace(ledger(1, ("a",)), ledger_key=bytes(16))
+    ledger_id = ground.ledgers.create(lambda _number: alone)[0].ledger_id
+    put_aside = ground.tasks.mark_unrepairable
+
+    def comes_back(ledger_id: int, version: int, why: str) -> bool:
+        is_done = put_aside(ledger_id, version, why)
+        ground.there |= {"a"}
+        return is_done
+
+    monkeypatch.setattr(ground.tasks, "mark_unrepairable", comes_back)
+    ground.tasks.report(ledger_id, ["a"], MissingReason.LOST)
+    worker.start()
+
+    wait_until(lambda: "a" in ground.there, what="the third attempt")
+    wait_until(lambda: not list(ground.tasks.list_unrepairable()), what="another attempt")
+    assert list(ground.tasks.list()) == [ledger_id]
