@@ -152,7 +152,8 @@ class BookieOracle:
             if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
                 return
             fragment, _ = metadata.fragment_of(entry_id)
-            if self._bookie_id in fragment.bookies:
+            due = (fragment.bookies[slot] for slot in metadata.quorum.write_set(entry_id))
+            if self._bookie_id in due:  # on a striped ledger it may have another slot than before
                 self.violated("I24", f"may deny L{ledger_id}/{entry_id}, which it had, from now on")
                 return
 
