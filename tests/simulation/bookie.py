@@ -207,6 +207,12 @@ class SimulatedBookie:
         )
 
     @property
+    def lacks_copies(self) -> bool:
+        """True when it was wiped, and has not got everything back yet."""
+        losses = self.losses
+        return losses is not None and bool(losses.left(has_lost_fences=True).ledger_count)
+
+    @property
     def is_in_doubt(self) -> bool:
         """True while it runs and has not asked all others for what it may have lost.
 

@@ -40,8 +40,8 @@ class RepairOracle:
         self._last_since_us: dict[int, tuple[Fragment, int]] = {}
         self._absences: dict[str, list[Absence]] = defaultdict(list)
         self._registered: frozenset[str] = frozenset()
-        self._held_us = -1  # since when an auditor waits, and until when one did
-        self._released_us = -1
+        self._held_us = -1  # since when an auditor waits
+        self._past_holds: list[tuple[int, int]] = []  # that are over: from when until when
         self.attempt_counts: dict[int, int] = defaultdict(int)
         world.metadata.watchers.append(self._on_metadata)
         world.metadata.tree.begin_session(self)
@@ -158,7 +158,7 @@ class RepairOracle:
 
     def released(self, now_us: int) -> None:
         """Note that it has looked again: who vanished meanwhile is not held any more."""
-        self._released_us = now_us
+        self._past_holds.append((self._held_us, now_us))
 
     def reported(self, session: LiveSession, ledger_id: int, bookie_ids: Collection[str]) -> None:
         """Judge a report."""
@@ -182,7 +182,7 @@ class RepairOracle:
             if any(abs(absence[0] - vanished_us) <= AT_ONCE_US for absence in absences)
         ]
         is_many = len(together) > max(1, len(self._absences.keys() | self._registered) // 5)
-        was_held = self._held_us < vanished_us <= self._released_us
+        was_held = any(begun < vanished_us <= ended for begun, ended in self._past_holds)
         return is_many and not was_held and now_us - vanished_us < self._hold_us
 
 

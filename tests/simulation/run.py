@@ -312,9 +312,10 @@ class Run:
             return
         self._drain(self._repair)
         for _ in range(world.tape.draw(3)):
-            doubtful = [b for b in world.bookies if b.oracle.is_damaged and not b.is_lost]
+            there = [b for b in world.bookies if not b.is_lost]
+            doubtful = [b for b in there if b.oracle.is_damaged or b.lacks_copies]
             count = self._loss_count_max - len(doubtful)
-            alive = [b for b in world.bookies if b.node.is_alive and not b.oracle.is_damaged]
+            alive = [b for b in there if b.node.is_alive and b not in doubtful]
             for bookie in world.tape.shuffled(alive)[: max(0, count)]:
                 world.sometimes["autorecovery: a bookie is lost when all is whole"] += 1
                 self._lose(bookie)
