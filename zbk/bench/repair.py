@@ -11,6 +11,7 @@ Source: BookKeeper's ``LedgerFragmentReplicator``; repair speed is copied payloa
 """
 
 import os
+import queue
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -87,10 +88,14 @@ def run_repair(
         tasks = UnderreplicationStore(store)
         with _Writer(client, victim, load) as writer:
             before = writer.rate(load.writer_seconds)
+            news: queue.SimpleQueue[None] = queue.SimpleQueue()
+            watch = tasks.watch_tasks(lambda: news.put(None))  # few tasks may be gone at a glance
+            _next(news)  # it tells at once that it watches
             cluster.kill(victim.index)
             killed_s = monotonic_s()
-            _wait(lambda: next(tasks.list(), None) is not None)
+            _next(news)
             first_task_s = monotonic_s()
+            watch.cancel()
             writer.begin()
             _wait_whole(client, held, victim, on_progress)
             seconds = monotonic_s() - first_task_s
@@ -141,6 +146,13 @@ def _held(client: Client, bookie_id: str) -> dict[int, int]:
         if bookie_id in metadata.last_fragment.bookies and metadata.length:
             held[ledger_id] = metadata.length
     return held
+
+
+def _next(news: "queue.SimpleQueue[None]") -> None:
+    try:
+        news.get(timeout=TIMEOUT_S)
+    except queue.Empty:
+        raise RequestTimeoutError("the report of a lost bookie", TIMEOUT_S) from None
 
 
 def _wait(is_so: Callable[[], bool]) -> None:
