@@ -37,6 +37,10 @@ from zbk.metadata.values import AuditorVote, decode, encode
 from zbk.system.clock import wall_ms
 
 RETRY_S: Final = 0.25
+RECHECK_S: Final = 5.0
+"""Who has nothing to do looks again all the same: a watch tells the last state, so of a node that
+was made and removed meanwhile it tells nothing."""
+
 CLOSE_TIMEOUT_S: Final = 5.0
 
 LOG = logging.getLogger("zbk.metadata")
@@ -65,11 +69,13 @@ class AuditorElection:
         on_change: Callable[[int | None], None],
         *,
         retry_s: float = RETRY_S,
+        recheck_s: float = RECHECK_S,
     ) -> None:
         self._store = store
         self._candidate_id = candidate_id
         self._on_change = on_change
         self._retry_s = retry_s
+        self._recheck_s = recheck_s
         self._changed = threading.Condition()
         self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
         self._session_number = 0  # grows with all news of the session
@@ -120,7 +126,7 @@ class AuditorElection:
     # ------------------------------------------------------------------ the candidate's thread
 
     def _run(self) -> None:
-        retry_s: float | None = None
+        retry_s = self._recheck_s
         while True:
             with self._changed:
                 if not self._is_due and not self._is_closing:
@@ -129,7 +135,7 @@ class AuditorElection:
                     return
                 self._is_due = False
             try:
-                retry_s = None if self._reconcile() else self._retry_s
+                retry_s = self._recheck_s if self._reconcile() else self._retry_s
             except MetadataUnavailableError:
                 retry_s = self._retry_s
             except ClientClosedError:  # the store was closed first: our node went with it
