@@ -45,7 +45,7 @@ def task_client(connection: Connection, **options: int) -> zbk.Client:
 
 
 def _spare_the_processor() -> None:
-    """Have a worker spend its time on rows: half of it went to page faults and to old objects."""
+    """Have a worker spend its time on rows, not on page faults, nor on objects that stay."""
     keep_freed_memory(KEPT_SIZE)
     gc.freeze()  # Spark's modules stay: to look through them for cycles again and again is idle
 

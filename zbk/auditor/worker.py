@@ -320,7 +320,7 @@ class ReplicationWorker:
         elif self._tasks.mark_unrepairable(work.ledger_id, work.version, result.unrepairable):
             self._forget(work.ledger_id)
             # who came back before this did not find it among what is to be tried again
-            if result.away & self._ground.registered():
+            if result.is_outdated(self._ground.registered()):
                 self._tasks.retry_unrepairable([work.ledger_id])
             else:
                 why = result.unrepairable
@@ -362,20 +362,22 @@ class _ProgressNotes(RepairWatcher):
         self._ledger_id = ledger_id
         self._copied_count = 0
         self._to_copy_count = 0
-        self._told_ms = 0
+        self._told_ms: int | None = None
 
     def copy_begun(self, order: CopyOrder) -> None:
         self._to_copy_count = self._copied_count + order.entry_count
-        self._tell()  # a slow copy is seen from its beginning
+        self._tell_now_and_then()  # a slow copy is seen from its beginning
 
     def copied(self, entry_count: int, size: int) -> None:
         del size
         self._copied_count += entry_count
-        if monotonic_ms() - self._told_ms >= PROGRESS_INTERVAL_MS:
-            self._tell()
+        self._tell_now_and_then()
 
-    def _tell(self) -> None:
-        self._told_ms = monotonic_ms()
+    def _tell_now_and_then(self) -> None:
+        now_ms = monotonic_ms()
+        if self._told_ms is not None and now_ms - self._told_ms < PROGRESS_INTERVAL_MS:
+            return
+        self._told_ms = now_ms
         with suppress(ZbkError):  # news for people; the next one may get through
             self._tasks.note_progress(self._ledger_id, self._copied_count, self._to_copy_count)
 

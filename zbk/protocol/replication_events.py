@@ -13,6 +13,7 @@
 One thing is under way at a time: each effect is answered with one event, and then comes the next.
 """
 
+from collections.abc import Collection
 from typing import TypeAlias
 
 import msgspec
@@ -80,6 +81,10 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
         """Why the ledger can not be made whole as things are; empty: that is not known."""
         texts = [self.blocked] if self.blocked else []
         return "; ".join(texts + [str(one) for one in self.lost])
+
+    def is_outdated(self, registered: Collection[str]) -> bool:
+        """Tell whether somebody is there again who was away when nobody could repair the ledger."""
+        return not self.away.isdisjoint(registered)
 
 
 # ------------------------------------------------------------------ events
