@@ -253,6 +253,41 @@ def test_an_add_to_a_damaged_page_writes_nothing(
     assert len(read_all(storage, 2, range(12))) > 0
 
 
+def test_what_was_prepared_and_forgotten_before_it_is_added_is_prepared_again(
+    storage: BookieStorage,
+) -> None:
+    storage.add([batch_of(1, range(10))])
+    checkpoint = storage.begin_checkpoint()
+    checkpoint.run()
+    storage.end_checkpoint(checkpoint)
+    storage.begin_turn()
+    storage.prepare(batch_of(1, range(10, 20)))
+    assert storage._only is not None
+    while storage._only.cache._pages.drop_oldest_clean() is not None:
+        """As reads make room."""
+
+    storage.add([batch_of(1, range(10, 20))], are_prepared=True)
+
+    bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20))]
+    assert read_all(storage, 1, range(20)) == b"".join(bodies)
+
+
+def test_a_page_that_a_checkpoint_trims_after_it_was_prepared_is_read_again(
+    storage: BookieStorage,
+) -> None:
+    storage.add([batch_of(1, range(10)), batch_of(1, range(20, 30))])
+    checkpoint = storage.begin_checkpoint()
+    checkpoint.run()
+    storage.begin_turn()
+    storage.prepare(batch_of(1, range(10, 20)))
+    storage.end_checkpoint(checkpoint)
+
+    storage.add([batch_of(1, range(10, 20))], are_prepared=True)
+
+    bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20), range(20, 30))]
+    assert read_all(storage, 1, range(30)) == b"".join(bodies)
+
+
 def test_a_damaged_mark_is_refused(disk: SimulatedDisk, storage: BookieStorage) -> None:
     del storage
     (path,) = disk.paths("last_mark")
