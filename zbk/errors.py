@@ -73,7 +73,7 @@ may or may not have happened (``"unknown"``).
 (106, False, 'ledger 7 has no entry 9')
 """
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 Outcome = Literal["failed", "unknown"]
 
@@ -844,3 +844,33 @@ def from_wire(code: int, fields: tuple[Any, ...]) -> ZbkError:
     except (TypeError, ValueError, IndexError):
         return BookieError(f"error {code} with fields {fields!r}")
     return error
+
+
+# ------------------------------------------------------------------ exit codes of commands
+
+EXIT_CALLER: Final = 1
+EXIT_UNAVAILABLE: Final = 3
+EXIT_DAMAGE: Final = 4
+EXIT_NOT_DURABLE: Final = 5
+EXIT_BOOKIE: Final = 6
+
+_EXIT_CODES: Final[tuple[tuple[type[ZbkError], int], ...]] = (
+    (LedgerFencedError, EXIT_NOT_DURABLE),
+    (LogFencedError, EXIT_NOT_DURABLE),
+    (NotDurableError, EXIT_NOT_DURABLE),
+    (CannotAdvanceError, EXIT_NOT_DURABLE),
+    (MetadataConflictError, EXIT_NOT_DURABLE),
+    (CallerError, EXIT_CALLER),
+    (DamageError, EXIT_DAMAGE),
+    (BookieError, EXIT_BOOKIE),
+)
+
+
+def exit_code_of(error_type: type[ZbkError]) -> int:
+    """Return the exit code that stands for errors of a type, in all commands and jobs.
+
+    >>> exit_code_of(NoSuchLedgerError), exit_code_of(LogFencedError)
+    (1, 5)
+    """
+    codes = (code for one, code in _EXIT_CODES if issubclass(error_type, one))
+    return next(codes, EXIT_UNAVAILABLE)

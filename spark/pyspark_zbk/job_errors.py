@@ -19,21 +19,9 @@ from typing import Final
 
 import zbk
 from zbk import errors
+from zbk.errors import EXIT_CALLER, exit_code_of
 
-EXIT_CALLER: Final = 1
 EXIT_SPARK: Final = 70
-
-_EXIT_CODES: Final[tuple[tuple[type[zbk.ZbkError], int], ...]] = (
-    (errors.CannotAdvanceError, 5),  # before UnavailableError, which it is, too
-    (errors.LedgerFencedError, 5),
-    (errors.MetadataConflictError, 5),
-    (errors.NotDurableError, 5),
-    (errors.UnavailableError, 3),
-    (errors.CallerError, EXIT_CALLER),
-    (errors.DamageError, 4),
-    (errors.BookieError, 6),
-)
-_EXIT_ELSE: Final = 3
 
 _ZBK_ERROR: Final = re.compile(r"^zbk\.errors\.(\w+): (.*)$", re.MULTILINE)
 _PYTHON_ERROR: Final = re.compile(r"^((?:\w+\.)*\w+(?:Error|Exception)): (.*)$", re.MULTILINE)
@@ -54,14 +42,14 @@ def plain(error: Exception) -> tuple[str, int]:
     from pyspark.errors import AnalysisException  # a path, a column, a schema
 
     if isinstance(error, zbk.ZbkError):
-        return str(error), _exit_code(type(error))
+        return str(error), exit_code_of(type(error))
     if isinstance(error, OSError):
         return str(error), EXIT_CALLER
     text = str(error)
     ours = _ZBK_ERROR.findall(text)
     if ours:
         name, message = ours[-1]
-        return _SQL_STATE.sub("", message), _exit_code(getattr(errors, name, zbk.ZbkError))
+        return _SQL_STATE.sub("", message), exit_code_of(getattr(errors, name, zbk.ZbkError))
     python = _PYTHON_ERROR.findall(text)
     if python:
         return ": ".join(python[-1]), EXIT_SPARK
@@ -70,7 +58,3 @@ def plain(error: Exception) -> tuple[str, int]:
         return _SQL_STATE.sub("", java[-1]), EXIT_SPARK
     code = EXIT_CALLER if isinstance(error, AnalysisException) else EXIT_SPARK
     return _SQL_STATE.sub("", text.strip().partition("\n")[0]), code
-
-
-def _exit_code(error_type: type[zbk.ZbkError]) -> int:
-    return next((code for one, code in _EXIT_CODES if issubclass(error_type, one)), _EXIT_ELSE)

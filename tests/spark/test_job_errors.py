@@ -43,6 +43,7 @@ def test_what_spark_says_is_told_without_the_way_it_came(text: str, said: str, c
     [
         (zbk.NoSuchDataSetError("x"), 1),
         (zbk.MetadataUnavailableError("x", "y"), 3),
+        (zbk.LogFencedError("x"), 5),
         (zbk.CannotAdvanceError(1, 2, 3, "x"), 5),
         (zbk.BadVersionError("x"), 5),
         (zbk.DigestMismatchError(1, 2), 4),

@@ -15,22 +15,15 @@ import zbk
 from zbk.cli.command import LazyCommand, LazyGroup
 from zbk.cli.session import Session
 from zbk.errors import (
-    BookieError,
-    CallerError,
-    CannotAdvanceError,
-    DamageError,
-    LedgerFencedError,
-    LogFencedError,
-    MetadataConflictError,
-    NotDurableError,
+    EXIT_BOOKIE,
+    EXIT_CALLER,
+    EXIT_DAMAGE,
+    EXIT_NOT_DURABLE,
+    EXIT_UNAVAILABLE,
     ZbkError,
+    exit_code_of,
 )
 
-EXIT_CALLER = 1
-EXIT_UNAVAILABLE = 3
-EXIT_DAMAGE = 4
-EXIT_NOT_DURABLE = 5
-EXIT_BOOKIE = 6
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
@@ -104,31 +97,10 @@ class ZbkGroup(LazyGroup):
             _leave_closed_pipe(ctx)
         except ZbkError as error:
             _show(error)
-            ctx.exit(exit_code(error))
+            ctx.exit(exit_code_of(type(error)))
         except OSError as error:
             _show(error)
             ctx.exit(EXIT_CALLER)
-
-
-def exit_code(error: ZbkError) -> int:
-    """Return the exit code that stands for an error."""
-    match error:
-        case (
-            LedgerFencedError()
-            | LogFencedError()
-            | NotDurableError()
-            | CannotAdvanceError()
-            | MetadataConflictError()
-        ):
-            return EXIT_NOT_DURABLE
-        case CallerError():
-            return EXIT_CALLER
-        case DamageError():
-            return EXIT_DAMAGE
-        case BookieError():
-            return EXIT_BOOKIE
-        case _:
-            return EXIT_UNAVAILABLE
 
 
 @click.group(

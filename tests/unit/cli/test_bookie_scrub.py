@@ -4,7 +4,7 @@ import json
 
 from tests.support.cli import Run
 from tests.support.fake_client import BOOKIES, FakeClient
-from zbk.cli.main import EXIT_CALLER, EXIT_DAMAGE
+from zbk.errors import EXIT_CALLER, EXIT_DAMAGE
 
 FIRST, DAMAGED, _ = BOOKIES
 

@@ -8,7 +8,6 @@ import pytest
 
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
-from zbk.cli.main import exit_code
 from zbk.errors import (
     ERROR_BY_CODE,
     BookieUnavailableError,
@@ -23,6 +22,7 @@ from zbk.errors import (
     NotDurableError,
     UnavailableError,
     ZbkError,
+    exit_code_of,
 )
 
 
@@ -54,7 +54,7 @@ def test_an_error_is_one_line_and_an_exit_code(
 def test_every_error_has_an_exit_code_that_fits_its_branch() -> None:
     for error_type in ERROR_BY_CODE.values():
         error = error_type.__new__(error_type)
-        code = exit_code(error)
+        code = exit_code_of(type(error))
         assert 1 <= code <= 6
         assert (code == 1) == isinstance(error, CallerError)
         assert (code == 4) == isinstance(error, DamageError)
