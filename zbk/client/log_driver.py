@@ -21,8 +21,8 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.metadata.ledgers import wait_s
 from zbk.metadata.logs import LogStore
+from zbk.metadata.retries import wait_s
 from zbk.protocol import log_owner_events as owner
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata

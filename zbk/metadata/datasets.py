@@ -33,8 +33,8 @@ from zbk.errors import (
     NoSuchDataSetError,
     NotEmptyError,
 )
-from zbk.metadata.ledgers import wait_s
 from zbk.metadata.paths import DATA_SETS, data_set_list_path, data_set_path, load_path
+from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, Delete, MetadataStore, Operation, SetValue
 from zbk.metadata.values import DataSetHead, decode, encode
 from zbk.protocol.dataset import Contents, DataSet, Load, LoadState, Version
@@ -44,8 +44,6 @@ ATTEMPT_COUNT_MAX: Final = 32
 DROP_LOAD_COUNT_MAX: Final = 200
 """Loads that may be under way when a data set is dropped: they go in one step with it."""
 
-_PAUSE_MIN_S = 0.001
-_PAUSE_MAX_S = 0.1
 
 T = TypeVar("T")
 
@@ -61,8 +59,7 @@ class DataSetStore:
         rng: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._pause = pause
-        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._retries = Retries(pause, rng)
 
     def create(self, name: str, created_ms: int) -> None:
         """Make an empty data set, if there is none of this name.
@@ -392,5 +389,5 @@ class DataSetStore:
             done = attempt()
             if done is not None:
                 return done
-            self._pause(self._rng.uniform(0, min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**number)))
+            self._retries.wait(number)
         raise MetadataConflictError(path, f"others changed it, {ATTEMPT_COUNT_MAX} times in a row")

@@ -23,7 +23,6 @@ Source: BookKeeper's ``MetadataUpdateLoop``, ``LedgerCreateOp``, ``AbstractZkLed
 
 import logging
 import random
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -50,6 +49,7 @@ from zbk.metadata.paths import (
     ledger_id_of,
     ledger_path,
 )
+from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, MetadataStore, Node, SetValue, Watch
 from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
@@ -58,17 +58,10 @@ CREATE_ATTEMPT_COUNT_MAX: Final = 64
 UPDATE_ATTEMPT_COUNT_MAX: Final = 32
 DELETE_ATTEMPT_COUNT_MAX: Final = 4
 
-_PAUSE_MIN_S = 0.001
-_PAUSE_MAX_S = 0.1
 
 LOG = logging.getLogger("zbk.metadata")
 
-__all__ = ["LedgerStore", "initialise", "instance_id", "wait_s"]
-
-
-def wait_s(seconds: float) -> None:
-    """Wait. Simulations pass something else."""
-    threading.Event().wait(seconds)
+__all__ = ["LedgerStore", "initialise", "instance_id"]
 
 
 class LedgerStore:
@@ -82,8 +75,7 @@ class LedgerStore:
         rng: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._pause = pause
-        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._retries = Retries(pause, rng)
         self._cached_layout: LedgerLayout | None = None
 
     def create(self, make: Callable[[int], LedgerMetadata]) -> tuple[LedgerMetadata, int]:
@@ -108,7 +100,7 @@ class LedgerStore:
             try:
                 self._store.multi([advance, Create(path, encode(metadata))])
             except BadVersionError:  # somebody else took the id
-                self._wait(attempt)
+                self._retries.wait(attempt)
             except NoNodeError:
                 self._make_parents(path)
             except NodeExistsError:  # a counter put back by hand: never take what is there
@@ -162,7 +154,7 @@ class LedgerStore:
             try:
                 return wanted, self._store.set(path, value, node.version)
             except BadVersionError:
-                self._wait(attempt)
+                self._retries.wait(attempt)
             except NoNodeError as error:
                 raise NoSuchLedgerError(ledger_id) from error
             except MetadataUnavailableError:
@@ -307,10 +299,6 @@ class LedgerStore:
             except NoNodeError:  # its last ledger was deleted since we read its name
                 continue
             yield from self._walk(child, below, layout)
-
-    def _wait(self, attempt: int) -> None:
-        limit_s = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)
-        self._pause(self._rng.uniform(0, limit_s))
 
 
 def _counter_value(next_ledger_id: int) -> bytes:

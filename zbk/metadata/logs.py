@@ -32,16 +32,14 @@ from zbk.errors import (
     NotEmptyError,
     ZbkError,
 )
-from zbk.metadata.ledgers import wait_s
 from zbk.metadata.paths import LOGS, log_list_path, log_path
+from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, Delete, MetadataStore, Node, Watch
 from zbk.metadata.values import LogHead, decode, encode
 from zbk.protocol.log_metadata import LogMetadata
 
 ATTEMPT_COUNT_MAX: Final = 32
 
-_PAUSE_MIN_S = 0.001
-_PAUSE_MAX_S = 0.1
 
 LOG = logging.getLogger("zbk.metadata")
 
@@ -57,8 +55,7 @@ class LogStore:
         rng: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._pause = pause
-        self._rng = rng or random.Random()  # noqa: S311 - spreads retries, keeps no secret
+        self._retries = Retries(pause, rng)
 
     def create(self, name: str, created_ms: int) -> None:
         """Make an empty log, if there is none of this name.
@@ -82,7 +79,7 @@ class LogStore:
             except NoNodeError:
                 with suppress(NodeExistsError):
                     self._store.create(LOGS, make_parents=True)
-                self._wait(attempt)
+                self._retries.wait(attempt)
             except MetadataUnavailableError:
                 with suppress(NoSuchLogError):
                     self.read(name)
@@ -147,7 +144,7 @@ class LogStore:
             try:
                 self._store.set(path, value, version)
             except (BadVersionError, NoNodeError):
-                self._wait(attempt)
+                self._retries.wait(attempt)
                 continue
             except MetadataUnavailableError:
                 if self._read_back(path) != value:
@@ -174,7 +171,7 @@ class LogStore:
             try:
                 self._store.multi([Delete(path, version), Delete(log_path(name))])
             except (BadVersionError, NoNodeError, NotEmptyError):
-                self._wait(attempt)
+                self._retries.wait(attempt)
                 continue
             except MetadataUnavailableError:
                 if self._read_back(path) is not None:
@@ -220,10 +217,6 @@ class LogStore:
             return self._store.get(path).value
         except NoNodeError:
             return None
-
-    def _wait(self, attempt: int) -> None:
-        limit_s = min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)
-        self._pause(self._rng.uniform(0, limit_s))
 
 
 def _decoded(name: str, log_id: str, node: Node) -> LogMetadata:
