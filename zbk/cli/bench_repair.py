@@ -1,12 +1,9 @@
 """``zbk bench repair``: how fast what a dead bookie held is whole again."""
 
-import shutil
-import tempfile
-from pathlib import Path
-from typing import Any
-
 import click
 
+from zbk.cli.bench_output import fields_of
+from zbk.cli.bench_place import bench_folder
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import output_option, parse_duration_option, parse_size_option
 from zbk.cli.output import Format, note, print_object
@@ -95,26 +92,11 @@ def repair(
         writer_seconds=writer_ms / 1000,
     )
     note(f"starting a temporary cluster of {bookie_count} bookies")
-    folder = Path(tempfile.mkdtemp(prefix="zbk-bench-"))
-    try:
-        with telling("done") as on_progress:
-            result = run_repair(
-                folder,
-                load,
-                options={"replication_rate_size": rate_size or 0, "brake_hold_ms": 500},
-                on_progress=on_progress,
-            )
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    print_object(_fields(result), output)
-
-
-def _fields(result: object) -> dict[str, Any]:
-    import msgspec
-
-    fields: dict[str, Any] = msgspec.to_builtins(result)
-    load = fields.pop("load")
-    return {
-        name: round(value, 3) if isinstance(value, float) else value
-        for name, value in (load | fields).items()
-    }
+    with bench_folder() as folder, telling("done") as on_progress:
+        result = run_repair(
+            folder,
+            load,
+            options={"replication_rate_size": rate_size or 0, "brake_hold_ms": 500},
+            on_progress=on_progress,
+        )
+    print_object(fields_of(result), output)

@@ -1,0 +1,84 @@
+"""Where a benchmark runs: a temporary folder and cluster, or the cluster that was named."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zbk.cli.output import note
+from zbk.cli.session import Session
+from zbk.errors import InvalidOptionError
+
+if TYPE_CHECKING:
+    from zbk.bench.floor import FloorResult
+    from zbk.bench.load import WriteLoad
+    from zbk.client.api import Client
+
+
+@contextmanager
+def bench_folder() -> Iterator[Path]:
+    """Give a folder that is removed afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="zbk-bench-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def bench_client(
+    session: Session, metadata: str | None, folder: Path, *, use_zookeeper: bool = False
+) -> "Iterator[Client]":
+    """Give a client of the cluster named, or of a temporary one.
+
+    Raises:
+        InvalidOptionError: a cluster was named, and a ZooKeeper asked for.
+    """
+    if metadata is not None:
+        if use_zookeeper:
+            raise InvalidOptionError(
+                "zookeeper", metadata, "a cluster is named: nothing is started beside it"
+            )
+        with session.open_client(metadata) as client:
+            yield client
+        return
+    from zbk.cluster.local import LocalCluster
+
+    note("starting a temporary cluster of three bookies")
+    with (
+        LocalCluster(folder / "cluster", use_zookeeper=use_zookeeper) as cluster,
+        session.open_client(cluster.metadata_uri) as client,
+    ):
+        yield client
+
+
+def warm(folder: Path, load: "WriteLoad") -> None:
+    """Touch the page cache that a load will fill."""
+    from zbk.bench.warm import warm_page_cache
+    from zbk.protocol.entry import entry_size
+    from zbk.protocol.words import DigestType
+
+    stored_size = entry_size(load.entry_size, DigestType.XXH3) * load.entry_count
+    warm_page_cache(str(folder), 2 * load.write_quorum_size * stored_size)  # journal and entry log
+
+
+def run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "FloorResult":
+    """Run the floor with the batches that a load came to."""
+    from zbk.bench.floor import run
+    from zbk.config import ClientConfig
+    from zbk.protocol.entry import entry_size
+    from zbk.protocol.words import DigestType, LedgerType
+
+    stored_size = entry_size(load.entry_size, DigestType.XXH3)
+    in_calls_size = load.window * load.batch_count * stored_size
+    return run(
+        str(folder),
+        entry_size=load.entry_size,
+        entry_count=load.entry_count,
+        batch_entry_count=max(1, batch_entry_count),
+        stored_entry_size=stored_size,
+        window_size=min(ClientConfig().window_size, in_calls_size),
+        is_synced=load.ledger_type is LedgerType.PD_JOURNAL,
+    )
