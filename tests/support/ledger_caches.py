@@ -64,6 +64,6 @@ def put(cache: LedgerCache, ledger_id: int, locations: dict[int, int]) -> None:
     is_row = ids[-1] - ids[0] + 1 == len(ids)
     entry_ids = range(ids[0], ids[-1] + 1) if is_row else array("q", ids)
     cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    cache.prepare(ledger_id, entry_ids)
-    cache.put(ledger_id, entry_ids, array("Q", [locations[i] for i in ids]))
+    index = cache.prepare(ledger_id, entry_ids)
+    cache.put(index, entry_ids, array("Q", [locations[i] for i in ids]))
     cache.make_room()

@@ -70,7 +70,7 @@ class AddRequests:
             self._check_space(request, whole.size)
         slot = self._ledgers.find_or_new(request.ledger_id)
         self._admit(slot, request)
-        self._storage.prepare(whole)
+        index = slot.index = self._storage.prepare(whole, slot.index)
         is_new = whole.first_entry_id > slot.last_entry_id
         batch = whole if is_new else self._part_to_store(whole, request)
         ledger, turn = slot.ledger, self._turn
@@ -91,6 +91,7 @@ class AddRequests:
             inbound=inbound,
             slot=slot,
             batch=batch,
+            index=index,
             answer=answer,
             answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
             recorded_lac=recorded_lac,

@@ -23,6 +23,7 @@ from zbk.errors import EntryUnreadableError, NoSuchLedgerError
 from zbk.protocol.entry import stored_lac
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_record import LedgerKeyRecord
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class LedgerSlot:
     """One ledger in the table."""
 
     __slots__ = (
+        "index",
         "is_stored",
         "journal_no",
         "last_entry_id",
@@ -55,6 +57,7 @@ class LedgerSlot:
         self.ledger_id = ledger_id
         self.ledger = ledger
         self.last_entry_id = last_entry_id  # highest id stored here
+        self.index: LedgerIndex | None = None  # as storage prepared it for the last add
         self.is_stored = is_stored  # storage has its key and type
         self.journal_no = journal_no  # that its records go to
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it

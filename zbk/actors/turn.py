@@ -27,6 +27,7 @@ from zbk.durability.level import AcknowledgesAfter
 from zbk.errors import CorruptRecordError, NoSpaceError, StorageFailedError, ZbkError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_record import EntriesRecord, JournalRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
@@ -63,6 +64,7 @@ class Admitted(msgspec.Struct, frozen=True):
     inbound: Inbound
     slot: LedgerSlot
     batch: EntryBatch
+    index: LedgerIndex  # prepared for it
     answer: AddAnswer
     answers_after: AcknowledgesAfter
     recorded_lac: int | None  # the LAC that a start would find in it; None: it is not the last one
@@ -254,7 +256,7 @@ class Turn:
     def _add(self, admitted: Sequence[Admitted]) -> bool:
         """Store adds; tell whether there was space, which is for all of them or for none."""
         try:
-            self._storage.add([one.batch for one in admitted], are_prepared=True)
+            self._storage.add([one.batch for one in admitted], [one.index for one in admitted])
         except NoSpaceError:
             return False
         except CorruptRecordError as error:  # damaged since it was prepared

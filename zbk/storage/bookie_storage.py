@@ -48,6 +48,7 @@ from zbk.storage.entry_log import LOG_SIZE
 from zbk.storage.entry_reader import Resolved
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.garbage import Garbage
+from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal import SEGMENT_SIZE, Journal
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.journals import Journals
@@ -363,15 +364,17 @@ class BookieStorage:
         for one in self._directories:
             one.begin_turn()
 
-    def prepare(self, batch: EntryBatch) -> None:
+    def prepare(self, batch: EntryBatch, index: LedgerIndex | None = None) -> LedgerIndex:
         """Read what ``add`` will need: damage then fails this batch, and not those beside it.
+
+        ``index``: what this returned for the ledger the last time, if anybody has kept it.
 
         Raises:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged where the batch belongs.
         """
         home = self._only or self._home(batch.ledger_id)
-        home.cache.prepare(batch.ledger_id, batch.entry_ids)
+        return home.cache.prepare(batch.ledger_id, batch.entry_ids, index)
 
     @property
     def ledger_dirs(self) -> Sequence[str]:
@@ -387,10 +390,13 @@ class BookieStorage:
         """
         return self._home(ledger_id).number
 
-    def add(self, batches: Sequence[EntryBatch], *, are_prepared: bool = False) -> None:
+    def add(
+        self, batches: Sequence[EntryBatch], indexes: Sequence[LedgerIndex] | None = None
+    ) -> None:
         """Append batches to the entry log and set their locations. None of the entries is here.
 
-        ``are_prepared``: each of them, or a batch that it is a part of, was since ``begin_turn``.
+        ``indexes``: what ``prepare`` returned for each, or for a batch that it is a part of, since
+        ``begin_turn``.
 
         Raises:
             NoSuchLedgerError, CorruptRecordError: as ``prepare``; nothing was written.
@@ -399,13 +405,16 @@ class BookieStorage:
             StorageFailedError: writing failed, or anything failed before.
         """
         if self._only is not None:
-            self._only.add(batches, are_prepared=are_prepared)
+            self._only.add(batches, indexes)
         else:
-            batches_by_no: dict[int, list[EntryBatch]] = {}
-            for batch in batches:
-                batches_by_no.setdefault(self.directory_no(batch.ledger_id), []).append(batch)
-            for number, some in batches_by_no.items():
-                self._directories[number].add(some, are_prepared=are_prepared)
+            places_by_no: dict[int, list[int]] = {}
+            for at, batch in enumerate(batches):
+                places_by_no.setdefault(self.directory_no(batch.ledger_id), []).append(at)
+            for number, places in places_by_no.items():
+                self._directories[number].add(
+                    [batches[at] for at in places],
+                    None if indexes is None else [indexes[at] for at in places],
+                )
         if self.damaged:
             for batch in batches:
                 self.damaged.remove(batch.ledger_id, batch.entry_ids)

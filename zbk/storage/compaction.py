@@ -195,8 +195,8 @@ class Compaction:
         return self._cache.is_flush_due
 
     def _move(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
-        self._cache.prepare(ledger_id, entry_ids)
-        self._cache.put(ledger_id, entry_ids, locations)
+        index = self._cache.prepare(ledger_id, entry_ids)
+        self._cache.put(index, entry_ids, locations)
         self._cache.make_room()
 
     # ------------------------------------------------------------------ gc: before

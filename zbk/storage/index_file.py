@@ -53,6 +53,7 @@ from zbk.storage.index_page import (
 from zbk.storage.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE, LedgerInfo
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
+from zbk.storage.write_back import Kept
 from zbk.system.files import File, FileSystem
 
 NEW_SUFFIX: Final = ".new"
@@ -70,7 +71,7 @@ assert _FIELDS.size == 64
 assert _FIELDS.size + EXTENT_COUNT_MAX * _EXTENT.size + _CHECKSUM.size <= INDEX_HEADER_SIZE
 
 
-class LedgerIndex:
+class LedgerIndex(Kept):
     """What is known of one ledger: its header in memory. Changed by the owner only."""
 
     __slots__ = (
@@ -83,9 +84,12 @@ class LedgerIndex:
         "ledger_id",
         "ledger_key",
         "ledger_type",
+        "tail",
+        "tail_no",
     )
 
     def __init__(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        super().__init__()
         assert len(ledger_key) == LEDGER_KEY_SIZE, "keys have a fixed size"
         self.ledger_id = ledger_id
         self.ledger_key = ledger_key
@@ -96,6 +100,8 @@ class LedgerIndex:
         self.last_entry_id = NO_ENTRY
         self.extents = PageExtents()  # of the pages that flushes have written, or have begun to
         self.has_file = False
+        self.tail: Page | None = None  # the page that was added to last, while it is kept
+        self.tail_no = 0
 
     def info(self) -> LedgerInfo:
         """Return it as a value."""

@@ -30,6 +30,7 @@ from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.digest import checksum
 from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.storage.byte_order import locations_from_disk, to_disk
+from zbk.storage.write_back import Kept
 
 PAGE_BITS: Final = 10
 PAGE_ENTRY_COUNT: Final = 1 << PAGE_BITS
@@ -46,7 +47,7 @@ PAGE_OVERHEAD_SIZE: Final = 512
 _HOLE: Final = bytes(PAGE_SIZE)
 
 
-class Page:
+class Page(Kept):
     """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
 
     So the page that a ledger grows in takes as much memory as was added to it since the last
@@ -58,6 +59,7 @@ class Page:
     __slots__ = ("_taken_count", "is_shared", "locations", "start")
 
     def __init__(self, locations: "array[int] | None" = None, start: int = 0) -> None:
+        super().__init__()
         self.locations: array[int] = array("Q") if locations is None else locations
         self.start = start  # the slot of the first one
         self.is_shared = False  # a flush under way holds the same array

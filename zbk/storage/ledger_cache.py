@@ -195,27 +195,39 @@ class LedgerCache:
 
     # ------------------------------------------------------------------ locations
 
-    def prepare(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
+    def prepare(
+        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+    ) -> LedgerIndex:
         """Have all pages in memory that ``put`` will change, so that it can not fail half-way.
 
         They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
+        ``index``: what this returned for the ledger the last time.
         """
-        index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
+        if index is None or not index.is_kept:
+            index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
+        assert index.ledger_id == ledger_id, "each ledger has its own"
         assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
         for page_no, low, _ in page_runs(entry_ids):
             self._pages.prepare(index, page_no, entry_ids[low])
+        return index
 
     @property
     def drop_count(self) -> int:
         """Grows whenever pages or headers, or parts of pages, are forgotten."""
         return self._pages.drop_count + self._ledgers.drop_count
 
-    def put(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
-        """Set the locations of entries, ascending, in prepared pages; make room afterwards."""
-        index = self._changing(ledger_id)
-        for page_no, low, high in page_runs(entry_ids):
-            self._pages.put(page_key(ledger_id, page_no), entry_ids[low:high], locations[low:high])
-        index.last_entry_id = max(index.last_entry_id, entry_ids[-1])
+    def put(self, index: LedgerIndex, entry_ids: Sequence[int], locations: "array[int]") -> None:
+        """Set the locations of entries, ascending, as ``prepare`` has; make room afterwards."""
+        self._fail_stop.check()
+        if not index.is_dirty:
+            self._ledgers.make_dirty(index.ledger_id, index)
+        first_no, last = entry_ids[0] >> PAGE_BITS, entry_ids[-1]
+        if first_no == last >> PAGE_BITS:  # as nearly always: nothing is copied
+            self._pages.put(index, first_no, entry_ids, locations)
+        else:
+            for page_no, low, high in page_runs(entry_ids):
+                self._pages.put(index, page_no, entry_ids[low:high], locations[low:high])
+        index.last_entry_id = max(index.last_entry_id, last)
 
     def locations(self, ledger_id: int, first: int, last: int) -> "array[int]":
         """Return the locations of the entries ``first .. last``, ``ABSENT`` for what is not here.
@@ -322,8 +334,8 @@ class LedgerCache:
             page = self._pages.get(page_key(ledger_id, page_no))
             if page is None or page.start:  # what is ahead of its start is where the damage is
                 return False
-            self._pages.make_dirty(page_key(ledger_id, page_no))
-        self._ledgers.make_dirty(ledger_id)
+            self._pages.make_dirty(page_key(ledger_id, page_no), page)
+        self._ledgers.make_dirty(ledger_id, self._existing(ledger_id))
         return True
 
     def begin_flush(self) -> IndexFlush:
@@ -412,11 +424,9 @@ class LedgerCache:
 
     def _changing(self, ledger_id: int) -> LedgerIndex:
         self._fail_stop.check()
-        try:
-            return self._ledgers.make_dirty(ledger_id)
-        except KeyError:
-            self._existing(ledger_id)
-        return self._ledgers.make_dirty(ledger_id)
+        index = self._existing(ledger_id)
+        self._ledgers.make_dirty(ledger_id, index)
+        return index
 
     def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":
         return None if self._flush is None else self._flush.page(ledger_id, page_no)

@@ -28,6 +28,7 @@ from zbk.storage.entry_log import EntryLogs
 from zbk.storage.entry_reader import Resolved, fetch
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.garbage import Garbage
+from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_segment import JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.ledger_cache import LedgerCache
@@ -141,15 +142,15 @@ class LedgerDirectory:
         """Note that nothing is prepared; what is from now on, is until something is forgotten."""
         self._turn_drop_count = self.cache.drop_count
 
-    def add(self, batches: Sequence[EntryBatch], *, are_prepared: bool = False) -> None:
+    def add(
+        self, batches: Sequence[EntryBatch], indexes: Sequence[LedgerIndex] | None = None
+    ) -> None:
         """Append batches to the entry log and set their locations, as ``BookieStorage.add``."""
-        if not are_prepared or self.cache.drop_count != self._turn_drop_count:
-            for batch in batches:
-                self.cache.prepare(batch.ledger_id, batch.entry_ids)
+        if indexes is None or self.cache.drop_count != self._turn_drop_count:
+            indexes = [self.cache.prepare(one.ledger_id, one.entry_ids) for one in batches]
         bases = self.logs.append(batches)
-        for batch, base in zip(batches, bases, strict=True):
-            locations = entry_locations(base, batch.sizes)
-            self.cache.put(batch.ledger_id, batch.entry_ids, locations)
+        for batch, index, base in zip(batches, indexes, bases, strict=True):
+            self.cache.put(index, batch.entry_ids, entry_locations(base, batch.sizes))
         self.cache.make_room()
 
     def presence(self, batch: EntryBatch) -> Presence:

@@ -23,6 +23,8 @@ PageKey: TypeAlias = int
 _PAGE_NO_BITS: Final = 64 - PAGE_BITS
 _PAGE_NO_MASK: Final = (1 << _PAGE_NO_BITS) - 1
 
+_NO_LOCATIONS: "Final[array[int]]" = array("Q")
+
 PageUnderWay: TypeAlias = "Callable[[int, int], array[int] | None]"
 """Ledger and page number to the locations of a page whose place may be half written."""
 
@@ -53,24 +55,28 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def prepare(self, index: LedgerIndex, page_no: int, entry_id: int) -> None:
         """Have a page in memory from an entry's slot on, so that ``put`` can not fail."""
-        key = page_key(index.ledger_id, page_no)
         slot = entry_id & SLOT_MASK
-        page = self.peek(key)  # ``put`` uses it, not this
-        if page is not None:
-            if page.start > slot:
-                self._read_ahead(index, page_no, page)
-            return
-        page = self._reader.read_page(index, page_no)
+        page = self._find(index, page_no)
         if page is None:
-            page = Page()
-            self._new.setdefault(index.ledger_id, set()).add(page_no)
-        elif entry_id > index.last_entry_id:
-            page = Page(start=slot)  # what is ahead of it is whole, and nobody has asked for it
-        self.add(key, page, is_dirty=False)
+            page = self._reader.read_page(index, page_no)
+            if page is None:
+                page = Page()
+                self._new.setdefault(index.ledger_id, set()).add(page_no)
+            elif entry_id > index.last_entry_id:
+                page = Page(start=slot)  # what is ahead of it is whole, and nobody has asked for it
+            self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
+        elif page.start > slot:
+            self._read_ahead(index, page_no, page)
+        index.tail, index.tail_no = page, page_no
 
-    def put(self, key: PageKey, entry_ids: Sequence[int], locations: "array[int]") -> None:
+    def put(
+        self, index: LedgerIndex, page_no: int, entry_ids: Sequence[int], locations: "array[int]"
+    ) -> None:
         """Set locations in a prepared page."""
-        page = self.make_dirty(key)  # it is here: prepare comes before put
+        page = self._find(index, page_no)
+        assert page is not None, "prepare comes before put"
+        if not page.is_dirty:
+            self.make_dirty(page_key(index.ledger_id, page_no), page)
         if isinstance(entry_ids, range):
             by = page.put(entry_ids[0] & SLOT_MASK, locations)
         else:
@@ -118,9 +124,20 @@ class PageCache(WriteBackCache[PageKey, Page]):
         for key, page in arrived.items():
             before_size = page.memory_size
             page.trim(is_clean=self.is_clean(key))
-            self.resize(key, page.memory_size - before_size)
+            self.resize(page, page.memory_size - before_size)
             self._is_new_no_more(key)
         return arrived
+
+    def _find(self, index: LedgerIndex, page_no: int) -> Page | None:
+        """Return a page that is to be changed: nearly always the one that was changed last."""
+        tail = index.tail
+        if tail is not None and tail.is_kept and index.tail_no == page_no:
+            return tail
+        return self.peek(page_key(index.ledger_id, page_no))
+
+    def _dropped(self, page: Page) -> None:
+        super()._dropped(page)
+        page.locations = _NO_LOCATIONS  # its ledger may still point to it
 
     def _is_new_no_more(self, key: PageKey) -> None:
         ledger_id, page_no = split_key(key)
@@ -140,4 +157,4 @@ class PageCache(WriteBackCache[PageKey, Page]):
                 before = on_disk.locations
         before_size = page.memory_size
         page.put_ahead(before)
-        self.resize(page_key(index.ledger_id, page_no), page.memory_size - before_size)
+        self.resize(page, page.memory_size - before_size)

@@ -403,8 +403,7 @@ def _put(
 ) -> None:
     is_in_a_row = entry_ids[-1] - entry_ids[0] + 1 == len(entry_ids)
     ids = range(entry_ids[0], entry_ids[-1] + 1) if is_in_a_row else entry_ids
-    cache.prepare(ledger_id, ids)
-    cache.put(ledger_id, ids, locations)
+    cache.put(cache.prepare(ledger_id, ids), ids, locations)
     cache.make_room()
 
 

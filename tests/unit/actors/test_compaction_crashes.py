@@ -359,8 +359,7 @@ def test_an_index_that_is_older_than_the_copy_keeps_the_source_it_points_at() ->
     compactor.major()
     assert compactor.rounds.is_open
     # ... and after a crash where it was: nothing of the new place has come to the disk
-    cache.prepare(1, range(1))
-    cache.put(1, range(1), before)
+    cache.put(cache.prepare(1, range(1)), range(1), before)
     checkpoint(storage)
     storage = opened(disk.process_crash(), log_size_max=SMALL_LOG)
 

@@ -261,12 +261,12 @@ def test_what_was_prepared_and_forgotten_before_it_is_added_is_prepared_again(
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
     storage.begin_turn()
-    storage.prepare(batch_of(1, range(10, 20)))
+    index = storage.prepare(batch_of(1, range(10, 20)))
     assert storage._only is not None
     while storage._only.cache._pages.drop_oldest_clean() is not None:
         """As reads make room."""
 
-    storage.add([batch_of(1, range(10, 20))], are_prepared=True)
+    storage.add([batch_of(1, range(10, 20))], [index])
 
     bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20))]
     assert read_all(storage, 1, range(20)) == b"".join(bodies)
@@ -279,10 +279,10 @@ def test_a_page_that_a_checkpoint_trims_after_it_was_prepared_is_read_again(
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.begin_turn()
-    storage.prepare(batch_of(1, range(10, 20)))
+    index = storage.prepare(batch_of(1, range(10, 20)))
     storage.end_checkpoint(checkpoint)
 
-    storage.add([batch_of(1, range(10, 20))], are_prepared=True)
+    storage.add([batch_of(1, range(10, 20))], [index])
 
     bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20), range(20, 30))]
     assert read_all(storage, 1, range(30)) == b"".join(bodies)

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.words import LedgerType
+from zbk.storage.index_file import LedgerIndex
 from zbk.storage.index_flush import IndexFlush
 
 LEDGERS = (1, 2, 3)
@@ -31,14 +32,16 @@ class IndexMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
+        self.kept: dict[int, LedgerIndex] = {}
         self.cache, _ = open_cache(self.disk, memory_size_max=4 * PAGE_MEMORY, ledger_count_max=2)
 
     def put(self, ledger_id: int, wanted: "range | array[int]") -> None:
         self.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
         locations = array("Q", range(self.number + 1, self.number + 1 + len(wanted)))
         self.number += len(wanted)
-        self.cache.prepare(ledger_id, wanted)
-        self.cache.put(ledger_id, wanted, locations)
+        index = self.cache.prepare(ledger_id, wanted, self.kept.get(ledger_id))
+        self.kept[ledger_id] = index  # it may be forgotten before the next time
+        self.cache.put(index, wanted, locations)
         self.now.setdefault(ledger_id, {}).update(zip(wanted, locations, strict=True))
         self.cache.make_room()
 

@@ -193,8 +193,7 @@ def test_an_entry_of_the_wrong_ledger_is_found_though_every_checksum_fits() -> N
     twinned = filled()
     (cache,) = [one.cache for one in twinned.storage._directories]
     other = cache.locations(8, 3, 3)
-    cache.prepare(7, [5])
-    cache.put(7, [5], other)
+    cache.put(cache.prepare(7, [5]), [5], other)
     twinned.finish_checkpoint()
 
     assert damaged_ids(twinned) == {7: {5}}
@@ -382,8 +381,7 @@ def test_a_directory_that_can_not_be_listed_is_damage_and_not_the_end(part: str)
 def test_an_entry_whose_place_was_lost_with_a_page_is_damaged_and_may_be_stored_anew() -> None:
     twinned = filled()
     (cache,) = [one.cache for one in twinned.storage._directories]
-    cache.prepare(7, [5])
-    cache.put(7, [5], array("Q", [UNKNOWN]))
+    cache.put(cache.prepare(7, [5]), [5], array("Q", [UNKNOWN]))
     twinned.finish_checkpoint()
 
     findings = scrub(twinned.storage)

@@ -4,9 +4,19 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zbk.storage.write_back import WriteBackCache
+from zbk.storage.write_back import Kept, WriteBackCache
 
 keys = st.integers(0, 6)
+
+
+class Number(Kept):
+    """What is kept."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
 
 
 class CacheMachine(RuleBasedStateMachine):
@@ -14,23 +24,25 @@ class CacheMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.cache: WriteBackCache[int, list[int]] = WriteBackCache()
+        self.cache: WriteBackCache[int, Number] = WriteBackCache()
         self.newest: dict[int, int] = {}
         self.on_disk: dict[int, int] = {}
         self.in_flight: dict[int, int] = {}
         self.number = 0
         self.is_flushing = False
+        self.ever: list[Number] = []
 
     @rule(key=keys)
     def change(self, key: int) -> None:
         value = self.cache.get(key)
         if value is None:
-            value = [self.on_disk.get(key, 0)]
+            value = Number(self.on_disk.get(key, 0))
             self.cache.add(key, value, is_dirty=False)
-        assert value[0] == self.newest.get(key, 0)
+            self.ever.append(value)
+        assert value.number == self.newest.get(key, 0)
         self.number += 1
-        self.cache.make_dirty(key)
-        value[0] = self.newest[key] = self.number
+        self.cache.make_dirty(key, value)
+        value.number = self.newest[key] = self.number
 
     @rule(key=keys)
     def look(self, key: int) -> None:
@@ -38,7 +50,7 @@ class CacheMachine(RuleBasedStateMachine):
         if value is None:
             assert self.on_disk.get(key, 0) == self.newest.get(key, 0), "nothing newer was lost"
         else:
-            assert value[0] == self.newest.get(key, 0)
+            assert value.number == self.newest.get(key, 0)
 
     @rule()
     def drop_oldest(self) -> None:
@@ -57,7 +69,7 @@ class CacheMachine(RuleBasedStateMachine):
     @rule()
     def begin_flush(self) -> None:
         self.is_flushing = True
-        self.in_flight = {key: value[0] for key, value in self.cache.begin_flush().items()}
+        self.in_flight = {key: value.number for key, value in self.cache.begin_flush().items()}
         assert self.cache.dirty_count == 0
 
     @precondition(lambda self: self.is_flushing)
@@ -71,6 +83,8 @@ class CacheMachine(RuleBasedStateMachine):
     @invariant()
     def every_value_has_its_place(self) -> None:
         self.cache._check()
+        here = [value for key in self.cache if (value := self.cache.peek(key))]
+        assert [value for value in self.ever if value.is_kept] == sorted(here, key=self.ever.index)
 
 
 CacheMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
@@ -78,11 +92,12 @@ TestCacheMachine = CacheMachine.TestCase
 
 
 def test_the_oldest_clean_value_goes_first() -> None:
-    cache: WriteBackCache[str, int] = WriteBackCache()
-    for key in "abc":
-        cache.add(key, 1, is_dirty=False)
+    cache: WriteBackCache[str, Number] = WriteBackCache()
+    values = {key: Number(1) for key in "abc"}
+    for key, value in values.items():
+        cache.add(key, value, is_dirty=False)
     cache.get("a")
-    cache.make_dirty("b")
+    cache.make_dirty("b", values["b"])
 
     assert [cache.drop_oldest_clean() for _ in range(3)] == ["c", "a", None]
     assert list(cache) == ["b"]
