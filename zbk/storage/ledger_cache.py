@@ -55,7 +55,7 @@ from zbk.storage.page_slots import (
 from zbk.storage.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
-MEMORY_SIZE: Final = 64 * 1024 * 1024
+MEMORY_SIZE: Final = 128 * 1024 * 1024
 """Bytes of pages in memory; what changes while it is flushed is there twice meanwhile."""
 
 LEDGER_COUNT_MAX: Final = 30_000
