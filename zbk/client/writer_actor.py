@@ -31,7 +31,7 @@ from zbk.errors import (
 from zbk.protocol import writer_events as core
 from zbk.protocol.writer import WriterCore
 from zbk.system.clock import monotonic_ms
-from zbk.system.light_inbox import LightInbox
+from zbk.system.direct_inbox import DirectInbox, Failed
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
@@ -79,6 +79,7 @@ WriterMessage: TypeAlias = (
     | EnsembleSettled
     | ClosedInMetadata
     | WritableChanged
+    | Failed
 )
 
 
@@ -96,19 +97,26 @@ class WriterSetup(msgspec.Struct, frozen=True):
 
 
 class ActorSink:
-    """Takes news in the thread of the connections and tells the actor, if it still lives."""
+    """Takes news in the thread of the connections to the actor, if it still lives.
+
+    What comes alone to an idle actor is handled in that thread: an append that is waited for has
+    three answers, and each would wake the actor for nearly nothing.
+    """
 
     def __init__(self) -> None:
-        self.actor: pykka.ActorRef[WriterActor] | None = None
+        self.actor: WriterActor | None = None
 
     def deliver(self, news: list[News]) -> None:
         """Hand the news on."""
-        if self.actor is not None:
-            with suppress(pykka.ActorDeadError):
-                self.actor.tell(Deliver(news))
+        actor = self.actor
+        if actor is not None:
+            message = Deliver(news)
+            if len(news) > 1 or not actor.handle_here(message):
+                with suppress(pykka.ActorDeadError):
+                    actor.actor_ref.tell(message)
 
 
-class WriterActor(LightInbox, pykka.ThreadingActor):
+class WriterActor(DirectInbox, pykka.ThreadingActor):
     """The body of one ledger's writer."""
 
     use_daemon_thread = True
@@ -138,7 +146,7 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
 
     def on_start(self) -> None:
         """Connect to the ensemble."""
-        self._sink.actor = self.actor_ref
+        self._sink.actor = self
         self._follow_ensemble()
 
     def on_receive(self, message: WriterMessage) -> None:
@@ -152,22 +160,17 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
                 self._drain(now_ms)
             case Tick():
                 self._on_tick(now_ms)
-            case AskSync():
+            case AskSync() | AskClose():
                 self._drain(now_ms)  # what was appended before this call and waits
-                self._handle(core.SyncRequested(message.future), now_ms)
-            case AskClose():
-                self._drain(now_ms)  # what was appended before this call and waits
-                self._mailbox.end(LedgerClosedError(self._ledger_id))
-                if self._end_point is None:
-                    self._handle(core.CloseRequested(message.future), now_ms)
-                else:  # decided before; the metadata store did not answer
-                    self._close(msgspec.structs.replace(self._end_point, ticket=message.future))
+                self._on_ask(message, now_ms)
             case EnsembleSettled() | ClosedInMetadata():
                 self._on_metadata(message, now_ms)
             case WritableChanged():
                 self._refusing = dict.fromkeys(self._refusing, now_ms)
                 self._ask_again(now_ms)
                 self._handle(core.BookiesChanged(), now_ms)
+            case Failed():
+                raise message.error
             case _:
                 assert_never(message)
 
@@ -191,6 +194,19 @@ class WriterActor(LightInbox, pykka.ThreadingActor):
         items = self._mailbox.take()
         if items:
             self._handle(core.Appends(items), now_ms)
+
+    def _on_ask(self, ask: AskSync | AskClose, now_ms: int) -> None:
+        match ask:
+            case AskSync():
+                self._handle(core.SyncRequested(ask.future), now_ms)
+            case AskClose():
+                self._mailbox.end(LedgerClosedError(self._ledger_id))
+                if self._end_point is None:
+                    self._handle(core.CloseRequested(ask.future), now_ms)
+                else:  # decided before; the metadata store did not answer
+                    self._close(msgspec.structs.replace(self._end_point, ticket=ask.future))
+            case _:
+                assert_never(ask)
 
     def _on_tick(self, now_ms: int) -> None:
         self._ask_again(now_ms)
