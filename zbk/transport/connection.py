@@ -26,11 +26,11 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.transport.frames import Frame, receive_frames, send_frames
 from zbk.transport.news import (
     BookieDown,
     BookieUp,
     DealerOptions,
-    Frame,
     News,
     Outgoing,
     Reply,
@@ -291,9 +291,8 @@ class Connection:
 
     def _try_send(self, frames: list[Frame]) -> bool:
         assert self.socket is not None, "only a connected bookie is sent to"
-        is_copied = all(len(frame) <= COPY_SIZE_MAX for frame in frames)
         try:
-            self.socket.send_multipart(frames, zmq.NOBLOCK, copy=is_copied)
+            send_frames(self.socket, frames, COPY_SIZE_MAX)
         except zmq.Again:
             return False
         return True
@@ -304,13 +303,15 @@ class Connection:
             if self.socket is None:
                 return
             try:
-                frames = self.socket.recv_multipart(zmq.NOBLOCK)
+                frames = receive_frames(self.socket)
             except zmq.Again:
                 break
             try:
                 self._on_answer(codec.decode_answer(frames[0]), frames, now_ms)
             except MalformedMessageError as error:
                 self.lose(error, now_ms)
+            if not self.outstanding:  # nothing else can have come: to ask and be told so costs
+                break
         self.pump(now_ms)
 
     def _on_answer(self, answer: Answer, frames: list[bytes], now_ms: int) -> None:

@@ -5,9 +5,8 @@ from typing import Protocol, TypeAlias
 import msgspec
 
 from zbk.errors import ZbkError
+from zbk.transport.frames import Frame
 from zbk.wire.messages import Answer, Message
-
-Frame: TypeAlias = bytes | bytearray | memoryview
 
 
 class Reply(msgspec.Struct, frozen=True):

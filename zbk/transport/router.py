@@ -38,6 +38,7 @@ from zbk.errors import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.system.wakeup import Wakeup
+from zbk.transport.frames import Frame, receive_frames, send_frames
 from zbk.wire import codec
 from zbk.wire.messages import (
     MAGIC,
@@ -64,8 +65,6 @@ HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
 HANDSHAKE_MS: Final = 5_000
 BACKLOG: Final = 1_024
-
-Frame = bytes | bytearray | memoryview
 
 
 class Inbound(msgspec.Struct, frozen=True):
@@ -232,7 +231,7 @@ class RouterFront:
         batch: list[Inbound] = []
         for _ in range(DRAIN_COUNT_MAX):
             try:
-                frames = self._socket.recv_multipart(zmq.NOBLOCK)
+                frames = receive_frames(self._socket)
             except zmq.Again:
                 break
             inbound = self._check(frames, now_ms)
@@ -346,9 +345,8 @@ class RouterFront:
 
     def _try_send(self, name: bytes, frames: list[Frame]) -> bool:
         """Send or forget the peer; False if it must be tried again."""
-        is_copied = all(len(frame) <= COPY_SIZE_MAX for frame in frames)
         try:
-            self._socket.send_multipart([name, *frames], zmq.NOBLOCK, copy=is_copied)
+            send_frames(self._socket, [name, *frames], COPY_SIZE_MAX)
         except zmq.Again:
             return False
         except zmq.ZMQError as error:

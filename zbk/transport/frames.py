@@ -1,0 +1,42 @@
+"""Multipart messages over a socket that never waits, at half of the price.
+
+``send_multipart`` and ``recv_multipart`` combine flags as enumerations and ask the socket, frame by
+frame, whether more follow: 5 µs a message, which a lone add pays twelve times.
+"""
+
+from collections.abc import Sequence
+from typing import Final, TypeAlias
+
+import zmq
+
+Frame: TypeAlias = bytes | bytearray | memoryview
+
+_LAST: Final = int(zmq.NOBLOCK)
+_MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
+
+
+def send_frames(socket: zmq.Socket[bytes], frames: Sequence[Frame], copy_size_max: int) -> None:
+    """Send a message, all of it or nothing. Frames over ``copy_size_max`` bytes are not copied.
+
+    Raises:
+        zmq.Again: the socket takes nothing now.
+        zmq.ZMQError: as ZeroMQ has it.
+    """
+    last = len(frames) - 1
+    for number, frame in enumerate(frames):
+        flags = _LAST if number == last else _MORE
+        socket.send(frame, flags, copy=len(frame) <= copy_size_max)
+
+
+def receive_frames(socket: zmq.Socket[bytes]) -> list[bytes]:
+    """Return the message that came.
+
+    Raises:
+        zmq.Again: none has.
+    """
+    frame = socket.recv(_LAST, copy=False)
+    frames = [frame.bytes]
+    while frame.more:
+        frame = socket.recv(_LAST, copy=False)
+        frames.append(frame.bytes)
+    return frames
