@@ -15,7 +15,7 @@ from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.connect import open_store
 from zbk.metadata.values import BookieRegistration
-from zbk.system.files import OsFiles
+from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import keep_freed_memory
 
 logger = logging.getLogger("zbk.bookie")
@@ -52,12 +52,14 @@ def run_bookie(
     on_ready: Callable[[BookieRegistration], None],
     on_started: Callable[[Bookie, str], None] = lambda _bookie, _bookie_id: None,
     is_wiped_on_purpose: bool = False,
+    files: FileSystem | None = None,
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT; return the exit code.
 
     ``on_started`` is called before that, with the bookie and its id: what goes with it may begin.
     ``is_wiped_on_purpose``: one that `zbk bookie format` has wiped starts under its old id.
-    ``on_ready`` is called once others can find the bookie.
+    ``on_ready`` is called once others can find the bookie. ``files``: not the operating system's
+    file system, but this one.
 
     Raises:
         ZbkError: it can not start.
@@ -78,7 +80,7 @@ def run_bookie(
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while True:
-            bookie = Bookie(config, is_wiped_on_purpose=is_wiped_on_purpose)
+            bookie = Bookie(config, files, is_wiped_on_purpose=is_wiped_on_purpose)
             bookies.append(bookie)
             if stop_wanted.is_set():
                 bookie.request_stop()

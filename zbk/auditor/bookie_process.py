@@ -9,6 +9,7 @@ from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.metadata.values import BookieRegistration
+from zbk.system.files import FileSystem
 
 
 def run_bookie(
@@ -17,6 +18,7 @@ def run_bookie(
     on_ready: Callable[[BookieRegistration], None],
     is_wiped_on_purpose: bool = False,
     autorecovery: AutorecoveryConfig | None = None,
+    files: FileSystem | None = None,
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT, as ``zbk.actors.bookie_process.run_bookie``.
 
@@ -50,4 +52,5 @@ def run_bookie(
         on_ready=on_ready,
         on_started=begin,
         is_wiped_on_purpose=is_wiped_on_purpose,
+        files=files,
     )

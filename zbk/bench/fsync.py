@@ -15,13 +15,14 @@ def run_fsync(folder: str, *, size: int, count: int) -> Percentiles:
     path = Path(folder) / "fsync-probe"
     fd = os.open(path, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o600)
     try:
-        os.posix_fallocate(fd, 0, FILE_SIZE)
+        file_size = max(FILE_SIZE, 2 * size)
+        os.posix_fallocate(fd, 0, file_size)
         os.fsync(fd)
         data = os.urandom(size)
         latencies = []
         for number in range(count):
             at_s = monotonic_s()
-            os.pwrite(fd, data, number * size % (FILE_SIZE - size))
+            os.pwrite(fd, data, number * size % (file_size - size))
             os.fdatasync(fd)
             latencies.append(monotonic_s() - at_s)
         return percentiles(latencies)

@@ -10,23 +10,37 @@ from zbk.cli.command import LazyCommand, LazyGroup
     cls=LazyGroup,
     lazy={
         "write": LazyCommand(
-            "zbk.cli.bench_write:write", "Write one ledger and tell rates, latencies and costs."
+            "zbk.cli.bench_write:write",
+            "Write one ledger, or several, and tell rates, latencies and costs.",
         ),
         "read": LazyCommand(
             "zbk.cli.bench_read:read",
             "Write a ledger, read it from end to end, and tell rates and costs of the reading.",
         ),
         "sync": LazyCommand(
-            "zbk.cli.bench_write:sync",
+            "zbk.cli.bench_sync:sync",
             "Append to a VD ledger and sync, in turn, and tell the latencies.",
         ),
         "floor": LazyCommand(
-            "zbk.cli.bench_write:floor",
+            "zbk.cli.bench_floor:floor",
             "Run the floor: the same batches to three bare processes, no protocol at all.",
         ),
         "repair": LazyCommand(
             "zbk.cli.bench_repair:repair",
             "Kill a bookie and tell how fast autorecovery makes its ledgers whole again.",
+        ),
+        "recovery": LazyCommand(
+            "zbk.cli.bench_recovery:recovery",
+            "Kill a writer in the middle of its adds and tell how long it takes to recover its "
+            "ledger.",
+        ),
+        "restart": LazyCommand(
+            "zbk.cli.bench_recovery:restart",
+            "Kill a bookie and tell how long its next start takes until it serves reads.",
+        ),
+        "tail": LazyCommand(
+            "zbk.cli.bench_read:tail",
+            "Append at a rate and tell how soon a reader that follows has the entries.",
         ),
     },
     examples=[("zbk bench write --size 1024 --against-floor", "1 KiB, and the ratio to the floor")],

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import click
 
-from zbk.cli.options import LEDGER_TYPES
+from zbk.cli.options import LEDGER_TYPES, parse_duration_option
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
@@ -54,6 +54,68 @@ def shape_options(command: FunctionT) -> FunctionT:
     ):
         command = option(command)
     return command
+
+
+def load_options(command: FunctionT) -> FunctionT:
+    """Add what a load may be besides entries in a ledger: at a rate, so long, beside others."""
+    for option in (
+        _duration_option(
+            "--slow-bookie",
+            "slow_bookie_ms",
+            "Each fsync of one bookie of the temporary cluster takes so much longer.",
+        ),
+        click.option(
+            "--roll",
+            "roll_entry_count",
+            type=click.IntRange(min=1),
+            default=None,
+            callback=lambda _context, _option, value: value or 0,
+            help="Go on in a new ledger after so many entries, and delete the one before.",
+        ),
+        click.option(
+            "--idle-ledgers",
+            "idle_ledger_count",
+            type=click.IntRange(min=0, max=10_000),
+            default=0,
+            show_default=True,
+            help="Other ledgers that are open meanwhile, an entry in each.",
+        ),
+        click.option(
+            "--ledgers",
+            "ledger_count",
+            type=click.IntRange(min=1, max=256),
+            default=1,
+            show_default=True,
+            help="Ledgers that are written at once; --count and --rate are of all together.",
+        ),
+        _duration_option(
+            "--seconds",
+            "seconds_ms",
+            "Write for so long, not a --count; at a --rate: all that is due in it.",
+        ),
+        click.option(
+            "--rate",
+            type=click.FloatRange(min=0),
+            default=0,
+            show_default=True,
+            help="Entries a second, due at times fixed beforehand; 0: as fast as it goes.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def _duration_option(name: str, parameter: str, text: str) -> Callable[[FunctionT], FunctionT]:
+    """Return an option for a duration, in milliseconds; 0 where it is not given."""
+    return click.option(
+        name,
+        parameter,
+        metavar="DURATION",
+        callback=lambda context, option, value: (
+            0 if value is None else parse_duration_option(context, option, value)
+        ),
+        help=text,
+    )
 
 
 zookeeper_option = click.option(

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,9 +29,18 @@ def bench_folder() -> Iterator[Path]:
 
 @contextmanager
 def bench_client(
-    session: Session, metadata: str | None, folder: Path, *, use_zookeeper: bool = False
+    session: Session,
+    metadata: str | None,
+    folder: Path,
+    *,
+    use_zookeeper: bool = False,
+    bookie_options: Mapping[str, int | str] | None = None,
+    bookie_programs: Mapping[int, Sequence[str]] | None = None,
 ) -> "Iterator[Client]":
     """Give a client of the cluster named, or of a temporary one.
+
+    Options and programs of its bookies are as ``LocalCluster`` takes them; the bookies of a cluster
+    that was named have theirs.
 
     Raises:
         InvalidOptionError: a cluster was named, and a ZooKeeper asked for.
@@ -48,7 +57,12 @@ def bench_client(
 
     note("starting a temporary cluster of three bookies")
     with (
-        LocalCluster(folder / "cluster", use_zookeeper=use_zookeeper) as cluster,
+        LocalCluster(
+            folder / "cluster",
+            use_zookeeper=use_zookeeper,
+            bookie_options=bookie_options,
+            bookie_programs=bookie_programs,
+        ) as cluster,
         session.open_client(cluster.metadata_uri) as client,
     ):
         yield client

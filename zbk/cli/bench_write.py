@@ -1,20 +1,41 @@
-"""``zbk bench write``, ``sync`` and ``floor``: what adds cost, beside what the machine gives."""
+"""``zbk bench write``: what adds cost, beside what the machine gives."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+from click.core import ParameterSource
 
+from zbk.cli.bench_histogram import print_histogram
+from zbk.cli.bench_live import live_line
 from zbk.cli.bench_options import (
     count_option,
+    load_options,
     shape_options,
     size_option,
     type_option,
     zookeeper_option,
 )
-from zbk.cli.bench_output import fields_of, flattened
+from zbk.cli.bench_output import fields_of
 from zbk.cli.bench_place import bench_client, bench_folder, run_floor, warm
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import LEDGER_TYPES, metadata_option, output_option
-from zbk.cli.output import Format, print_object
+from zbk.cli.output import Format, print_object, print_rows
 from zbk.cli.session import Session
+
+if TYPE_CHECKING:
+    from zbk.bench.load import WriteLoad
+    from zbk.bench.samples import Sample
+    from zbk.bench.write_load import WriteResult
+
+SLOW_BOOKIE: Final = 2  # the number of the one whose disk is slow
+COLLECTING: Final[dict[str, int | str]] = {
+    "gc_interval_ms": 3_000,
+    "gc_confirm_delay_ms": 500,
+    "entry_log_size_max": 128 * 1024 * 1024,
+}
+"""Options of bookies that give back soon what deleted ledgers took."""
 
 
 @click.command(
@@ -22,8 +43,8 @@ from zbk.cli.session import Session
     cls=ZbkCommand,
     examples=[
         ("zbk bench write", "a million entries of 100 bytes, fsynced"),
-        ("zbk bench write --type vd --size 1024 --count 300000", "volatile, 1 KiB"),
         ("zbk bench write --api sync --count 2000", "one append after another"),
+        ("zbk bench write --rate 50000 --batch 50 --seconds 30s", "latency at a rate"),
         ("zbk bench write --against-floor", "and the share of what the machine can do"),
     ],
 )
@@ -38,6 +59,13 @@ from zbk.cli.session import Session
     help="append_many, append_async with a future an entry, or append.",
 )
 @shape_options
+@load_options
+@click.option(
+    "--samples",
+    "is_sampled",
+    is_flag=True,
+    help="Print how it went in each second before the result; in JSON as it goes.",
+)
 @click.option(
     "--against-floor",
     is_flag=True,
@@ -53,48 +81,27 @@ from zbk.cli.session import Session
 @zookeeper_option
 @metadata_option
 @output_option
-@click.pass_obj
-def write(  # noqa: PLR0917 - click passes all of them by name
-    session: Session,
-    size: int,
-    count: int,
-    ledger_type: str,
-    api: str,
-    batch_count: int,
-    window: int,
+@click.pass_context
+def write(
+    context: click.Context,
+    /,
     against_floor: bool,
     rounds: int,
-    use_zookeeper: bool,
-    metadata: str | None,
     output: Format,
+    **options: Any,  # noqa: ANN401 - of the load, of where it runs, of what is told
 ) -> None:
-    """Write one ledger and tell rates, latencies and costs.
+    """Write one ledger, or several, and tell rates, latencies and costs.
 
     Without --metadata (or ZBK_METADATA) a temporary cluster of three bookies is started for it,
     a new one for each round.
     """
-    from zbk.bench.load import Api, WriteLoad, run_write
-    from zbk.protocol.words import LedgerType
-
-    is_lone = api == "sync"  # one entry in one call at a time, and so in the floor
-    load = WriteLoad(
-        entry_size=size,
-        entry_count=count,
-        ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
-        api=Api(api),
-        batch_count=1 if is_lone else batch_count,
-        window=1 if is_lone else window,
-    )
+    _check(context)
+    load = _load(options)
     ratios = []
     for _ in range(rounds):
-        with (
-            bench_folder() as folder,
-            bench_client(session, metadata, folder, use_zookeeper=use_zookeeper) as client,
-        ):
-            if against_floor:
-                warm(folder, load)
-            result = run_write(client, load)
-        print_object({"measured": "zbk"} | fields_of(result), output)
+        with bench_folder() as folder:
+            result = _measured(context.obj, folder, load, options, output, is_warm=against_floor)
+        _print(result, options["slow_bookie_ms"], output)
         if against_floor:  # on a machine as zbk found it: its cluster's files are gone
             with bench_folder() as folder:
                 warm(folder, load)
@@ -107,83 +114,106 @@ def write(  # noqa: PLR0917 - click passes all of them by name
         print_object({"ratio_to_floor_median": sorted(ratios)[len(ratios) // 2]}, output)
 
 
-@click.command(
-    "sync",
-    cls=ZbkCommand,
-    examples=[("zbk bench sync --entries 1000", "sync() after every 1000 entries")],
-)
-@size_option
-@count_option(500, "How many times to sync.")
-@click.option(
-    "--entries",
-    "entries_per_sync",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Entries appended before each sync.",
-)
-@zookeeper_option
-@metadata_option
-@output_option
-@click.pass_obj
-def sync(
-    session: Session,
-    size: int,
-    count: int,
-    entries_per_sync: int,
-    use_zookeeper: bool,
-    metadata: str | None,
-    output: Format,
-) -> None:
-    """Append to a VD ledger and sync, in turn, and tell the latencies."""
-    from zbk.bench.load import run_sync
+def _check(context: click.Context) -> None:
+    """Refuse options that say two things at once, or nothing.
 
-    with (
-        bench_folder() as folder,
-        bench_client(session, metadata, folder, use_zookeeper=use_zookeeper) as client,
-    ):
-        result = run_sync(
-            client, entry_size=size, sync_count=count, entries_per_sync=entries_per_sync
-        )
-    print_object(fields_of(result), output)
+    Raises:
+        click.UsageError: there are some.
+    """
+
+    def is_given(name: str) -> bool:
+        return context.get_parameter_source(name) not in {ParameterSource.DEFAULT, None}
+
+    options = context.params
+    reason = ""
+    if is_given("count") and options["seconds_ms"]:
+        reason = "--count says how many entries, --seconds how long: give one of them"
+    elif is_given("window") and options["rate"]:
+        reason = "--window is for as fast as it goes: at a --rate nothing waits for answers"
+    elif options["against_floor"] and (options["rate"] or options["seconds_ms"]):
+        reason = "--against-floor compares a --count of entries, as fast as it goes"
+    elif options["slow_bookie_ms"] and options["metadata"] is not None:
+        reason = "--slow-bookie is for a temporary cluster: leave --metadata (ZBK_METADATA) out"
+    if reason:
+        raise click.UsageError(reason, context)
 
 
-@click.command(
-    "floor",
-    cls=ZbkCommand,
-    examples=[("zbk bench floor --type vd", "three bare processes, two files each, no fsync")],
-)
-@size_option
-@count_option(1_000_000)
-@type_option
-@shape_options
-@click.option("--fsync-probe", is_flag=True, help="Also measure one fsync after another.")
-@output_option
-def floor(
-    size: int,
-    count: int,
-    ledger_type: str,
-    batch_count: int,
-    window: int,
-    fsync_probe: bool,
-    output: Format,
-) -> None:
-    """Run the floor: the same batches to three bare processes, no protocol at all."""
-    from zbk.bench.fsync import run_fsync
-    from zbk.bench.load import WriteLoad
+def _load(options: dict[str, Any]) -> "WriteLoad":
+    from zbk.bench.load import Api, WriteLoad
     from zbk.protocol.words import LedgerType
 
-    load = WriteLoad(
-        entry_size=size,
-        entry_count=count,
-        ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
-        batch_count=batch_count,
-        window=window,
+    is_lone = options["api"] == "sync"  # one entry in one call at a time, and so in the floor
+    return WriteLoad(
+        entry_size=options["size"],
+        entry_count=options["count"],
+        seconds=options["seconds_ms"] / 1000,
+        ledger_type=LedgerType(LEDGER_TYPES[options["ledger_type"]]),
+        api=Api(options["api"]),
+        batch_count=1 if is_lone else options["batch_count"],
+        window=1 if is_lone else options["window"],
+        rate=options["rate"],
+        ledger_count=options["ledger_count"],
+        idle_ledger_count=options["idle_ledger_count"],
+        roll_entry_count=options["roll_entry_count"],
     )
-    with bench_folder() as folder:
-        print_object(
-            {"measured": "floor"} | fields_of(run_floor(folder, load, batch_count)), output
-        )
-        if fsync_probe:
-            probe = run_fsync(str(folder), size=4096, count=2000)
-            print_object(flattened("fsync_4_kib", fields_of(probe)), output)
+
+
+def _measured(
+    session: Session,
+    folder: Path,
+    load: "WriteLoad",
+    options: dict[str, Any],
+    output: Format,
+    *,
+    is_warm: bool,
+) -> "WriteResult":
+    """Run the load once; print its samples, or show them in a terminal."""
+    from zbk.bench.write_load import run_write
+
+    slow_ms = options["slow_bookie_ms"]
+    program = ("-m", "zbk.cli.slow_bookie", "--sync-delay", f"{slow_ms}ms")
+    rows: list[dict[str, Any]] = []
+    with (
+        bench_client(
+            session,
+            options["metadata"],
+            folder,
+            use_zookeeper=options["use_zookeeper"],
+            bookie_options=COLLECTING if load.roll_entry_count else None,
+            bookie_programs={SLOW_BOOKIE: program} if slow_ms else None,
+        ) as client,
+        live_line(is_wanted=not options["is_sampled"]) as show,
+    ):
+        if is_warm:
+            warm(folder, load)
+        on_sample = _printer(rows, output) if options["is_sampled"] else show
+        result = run_write(client, load, on_sample=on_sample, is_backlog_watched=slow_ms > 0)
+    if rows:
+        print_rows(rows, list(rows[0]), output)
+    return result
+
+
+def _printer(rows: list[dict[str, Any]], output: Format) -> "Callable[[Sample], None]":
+    """Return what prints a sample, or keeps it where a table is made of all of them."""
+
+    def take(sample: "Sample") -> None:
+        if output == "json":
+            print_object({"measured": "sample"} | fields_of(sample), output)
+        else:
+            rows.append(fields_of(sample))
+
+    return take
+
+
+def _print(result: "WriteResult", slow_ms: int, output: Format) -> None:
+    fields = {"measured": "zbk"} | fields_of(result)
+    backlog_size_max = fields.pop("backlog_size_max")
+    if slow_ms:
+        fields["slow_bookie_ms"] = slow_ms
+        fields["slow_bookie_backlog_size_max"] = backlog_size_max
+    if output == "json":
+        print_object(fields, output)
+        return
+    buckets = fields.pop("histogram")
+    print_object(fields, output)
+    print_histogram(buckets)

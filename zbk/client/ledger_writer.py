@@ -114,6 +114,15 @@ class LedgerWriter:
         """The last entry whose append was answered. On a VD ledger it runs ahead of the LAC."""
         return self._core.last_acked_id
 
+    @property
+    def unanswered_size(self) -> int:
+        """Bytes of encoded entries that are held here: some live bookie has not answered them.
+
+        An ack quorum may have: then it is what a slow bookie still has to get. It is bounded by
+        ``window_size`` of the client's options, and a batch more.
+        """
+        return self._core.window_size
+
     # ------------------------------------------------------------------ append
 
     def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:

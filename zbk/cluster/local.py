@@ -43,6 +43,7 @@ BOOKIE_COUNT_MAX: Final = 64
 STATE_NAME: Final = "cluster.json"
 STATE_FORMAT_VERSION: Final = 1
 LOOK_INTERVAL_S: Final = 0.03
+BOOKIE_PROGRAM: Final = ("-m", "zbk", "bookie", "run")
 
 SESSION_TIMEOUT_MS: Final = 4_000
 """How long a killed bookie stays registered, and so how long its restart may take. On one machine
@@ -93,10 +94,13 @@ class LocalCluster:
         metadata: str | None = None,
         bookie_options: Mapping[str, int | str] | None = None,
         racks: Sequence[str] = (),
+        bookie_programs: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
         """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store.
 
-        Bookies stand in ``racks`` in turn, if there are any.
+        Bookies stand in ``racks`` in turn, if there are any. ``bookie_programs`` has, by number,
+        the bookies that run another program than ``zbk bookie run``: arguments of Python, before
+        the options of a bookie, which are added.
         """
         if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
             raise InvalidOptionError(
@@ -112,6 +116,7 @@ class LocalCluster:
         self._options = {"session_timeout_ms": SESSION_TIMEOUT_MS, **(bookie_options or {})}
         convert(BookieConfig, self._options)  # refuses wrong ones before anything is made
         self._racks = tuple(racks)
+        self._programs = dict(bookie_programs or {})
         self._uri = ""
         self._seats: list[BookieSeat] = []
         self._children: dict[int, Child] = {}
@@ -357,7 +362,8 @@ class LocalCluster:
         self._save()
 
     def _bookie_command(self, index: int, port: int) -> list[str]:
-        command = [sys.executable, "-m", "zbk", "bookie", "run", "--stop-with-parent"]
+        program = self._programs.get(index, BOOKIE_PROGRAM)
+        command = [sys.executable, *program, "--stop-with-parent"]
         for name, value in self._bookie_options(index, port).items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         return command

@@ -16,4 +16,11 @@ def test_ranks_are_values_that_were_measured(count: int) -> None:
 
     assert found.max_ms == count
     assert found.p50_ms == (count + 1) // 2
-    assert found.p50_ms <= found.p95_ms <= found.p99_ms <= found.max_ms
+    assert found.p50_ms <= found.p95_ms <= found.p99_ms <= found.p999_ms <= found.max_ms
+
+
+def test_of_ten_thousand_ten_are_above_the_last_per_mille() -> None:
+    found = percentiles([n / 1000 for n in range(1, 10_001)])
+
+    assert found.p99_ms == 9_900
+    assert found.p999_ms == 9_990

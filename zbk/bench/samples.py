@@ -1,0 +1,188 @@
+"""How a load goes, a sample a second, from a thread that only reads counters.
+
+Rates and percentiles are of the second that a sample ends. What the bookies used they tell when
+they are asked, once a sample; one that is not there is left out.
+
+The *backlog* is what the client holds for its slowest bookie: bytes of batches that some live
+bookie has not answered, the ledgers of the load together. It comes and goes in less than a second,
+so it is looked at more often, where somebody wants to know.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from zbk.bench.histogram import Histogram, merged
+from zbk.client.api import Client
+from zbk.errors import ZbkError
+from zbk.system.clock import monotonic_s
+from zbk.system.process import usage
+
+SAMPLE_INTERVAL_S: Final = 1.0
+BACKLOG_INTERVAL_S: Final = 0.02
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """How a load stood at one moment, and what it did since the sample before."""
+
+    at_s: float  # since the load began
+    entry_count: int  # acknowledged so far
+    entries_per_s: float
+    payload_mb_per_s: float
+    latency_p50_ms: float
+    latency_p99_ms: float
+    client_cpu_us_per_entry: float
+    bookie_cpu_us_per_entry: float  # of all bookies together
+    client_rss_size: int
+    bookie_rss_size_max: int
+
+
+class Sampled(Protocol):
+    """What a sample looks at: one writer."""
+
+    @property
+    def acked_count(self) -> int:
+        """Entries that are acknowledged."""
+        ...
+
+    @property
+    def unanswered_size(self) -> int:
+        """Bytes that some live bookie has not answered."""
+        ...
+
+    @property
+    def latencies(self) -> Histogram:
+        """All latencies so far."""
+        ...
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """The counters at one moment. CPU in milliseconds."""
+
+    at_s: float
+    entry_count: int
+    latencies: Histogram
+    client_cpu_ms: int
+    client_rss_size: int
+    bookie_cpu_ms: dict[str, int]
+    bookie_rss_size_max: int
+
+
+def sample_between(then: Reading, now: Reading, *, started_s: float, entry_size: int) -> Sample:
+    """Return the sample that two readings make. ``entry_size``: bytes of payload."""
+    seconds = now.at_s - then.at_s
+    count = now.entry_count - then.entry_count
+    latency = now.latencies.since(then.latencies).percentiles()
+    bookie_ms = sum(
+        cpu_ms - then.bookie_cpu_ms[bookie_id]
+        for bookie_id, cpu_ms in now.bookie_cpu_ms.items()
+        if bookie_id in then.bookie_cpu_ms
+    )
+    return Sample(
+        at_s=now.at_s - started_s,
+        entry_count=now.entry_count,
+        entries_per_s=count / seconds,
+        payload_mb_per_s=count * entry_size / seconds / 1e6,
+        latency_p50_ms=latency.p50_ms,
+        latency_p99_ms=latency.p99_ms,
+        client_cpu_us_per_entry=(now.client_cpu_ms - then.client_cpu_ms) * 1000 / max(1, count),
+        bookie_cpu_us_per_entry=bookie_ms * 1000 / max(1, count),
+        client_rss_size=now.client_rss_size,
+        bookie_rss_size_max=now.bookie_rss_size_max,
+    )
+
+
+class Sampler:
+    """Tells samples of some writers, from a thread of its own while the ``with`` block runs.
+
+    The thread runs only where there is somebody to tell, or a backlog to watch.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        writers: Sequence[Sampled],
+        entry_size: int,
+        on_sample: Callable[[Sample], None] | None,
+        *,
+        is_backlog_watched: bool = False,
+    ) -> None:
+        self.backlog_size_max = 0
+        self._client = client
+        self._writers = writers
+        self._entry_size = entry_size
+        self._on_sample = on_sample
+        self._is_backlog_watched = is_backlog_watched
+        self._stop = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        if self._on_sample is not None or self._is_backlog_watched:
+            self._thread = threading.Thread(target=self._run, name="zbk-bench-sampler")
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()  # it waits for no more than the answers of bookies
+        if self._failure is not None and exception is None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            self._watch()
+        except BaseException as error:  # noqa: BLE001 - raised by the thread that measures
+            self._failure = error
+
+    def _watch(self) -> None:
+        bookie_ids = [bookie.bookie_id for bookie in self._client.list_bookies()]
+        started_s = monotonic_s()
+        last = self._read(bookie_ids)
+        due_s = started_s + SAMPLE_INTERVAL_S
+        interval_s = BACKLOG_INTERVAL_S if self._is_backlog_watched else SAMPLE_INTERVAL_S
+        while not self._stop.wait(max(0.0, min(interval_s, due_s - monotonic_s()))):
+            self._look_at_backlog()
+            if monotonic_s() < due_s:
+                continue
+            due_s += SAMPLE_INTERVAL_S
+            if self._on_sample is not None:
+                now = self._read(bookie_ids)
+                self._on_sample(
+                    sample_between(last, now, started_s=started_s, entry_size=self._entry_size)
+                )
+                last = now
+        self._look_at_backlog()  # when all is acknowledged, a slow bookie still has to get some
+
+    def _look_at_backlog(self) -> None:
+        size = sum(writer.unanswered_size for writer in self._writers)
+        self.backlog_size_max = max(self.backlog_size_max, size)
+
+    def _read(self, bookie_ids: Sequence[str]) -> Reading:
+        bookie_cpu_ms, bookie_rss_size_max = {}, 0
+        for bookie_id in bookie_ids:
+            try:
+                info = self._client.bookie_info(bookie_id)
+            except ZbkError:  # the load tells what becomes of it without this bookie
+                continue
+            bookie_cpu_ms[bookie_id] = info.cpu_ms
+            bookie_rss_size_max = max(bookie_rss_size_max, info.rss_size)
+        mine = usage()
+        return Reading(
+            at_s=monotonic_s(),
+            entry_count=sum(writer.acked_count for writer in self._writers),
+            latencies=merged(writer.latencies for writer in self._writers),
+            client_cpu_ms=mine.cpu_ms,
+            client_rss_size=mine.rss_size,
+            bookie_cpu_ms=bookie_cpu_ms,
+            bookie_rss_size_max=bookie_rss_size_max,
+        )

@@ -1,0 +1,131 @@
+"""Writing ledgers, measured from the application's side.
+
+Latency is from the call to the answer, or from when the call was due (``zbk.bench.pace``), with
+what it waited in queues: a larger window makes throughput and latency larger. It is measured once
+a call: of ``append_many`` that is once a batch, of ``append_async`` once for so many entries.
+
+The calling thread starts a thread for each ledger that is written (``zbk.bench.ledger_loop``) and
+waits for them; while it does, a sampler tells how it goes (``zbk.bench.samples``).
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from math import inf
+
+import msgspec
+
+from zbk.bench.cost import Cost, Meter
+from zbk.bench.histogram import Bucket, merged
+from zbk.bench.ledger_loop import LedgerLoop
+from zbk.bench.load import WriteLoad, create_ledger
+from zbk.bench.pace import Pace
+from zbk.bench.percentiles import Percentiles
+from zbk.bench.samples import Sample, Sampler
+from zbk.client.api import Client
+from zbk.system.clock import monotonic_s
+
+
+class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a write load."""
+
+    load: WriteLoad
+    entry_count: int  # written: where the load has a time, it has no count
+    ledger_id: int  # of the first writer, the last that it wrote
+    seconds: float
+    entries_per_s: float
+    payload_mb_per_s: float
+    latency: Percentiles
+    cost: Cost
+    entries_per_wire_batch: float
+    ledger_entries_per_s_min: float  # of the slowest ledger
+    ledger_entries_per_s_max: float
+    backlog_size_max: int | None  # bytes held for a slow bookie, where that was watched
+    histogram: list[Bucket]
+
+
+def run_write(
+    client: Client,
+    load: WriteLoad,
+    *,
+    on_sample: Callable[[Sample], None] | None = None,
+    is_backlog_watched: bool = False,
+) -> WriteResult:
+    """Write as ``load`` says, close the ledgers, and return the figures.
+
+    ``on_sample`` is called once a second, in a thread of its own.
+
+    Raises:
+        ZbkError: a writer could not go on; what is left of the load is not written.
+    """
+    stop = threading.Event()
+    with _idle_ledgers(client, load), ExitStack() as exits:
+        loops = [
+            exits.enter_context(LedgerLoop(client, load, index, stop))
+            for index in range(load.ledger_count)
+        ]
+        meter = Meter(client)
+        started_s = monotonic_s()
+        sampler = Sampler(
+            client, loops, load.entry_size, on_sample, is_backlog_watched=is_backlog_watched
+        )
+        with sampler:
+            _write(loops, load, started_s, stop)
+        seconds = max(loop.ended_s for loop in loops) - started_s
+        entry_count = sum(loop.sent_count for loop in loops)
+        cost = meter.cost(entry_count)
+        wire_batch_count = meter.wire_batches() / load.write_quorum_size
+    latencies = merged(loop.latencies for loop in loops)
+    rates = [loop.sent_count / (loop.ended_s - started_s) for loop in loops]
+    return WriteResult(
+        load=load,
+        entry_count=entry_count,
+        ledger_id=loops[0].ledger_id,
+        seconds=seconds,
+        entries_per_s=entry_count / seconds,
+        payload_mb_per_s=entry_count * load.entry_size / seconds / 1e6,
+        latency=latencies.percentiles(),
+        cost=cost,
+        entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
+        ledger_entries_per_s_min=min(rates),
+        ledger_entries_per_s_max=max(rates),
+        backlog_size_max=sampler.backlog_size_max if is_backlog_watched else None,
+        histogram=latencies.buckets(),
+    )
+
+
+def _write(
+    loops: list[LedgerLoop], load: WriteLoad, started_s: float, stop: threading.Event
+) -> None:
+    """Run the loops to their end; raise what made one of them fail."""
+    rate = load.rate / len(loops)
+    try:
+        for index, loop in enumerate(loops):
+            # their batches are due in turn, not all at once
+            offset_s = index * load.call_entry_count / load.rate if load.rate else 0.0
+            pace = Pace(
+                started_s=started_s + offset_s,
+                stop=stop,
+                rate=rate,
+                seconds=(load.seconds or inf) - offset_s,
+            )
+            loop.start(pace)
+        for loop in loops:
+            loop.join()
+    finally:
+        stop.set()
+        for loop in loops:
+            loop.join()
+    for loop in loops:
+        if loop.failure is not None:
+            raise loop.failure
+
+
+@contextmanager
+def _idle_ledgers(client: Client, load: WriteLoad) -> Iterator[None]:
+    """Have other ledgers open, with an entry each, that nobody writes."""
+    with ExitStack() as exits:
+        for _ in range(load.idle_ledger_count):
+            writer = exits.enter_context(create_ledger(client, load))
+            writer.append(b"idle")
+        yield
