@@ -136,7 +136,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     connect_timeout_ms: int = 5_000
     quorum_grace_ms: int = 5_000  # how long a writer waits for a lost ack quorum to come back
     slow_bookie_ms: int = 2_000  # a bookie that alone holds up a writer so long is replaced
-    explicit_lac_ms: int = 100  # an idle writer tells its LAC after this; 0 is never
+    explicit_lac_ms: int = 2  # an idle writer tells its LAC after this; 0 is never
     placement: Literal["random", "rack"] = "random"  # how bookies are chosen
     avoid_failed_ms: int = 60_000  # how long a bookie that failed is chosen last
     default_timeout_ms: int = 60_000  # of blocking calls without ``timeout=``

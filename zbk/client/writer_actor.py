@@ -47,6 +47,8 @@ class Drain(msgspec.Struct, frozen=True):
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
+    is_asked_for: bool = False  # else it is one of those that always come
+
 
 class Deliver(msgspec.Struct, frozen=True):
     """News from the connections."""
@@ -108,12 +110,17 @@ class ActorSink:
 
     def deliver(self, news: list[News]) -> None:
         """Hand the news on."""
+        self._hand_on(Deliver(news), is_small=len(news) == 1)
+
+    def tick(self) -> None:
+        """Hand on that the time has come which was asked for."""
+        self._hand_on(Tick(is_asked_for=True), is_small=True)
+
+    def _hand_on(self, message: Deliver | Tick, *, is_small: bool) -> None:
         actor = self.actor
-        if actor is not None:
-            message = Deliver(news)
-            if len(news) > 1 or not actor.handle_here(message):
-                with suppress(pykka.ActorDeadError):
-                    actor.actor_ref.tell(message)
+        if actor is not None and not (is_small and actor.handle_here(message)):
+            with suppress(pykka.ActorDeadError):
+                actor.actor_ref.tell(message)
 
 
 class WriterActor(DirectInbox, pykka.ThreadingActor):
@@ -142,6 +149,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._unheard = set(self._core.ensemble)
         self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
+        self._is_tick_asked_for = False
         self._is_ended = False
 
     def on_start(self) -> None:
@@ -159,6 +167,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case Drain():
                 self._drain(now_ms)
             case Tick():
+                self._is_tick_asked_for &= not message.is_asked_for
                 self._on_tick(now_ms)
             case AskSync() | AskClose():
                 self._drain(now_ms)  # what was appended before this call and waits
@@ -285,6 +294,11 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def _handle(self, event: core.Event, now_ms: int) -> None:
         for effect in self._core.handle(event, now_ms):
             self._carry_out(effect)
+        if not self._is_tick_asked_for:  # one at a time: it asks again if it came too soon
+            next_tick_ms = self._core.next_tick_ms
+            if next_tick_ms is not None:
+                self._is_tick_asked_for = True
+                self._setup.pool.call_at(next_tick_ms, self._sink.tick)
 
     def _carry_out(self, effect: core.Effect) -> None:
         match effect:

@@ -5,7 +5,8 @@ LAC by itself: once it has been idle for ``explicit_lac_ms``, once for each LAC 
 did not carry. Nobody waits for it; a slot that was down, or failed to take it, is told again when
 it is there, up to ``explicit_lac_count_max`` times in all.
 
-The time is looked at in ``Tick`` only, so a busy writer pays nothing.
+The time is looked at in ``Tick`` only, so a busy writer pays nothing; ``due_ms`` says when one is
+wanted.
 
 Source: BookKeeper's ``ExplicitLacFlushPolicy``.
 """
@@ -22,16 +23,28 @@ class ExplicitLac:
     def __init__(self, slot_count: int, limits: WriterLimits) -> None:
         self._pause_ms = limits.explicit_lac_ms
         self._count_max = limits.explicit_lac_count_max
-        self._lac = NO_ENTRY  # as last seen,
+        self._lac = NO_ENTRY  # as last seen by an idle writer,
         self._since_ms = 0  # and since when
         self._told_lac = NO_ENTRY
         self._told: set[int] = set()  # slots that were, and have not failed to take it
         self._left_counts = [0] * slot_count  # how often a slot may still be told it
 
-    def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
-        """Return what to tell, now that the writer is idle. ``pushed_lac`` is known already."""
+    def idle(self, lac: int, now_ms: int) -> None:
+        """Note that the writer is idle, and what its LAC is."""
         if lac != self._lac:
             self._lac, self._since_ms = lac, now_ms
+
+    def due_ms(self, pushed_lac: int) -> int | None:
+        """Return when there will be something to tell, if nothing happens; ``None``: never.
+
+        Not of what a slot has failed to take: that has time.
+        """
+        is_news = self._lac > max(pushed_lac, self._told_lac)
+        return self._since_ms + self._pause_ms if is_news and self._pause_ms else None
+
+    def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
+        """Return what to tell, now that the writer is idle. ``pushed_lac`` is known already."""
+        self.idle(lac, now_ms)
         is_over = self._pause_ms and now_ms - self._since_ms >= self._pause_ms
         if not is_over or lac <= pushed_lac:
             return []

@@ -170,6 +170,12 @@ class WriterCore:
         return self._path.window_size
 
     @property
+    def next_tick_ms(self) -> int | None:
+        """When a ``Tick`` is wanted if nothing happens before; ``None``: the usual ones do."""
+        is_idle = self._path.is_flushed and self._close is None and not self._is_closed
+        return self._explicit_lac.due_ms(self._path.pushed_lac) if is_idle else None
+
+    @property
     def ensemble(self) -> tuple[str, ...]:
         """The bookies that this writer writes to, by slot."""
         return self._slots.bookies
@@ -367,6 +373,8 @@ class WriterCore:
         self._drive_syncs()
         if self._close is not None:
             self._drive_close(self._close)
+        elif self._path.is_flushed:
+            self._explicit_lac.idle(self.lac, self._now_ms)
 
     def _watch_bookies(self, is_tick: bool) -> None:
         """Look whether other bookies are needed, and whether these have heard the LAC.

@@ -45,6 +45,7 @@ class BookiePool:
         self._by_socket: dict[zmq.Socket[bytes], Callable[[int], None]] = {}
         self._addresses: dict[str, str] = {}
         self._inbox: deque[Callable[[int], None]] = deque()
+        self._timers: list[tuple[int, Callable[[], None]]] = []  # a heap would be no faster
         self._news: dict[int, tuple[Sink, list[News]]] = {}
         self._poller = zmq.Poller()
         self._wakeup = Wakeup()
@@ -91,6 +92,10 @@ class BookiePool:
                 connection.lose(error, now_ms)
 
         self._put(lose)
+
+    def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
+        """Call back once, at a time, in the pool's thread: it must not block."""
+        self._put(lambda _now_ms: self._timers.append((due_ms, callback)))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Say where the bookies are now: bookie id to ``tcp://host:port``."""
@@ -176,8 +181,7 @@ class BookiePool:
             self._end()
 
     def _turn(self) -> None:
-        # without a connection only a command is waited for, and that wakes us
-        ready = dict(self._poller.poll(POLL_MS if self._connections else None))
+        ready = dict(self._poller.poll(self._pause_ms()))
         if self._wakeup.fd in ready:
             self._wakeup.clear()
         now_ms = monotonic_ms()
@@ -191,6 +195,23 @@ class BookiePool:
             self._next_tick_ms = now_ms + TICK_MS
             self._tick(now_ms)
         self._hand_out()
+        if self._timers:
+            self._call_due(now_ms)
+
+    def _pause_ms(self) -> int | None:
+        """Return how long nothing is to be done, unless something comes."""
+        if self._timers:
+            next_ms = min(due_ms for due_ms, _ in self._timers)
+            return min(POLL_MS, max(0, next_ms - monotonic_ms()))
+        # without a connection only a command is waited for, and that wakes us
+        return POLL_MS if self._connections else None
+
+    def _call_due(self, now_ms: int) -> None:
+        due = [timer for timer in self._timers if timer[0] <= now_ms]
+        if due:
+            self._timers = [timer for timer in self._timers if timer[0] > now_ms]
+            for _, callback in due:
+                callback()
 
     def _tick(self, now_ms: int) -> None:
         for connection in self._connections.values():

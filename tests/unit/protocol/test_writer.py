@@ -196,7 +196,9 @@ class WriterScript:
 
     def _state(self) -> str:
         core = self.core
-        return f"lap={core.last_pushed_id} acked={core.last_acked_id} lac={core.lac}"
+        next_tick_ms = core.next_tick_ms
+        wanted = "" if next_tick_ms is None else f" tick in {next_tick_ms - self.now_ms}"
+        return f"lap={core.last_pushed_id} acked={core.last_acked_id} lac={core.lac}{wanted}"
 
 
 def _line(effect: Effect) -> str:  # noqa: C901, PLR0911 - one line for each kind of effect

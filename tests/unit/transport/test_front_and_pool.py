@@ -1,6 +1,7 @@
 """The ROUTER front and the DEALER pool against each other, over real loopback sockets."""
 
-from collections.abc import Iterator
+import queue
+from collections.abc import Callable, Iterator
 
 import msgpack
 import pytest
@@ -20,6 +21,7 @@ from zbk.errors import (
     WrongBookieError,
     ZbkError,
 )
+from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, Reply
 from zbk.transport.router import RouterFront
@@ -349,3 +351,36 @@ def test_the_silent_peer_is_forgotten_when_there_are_too_many() -> None:
 def test_a_taken_port_is_said_clearly(server: RouterFront) -> None:
     with pytest.raises(BookieError, match="another bookie"):
         front(Echo(), endpoint=server.endpoint)
+
+
+def test_timers_call_back_in_the_order_of_their_times_with_and_without_connections(
+    client: BookiePool,
+) -> None:
+    called: queue.SimpleQueue[tuple[str, int]] = queue.SimpleQueue()
+
+    def note(name: str) -> Callable[[], None]:
+        return lambda: called.put((name, monotonic_ms()))
+
+    for _ in range(2):
+        began_ms = monotonic_ms()
+        client.call_at(began_ms + 60, note("late"))
+        client.call_at(began_ms + 5, note("early"))
+        client.call_at(began_ms - 5, note("past"))
+
+        times = [called.get(timeout=10) for _ in range(3)]
+        assert [name for name, _ in times] == ["past", "early", "late"]
+        assert times[1][1] >= began_ms + 5
+        assert times[2][1] >= began_ms + 60
+
+        client.request(outgoing(inbox := Inbox()))  # from now on there is a connection
+        inbox.wait_for_kind(Reply)
+
+
+def test_a_timer_may_send_a_request(client: BookiePool) -> None:
+    inbox = Inbox()
+
+    client.call_at(monotonic_ms(), lambda: client.request(outgoing(inbox, "timed")))
+
+    reply = inbox.wait_for_kind(Reply)
+    assert isinstance(reply, Reply)
+    assert reply.key == "timed"
