@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 import pykka
 
 from zbk.client.append_future import AppendFuture
-from zbk.client.mailbox import AppendMailbox, Ticket
+from zbk.client.mailbox import AppendMailbox
 from zbk.client.writer_actor import AskClose, AskSync
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
@@ -152,9 +152,8 @@ class LedgerWriter:
         if len(data) > self._entry_size_max:
             raise EntryTooLargeError(len(data), self._entry_size_max)
         self._check_usable()
-        future = AppendFuture(self._condition)
-        ticket = Ticket(future, len(data), is_many=False)
-        self._mailbox.put(ticket, (data,), self._timeout_s(timeout))
+        future = AppendFuture(self._condition, len(data))
+        self._mailbox.put(future, (data,), self._timeout_s(timeout))
         return future
 
     def append_many(
@@ -178,9 +177,8 @@ class LedgerWriter:
             if largest > self._entry_size_max:
                 raise EntryTooLargeError(largest, self._entry_size_max)
         self._check_usable()
-        future = AppendFuture(self._condition)
-        ticket = Ticket(future, size, is_many=True)
-        self._mailbox.put(ticket, data, self._timeout_s(timeout))
+        future = AppendFuture(self._condition, size, is_many=True)
+        self._mailbox.put(future, data, self._timeout_s(timeout))
         return future
 
     # ------------------------------------------------------------------ sync and close

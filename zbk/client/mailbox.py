@@ -14,22 +14,7 @@ from zbk.client.append_future import AppendFuture
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 
-
-class Ticket:
-    """One call of the application: a future, and what its result looks like.
-
-    ``is_many`` futures give the range of ids, others the one id.
-    """
-
-    __slots__ = ("future", "is_many", "size")
-
-    def __init__(self, future: AppendFuture, size: int, *, is_many: bool) -> None:
-        self.future = future
-        self.size = size
-        self.is_many = is_many
-
-
-Item = tuple[Ticket, Sequence[bytes]]
+Item = tuple[AppendFuture, Sequence[bytes]]
 
 
 class AppendMailbox:
@@ -44,7 +29,8 @@ class AppendMailbox:
         self._asks: set[Future[int]] = set()
         self._end: ZbkError | None = None
         self._is_over = False
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()  # half the price of the condition's own ``with``
+        self._changed = threading.Condition(self._lock)
         self._waiter_count = 0
         self._is_abandoned = False
 
@@ -65,20 +51,22 @@ class AppendMailbox:
         """Bytes that were put and not yet released."""
         return self._size
 
-    def put(self, ticket: Ticket, payloads: Sequence[bytes], timeout_s: float) -> None:
+    def put(self, future: AppendFuture, payloads: Sequence[bytes], timeout_s: float) -> None:
         """Add an append; wait while it does not fit. One larger than the limit goes in alone.
 
         Raises:
             RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was added.
             ZbkError: the mailbox was ended.
         """
-        with self._changed:
+        with self._lock:
             if self._end is not None:
                 raise self._end
-            if self._size and self._size + ticket.size > self._size_max:
-                self._wait_for_room(ticket.size, timeout_s)
-            self._size += ticket.size
-            self._items.append((ticket, payloads))
+            size = self._size + future.size
+            if size > self._size_max and self._size:
+                self._wait_for_room(future.size, timeout_s)
+                size = self._size + future.size
+            self._size = size
+            self._items.append((future, payloads))
             if self._is_roused:
                 return
             self._is_roused = True
@@ -105,7 +93,7 @@ class AppendMailbox:
         Raises:
             ZbkError: the mailbox was ended.
         """
-        with self._changed:
+        with self._lock:
             if self._end is not None and (self._is_over or not is_close):
                 raise self._end
             self._asks.add(future)
@@ -113,21 +101,21 @@ class AppendMailbox:
 
     def take(self) -> list[Item]:
         """Return all that waits. The reader calls it once for each time it was roused."""
-        with self._changed:
+        with self._lock:
             items, self._items = self._items, []
             self._is_roused = False
         return items
 
     def release(self, size: int) -> None:
         """Give room back: appends of ``size`` bytes in all were answered."""
-        with self._changed:
+        with self._lock:
             self._size -= size
             if self._waiter_count:
                 self._changed.notify_all()
 
     def unanswered(self) -> "list[Future[int]]":
         """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
-        with self._changed:
+        with self._lock:
             return [future for future in self._asks if not future.done()]
 
     def end(self, error: ZbkError, *, is_over: bool = False) -> None:
@@ -135,7 +123,7 @@ class AppendMailbox:
 
         ``is_over``: there is no reader any more, either.
         """
-        with self._changed:
+        with self._lock:
             self._is_over |= is_over
             if self._end is None:
                 self._end = error

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 import pykka
 
-from zbk.client.append_future import resolve_all
-from zbk.client.mailbox import AppendMailbox, Ticket
+from zbk.client.append_future import AppendFuture, resolve_all
+from zbk.client.mailbox import AppendMailbox
 from zbk.client.writer_metadata import ClosedInMetadata, EnsembleSettled, WriterMetadata
 from zbk.client.writer_requests import WriterRequests, event_of
 from zbk.errors import (
@@ -335,20 +335,20 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case _:
                 assert_never(effect)
 
-    def _resolve(self, tickets: Sequence[tuple[Ticket, int, int]]) -> None:
+    def _resolve(self, tickets: Sequence[tuple[AppendFuture, int, int]]) -> None:
         resolve_all(
             self._setup.condition,
             (
-                (ticket.future, range(first_id, first_id + count) if ticket.is_many else first_id)
-                for ticket, first_id, count in tickets
+                (future, range(first_id, first_id + count) if future.is_many else first_id)
+                for future, first_id, count in tickets
             ),
         )
-        self._mailbox.release(sum(ticket.size for ticket, _first_id, _count in tickets))
+        self._mailbox.release(sum([future.size for future, _first_id, _count in tickets]))
 
-    def _fail(self, tickets: Sequence[Ticket], error: ZbkError) -> None:
-        for ticket in tickets:
-            ticket.future.set_exception(error)
-        self._mailbox.release(sum(ticket.size for ticket in tickets))
+    def _fail(self, futures: Sequence[AppendFuture], error: ZbkError) -> None:
+        for future in futures:
+            future.set_exception(error)
+        self._mailbox.release(sum([future.size for future in futures]))
 
     # -------------------------------------------------------------- the end
 
@@ -368,7 +368,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         for bookie_id in self._requests.bookies:
             self._setup.pool.unsubscribe(bookie_id, self._sink)
         self._handle(core.Abandoned(error), monotonic_ms())
-        self._fail([ticket for ticket, _payloads in self._mailbox.take()], error)
+        self._fail([future for future, _payloads in self._mailbox.take()], error)
         for future in self._mailbox.unanswered():
             future.set_exception(error)
         self._on_end()

@@ -10,13 +10,17 @@ The queue has no limit of its own: whoever appends counts the bytes and waits (`
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, repeat
-from operator import add
+from itertools import accumulate, chain, islice, repeat
+from operator import add, itemgetter
+from typing import Final
 
 import msgspec
 
 from zbk.protocol.words import NO_ENTRY
 from zbk.protocol.writer_events import AckedTicket, Ticket
+
+_TICKET: Final = itemgetter(0)
+_PAYLOADS: Final = itemgetter(1)
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -56,10 +60,10 @@ class AppendQueue:
         """The id that the last queued entry has or will get; -1 before the first."""
         return self._count + NO_ENTRY
 
-    def add(self, ticket: Ticket, payloads: Sequence[bytes]) -> None:
-        """Queue one append."""
-        self._items.append((ticket, payloads))
-        self._count += len(payloads)
+    def add(self, appends: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
+        """Queue appends, each of some payloads."""
+        self._items.extend(appends)
+        self._count += sum(map(len, map(_PAYLOADS, appends)))
 
     def take(self) -> Taken:
         """Take what goes into the next batch: at least one append, or one entry of it.
@@ -70,11 +74,37 @@ class AppendQueue:
         assert self._items, "there is something to take"
         taken = Taken([], [])
         if not self._offset:
-            self._take_whole(taken)
+            self._take_single(taken)
+            if not taken.tickets:
+                self._take_whole(taken)
         if not taken.tickets:
             taken = self._take_part()
         self._check()
         return taken
+
+    def _take_single(self, taken: Taken) -> None:
+        """Take appends of one entry, if the first ones all are: thousands, so all is done in C."""
+        items = self._items
+        if len(items) == 1 or len(items[0][1]) != 1 or len(items[1][1]) != 1:
+            return
+        some = list(islice(items, self._count_max))
+        counts = list(map(len, map(_PAYLOADS, some)))
+        if counts.count(1) < len(counts):
+            del some[next(at for at, count in enumerate(counts) if count != 1) :]
+        payloads = list(chain.from_iterable(map(_PAYLOADS, some)))
+        entry_sizes = map(add, map(len, payloads), repeat(self._overhead_size))
+        fitting_count = bisect_right(list(accumulate(entry_sizes)), self._size_max)
+        del some[fitting_count:]
+        first = self._taken_count
+        taken.payloads.extend(payloads[:fitting_count])
+        ids = range(first, first + fitting_count)
+        taken.tickets.extend(zip(map(_TICKET, some), ids, repeat(1), strict=False))
+        self._taken_count += fitting_count
+        if fitting_count == len(items):
+            items.clear()
+        else:
+            for _ in range(fitting_count):
+                items.popleft()
 
     def _take_whole(self, taken: Taken) -> None:
         items, payloads, tickets = self._items, taken.payloads, taken.tickets
@@ -83,15 +113,12 @@ class AppendQueue:
         while items:
             ticket, entries = items[0]
             count = len(entries)
-            if count == 1:  # one ticket an entry: by far the most frequent, so it has to be quick
-                size = len(entries[0]) + self._overhead_size
-            elif count <= room_count:
-                size = sum(map(len, entries)) + count * self._overhead_size
-            else:
+            if count > room_count:
                 break
+            size = sum(map(len, entries)) + count * self._overhead_size
             room_count -= count
             room_size -= size
-            if room_count < 0 or room_size < 0:
+            if room_size < 0:
                 break
             items.popleft()
             payloads += entries

@@ -121,9 +121,9 @@ class WritePath:
 
     # ------------------------------------------------------------------ forward
 
-    def append(self, ticket: Ticket, payloads: Sequence[bytes]) -> None:
-        """Queue an append."""
-        self._queue.add(ticket, payloads)
+    def append(self, appends: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
+        """Queue appends."""
+        self._queue.add(appends)
 
     def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
         """Form batches of what is queued while the window has room."""

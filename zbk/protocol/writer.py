@@ -257,8 +257,7 @@ class WriterCore:
         if self._refusal is not None:
             self._effects.append(ev.Failed([ticket for ticket, _payloads in items], self._refusal))
             return
-        for ticket, payloads in items:
-            self._path.append(ticket, payloads)
+        self._path.append(items)
 
     def _on_sync_requested(self, ticket: ev.Ticket) -> None:
         if self._refusal is not None:

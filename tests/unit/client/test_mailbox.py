@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from zbk.client.append_future import AppendFuture
-from zbk.client.mailbox import AppendMailbox, Ticket
+from zbk.client.mailbox import AppendMailbox
 from zbk.errors import ClientClosedError, LedgerClosedError, RequestTimeoutError
 
 
@@ -17,8 +17,8 @@ class Bell:
         self.count += 1
 
 
-def ticket(size: int) -> Ticket:
-    return Ticket(AppendFuture(), size, is_many=False)
+def ticket(size: int) -> AppendFuture:
+    return AppendFuture(size=size)
 
 
 def test_the_reader_is_roused_once_for_all_that_joins() -> None:
