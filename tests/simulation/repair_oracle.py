@@ -25,6 +25,9 @@ from zbk.protocol.replication_events import ReplaceBookie
 AT_ONCE_US: Final = 50 * MS
 """Bookies that vanish within so long vanish together."""
 
+NEWS_US: Final = 5 * MS
+"""What vanished so lately an auditor may not have heard of when it began to report another one."""
+
 Absence = list[int]
 """When a bookie vanished, and, if it did, came back."""
 
@@ -179,7 +182,10 @@ class RepairOracle:
         together = [
             bookie_id
             for bookie_id, absences in self._absences.items()
-            if any(abs(absence[0] - vanished_us) <= AT_ONCE_US for absence in absences)
+            if any(
+                abs(absence[0] - vanished_us) <= AT_ONCE_US and now_us - absence[0] > NEWS_US
+                for absence in absences
+            )
         ]
         is_many = len(together) > max(1, len(self._absences.keys() | self._registered) // 5)
         was_held = any(begun < vanished_us <= ended for begun, ended in self._past_holds)
