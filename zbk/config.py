@@ -126,7 +126,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     pending_size_max: int = 64 * MIB  # bytes of payload that may wait in one writer
-    window_size: int = 8 * MIB  # bytes on their way to the slowest bookie of one writer
+    window_size: int = 8 * MIB  # bytes of one writer that are on their way to the ack quorum
+    backlog_size: int = 64 * MIB  # ... to the slowest bookie, before it holds the writer up
     batch_size_max: int = 1 * MIB  # bytes of entries in one message
     batch_count_max: int = 8192  # entries in one message
     read_ahead_count: int = 4  # read requests in flight for one reader
@@ -146,6 +147,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
         _check_range(self, "pending_size_max", 64 * KIB, 16 * GIB)
         _check_range(self, "window_size", 64 * KIB, 1 * GIB)
+        _check_range(self, "backlog_size", 64 * KIB, 1 * GIB)
         _check_range(self, "batch_size_max", 4 * KIB, 4 * MIB)
         _check_range(self, "batch_count_max", 1, 65_536)
         _check_range(self, "read_ahead_count", 1, 256)

@@ -242,9 +242,12 @@ class World:
 
 
 def _writer_limits(tape: Tape) -> WriterLimits:
+    window_size, window_count = tape.pick((1 << 20, 2_000)), tape.pick((16, 2))
     return WriterLimits(
-        window_size=tape.pick((1 << 20, 2_000)),
-        window_count=tape.pick((16, 2)),
+        window_size=window_size,
+        window_count=window_count,
+        backlog_size=2 * window_size,
+        backlog_count=2 * window_count,
         batch_size_max=tape.pick((1 << 16, 400)),
         batch_count_max=tape.pick((4096, 3)),
         quorum_grace_ms=tape.pick((2_000, 500)),

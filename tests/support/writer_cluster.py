@@ -63,6 +63,8 @@ LEDGER_ID = 7
 LIMITS = WriterLimits(
     window_size=1_000,
     window_count=4,
+    backlog_size=1_500,
+    backlog_count=6,
     batch_size_max=300,
     batch_count_max=5,
     quorum_grace_ms=1_000,
@@ -477,7 +479,7 @@ class WriterCluster:
         self.lac = core.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
         largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
-        assert core.window_size <= self.limits.window_size + largest * copies
+        assert core.window_size <= self.limits.backlog_size + largest * copies
 
     def _append_event(self, sizes: list[int]) -> Append:
         ticket = self._ticket()

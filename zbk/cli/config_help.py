@@ -8,7 +8,8 @@ from zbk.cli.bookie_options import OPTION_HELP
 CLIENT_HELP: Final = {
     "entry_size_max": "Largest payload.",
     "pending_size_max": "Bytes of payload that may wait in one writer.",
-    "window_size": "Bytes on their way to the slowest bookie of one writer.",
+    "window_size": "Bytes of one writer on their way to the ack quorum.",
+    "backlog_size": "Bytes on their way to the slowest bookie, before it holds the writer up.",
     "batch_size_max": "Bytes of entries in one message.",
     "batch_count_max": "Entries in one message.",
     "read_ahead_count": "Read requests in flight for one reader.",

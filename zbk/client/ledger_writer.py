@@ -119,7 +119,7 @@ class LedgerWriter:
         """Bytes of encoded entries that are held here: some live bookie has not answered them.
 
         An ack quorum may have: then it is what a slow bookie still has to get. It is bounded by
-        ``window_size`` of the client's options, and a batch more.
+        ``backlog_size`` of the client's options, and a batch more.
         """
         return self._core.window_size
 

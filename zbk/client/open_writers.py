@@ -131,6 +131,7 @@ class OpenWriters:
             digest=digest_function(metadata.digest_type, password, metadata.ledger_id),
             limits=WriterLimits(
                 window_size=config.window_size,
+                backlog_size=config.backlog_size,
                 batch_size_max=config.batch_size_max,
                 batch_count_max=config.batch_count_max,
                 quorum_grace_ms=config.quorum_grace_ms,

@@ -51,9 +51,7 @@ class WritePath:
             size_max=limits.batch_size_max,
             count_max=limits.batch_count_max,
         )
-        self._window = WriteWindow(
-            quorum.ensemble_size, size_max=limits.window_size, count_max=limits.window_count
-        )
+        self._window = WriteWindow(quorum.ensemble_size, limits)
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
         self._length = 0  # bytes of payload pushed

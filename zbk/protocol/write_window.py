@@ -1,10 +1,12 @@
 """The batches that a writer keeps in memory, and who still has to answer them.
 
 A batch is kept while it is not acknowledged by an ack quorum, and then while some live slot has
-not answered it: so the window counts the slowest live bookie, not only the ack quorum. A slot that
-is down holds nothing back; when it comes up again it gets the batches that are not acknowledged.
+not answered it. There is a limit for the first, the *window*, and a larger one for both together,
+the *backlog*: a bookie that is slower than the ack quorum, by the time of an fsync or so, holds
+nothing up, and one that stays behind does, before its queue grows until it fails. A slot that is
+down holds nothing back; when it comes up again it gets the batches that are not acknowledged.
 
-A *laggard* is a slot that alone keeps the window full: it has not answered a batch for long, and
+A *laggard* is a slot that alone leaves no room: it has not answered a batch for long, and
 every other slot has answered all that is half as old.
 """
 
@@ -12,7 +14,7 @@ from collections import deque
 
 from zbk.protocol.batch_encoder import Encoded
 from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.writer_events import AckedTicket
+from zbk.protocol.writer_events import AckedTicket, WriterLimits
 
 
 class WriteBatch:
@@ -36,13 +38,17 @@ class WriteWindow:
 
     Invariants, checked in ``_check``:
       * ``size`` is the sum over the batches kept, and ``unacked`` are the newest of them;
+      * ``unacked_size`` is the sum over these;
       * a batch is kept exactly while it is not acked or awaited by some slot.
     """
 
-    def __init__(self, slot_count: int, *, size_max: int, count_max: int) -> None:
-        self._size_max = size_max
-        self._count_max = count_max
+    def __init__(self, slot_count: int, limits: WriterLimits) -> None:
+        self._size_max = limits.window_size
+        self._count_max = limits.window_count
+        self._backlog_size_max = max(limits.backlog_size, limits.window_size)
+        self._backlog_count_max = max(limits.backlog_count, limits.window_count)
         self._size = 0
+        self._unacked_size = 0
         self._batches: dict[int, WriteBatch] = {}
         self._unacked: deque[WriteBatch] = deque()
         self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
@@ -60,7 +66,12 @@ class WriteWindow:
     @property
     def has_room(self) -> bool:
         """True when one more batch may be sent."""
-        return self._size < self._size_max and len(self._batches) < self._count_max
+        return (
+            self._unacked_size < self._size_max
+            and len(self._unacked) < self._count_max
+            and self._size < self._backlog_size_max
+            and len(self._batches) < self._backlog_count_max
+        )
 
     @property
     def newest_unacked(self) -> WriteBatch | None:
@@ -72,6 +83,7 @@ class WriteWindow:
         self._batches[batch.entry_ids.start] = batch
         self._unacked.append(batch)
         self._size += batch.encoded.size
+        self._unacked_size += batch.encoded.size
 
     def sent(self, slot: int, first: int) -> EntryBatch | None:
         """Note that the batch from entry ``first`` on goes to a slot; return the slot's part."""
@@ -88,7 +100,7 @@ class WriteWindow:
         self._up_ms[slot] = now_ms
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
-        """Return the slot that alone has kept the window full for ``slow_ms``, if there is one."""
+        """Return the slot that alone has left no room for ``slow_ms``, if there is one."""
         if self.has_room:
             return None
         waits_ms = [self._waited_ms(slot, now_ms) for slot in range(len(self._outstanding))]
@@ -121,6 +133,7 @@ class WriteWindow:
         while self._unacked and self._unacked[0].entry_ids.stop <= last_entry_id + 1:
             batch = self._unacked.popleft()
             batch.is_acked = True
+            self._unacked_size -= batch.encoded.size
             if not batch.awaited_count:
                 self._forget(batch)
             acked.append(batch)
@@ -132,7 +145,7 @@ class WriteWindow:
         unacked = list(self._unacked)
         self._unacked.clear()
         self._batches.clear()
-        self._size = 0
+        self._size = self._unacked_size = 0
         for outstanding in self._outstanding:
             outstanding.clear()
         return unacked
@@ -152,7 +165,9 @@ class WriteWindow:
 
     def _check(self) -> None:
         assert len(self._unacked) <= len(self._batches)
-        assert self._size >= 0
+        assert 0 <= self._unacked_size <= self._size
+        if not self._unacked:
+            assert self._unacked_size == 0, "an empty window takes no memory"
         if not self._batches:
             assert self._size == 0, "an empty window takes no memory"
             assert not any(self._outstanding), "nothing kept, nothing awaited"

@@ -34,12 +34,15 @@ AckedTicket: TypeAlias = tuple[Ticket, int, int]
 class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much a writer keeps in memory and how long it waits.
 
-    At ``window_size`` or ``window_count`` appends wait in the queue, whose size the caller limits.
-    A single batch may go over ``window_size`` and ``batch_size_max``: one entry is never cut.
+    At the limits of window and backlog appends wait in the queue, whose size the caller limits.
+    A single batch may go over them and over ``batch_size_max``: one entry is never cut. The memory
+    is ``backlog_size`` and a batch.
     """
 
-    window_size: int = 16 * 1024 * 1024  # bytes of batches that some live bookie has not answered
+    window_size: int = 16 * 1024 * 1024  # bytes of batches that are not acknowledged
     window_count: int = 16  # such batches
+    backlog_size: int = 32 * 1024 * 1024  # with those that some live bookie has not answered
+    backlog_count: int = 4_096  # such batches
     batch_size_max: int = 512 * 1024  # bytes of encoded entries
     batch_count_max: int = 4096  # entries
     quorum_grace_ms: int = 5_000  # how long a lost ack quorum may take to come back

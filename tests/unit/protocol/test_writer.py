@@ -285,18 +285,33 @@ def test_a_batch_holds_the_entries_as_they_will_be_read() -> None:
     assert end == batch.size == sum(batch.sizes)
 
 
-def test_the_window_counts_bytes_of_the_slowest_live_slot() -> None:
+def test_the_window_counts_what_the_ack_quorum_has_not_and_the_backlog_the_slowest_slot() -> None:
     size = entry_size(100, DigestType.XXH3)
-    core = writer_up(Quorum(3, 3, 2), window_size=2 * size, batch_size_max=size)
-    payloads = [bytes(100)] * 5
+    core = writer_up(
+        Quorum(3, 3, 2), window_size=2 * size, backlog_size=3 * size, batch_size_max=size
+    )
+    payloads = [bytes(100)] * 6
 
-    assert batches(core.handle(Append("t", payloads), 0)) == [[0], [1]]
-    for first in (0, 1):
-        for slot in (0, 1):  # an ack quorum, but slot 2 has not answered
-            assert not batches(core.handle(AddAnswered(slot, first, 1, -1), 0))
-    assert core.window_size == 2 * size
+    def ack(slot: int, first: int) -> list[list[int]]:
+        return batches(core.handle(AddAnswered(slot, first, 1, -1), 0))
 
-    assert batches(core.handle(AddAnswered(2, 0, 1, -1), 0)) == [[2]]
+    assert batches(core.handle(Append("t", payloads), 0)) == [[0], [1]], "the window is full"
+    assert not ack(0, 0)
+    assert ack(1, 0) == [[2]], "an ack quorum makes room, though slot 2 has not answered"
+    for first in (1, 2):
+        assert not ack(0, first)
+        assert not ack(1, first), "slot 2 has as much to answer as it may"
+    assert core.window_size == 3 * size
+
+    assert ack(2, 0) == [[3]]
+    assert core.window_size == 3 * size
+
+
+def test_a_backlog_that_is_smaller_than_the_window_is_as_large() -> None:
+    size = entry_size(100, DigestType.XXH3)
+    core = writer_up(Quorum(3, 3, 2), window_size=2 * size, backlog_size=size, batch_size_max=size)
+
+    assert batches(core.handle(Append("t", [bytes(100)] * 5), 0)) == [[0], [1]]
 
 
 def test_many_small_appends_that_waited_leave_in_one_batch() -> None:
@@ -319,6 +334,21 @@ def test_memory_does_not_grow_while_nothing_is_answered() -> None:
         core.handle(Append(ticket, [bytes(1000)]), 0)
 
     assert core.window_size <= 12 * size
+
+
+def test_memory_does_not_grow_while_one_bookie_of_three_answers_nothing() -> None:
+    size = entry_size(1000, DigestType.XXH3)
+    core = writer_up(
+        Quorum(3, 3, 2), window_size=2 * size, backlog_size=10 * size, batch_size_max=size
+    )
+
+    for ticket in range(100):
+        for effect in core.handle(Append(ticket, [bytes(1000)]), 0):
+            if isinstance(effect, SendAdd) and effect.slot < 2:
+                core.handle(AddAnswered(effect.slot, effect.batch.first_entry_id, 1, -1), 0)
+
+    assert core.window_size == 10 * size
+    assert core.last_acked_id == 9
 
 
 # ------------------------------------------------------------------ ends
