@@ -26,7 +26,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench lock clean
+.PHONY: help demo demo-zookeeper demo-spark test check soak soak-mixed chaos scale bench bench-peers lock clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -67,8 +67,11 @@ chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES; as root also 
 scale: $(STAMPS)/dev ## one bookie with 20,000 ledgers, 20 M entries, 1 GiB of journal (ARGS='--case restart')
 	@$(BIN)/python -m tests.scale $(ARGS)
 
-bench: $(STAMPS)/run ## what zbk writes, beside what the machine gives
-	@$(BIN)/python -m zbk bench write --against-floor $(ARGS)
+bench: $(STAMPS)/bench ## how fast it is, beside what the machine gives; under 15 minutes (ARGS=--quick: 2)
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+bench-peers: $(STAMPS)/peers ## Redis Streams or NATS JetStream under zbk's load (ARGS='redis --size 1024')
+	@$(BIN)/python -m benchmarks.peers $(ARGS)
 
 lock: ## choose new versions for requirements/*.txt (needs uv)
 	@command -v uv >/dev/null || { echo "make lock needs uv: pip install uv" >&2; exit 1; }
@@ -76,6 +79,8 @@ lock: ## choose new versions for requirements/*.txt (needs uv)
 	$(COMPILE) pyproject.toml -c requirements/dev.txt -o requirements/run.txt
 	$(COMPILE) pyproject.toml --extra zookeeper -c requirements/dev.txt -o requirements/zookeeper.txt
 	$(COMPILE) pyproject.toml --extra zookeeper --extra spark -c requirements/dev.txt -o requirements/spark.txt
+	$(COMPILE) pyproject.toml --extra zookeeper --group bench -c requirements/dev.txt -o requirements/bench.txt
+	$(COMPILE) pyproject.toml --group peers -c requirements/dev.txt -o requirements/peers.txt
 	$(COMPILE) --upgrade requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## remove the environment and all caches
@@ -99,9 +104,9 @@ $(STAMPS)/build: $(STAMPS)/venv requirements/build.txt
 	@$(INSTALL) --require-hashes -r requirements/build.txt
 	@touch $@
 
-$(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/dev: PYSPARK = yes
+$(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/dev: PYSPARK = yes
 
-$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
+$(STAMPS)/run $(STAMPS)/zookeeper $(STAMPS)/spark $(STAMPS)/bench $(STAMPS)/peers $(STAMPS)/dev: $(STAMPS)/%: $(STAMPS)/build requirements/%.txt pyproject.toml
 	@$(if $(PYSPARK),echo "installing what requirements/$*.txt names; ZooKeeper's jars come in pyspark (0.5 GB)" >&2)
 	@$(INSTALL) --require-hashes -r requirements/$*.txt
 	@$(INSTALL) --no-deps -e .

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from zbk.cli.output import note
 from zbk.cli.session import Session
+from zbk.cli.signals import end_like_ctrl_c
 from zbk.errors import InvalidOptionError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 @contextmanager
 def bench_folder() -> Iterator[Path]:
-    """Give a folder that is removed afterwards."""
+    """Give a folder that is removed afterwards, also when the benchmark is told to stop."""
+    end_like_ctrl_c()
     folder = Path(tempfile.mkdtemp(prefix="zbk-bench-"))
     try:
         yield folder

@@ -1,0 +1,144 @@
+"""Cases of one writer: ``append_many``, ``append_async``, ``append``; by size, by offered load."""
+
+from typing import Final
+
+from benchmarks import figures
+from benchmarks.case import Amount, Case, Row, Step, at_least, at_most, rate_text, size_text, way
+
+FLOOR_SHARE: Final = 0.6
+LOAD_SECONDS: Final = 4  # a step of offered load
+LOAD_BATCH_COUNT: Final = 100
+
+UNITS: Final = {"entries_per_s": "entries/s", "payload_mb_per_s": "MB/s"}
+
+
+def write_step(kind: str, count: int, *words: str, name: str = "zbk", size: int = 100) -> Step:
+    """Return a ``zbk bench write``; ``size`` in bytes of payload."""
+    shape = ("write", "--type", kind, "--size", str(size), *words)
+    return Step(name, shape, (Amount("--count", count),))
+
+
+def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case:
+    """Return the case of one call a batch; ``goal`` is for ``field``, a rate."""
+    unit = UNITS[field]
+    row = Row(
+        title=f"`append_many`, {kind.upper()}, {size_text(size)}",
+        goal=f">= {rate_text(goal)} {unit}, or >= {FLOOR_SHARE:.0%} of the floor",
+        step="zbk",
+        unit=unit,
+        zbk="zbk",
+        floor="floor",
+        ratio="ratio",
+        peer_shape=(size, "many"),
+        peer_field=field,
+        ways=(
+            way("figure", at_least("zbk", goal)),
+            way("ratio", at_least("ratio", FLOOR_SHARE)),
+        ),
+    )
+    return Case(
+        name=f"many-{kind}-{size}",
+        title=row.title,
+        steps=(write_step(kind, count, "--against-floor", size=size),),
+        read=figures.against_floor(field),
+        rows=(row,),
+        seconds=10,
+    )
+
+
+def append_async(kind: str, count: int, goal: int) -> Case:
+    """Return the case of a future an entry; ``goal`` in entries a second."""
+    row = Row(
+        title=f"`append_async`, a future each, {kind.upper()}, 100 B",
+        goal=f">= {rate_text(goal)} entries/s",
+        step="zbk",
+        unit="entries/s",
+        zbk="zbk",
+        floor="floor",
+        ratio="ratio",
+        peer_shape=(100, "async"),
+        peer_field="entries_per_s",
+        ways=(way("figure", at_least("zbk", goal)),),
+    )
+    return Case(
+        name=f"async-{kind}",
+        title=row.title,
+        steps=(write_step(kind, count, "--api", "async", "--against-floor"),),
+        read=figures.against_floor("entries_per_s"),
+        rows=(row,),
+        seconds=8,
+    )
+
+
+def lone(kind: str) -> Case:
+    """Return the case of one ``append`` after another."""
+    title = f"a lone `append`, {kind.upper()}, 100 B"
+    count = Amount("--count", 2_000)
+    floor = Step(
+        "floor",
+        ("floor", "--type", kind, "--api", "sync", "--fsync-probe"),
+        (count,),
+        is_on_zookeeper=False,
+    )
+    over_fsync = ("over_fsync_ms", "within 0.6 ms of the fsync of the same bytes")
+    alone = ("latency_p50_ms", "<= 0.6 ms: no fsync in it")
+    figure, goal = over_fsync if kind == "pd" else alone
+    rows = (
+        Row(
+            title=f"{title}, p50",
+            goal=goal,
+            step="zbk",
+            unit="ms",
+            zbk="latency_p50_ms",
+            floor="fsync_p50_ms" if kind == "pd" else "floor_p50_ms",
+            peer_shape=(100, "sync"),
+            peer_field="latency_p50_ms",
+            ways=(way("figure", at_most(figure, 0.6)),),
+        ),
+        Row(
+            title=f"{title}, p99",
+            goal="<= 2 x the floor's",
+            step="floor",
+            unit="ms",
+            zbk="latency_p99_ms",
+            floor="floor_p99_ms",
+            ratio="p99_ratio",
+            peer_shape=(100, "sync"),
+            peer_field="latency_p99_ms",
+            ways=(way("ratio", at_most("p99_ratio", 2.0)),),
+        ),
+    )
+    return Case(
+        name=f"lone-{kind}",
+        title=title,
+        steps=(write_step(kind, count.value, "--api", "sync"), floor),
+        read=figures.lone,
+        rows=rows,
+        seconds=7,
+    )
+
+
+def other_size(kind: str, size: int, count: int) -> Case:
+    """Return a case that is only a point in the picture by entry size."""
+    return Case(
+        name=f"many-{kind}-{size}",
+        title=f"`append_many`, {kind.upper()}, {size_text(size)}",
+        steps=(write_step(kind, count, "--against-floor", size=size),),
+        read=figures.against_floor("entries_per_s"),
+        seconds=9,
+        round_count=1,
+    )
+
+
+def offered_load(kind: str, rates: tuple[int, ...]) -> Case:
+    """Return the case that offers more and more entries a second."""
+    seconds = Amount("--seconds", LOAD_SECONDS, "s")
+    words = ("write", "--type", kind, "--batch", str(LOAD_BATCH_COUNT), "--rate")
+    return Case(
+        name=f"load-{kind}",
+        title=f"latency against offered load, {kind.upper()}, 100 B",
+        steps=tuple(Step(str(rate), (*words, str(rate)), (seconds,)) for rate in rates),
+        read=figures.offered_load,
+        seconds=8 * len(rates) + 4,  # the last step writes more than it can in its time
+        round_count=1,
+    )

@@ -1,0 +1,142 @@
+"""What a case is: the commands that it runs, and the rows of the report that come of it.
+
+A *step* is one ``zbk bench`` command. A *round* runs the steps of a case, one after the other; a
+case has several rounds, because machines drift. From the lines of a round come *figures*, numbers
+by name; a *row* compares their medians with a goal.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+Line = dict[str, Any]
+"""One JSON object that a command has printed."""
+
+Round = Mapping[str, Sequence[Line]]
+"""What the commands of one round have printed, by step."""
+
+Figures = dict[str, float]
+
+
+class Amount(msgspec.Struct, frozen=True):
+    """An option that says how much; a quick run takes a share of it."""
+
+    option: str
+    value: int
+    unit: str = ""
+    least: int = 1
+
+    def words(self, divisor: int) -> tuple[str, str]:
+        """Return the option and its value.
+
+        >>> Amount("--seconds", 20, "s").words(10)
+        ('--seconds', '2s')
+        """
+        return self.option, f"{max(self.least, self.value // divisor)}{self.unit}"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One ``zbk bench`` command."""
+
+    name: str
+    words: tuple[str, ...]  # after ``zbk bench``
+    amounts: tuple[Amount, ...] = ()
+    is_on_zookeeper: bool = True  # the floor knows no metadata
+    timeout_s: int = 300  # beside the seconds for which it is told to load
+
+    def command(self, divisor: int = 1) -> tuple[str, ...]:
+        """Return the words after ``zbk``, with a share of the amounts."""
+        amounts = [word for amount in self.amounts for word in amount.words(divisor)]
+        metadata = ("--zookeeper",) if self.is_on_zookeeper else ()
+        return ("bench", *self.words, *amounts, *metadata)
+
+    @property
+    def seconds_max(self) -> int:
+        """How long it may take before it counts as stuck."""
+        loading = [amount.value for amount in self.amounts if amount.option == "--seconds"]
+        return self.timeout_s + sum(loading)
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """A limit for the median of a figure."""
+
+    figure: str
+    limit: float = 0.0
+    is_least: bool = True  # at least; else at most
+    lowest_of: str = ""  # the limit is the lowest value that this figure had
+
+    def holds(self, median: Mapping[str, float], spread: Mapping[str, Sequence[float]]) -> bool:
+        """Tell whether the median keeps the limit."""
+        limit = spread[self.lowest_of][0] if self.lowest_of else self.limit
+        value = median[self.figure]
+        return value >= limit if self.is_least else value <= limit
+
+
+class Way(msgspec.Struct, frozen=True):
+    """One way to reach a goal: all of its bounds hold."""
+
+    name: str  # as the report tells by what a goal was reached
+    bounds: tuple[Bound, ...]
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the report's table; any of its ways is enough."""
+
+    title: str
+    goal: str  # in words
+    step: str  # whose command is shown
+    unit: str  # of ``zbk`` and ``floor``: a key of ``report.UNITS``
+    zbk: str  # figures, by name
+    floor: str = ""
+    ratio: str = ""
+    peer_shape: tuple[int, str] | None = None  # bytes and kind of call: peers' results like it
+    peer_field: str = ""  # what of them is shown
+    ways: tuple[Way, ...]
+
+
+class Case(msgspec.Struct, frozen=True, kw_only=True):
+    """Steps that are measured together, and what is to be seen in them."""
+
+    name: str
+    title: str
+    steps: tuple[Step, ...]
+    read: Callable[[Round], Figures]
+    rows: tuple[Row, ...] = ()  # none: only for pictures
+    seconds: int  # that a round is expected to take
+    round_count: int | None = None  # None: as many as the whole suite
+
+
+def at_least(figure: str, limit: float) -> Bound:
+    """Return the bound from below."""
+    return Bound(figure, limit)
+
+
+def at_most(figure: str, limit: float) -> Bound:
+    """Return the bound from above."""
+    return Bound(figure, limit, is_least=False)
+
+
+def way(name: str, *bounds: Bound) -> Way:
+    """Return one way to reach a goal."""
+    return Way(name, bounds)
+
+
+def rate_text(value: float) -> str:
+    """Return a figure in few characters.
+
+    >>> rate_text(450_000), rate_text(1_500_000), rate_text(260)
+    ('450 k', '1.5 M', '260')
+    """
+    if value >= 1e6:
+        return f"{value / 1e6:.3g} M"
+    return f"{value / 1e3:.4g} k" if value >= 1e4 else f"{value:.3g}"
+
+
+def size_text(size: int) -> str:
+    """Return bytes with their unit.
+
+    >>> size_text(100), size_text(16384)
+    ('100 B', '16 KiB')
+    """
+    return f"{size // 1024} KiB" if size >= 1024 else f"{size} B"

@@ -1,0 +1,145 @@
+"""Cases of cost that must not grow: with other writers and ledgers, with length, with time."""
+
+from typing import Final
+
+from benchmarks import figures
+from benchmarks.appends import write_step
+from benchmarks.case import Amount, Bound, Case, Row, Step, Way, at_least, at_most, rate_text, way
+from zbk.config import BookieConfig, ClientConfig
+
+MIB: Final = 1 << 20
+
+BACKLOG_SIZE_MAX: Final = ClientConfig().backlog_size + ClientConfig().batch_size_max
+"""The limit may be overstepped by one message."""
+
+RSS_GROWN_SHARE_MAX: Final = 0.05
+RSS_GROWN_SIZE_MAX: Final = 8 * MIB
+"""Memory is flat if it grows by less than this, or by less than that share."""
+
+FULL_CACHE_COUNT: Final = BookieConfig().ledger_cache_size // 8 + 1_000_000
+"""Eight bytes of index an entry: until then a bookie's memory grows, to a limit that is set."""
+
+LONG_LEDGER_BATCH_COUNT: Final = 50
+"""Small calls, so that the first million takes about as long as a sample is apart."""
+
+LONG_RUN_ROLL_COUNT: Final = 5_000_000
+
+
+def beside() -> Case:
+    """Return the case of one writer alone and beside what must not cost it much."""
+    count = 1_500_000
+    idle = (
+        way("ratio", at_least("idle_share", 0.97)),
+        way("spread", Bound("idle", lowest_of="alone")),
+    )
+    rows = (
+        _share("eight writers on eight ledgers, together", "eight", "85 %", (
+            way("ratio", at_least("eight_share", 0.85)),
+        )),
+        _share("a writer beside 200 idle ledgers", "idle", "97 %, or within the spread", idle),
+        _share("a writer with a slow bookie (fsync + 50 ms)", "slow", "80 %", (
+            way("ratio", at_least("slow_share", 0.8)),
+        )),
+        Row(
+            title="... what is held for the slow bookie",
+            goal=f"<= {BACKLOG_SIZE_MAX // MIB} MiB: the client's limit and a message",
+            step="slow",
+            unit="MiB",
+            zbk="backlog_size",
+            ways=(way("figure", at_most("backlog_size", BACKLOG_SIZE_MAX)),),
+        ),
+    )  # fmt: skip
+    return Case(
+        name="beside",
+        title="one writer alone, eight at once, beside idle ledgers, with a slow bookie",
+        steps=(
+            write_step("pd", count, name="alone"),
+            write_step("pd", count, "--ledgers", "8", name="eight"),
+            write_step("pd", count, "--idle-ledgers", "200", name="idle"),
+            write_step("pd", count, "--slow-bookie", "50ms", name="slow"),
+        ),
+        read=figures.beside,
+        rows=rows,
+        seconds=26,
+    )
+
+
+def _share(title: str, step: str, least: str, ways: tuple[Way, ...]) -> Row:
+    return Row(
+        title=title,
+        goal=f">= {least} of one writer alone, in turn",
+        step=step,
+        unit="entries/s",
+        zbk=step,
+        floor="alone",
+        ratio=f"{step}_share",
+        ways=ways,
+    )
+
+
+def length() -> Case:
+    """Return the case of a ledger of 11 million entries."""
+    rows = (
+        Row(
+            title="rate around entry 10 M (to that from 100 k to 1 M)",
+            goal=">= 95 %",
+            step="zbk",
+            unit="entries/s",
+            zbk="late_entries_per_s",
+            floor="early_entries_per_s",
+            ratio="late_share",
+            ways=(way("ratio", at_least("late_share", 0.95)),),
+        ),
+    )
+    batch = ("--batch", str(LONG_LEDGER_BATCH_COUNT), "--samples")
+    return Case(
+        name="length",
+        title="one ledger of 11 million entries of 100 B, PD",
+        steps=(write_step("pd", 11_000_000, *batch),),
+        read=figures.length,
+        rows=rows,
+        seconds=18,
+    )
+
+
+def memory() -> Case:
+    """Return the case of a ledger so long that its index fills the bookies' cache."""
+    rows = tuple(
+        Row(
+            title=f"memory of {who}, grown from entry {rate_text(FULL_CACHE_COUNT)} on",
+            goal=f"<= {RSS_GROWN_SHARE_MAX:.0%}, or <= {RSS_GROWN_SIZE_MAX // MIB} MiB",
+            step="zbk",
+            unit="MiB",
+            zbk=f"{field}_grown",
+            ways=(
+                way("share", at_most(f"{field}_grown_share", RSS_GROWN_SHARE_MAX)),
+                way("figure", at_most(f"{field}_grown", RSS_GROWN_SIZE_MAX)),
+            ),
+        )
+        for who, field in (
+            ("the client", "client_rss_size"),
+            ("the largest bookie", "bookie_rss_size_max"),
+        )
+    )
+    return Case(
+        name="memory",
+        title="memory over a ledger of 26 million entries of 10 B, PD",
+        steps=(write_step("pd", 26_000_000, "--samples", size=10),),
+        read=figures.memory(FULL_CACHE_COUNT / 26_000_000),
+        rows=rows,
+        seconds=20,
+        round_count=1,
+    )
+
+
+def long_run(seconds: int) -> Case:
+    """Return the case of a run that goes from ledger to ledger."""
+    words = ("write", "--size", "1024", "--roll", str(LONG_RUN_ROLL_COUNT), "--samples")
+    return Case(
+        name="long-run",
+        title="throughput over time, PD, 1 KiB, from ledger to ledger",
+        steps=(Step("zbk", words, (Amount("--seconds", seconds, "s"),)),),
+        read=figures.long_run,
+        seconds=seconds + 6,
+        round_count=1,
+    )

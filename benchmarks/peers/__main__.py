@@ -1,0 +1,187 @@
+"""``python -m benchmarks.peers redis|nats``: see ``benchmarks/peers/README.md``."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from benchmarks.machine import ROOT, this_machine
+from benchmarks.peers.load import (
+    Api,
+    PeerLoad,
+    PeerRun,
+    median_of,
+    result_of,
+    shaped,
+)
+from benchmarks.peers.servers import Version, find_server, version_of, version_text
+from zbk.cli.options import output_option
+from zbk.cli.output import Format, note, print_object
+from zbk.cli.signals import end_like_ctrl_c
+
+RESULTS: Final = ROOT / "benchmarks" / "results"
+EXIT_INTERRUPTED: Final = 130
+NAMES: Final = ("redis", "nats")
+MEDIANS_SHOWN: Final = ("entries_per_s", "latency_p50_ms", "latency_p99_ms")
+
+
+class Peer(NamedTuple):
+    """What is needed of a peer."""
+
+    program: str
+    durability: Callable[[Version], str]
+    run: Callable[[Path, Version, PeerLoad], PeerRun]
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.argument("name", metavar="|".join(NAMES), type=click.Choice(NAMES))
+@click.option(
+    "--size",
+    "entry_size",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Bytes of payload in an entry.",
+)
+@click.option(
+    "--count",
+    "entry_count",
+    type=click.IntRange(min=1),
+    default=200_000,
+    show_default=True,
+    help="How many entries.",
+)
+@click.option(
+    "--batch",
+    "batch_count",
+    type=click.IntRange(min=1, max=65_536),
+    default=1_000,
+    show_default=True,
+    help="Entries in one batch.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(min=1, max=500),
+    default=64,
+    show_default=True,
+    help="Batches that may be unanswered.",
+)
+@click.option(
+    "--api",
+    type=click.Choice(["many", "async", "sync"]),
+    default="many",
+    show_default=True,
+    help="Batches, an entry a call, or one entry after another.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1, max=100),
+    default=1,
+    show_default=True,
+    help="Run as often, with new servers each time.",
+)
+@click.option(
+    "--server",
+    metavar="PATH",
+    type=click.Path(path_type=Path),
+    help="The server's program.  [default: the one on the path]",
+)
+@click.option("--save", "is_saved", is_flag=True, help="Also write a file in benchmarks/results.")
+@output_option
+@click.pass_context
+def peers(  # noqa: PLR0917 - click passes all of them by name
+    context: click.Context,
+    name: str,
+    entry_size: int,
+    entry_count: int,
+    batch_count: int,
+    window: int,
+    api: Api,
+    rounds: int,
+    server: Path | None,
+    is_saved: bool,
+    output: Format,
+) -> None:
+    """Write to three servers of another replicated log; tell the columns of `zbk bench write`.
+
+    The servers run in a temporary folder and are gone afterwards.
+    """
+    end_like_ctrl_c()
+    load = shaped(
+        PeerLoad(
+            entry_size=entry_size,
+            entry_count=entry_count,
+            api=api,
+            batch_count=batch_count,
+            window=window,
+        )
+    )
+    try:
+        lines = _measure(name, server, load, rounds, output)
+    except KeyboardInterrupt:
+        note("peers: interrupted")
+        context.exit(EXIT_INTERRUPTED)
+    if is_saved:
+        note(f"wrote {save(RESULTS, load, lines)}")
+
+
+def peer(name: str) -> Peer:
+    """Return a peer; only now is its client imported.
+
+    Raises:
+        click.UsageError: its client is not installed. Says the command that installs it.
+    """
+    try:
+        if name == "redis":
+            from benchmarks.peers import redis_client, redis_servers  # noqa: PLC0415 - see above
+
+            return Peer(redis_servers.PROGRAM, redis_servers.durability, redis_client.run)
+        from benchmarks.peers import nats_client, nats_servers  # noqa: PLC0415 - see above
+
+        return Peer(nats_servers.PROGRAM, nats_servers.durability, nats_client.run)
+    except ModuleNotFoundError as error:
+        raise click.UsageError(
+            f"the Python package {error.name} is not installed: "
+            "pip install --require-hashes -r requirements/peers.txt"
+        ) from error
+
+
+def save(folder: Path, load: PeerLoad, lines: list[dict[str, Any]]) -> Path:
+    """Write the rounds of a load and their medians, replacing older ones; return the file."""
+    case = f"peers-{lines[0]['measured']}-{load.entry_size}-{load.api}"
+    saved = {
+        "case": case,
+        "machine": this_machine(),
+        "rounds": lines,
+        "median": median_of(lines),
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{case}.json"
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(saved), indent=1) + b"\n")
+    return path
+
+
+def _measure(
+    name: str, server: Path | None, load: PeerLoad, rounds: int, output: Format
+) -> list[dict[str, Any]]:
+    """Run the rounds; print each as it comes."""
+    program, durability, run = peer(name)
+    path = find_server(program, server, os.environ.get("PATH"))
+    version = version_of(path)
+    lines = []
+    for _ in range(rounds):
+        note(f"starting three servers: {program} {version_text(version)}")
+        measured = run(path, version, load)
+        lines.append(result_of(name, version_text(version), durability(version), load, measured))
+        print_object(lines[-1], output)
+    if rounds > 1:
+        median = median_of(lines)
+        print_object({f"{field}_median": median[field] for field in MEDIANS_SHOWN}, output)
+    return lines
+
+
+if __name__ == "__main__":
+    peers(prog_name="python -m benchmarks.peers")

@@ -1,0 +1,127 @@
+"""A run against NATS JetStream: servers, stream, load, count, end.
+
+The client is connected to the server that leads the stream, so that no message takes a detour.
+"""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import nats
+from nats.errors import Error as NatsError
+from nats.js.api import StorageType
+
+from benchmarks.peers.load import Meter, PeerFailedError, PeerLoad, PeerRun, check_kept
+from benchmarks.peers.nats_load import ANSWER_TIMEOUT_S, write
+from benchmarks.peers.nats_servers import STREAM, SUBJECT, configuration
+from benchmarks.peers.servers import (
+    HOST,
+    LOOK_INTERVAL_S,
+    SERVER_COUNT,
+    START_TIMEOUT_S,
+    Servers,
+    Version,
+    free_ports,
+)
+from zbk.system.clock import monotonic_s
+
+CONNECT_TIMEOUT_S: Final = 2.0
+ASK_TIMEOUT_S: Final = 2.0
+
+
+def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
+    """Start three servers and a stream of three copies, write, count what is there, stop them.
+
+    Raises:
+        PeerFailedError: NATS did not start, answer, or keep what it acknowledged.
+    """
+    with Servers("nats") as servers:
+        ports = _start(servers, server, version)
+        try:
+            return asyncio.run(_measure(servers, ports, load))
+        except (NatsError, OSError, TimeoutError) as error:
+            servers.check_running()
+            raise PeerFailedError(f"NATS: {error or type(error).__name__}") from error
+
+
+async def _measure(servers: Servers, ports: list[int], load: PeerLoad) -> PeerRun:
+    leader_port = ports[await _make_stream(servers, ports)]
+    client = await _connect(leader_port)
+    try:
+        stream = client.jetstream(timeout=ANSWER_TIMEOUT_S)
+        await stream.publish(SUBJECT, b"warm-up")
+        meter = Meter(servers.pids)
+        started_s = monotonic_s()
+        latencies_s = await write(client, load)
+        seconds = monotonic_s() - started_s
+        cost = meter.cost(load.entry_count)
+        info = await stream.stream_info(STREAM)
+        check_kept("NATS", load.entry_count + 1, info.state.messages)
+    finally:
+        await client.close()
+    return PeerRun(seconds, latencies_s, cost)
+
+
+def _start(servers: Servers, server: Path, version: Version) -> list[int]:
+    """Start the servers; return the ports for clients."""
+    all_ports = free_ports(2 * SERVER_COUNT)
+    ports, cluster_ports = all_ports[:SERVER_COUNT], all_ports[SERVER_COUNT:]
+    for index in range(SERVER_COUNT):
+        folder = servers.folder / f"nats{index}"
+        folder.mkdir()
+        file = servers.folder / f"nats{index}.conf"
+        file.write_text(configuration(folder, index, version, ports, cluster_ports), "utf-8")
+        servers.start(f"nats {index}", [str(server), "-c", str(file)])
+    return ports
+
+
+async def _make_stream(servers: Servers, ports: list[int]) -> int:
+    """Make the stream once the cluster has formed; return the number of the server that leads it.
+
+    Raises:
+        PeerFailedError: a server ended, or it took longer than ``START_TIMEOUT_S``.
+    """
+    deadline_s = monotonic_s() + START_TIMEOUT_S
+    why: Exception | None = None
+    while monotonic_s() < deadline_s:
+        servers.check_running()
+        try:
+            return await _try_make_stream(ports[0])
+        except (NatsError, OSError, TimeoutError) as error:  # it does not listen, has no leader yet
+            why = error
+        await asyncio.sleep(LOOK_INTERVAL_S)
+    raise PeerFailedError(f"NATS' cluster: not within {START_TIMEOUT_S:g} s ({why!r})")
+
+
+async def _try_make_stream(port: int) -> int:
+    client = await _connect(port)
+    try:
+        stream = client.jetstream(timeout=ASK_TIMEOUT_S)
+        with suppress(TimeoutError):  # it may come true all the same, and the next look finds it
+            await stream.add_stream(
+                name=STREAM,
+                subjects=[SUBJECT],
+                storage=StorageType.FILE,
+                num_replicas=SERVER_COUNT,
+            )
+        cluster = (await stream.stream_info(STREAM)).cluster
+        replicas = cluster.replicas or []
+        if not cluster.leader or sum(replica.current for replica in replicas) < SERVER_COUNT - 1:
+            raise TimeoutError("the stream's replicas are not there yet")
+        return int(cluster.leader.removeprefix("nats"))
+    finally:
+        await client.close()
+
+
+async def _connect(port: int) -> Any:  # noqa: ANN401 - nats-py's
+    return await nats.connect(
+        f"nats://{HOST}:{port}",
+        connect_timeout=CONNECT_TIMEOUT_S,
+        allow_reconnect=False,
+        error_cb=_say_nothing,
+    )
+
+
+async def _say_nothing(_error: Exception) -> None:
+    """Leave out nats-py's own log: what matters is raised where it is waited for."""

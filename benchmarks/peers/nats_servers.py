@@ -1,0 +1,68 @@
+"""NATS JetStream: three servers in a cluster, a stream of three copies in files.
+
+A confirmation is JetStream's acknowledgement: a majority (two of three) has the entry in its
+replicated log. What "has" means depends on the version:
+
+- from 2.10.23 on ``sync_interval: always`` goes for the replicated log too: each server fsyncs
+  before it says so, so two of three copies are on disk, as an acknowledged PD entry of zbk is;
+- 2.10 before that heeds it for the stream's file, which follows the replicated log: the leader, who
+  answers once it has stored the entry, has fsynced it, the others have it in memory;
+- before that there is no such setting: the entries are in the page caches of a majority, and
+  fsynced every minute. That is what zbk's VD promises before a ``sync``, not PD.
+
+Source: ``SyncAlways`` in nats-server's ``stream.go`` and ``jetstream_cluster.go``, by version.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.peers.servers import HOST, Version
+
+PROGRAM: Final = "nats-server"
+STREAM: Final = "zbk-peers"
+SUBJECT: Final = "zbk.peers"
+SYNC_ALWAYS_SINCE: Final[Version] = (2, 10, 0)
+LOG_SYNC_ALWAYS_SINCE: Final[Version] = (2, 10, 23)
+
+_CONFIGURATION = """\
+server_name: nats{index}
+listen: "{host}:{port}"
+jetstream {{
+  store_dir: {folder}
+{sync}}}
+cluster {{
+  name: zbk-peers
+  listen: "{host}:{cluster_port}"
+  routes: [{routes}]
+}}
+"""
+
+
+def configuration(
+    folder: Path, index: int, version: Version, ports: Sequence[int], cluster_ports: Sequence[int]
+) -> str:
+    """Return the configuration file of one server of a cluster."""
+    has_sync = version >= SYNC_ALWAYS_SINCE
+    return _CONFIGURATION.format(
+        index=index,
+        host=HOST,
+        port=ports[index],
+        folder=_quoted(str(folder)),
+        sync='  sync_interval: "always"\n' if has_sync else "",
+        cluster_port=cluster_ports[index],
+        routes=", ".join(_quoted(f"nats://{HOST}:{port}") for port in cluster_ports),
+    )
+
+
+def durability(version: Version) -> str:
+    """Say what an acknowledgement means."""
+    if version >= LOG_SYNC_ALWAYS_SINCE:
+        return "R3, sync_interval always: fsynced by a majority"
+    if version >= SYNC_ALWAYS_SINCE:
+        return "R3, sync_interval always: fsynced by the leader, in the page caches of a majority"
+    return "R3: in the page caches of a majority, fsynced every minute"
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,0 +1,34 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.matrix import cases
+from benchmarks.measuring import run_case
+from benchmarks.pictures import PICTURES, Results, draw_all
+from tests.support.bench_lines import lines_of
+
+
+@pytest.fixture(scope="module")
+def results() -> Results:
+    return {case.name: run_case(case, 2, run=lines_of) for case in cases()}
+
+
+def test_every_picture_is_drawn_and_the_same_results_give_the_same_bytes(
+    results: Results, tmp_path: Path
+) -> None:
+    first = draw_all(results, tmp_path / "first")
+    second = draw_all(results, tmp_path / "second")
+
+    assert [path.name for path in first] == [f"{picture.name}.svg" for picture in PICTURES]
+    assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_a_picture_whose_case_was_not_measured_is_left_out(
+    results: Results, tmp_path: Path
+) -> None:
+    some = {name: result for name, result in results.items() if name != "load-vd"}
+
+    drawn = draw_all(some, tmp_path)
+
+    assert "latency.svg" not in {path.name for path in drawn}
+    assert len(drawn) == len(PICTURES) - 1
