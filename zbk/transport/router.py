@@ -1,8 +1,13 @@
 """The bookie's front: one thread that owns the ROUTER socket.
 
 It drains what came, checks it (size, frames, HELLO, incarnation, credit), and hands *lists* of
-requests to ``deliver``; answers come back through ``send`` from any thread, over a queue and a
-wake-up. It holds no rule of ledgers.
+requests to ``deliver``; answers come back through ``send`` from any thread. It holds no rule of
+ledgers.
+
+Whoever has answers while the thread waits sends them itself: a wake-up costs more than that. A
+socket may go from thread to thread with a lock around it, and while the thread waits it looks at
+the socket's descriptor, not at the socket. That descriptor tells only of news: after each use of
+the socket by somebody else, what has come has to be looked for.
 
 A *peer* is one connection, named by its routing id. A peer that has not said HELLO in its present
 life gets ``HelloRequiredError`` for everything else. Nothing that a peer sends can hurt another:
@@ -19,6 +24,7 @@ multipart message: run untrusted networks behind an address-space limit.
 """
 
 import logging
+import select
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -60,6 +66,8 @@ LINGER_MS: Final = 500
 PEER_IDLE_MS: Final = 600_000
 PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
@@ -135,6 +143,7 @@ class RouterFront:
         self._in_flight_size = 0
         self._backlogged: set[bytes] = set()
         self._answers: deque[Sequence[Outbound]] = deque()
+        self._lock = threading.Lock()  # of the socket, the peers, and what is in flight
         self._wakeup = Wakeup()
         self._is_stopping = False
         self.is_readonly = False
@@ -180,7 +189,20 @@ class RouterFront:
     def send(self, answers: Sequence[Outbound]) -> None:
         """Send answers. Any thread; never blocks."""
         self._answers.append(answers)
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._send_here():
+                    return
+            finally:
+                self._lock.release()
         self._wakeup.wake()
+
+    def _send_here(self) -> bool:
+        """Send what waits, with the lock held; tell whether nothing is left for the thread."""
+        if self._is_stopping:
+            return False
+        self._send_answers()
+        return not (self._backlogged or self._has_news())
 
     def stop(self) -> None:
         """Send what was handed over before this call, then close the socket."""
@@ -200,45 +222,56 @@ class RouterFront:
         except BaseException as error:  # noqa: BLE001 - the top of a thread: tell the supervisor
             self._on_failure(error)
         finally:
-            self._socket.close(LINGER_MS)
+            with self._lock:
+                self._is_stopping = True
+                self._socket.close(LINGER_MS)
             self._context.term()
             self._wakeup.close()
 
     def _loop(self) -> None:
-        poller = zmq.Poller()
-        poller.register(self._socket, zmq.POLLIN)
-        poller.register(self._wakeup.fd, zmq.POLLIN)
+        poller = select.poll()
+        poller.register(self._socket.FD, select.POLLIN)
+        poller.register(self._wakeup.fd, select.POLLIN)
         next_sweep_ms = monotonic_ms() + POLL_MS
+        is_drained = True
         while True:
-            ready = dict(poller.poll(20 if self._backlogged else POLL_MS))
-            if self._wakeup.fd in ready:
-                self._wakeup.clear()
-            is_stopping = self._is_stopping
-            self._send_answers()
-            if is_stopping:
-                return
-            if self._socket in ready:
-                self._receive()
-            if self._backlogged:
-                self._retry_backlog()
-            now_ms = monotonic_ms()
-            if now_ms >= next_sweep_ms:
-                next_sweep_ms = now_ms + POLL_MS
-                self._sweep(now_ms)
+            pause_ms = 20 if self._backlogged else POLL_MS
+            poller.poll(pause_ms if is_drained else 0)
+            self._wakeup.clear()
+            with self._lock:
+                is_stopping = self._is_stopping
+                self._send_answers()
+                if is_stopping:
+                    return
+                is_drained = not self._has_news() or self._receive()
+                if self._backlogged:
+                    self._retry_backlog()
+                now_ms = monotonic_ms()
+                if now_ms >= next_sweep_ms:
+                    next_sweep_ms = now_ms + POLL_MS
+                    self._sweep(now_ms)
 
-    def _receive(self) -> None:
+    def _has_news(self) -> bool:
+        """Tell whether something can be received: the descriptor tells of what comes next."""
+        return bool(int(self._socket.get(_EVENTS)) & _POLLIN)
+
+    def _receive(self) -> bool:
+        """Take in what came; tell whether that was all."""
         now_ms = monotonic_ms()
         batch: list[Inbound] = []
+        is_drained = False
         for _ in range(DRAIN_COUNT_MAX):
             try:
                 frames = receive_frames(self._socket)
             except zmq.Again:
+                is_drained = True
                 break
             inbound = self._check(frames, now_ms)
             if inbound is not None:
                 batch.append(inbound)
         if batch:
             self._deliver(batch)
+        return is_drained
 
     def _check(self, frames: list[bytes], now_ms: int) -> Inbound | None:
         """Return the request if it may go on; answer or count it otherwise."""

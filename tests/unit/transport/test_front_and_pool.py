@@ -1,6 +1,7 @@
 """The ROUTER front and the DEALER pool against each other, over real loopback sockets."""
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 
 import msgpack
@@ -22,9 +23,10 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.transport import router
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, Reply
-from zbk.transport.router import RouterFront
+from zbk.transport.router import Inbound, RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused
 
@@ -384,3 +386,93 @@ def test_a_timer_may_send_a_request(client: BookiePool) -> None:
     reply = inbox.wait_for_kind(Reply)
     assert isinstance(reply, Reply)
     assert reply.key == "timed"
+
+
+def test_a_request_that_comes_while_another_thread_sends_is_taken_in_at_once(
+    monkeypatch: pytest.MonkeyPatch, client: BookiePool, server: RouterFront, echo: Echo
+) -> None:
+    """To send may take the news from the descriptor that the front waits for."""
+    monkeypatch.setattr(router, "POLL_MS", 60_000)
+    echo.is_holding = True
+    inbox, looked = Inbox(), threading.Event()
+    client.request(outgoing(inbox))
+    assert echo.arrived.acquire(timeout=10)
+    has_news = server._has_news
+
+    def look() -> bool:
+        if threading.current_thread() is not server._thread:
+            return True  # as if one had come just now
+        looked.set()
+        return has_news()
+
+    monkeypatch.setattr(server, "_has_news", look)
+    echo.answer(echo.held.pop())
+
+    inbox.wait_for_kind(Reply)
+    assert looked.wait(10), "the front's own thread looks for it"
+
+
+def test_threads_that_send_answers_do_not_disturb_each_other() -> None:
+    echo = Echo(is_holding=True)
+    server = front(echo)
+    stop = threading.Event()
+
+    def answer_held() -> None:
+        while not stop.is_set():
+            if echo.arrived.acquire(timeout=0.05):
+                echo.answer(echo.held.pop())
+
+    failures: list[object] = []
+
+    def ask(size: int) -> None:
+        client = pool()
+        client.set_addresses({BOOKIE_ID: server.endpoint})
+        for turn in range(300):
+            inbox = Inbox()
+            client.request(outgoing(inbox, turn, frames=(bytes(size),)))
+            reply = inbox.wait_for_kind(Reply)
+            assert isinstance(reply, Reply)
+            if not isinstance(reply.outcome, LacAnswer) or reply.frames != (bytes(size),):
+                failures.append(reply.outcome)
+        client.close()
+
+    answerers = [threading.Thread(target=answer_held) for _ in range(3)]
+    askers = [threading.Thread(target=ask, args=(size,)) for size in (0, 10, 1_000, 100_000)]
+    for thread in (*answerers, *askers):
+        thread.start()
+    for thread in askers:
+        thread.join(60)
+    stop.set()
+    for thread in answerers:
+        thread.join(10)
+    server.stop()
+
+    assert failures == []
+    assert echo.failures == []
+
+
+def test_answers_of_other_threads_while_the_front_stops_are_sent_or_dropped(
+    client: BookiePool, server: RouterFront, echo: Echo
+) -> None:
+    echo.is_holding = True
+    inbox = Inbox()
+    for number in range(200):
+        client.request(outgoing(inbox, number))
+    for _ in range(200):
+        assert echo.arrived.acquire(timeout=10)
+
+    def answer(some: list[Inbound]) -> None:
+        for one in some:
+            echo.answer(one)
+
+    threads = [
+        threading.Thread(target=answer, args=(some,)) for some in (echo.held[::2], echo.held[1::2])
+    ]
+
+    for thread in threads:
+        thread.start()
+    server.stop()
+    for thread in threads:
+        thread.join(10)
+
+    inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 199)
