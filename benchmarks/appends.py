@@ -42,7 +42,7 @@ def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case
         steps=(write_step(kind, count, "--against-floor", size=size),),
         read=figures.against_floor(field),
         rows=(row,),
-        seconds=10,
+        seconds=9,
     )
 
 
@@ -66,7 +66,7 @@ def append_async(kind: str, count: int, goal: int) -> Case:
         steps=(write_step(kind, count, "--api", "async", "--against-floor"),),
         read=figures.against_floor("entries_per_s"),
         rows=(row,),
-        seconds=8,
+        seconds=6,
     )
 
 
@@ -114,7 +114,7 @@ def lone(kind: str) -> Case:
         steps=(write_step(kind, count.value, "--api", "sync"), floor),
         read=figures.lone,
         rows=rows,
-        seconds=7,
+        seconds=5,
     )
 
 

@@ -27,7 +27,7 @@ LONG_RUN_ROLL_COUNT: Final = 5_000_000
 
 def beside() -> Case:
     """Return the case of one writer alone and beside what must not cost it much."""
-    count = 1_500_000
+    count = 4_000_000  # of less the first moments would be a large part
     idle = (
         way("ratio", at_least("idle_share", 0.97)),
         way("spread", Bound("idle", lowest_of="alone")),
@@ -60,7 +60,7 @@ def beside() -> Case:
         ),
         read=figures.beside,
         rows=rows,
-        seconds=26,
+        seconds=33,
     )
 
 
@@ -98,7 +98,7 @@ def length() -> Case:
         steps=(write_step("pd", 11_000_000, *batch),),
         read=figures.length,
         rows=rows,
-        seconds=18,
+        seconds=22,
     )
 
 

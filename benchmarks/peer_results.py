@@ -34,6 +34,11 @@ class PeerResults(msgspec.Struct, frozen=True):
         """Bytes of payload in an entry, and the kind of call."""
         return int(self.rounds[0]["entry_size"]), str(self.rounds[0]["api"])
 
+    @property
+    def note(self) -> str:
+        """What one has to know when it stands beside a row of ours."""
+        return "" if "fsynced by" in str(self.rounds[0]["durability"]) else ", not fsynced"
+
 
 def load_peers(folder: Path) -> list[PeerResults]:
     """Return the peers' results in a folder, those of one peer together."""

@@ -110,7 +110,7 @@ def _line(row: Row, result: CaseResult, verdict: Verdict, peers: Sequence[PeerRe
         spread if row.zbk in result.spread else "",
         _reached_text(verdict),
         ", ".join(
-            f"{peer.name} {value_text(peer.median[row.peer_field], row.unit)}"
+            f"{peer.name} {value_text(peer.median[row.peer_field], row.unit)}{peer.note}"
             for peer in peers
             if peer.shape == row.peer_shape
         ),

@@ -10,14 +10,16 @@ The main thread uses all of this.
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Final, Self
 
 import click
@@ -155,11 +157,12 @@ class Servers:
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start one server; its output goes to a log file in the folder."""
-        child = Child(name, command, self.folder / f"{name.replace(' ', '-')}.log")
-        self._children.append(child)
-        assert self._guard.stdin is not None, "the guard reads a pipe"
-        self._guard.stdin.write(b"%d\n" % child.pid)
-        self._guard.stdin.flush()
+        with _interrupted_later():  # between its start and our knowing of it, it would be left
+            child = Child(name, command, self.folder / f"{name.replace(' ', '-')}.log")
+            self._children.append(child)
+            assert self._guard.stdin is not None, "the guard reads a pipe"
+            self._guard.stdin.write(b"%d\n" % child.pid)
+            self._guard.stdin.flush()
 
     def check_running(self) -> None:
         """Say so when a server has ended.
@@ -184,3 +187,20 @@ class Servers:
             if monotonic_s() > deadline_s:
                 raise PeerFailedError(f"{what}: not within {START_TIMEOUT_S:g} s")
             pause.wait(LOOK_INTERVAL_S)
+
+
+@contextmanager
+def _interrupted_later() -> Iterator[None]:
+    """Let signals that are to end us wait until the block is over."""
+    late: list[tuple[int, FrameType | None]] = []
+    former = {
+        number: signal.signal(number, lambda *told: late.append(told))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
+    if late:
+        signal.raise_signal(late[0][0])

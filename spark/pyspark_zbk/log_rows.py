@@ -12,6 +12,7 @@ does not ask again. For what the planner heard from one bookie, the bookies that
 not say yet, though they hold it.
 """
 
+from array import array
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
@@ -155,7 +156,7 @@ def _payloads(batch: "zbk.ReadBatch") -> "pa.Array":
     import pyarrow.compute as pc
 
     body, bounds, before, behind = batch.layout
-    offsets = pa.array(bounds, pa.int32()).buffers()[1]
+    offsets = pa.py_buffer(array("i", bounds))
     entries = pa.Array.from_buffers(pa.binary(), len(batch), [None, offsets, pa.py_buffer(body)])
     return pc.binary_slice(entries, before, -behind if behind else None)
 

@@ -141,8 +141,8 @@ class LedgerWriter:
     def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
         """Add one entry; return a future of its id. Blocks while too many bytes are pending.
 
-        ``timeout``, in seconds, is for the blocking. Callbacks of the future run in the writer's
-        thread: they must not block.
+        ``timeout``, in seconds, is for the blocking. Callbacks of the future run in a thread that
+        the client works with: they must not block.
 
         Raises:
             EntryTooLargeError: over the entry limit; nothing was added.

@@ -147,7 +147,7 @@ class Log:
     ) -> "Future[LogPosition]":
         """Add one entry; return a future of its position. Blocks while too much is pending.
 
-        Callbacks of the future run in the writer's thread: they must not block.
+        Callbacks of the future run in a thread of the client: they must not block.
         """
         return self._append(
             lambda writer: writer.append_async(payload, timeout=timeout),

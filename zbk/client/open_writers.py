@@ -37,6 +37,9 @@ from zbk.transport.dealer import BookiePool
 CONNECT_WAIT_MS_MAX: Final = 2_000
 """How long a new writer waits for the slowest bookie of its ensemble to be connected."""
 
+RESTING_TICK_COUNT: Final = 10
+"""Of the ticks of a writer with nothing to do, one in so many reaches it: it wakes a thread."""
+
 
 class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
     """What all writers of a client stand on."""
@@ -80,8 +83,12 @@ class OpenWriters:
         serial = next(self._serial)
         reference: list[pykka.ActorRef[WriterActor]] = []
 
+        ticks = itertools.count()
+
         def tick() -> None:
-            _tell(reference[0], Tick())
+            is_wanted = mailbox.is_done_with or not core.is_resting
+            if is_wanted or next(ticks) % RESTING_TICK_COUNT == 0:
+                _tell(reference[0], Tick())
 
         def forget() -> None:
             ground.ticker.cancel(tick)

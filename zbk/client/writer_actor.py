@@ -3,7 +3,8 @@
 mailbox     Drain, when appends wait in the mailbox; Deliver, news from the connections; Ask, a
             sync or a close; EnsembleSettled and ClosedInMetadata, from the metadata actor;
             WritableChanged, from the directory of bookies; Tick, from the ticker
-answers     the futures of the application, in this actor's thread
+answers     the futures of the application, in this actor's thread or in that of the connections,
+            which handles what comes alone while the actor is idle (``DirectInbox``)
 owns        a WriterCore; everything it decides is carried out here: what goes to bookies in
             ``writer_requests``, what goes to the metadata in ``writer_metadata``
 on failure  every future that waits gets the failure; the ledger is left to recovery

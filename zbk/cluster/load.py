@@ -215,7 +215,7 @@ class _Window:
             self._wait(lambda: self._count == 0)
 
     def leave_at(self, started_s: float) -> "Callable[[Future[range]], None]":
-        """Return what to call, in the writer's thread, when a batch begun then is done."""
+        """Return what to call, in a thread of the client, when a batch begun then is done."""
 
         def leave(future: "Future[range]") -> None:
             error = future.exception()

@@ -170,6 +170,15 @@ class WriterCore:
         return self._path.window_size
 
     @property
+    def is_resting(self) -> bool:
+        """True while nothing is on its way and all bookies are there: seldom ticks will do.
+
+        Who asks from another thread may get the answer of a moment ago.
+        """
+        is_answered = self._path.is_answered and self._syncs.is_idle
+        return is_answered and not self._slots.down and self._close is None
+
+    @property
     def next_tick_ms(self) -> int | None:
         """When a ``Tick`` is wanted if nothing happens before; ``None``: the usual ones do."""
         is_idle = self._path.is_flushed and self._close is None and not self._is_closed

@@ -24,6 +24,7 @@ READER_COUNT: Final = 2
 GC_TIMEOUT_S: Final = 300.0
 JOIN_TIMEOUT_S: Final = 200.0
 LAST_ROUND_COUNT: Final = 2  # of garbage collection, at the end
+SPARED_FROM_SHARE: Final = 0.25  # of the run; one bookie is killed no more
 
 OPTIONS: Final[Mapping[str, int | str]] = {
     "session_timeout_ms": 2_000,
@@ -138,7 +139,7 @@ class _Live:
         pause = threading.Event()
         while (elapsed_s := monotonic_s() - start_s) < self._settings.seconds:
             self._take_sample(elapsed_s)
-            if elapsed_s > self._settings.seconds / 2:
+            if elapsed_s > SPARED_FROM_SHARE * self._settings.seconds:
                 self._killer.spared = frozenset({0})
             left_s = self._settings.seconds - elapsed_s
             pause.wait(min(self._settings.sample_interval_s, left_s))

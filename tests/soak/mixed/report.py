@@ -25,8 +25,8 @@ JUDGED_MINUTES_MIN: Final = 20.0
 """In a shorter run caches still fill: its lines are shown, and not judged."""
 
 JUDGED_LIFE_SECONDS_MIN: Final = 600.0
-"""Of a process that was killed and started again: likewise. One bookie is spared in the second
-half, so that there is a long life to judge."""
+"""Of a process that was killed and started again: likewise. One bookie is spared from a quarter of
+the run on, so that there is a long life to judge, and its caches are full when that begins."""
 
 SHOWN_COUNT_MAX: Final = 20  # violations in the report
 

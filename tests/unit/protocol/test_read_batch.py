@@ -92,18 +92,43 @@ def test_every_cut_leaves_the_entries_before_it(digest_type: DigestType) -> None
         assert is_all == (cut in ends)
 
 
+@pytest.mark.parametrize("ids", [[3, 4], [3, 4, 5, 9]], ids=["few", "alike"])
 @pytest.mark.parametrize("digest_type", [DigestType.XXH3, DigestType.MAC])
-def test_every_flipped_bit_hides_the_entry_and_what_follows(digest_type: DigestType) -> None:
-    ids = [3, 4]
+def test_every_flipped_bit_hides_the_entry_and_what_follows(
+    digest_type: DigestType, ids: list[int]
+) -> None:
     body = encoded(ids, digest_type)
-    first_size = len(encoded(ids[:1], digest_type))
+    size = len(body) // len(ids)
 
     for bit in range(len(body) * 8):
         damaged = bytearray(body)
         damaged[bit // 8] ^= 1 << bit % 8
         batch, is_all = decoded(bytes(damaged), ids, digest_type)
-        assert list(batch.entry_ids) == ([] if bit // 8 < first_size else [3])
+        assert list(batch.entry_ids) == ids[: bit // 8 // size]
         assert not is_all
+
+
+@by_digest
+@pytest.mark.parametrize("payload_size", [0, 1, 7, 100])
+def test_entries_of_one_size_are_what_they_are_one_by_one(
+    digest_type: DigestType, payload_size: int
+) -> None:
+    digest = digest_function(digest_type, b"", LEDGER_ID)
+    ids = [2, 3, 4, 7, 8]
+    payloads = [bytes([number]) * payload_size for number in ids]
+    body, _ = encode_entries(LEDGER_ID, ids, 1, 50, payloads, digest_type, digest)
+
+    batch, is_all = decoded(body, ids, digest_type)
+
+    assert is_all
+    assert list(batch) == payloads == [bytes(view) for view in batch.views()]
+    assert list(batch.entries()) == one_by_one(body, ids, digest_type)[0]
+    for part in (batch.part(1, 3), batch.part(2, 2), batch.part(4, 5), *batch.runs()):
+        at = part.entry_ids[0] if part else 0
+        first = ids.index(at) if part else 0
+        assert list(part) == payloads[first : first + len(part)]
+        assert list(part.entries()) == list(batch.entries())[first : first + len(part)]
+    assert list(join(batch.runs()).entries()) == list(batch.entries())
 
 
 @by_digest
