@@ -36,7 +36,12 @@ PAUSE_FACTOR: Final = 10
 PAUSE_MAX_MS: Final = 60_000
 """A checkpoint that took long (of 20,000 ledgers, each a file to sync) is not begun again for the
 sake of time alone before so many times as long have passed, up to this: adds need the machine, too.
-Journal bytes and memory still begin one at once."""
+Memory still begins one at once, and so do journal bytes, but for one of many ledgers."""
+
+MANY_LEDGER_COUNT: Final = 1_000
+JOURNAL_FACTOR: Final = 4
+"""A checkpoint of many ledgers costs by their number, not by what was written: after one, so many
+times the journal bytes may be written within the pause before the next one is begun."""
 
 
 class RunInStorage(msgspec.Struct, frozen=True):
@@ -109,6 +114,7 @@ class CheckpointActor(BookieActor):
         self._last_ms = self._now_ms()
         self._run_ms = self._last_ms  # when the steps of the last one were begun
         self._took_ms = 0  # from there to its end
+        self._ledger_count = 0  # that it brought to the disk
         self._last_write_size = 0
         self.checkpoint_count = 0
 
@@ -154,6 +160,7 @@ class CheckpointActor(BookieActor):
     def _run(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
         self._run_ms = self._now_ms()
+        self._ledger_count = checkpoint.ledger_count
         try:
             checkpoint.run()
         except NoSpaceError:
@@ -167,8 +174,11 @@ class CheckpointActor(BookieActor):
         if written == self._last_write_size:
             return False  # nothing has happened since the last one
         pause_ms = min(PAUSE_FACTOR * self._took_ms, PAUSE_MAX_MS)
-        is_late = self._now_ms() - self._last_ms >= max(self._interval_ms, pause_ms)
-        is_much = written - self._last_write_size >= self._journal_size
+        since_ms = self._now_ms() - self._last_ms
+        is_late = since_ms >= max(self._interval_ms, pause_ms)
+        has_time = self._ledger_count >= MANY_LEDGER_COUNT and since_ms < pause_ms
+        journal_size = self._journal_size * (JOURNAL_FACTOR if has_time else 1)
+        is_much = written - self._last_write_size >= journal_size
         if not (is_late or is_much or self._storage.is_checkpoint_due):
             return False
         self._last_ms = self._now_ms()

@@ -5,7 +5,14 @@ from typing import Any
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.checkpoint import PAUSE_FACTOR, CheckpointActor, CheckpointDue, RunInStorage
+from zbk.actors.checkpoint import (
+    JOURNAL_FACTOR,
+    MANY_LEDGER_COUNT,
+    PAUSE_FACTOR,
+    CheckpointActor,
+    CheckpointDue,
+    RunInStorage,
+)
 from zbk.actors.space_gate import SpaceGate
 from zbk.protocol.words import LedgerType
 from zbk.storage.journal_record import EntriesRecord
@@ -97,6 +104,28 @@ def test_after_one_that_took_long_time_alone_waits_longer() -> None:
     assert not world.is_begun()
     world.now_ms += 1
     assert world.is_begun()
+
+
+def test_after_one_of_many_ledgers_so_much_more_may_be_written_in_the_pause() -> None:
+    world = World(journal_size=400)
+    for ledger_id in range(1, MANY_LEDGER_COUNT + 1):
+        world.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+    world.add()
+    world.now_ms += INTERVAL_MS
+    assert world.is_begun()
+    begun_ms = world.now_ms
+    world.run(took_ms=3 * INTERVAL_MS)
+    before_size = world.storage.journals.write_size
+    while world.storage.journals.write_size - before_size < JOURNAL_FACTOR * 400:
+        assert not world.is_begun()
+        world.add()
+    assert world.is_begun(), "the journal is not to grow for ever"
+
+    world.run(took_ms=3 * INTERVAL_MS)
+    world.now_ms = begun_ms + 7 * INTERVAL_MS * PAUSE_FACTOR
+    for _ in range(4):
+        world.add()
+    assert world.is_begun(), "the pause is over, and of few ledgers there is none"
 
 
 def test_journal_bytes_do_not_wait() -> None:
