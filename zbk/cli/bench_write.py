@@ -1,6 +1,6 @@
 """``zbk bench write``: what adds cost, beside what the machine gives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -97,10 +97,12 @@ def write(
     """
     _check(context)
     load = _load(options)
-    ratios = []
+    results: list[WriteResult] = []
+    ratios: list[float] = []
     for _ in range(rounds):
         with bench_folder() as folder:
             result = _measured(context.obj, folder, load, options, output, is_warm=against_floor)
+        results.append(result)
         _print(result, options["slow_bookie_ms"], output)
         if against_floor:  # on a machine as zbk found it: its cluster's files are gone
             with bench_folder() as folder:
@@ -110,8 +112,20 @@ def write(
             print_object(
                 {"measured": "floor"} | fields_of(floor) | {"ratio_to_floor": ratios[-1]}, output
             )
-    if len(ratios) > 1:
-        print_object({"ratio_to_floor_median": sorted(ratios)[len(ratios) // 2]}, output)
+    if rounds > 1:
+        print_object(_medians(results, ratios), output)
+
+
+def _medians(results: "Sequence[WriteResult]", ratios: Sequence[float]) -> dict[str, float]:
+    """Return the medians of the rounds, the lower one of two."""
+    from statistics import median_low
+
+    found = {
+        "entries_per_s_median": median_low(one.entries_per_s for one in results),
+        "latency_p50_ms_median": median_low(one.latency.p50_ms for one in results),
+        "latency_p99_ms_median": median_low(one.latency.p99_ms for one in results),
+    }
+    return found | ({"ratio_to_floor_median": median_low(ratios)} if ratios else {})
 
 
 def _check(context: click.Context) -> None:
