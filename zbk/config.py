@@ -54,7 +54,7 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     advertise: str = ""  # empty: the address it listens on
     rack: str = ""
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
-    connection_credit_size: int = 32 * MIB  # bytes of requests that one client may have in flight
+    connection_credit_size: int = 64 * MIB  # bytes of requests that one client may have in flight
     connection_count_max: int = 4096
     read_size_max: int = 4 * MIB  # bytes in one read reply
     journal_segment_size: int = 64 * MIB

@@ -1,15 +1,21 @@
 """A thread that calls back at intervals, for whoever can not keep time in its own thread.
 
 Callbacks run in the ticker's thread, one after another, and must not block: an actor's ``tell``.
+Those of one short interval are called together: hundreds of them, each at its own moment, would
+wake the thread all the time.
 """
 
 import logging
 import threading
 from collections.abc import Callable
+from typing import Final
 
 from zbk.system.clock import monotonic_ms
 
 logger = logging.getLogger(__name__)
+
+SHORT_MS: Final = 1_000
+"""Up to this, intervals begin at their multiples."""
 
 
 class Ticker:
@@ -24,11 +30,13 @@ class Ticker:
         self._thread.start()
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Call ``callback`` each ``interval_ms``, first after one interval."""
+        """Call ``callback`` each ``interval_ms``, first after one interval, if short up to two."""
         assert interval_ms > 0, "an interval of 0 means off: do not ask for it"
         with self._changed:
             self._calls.append((interval_ms, callback))
-            self._due_ms[callback] = monotonic_ms() + interval_ms
+            is_short = interval_ms <= SHORT_MS
+            from_ms = monotonic_ms() + (interval_ms if is_short else 0)
+            self._due_ms[callback] = next_due_ms(from_ms, interval_ms)
             self._changed.notify()
 
     def cancel(self, callback: Callable[[], None]) -> None:
@@ -64,6 +72,17 @@ class Ticker:
         due = []
         for interval_ms, callback in self._calls:
             if now_ms >= self._due_ms[callback]:
-                self._due_ms[callback] = now_ms + interval_ms
+                self._due_ms[callback] = next_due_ms(now_ms, interval_ms)
                 due.append(callback)
         return due
+
+
+def next_due_ms(now_ms: int, interval_ms: int) -> int:
+    """Return when a call is due that comes each ``interval_ms`` and has come now.
+
+    >>> next_due_ms(1_234, 100), next_due_ms(1_234, 5_000)
+    (1300, 6234)
+    """
+    if interval_ms > SHORT_MS:
+        return now_ms + interval_ms
+    return (now_ms // interval_ms + 1) * interval_ms
