@@ -125,12 +125,12 @@ def way(name: str, *bounds: Bound) -> Way:
 def rate_text(value: float) -> str:
     """Return a figure in few characters.
 
-    >>> rate_text(450_000), rate_text(1_500_000), rate_text(260)
-    ('450 k', '1.5 M', '260')
+    >>> rate_text(450_000), rate_text(1_500_000), rate_text(260), rate_text(3_830)
+    ('450 k', '1.5 M', '260', '3.83 k')
     """
     if value >= 1e6:
         return f"{value / 1e6:.3g} M"
-    return f"{value / 1e3:.4g} k" if value >= 1e4 else f"{value:.3g}"
+    return f"{value / 1e3:.4g} k" if value >= 1e3 else f"{value:.3g}"
 
 
 def size_text(size: int) -> str:

@@ -127,7 +127,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     pending_size_max: int = 64 * MIB  # bytes of payload that may wait in one writer
     window_size: int = 8 * MIB  # bytes of one writer that are on their way to the ack quorum
-    backlog_size: int = 64 * MIB  # ... to the slowest bookie, before it holds the writer up
+    backlog_size: int = 96 * MIB  # ... to the slowest bookie, before it holds the writer up
     batch_size_max: int = 1 * MIB  # bytes of entries in one message
     batch_count_max: int = 8192  # entries in one message
     read_ahead_count: int = 4  # read requests in flight for one reader
