@@ -122,7 +122,8 @@ class LoadWriter:
         client = task_client(
             self._connection,
             pending_size_max=under_way_size,  # not yet answered by an ack quorum
-            window_size=under_way_size,  # not yet answered by the slowest bookie
+            window_size=under_way_size,
+            backlog_size=under_way_size,  # not yet answered by the slowest bookie
         )
         with self.data_sets(client).create_ledger(
             ticket, partition=partition, attempt=attempt, **self._shape.keywords()

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 import msgspec
 
+from tests.support.checkpoints import is_marked
 from zbk.bench.percentiles import Percentiles, percentiles
 from zbk.client.requests import Requests
 from zbk.cluster.local import LocalCluster
@@ -144,7 +145,7 @@ class WireClient:
             threading.Event().wait(0.5)
             now = self.info()
             same = now.last_log_mark == before.last_log_mark
-            if same and now.cpu_ms - before.cpu_ms < 50 and _is_marked(now):
+            if same and now.cpu_ms - before.cpu_ms < 50 and is_marked(now):
                 return
             before = now
         raise AssertionError(f"no quiet: {before.journal_position}, mark {before.last_log_mark}")
@@ -258,17 +259,3 @@ def in_turn(ledger_ids: Sequence[int]) -> Iterable[int]:
     for _ in repeat(None):
         random.shuffle(order)
         yield from order
-
-
-def _is_marked(info: BookieInfo) -> bool:
-    """Tell whether the mark is near the journal's end: an idle one still notes what it synced."""
-    if ":" not in info.last_log_mark:
-        return info.journal_write_size < 16 * 1024
-    end_segment, end_offset = _position(info.journal_position)
-    mark_segment, mark_offset = _position(info.last_log_mark)
-    return end_segment == mark_segment and end_offset - mark_offset < 16 * 1024
-
-
-def _position(text: str) -> tuple[int, int]:
-    segment, offset = text.partition(" ")[0].split(":")
-    return int(segment, 16), int(offset)
