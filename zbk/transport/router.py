@@ -66,13 +66,14 @@ LINGER_MS: Final = 500
 PEER_IDLE_MS: Final = 600_000
 PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
-_EVENTS: Final = int(zmq.EVENTS)
-_POLLIN: Final = int(zmq.POLLIN)
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
 HANDSHAKE_MS: Final = 5_000
 BACKLOG: Final = 1_024
+
+_EVENTS: Final = int(zmq.EVENTS)
+_POLLIN: Final = int(zmq.POLLIN)
 
 
 class Inbound(msgspec.Struct, frozen=True):
@@ -243,9 +244,10 @@ class RouterFront:
                 self._send_answers()
                 if is_stopping:
                     return
-                is_drained = not self._has_news() or self._receive()
                 if self._backlogged:
                     self._retry_backlog()
+                # last: to send may take from the descriptor what it had to tell of requests
+                is_drained = not self._has_news() or self._receive()
                 now_ms = monotonic_ms()
                 if now_ms >= next_sweep_ms:
                     next_sweep_ms = now_ms + POLL_MS

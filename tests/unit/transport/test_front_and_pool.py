@@ -476,3 +476,29 @@ def test_answers_of_other_threads_while_the_front_stops_are_sent_or_dropped(
         thread.join(10)
 
     inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 199)
+
+
+def test_after_it_has_tried_again_to_send_the_front_looks_for_requests(
+    monkeypatch: pytest.MonkeyPatch, server: RouterFront
+) -> None:
+    """To send may take the news of a request: it would wait for ``POLL_MS``."""
+    done: queue.SimpleQueue[str] = queue.SimpleQueue()
+    retry, has_news = server._retry_backlog, server._has_news
+
+    def note_retry() -> None:
+        retry()
+        done.put("sent")
+
+    def note_look() -> bool:
+        done.put("looked")
+        return has_news()
+
+    monkeypatch.setattr(router, "POLL_MS", 60_000)
+    monkeypatch.setattr(server, "_retry_backlog", note_retry)
+    monkeypatch.setattr(server, "_has_news", note_look)
+    server._backlogged.add(b"a peer that is gone")
+    server._wakeup.wake()
+
+    while done.get(timeout=10) != "sent":
+        """It looked before, too."""
+    assert done.get(timeout=10) == "looked"
