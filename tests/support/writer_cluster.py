@@ -479,7 +479,7 @@ class WriterCluster:
         self.lac = core.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
         largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
-        assert core.window_size <= self.limits.backlog_size + largest * copies
+        assert core.backlog_size <= self.limits.backlog_size + largest * copies
 
     def _append_event(self, sizes: list[int]) -> Append:
         ticket = self._ticket()

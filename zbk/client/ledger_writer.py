@@ -121,7 +121,7 @@ class LedgerWriter:
         An ack quorum may have: then it is what a slow bookie still has to get. It is bounded by
         ``backlog_size`` of the client's options, and a batch more.
         """
-        return self._core.window_size
+        return self._core.backlog_size
 
     # ------------------------------------------------------------------ append
 

@@ -90,7 +90,7 @@ class WritePath:
         return self._ends.length
 
     @property
-    def window_size(self) -> int:
+    def backlog_size(self) -> int:
         """Bytes of batches in memory."""
         return self._window.size
 

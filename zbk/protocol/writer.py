@@ -165,9 +165,9 @@ class WriterCore:
         return self._path.length
 
     @property
-    def window_size(self) -> int:
-        """Bytes of batches in memory."""
-        return self._path.window_size
+    def backlog_size(self) -> int:
+        """Bytes of batches in memory: some live bookie has not answered them."""
+        return self._path.backlog_size
 
     @property
     def is_resting(self) -> bool:

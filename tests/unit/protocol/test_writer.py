@@ -301,10 +301,10 @@ def test_the_window_counts_what_the_ack_quorum_has_not_and_the_backlog_the_slowe
     for first in (1, 2):
         assert not ack(0, first)
         assert not ack(1, first), "slot 2 has as much to answer as it may"
-    assert core.window_size == 3 * size
+    assert core.backlog_size == 3 * size
 
     assert ack(2, 0) == [[3]]
-    assert core.window_size == 3 * size
+    assert core.backlog_size == 3 * size
 
 
 def test_a_backlog_that_is_smaller_than_the_window_is_as_large() -> None:
@@ -333,7 +333,7 @@ def test_memory_does_not_grow_while_nothing_is_answered() -> None:
     for ticket in range(1000):
         core.handle(Append(ticket, [bytes(1000)]), 0)
 
-    assert core.window_size <= 12 * size
+    assert core.backlog_size <= 12 * size
 
 
 def test_memory_does_not_grow_while_one_bookie_of_three_answers_nothing() -> None:
@@ -347,7 +347,7 @@ def test_memory_does_not_grow_while_one_bookie_of_three_answers_nothing() -> Non
             if isinstance(effect, SendAdd) and effect.slot < 2:
                 core.handle(AddAnswered(effect.slot, effect.batch.first_entry_id, 1, -1), 0)
 
-    assert core.window_size == 10 * size
+    assert core.backlog_size == 10 * size
     assert core.last_acked_id == 9
 
 

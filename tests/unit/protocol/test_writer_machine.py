@@ -167,7 +167,7 @@ class WriterMachine(RuleBasedStateMachine):
             self.cluster.heal()
         assert self.cluster.end is not None, "after healing a writer can be closed"
         assert not self.cluster.is_waiting()
-        assert self.cluster.core.window_size == 0
+        assert self.cluster.core.backlog_size == 0
 
 
 class PdMachine(WriterMachine):
@@ -253,7 +253,7 @@ class SeededRun:
             cluster.close()
             cluster.heal()
         assert cluster.end is not None
-        assert cluster.core.window_size == 0
+        assert cluster.core.backlog_size == 0
         self._check_that_nothing_healthy_is_cut_off()
         return cluster
 
