@@ -123,6 +123,11 @@ class Page(Kept):
         self._taken_count = 0
         self.is_shared = False
 
+    def forget(self) -> None:
+        """Give all memory back; who asks a forgotten page is not told that an entry is absent."""
+        self.locations = array("Q")
+        self.start = PAGE_ENTRY_COUNT
+
     def _writable(self, first: int) -> "tuple[array[int], int]":
         """Return locations that may be changed, at least up to ``first``, and its place there."""
         assert first >= self.start, "that is in the file only"

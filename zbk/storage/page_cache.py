@@ -23,8 +23,6 @@ PageKey: TypeAlias = int
 _PAGE_NO_BITS: Final = 64 - PAGE_BITS
 _PAGE_NO_MASK: Final = (1 << _PAGE_NO_BITS) - 1
 
-_NO_LOCATIONS: "Final[array[int]]" = array("Q")
-
 PageUnderWay: TypeAlias = "Callable[[int, int], array[int] | None]"
 """Ledger and page number to the locations of a page whose place may be half written."""
 
@@ -137,7 +135,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def _dropped(self, page: Page) -> None:
         super()._dropped(page)
-        page.locations = _NO_LOCATIONS  # its ledger may still point to it
+        page.forget()  # its ledger may still point to it
 
     def _is_new_no_more(self, key: PageKey) -> None:
         ledger_id, page_no = split_key(key)

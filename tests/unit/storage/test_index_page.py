@@ -150,3 +150,13 @@ def test_a_whole_page_stays_to_be_read() -> None:
     page.trim(is_clean=True)
 
     assert page.between(0, PAGE_ENTRY_COUNT) == numbers(0, PAGE_ENTRY_COUNT)
+
+
+def test_a_forgotten_page_does_not_say_that_an_entry_is_absent() -> None:
+    page = Page(numbers(10, 20))
+
+    page.forget()
+
+    for first in (0, 5, PAGE_ENTRY_COUNT - 1):
+        with pytest.raises(AssertionError, match="in the file only"):
+            page.between(first, first + 1)
