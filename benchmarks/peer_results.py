@@ -37,7 +37,7 @@ class PeerResults(msgspec.Struct, frozen=True):
     @property
     def note(self) -> str:
         """What one has to know when it stands beside a row of ours."""
-        return "" if "fsynced by" in str(self.rounds[0]["durability"]) else ", not fsynced"
+        return "" if self.rounds[0]["is_fsynced"] else ", not fsynced"
 
 
 def load_peers(folder: Path) -> list[PeerResults]:

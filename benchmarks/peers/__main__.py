@@ -11,6 +11,7 @@ import msgspec
 from benchmarks.machine import ROOT, this_machine
 from benchmarks.peers.load import (
     Api,
+    Durability,
     PeerLoad,
     PeerRun,
     median_of,
@@ -32,7 +33,7 @@ class Peer(NamedTuple):
     """What is needed of a peer."""
 
     program: str
-    durability: Callable[[Version], str]
+    durability: Callable[[Version], Durability]
     run: Callable[[Path, Version, PeerLoad], PeerRun]
 
 

@@ -55,12 +55,20 @@ class PeerRun(msgspec.Struct, frozen=True):
     cost: Cost
 
 
+class Durability(msgspec.Struct, frozen=True):
+    """What a confirmation means."""
+
+    text: str
+    is_fsynced: bool  # one server at least has it on stable storage
+
+
 class PeerResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a load. Rates a second."""
 
     measured: str  # the peer's name
     version: str
     durability: str  # what a confirmation meant in this run
+    is_fsynced: bool
     load: PeerLoad
     seconds: float
     entries_per_s: float
@@ -123,13 +131,14 @@ def check_kept(name: str, confirmed_count: int, kept_count: int) -> None:
 
 
 def result_of(
-    name: str, version: str, durability: str, load: PeerLoad, run: PeerRun
+    name: str, version: str, durability: Durability, load: PeerLoad, run: PeerRun
 ) -> dict[str, Any]:
     """Return the flat fields that are printed."""
     result = PeerResult(
         measured=name,
         version=version,
-        durability=durability,
+        durability=durability.text,
+        is_fsynced=durability.is_fsynced,
         load=load,
         seconds=run.seconds,
         entries_per_s=load.entry_count / run.seconds,

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from benchmarks.peers.load import Durability
 from benchmarks.peers.servers import HOST, Version
 
 PROGRAM: Final = "nats-server"
@@ -55,13 +56,15 @@ def configuration(
     )
 
 
-def durability(version: Version) -> str:
+def durability(version: Version) -> Durability:
     """Say what an acknowledgement means."""
     if version >= LOG_SYNC_ALWAYS_SINCE:
-        return "R3, sync_interval always: fsynced by a majority"
+        return Durability("R3, sync_interval always: fsynced by a majority", is_fsynced=True)
     if version >= SYNC_ALWAYS_SINCE:
-        return "R3, sync_interval always: fsynced by the leader, in the page caches of a majority"
-    return "R3: in the page caches of a majority, fsynced every minute"
+        text = "R3, sync_interval always: fsynced by the leader, in the page caches of a majority"
+        return Durability(text, is_fsynced=True)
+    text = "R3: in the page caches of a majority, fsynced every minute"
+    return Durability(text, is_fsynced=False)
 
 
 def _quoted(text: str) -> str:

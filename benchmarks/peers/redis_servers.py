@@ -17,6 +17,7 @@ Snapshots and rewrites of the file are off: they would come into some runs and n
 from pathlib import Path
 from typing import Final
 
+from benchmarks.peers.load import Durability
 from benchmarks.peers.servers import HOST, Version
 
 PROGRAM: Final = "redis-server"
@@ -71,11 +72,13 @@ def is_confirmed(answer: object) -> bool:
     return False
 
 
-def durability(version: Version) -> str:
+def durability(version: Version) -> Durability:
     """Say what a confirmation means."""
     if version >= WAITAOF_SINCE:
-        return "WAITAOF 1 1, appendfsync always: fsynced by the master and by one replica of two"
-    return "WAIT 1, appendfsync always: fsynced by the master, received by one replica of two"
+        text = "WAITAOF 1 1, appendfsync always: fsynced by the master and by one replica of two"
+    else:
+        text = "WAIT 1, appendfsync always: fsynced by the master, received by one replica of two"
+    return Durability(text, is_fsynced=True)
 
 
 def online_replica_count(replication: str) -> int:

@@ -13,7 +13,13 @@ from tests.support.bench_lines import PERCENTILES, lines_of
 CASES = {case.name: case for case in cases()}
 PEER = PeerResults(
     rounds=[
-        {"measured": "redis", "version": "7.2", "durability": "fsynced by both", "api": "many"}
+        {
+            "measured": "redis",
+            "version": "7.2",
+            "durability": "AOF always",
+            "is_fsynced": True,
+            "api": "many",
+        }
         | {"entry_size": 100}
     ],
     median={"entries_per_s": 55_000.0, "payload_mb_per_s": 5.5} | PERCENTILES,
@@ -64,7 +70,7 @@ def test_a_report_has_the_machine_and_the_pictures_whose_cases_were_measured() -
 
     assert "Rounds: 2, but for `load-pd` (1), `load-vd` (1)." in text
     assert "3 cases on " in text
-    assert "fsynced by both" in text
+    assert "AOF always" in text
     assert "](pictures/latency.svg)" in text
     assert "](pictures/by-length.svg)" in text
     assert "by-size.svg" not in text

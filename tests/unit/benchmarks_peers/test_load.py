@@ -5,6 +5,7 @@ import pytest
 from benchmarks.peers.load import (
     Api,
     Cost,
+    Durability,
     Meter,
     PeerFailedError,
     PeerLoad,
@@ -70,16 +71,17 @@ def test_sync_has_one_entry_on_its_way_and_the_others_what_was_asked_for() -> No
 
 
 def test_a_result_has_the_columns_of_bench_write_and_those_of_the_servers() -> None:
-    fields = result_of("redis", "7.0.15", "WAIT 1", a_load(), a_run())
+    fields = result_of("redis", "7.0.15", Durability("WAIT 1", is_fsynced=True), a_load(), a_run())
 
     assert set(fields) >= COLUMNS_OF_BENCH_WRITE
     assert fields["measured"] == "redis"
     assert (fields["version"], fields["durability"]) == ("7.0.15", "WAIT 1")
+    assert fields["is_fsynced"] is True
     assert (fields["server_cpu_us_per_entry"], fields["server_rss_size_max"]) == (10.0, 20_000_000)
 
 
 def test_rates_come_from_entries_and_seconds() -> None:
-    fields = result_of("nats", "2.9.10", "R3", a_load(), a_run())
+    fields = result_of("nats", "2.9.10", Durability("R3", is_fsynced=False), a_load(), a_run())
 
     assert fields["entries_per_s"] == 5_000
     assert fields["payload_mb_per_s"] == 0.5

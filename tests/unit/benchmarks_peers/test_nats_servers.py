@@ -26,9 +26,11 @@ def test_a_server_that_can_fsync_each_message_is_told_to_and_an_older_one_is_not
 
 
 def test_the_durability_says_which_it_was() -> None:
-    assert "fsynced by a majority" in durability((2, 10, 23))
-    assert "fsynced by the leader" in durability((2, 10, 22))
-    assert "page caches" in durability((2, 9, 10))
+    assert "fsynced by a majority" in durability((2, 10, 23)).text
+    assert "fsynced by the leader" in durability((2, 10, 22)).text
+    assert "page caches" in durability((2, 9, 10)).text
+    fsynced = [durability((2, *rest)).is_fsynced for rest in ((10, 23), (10, 22), (9, 10))]
+    assert fsynced == [True, True, False]
 
 
 def test_a_folder_with_quotes_stays_one_value() -> None:

@@ -50,9 +50,9 @@ def test_a_server_that_has_waitaof_is_asked_for_fsyncs_too_and_an_older_one_for_
 
 
 def test_the_durability_says_which_it_was() -> None:
-    assert durability((7, 2, 0)).startswith("WAITAOF 1 1")
-    assert durability((7, 0, 15)).startswith("WAIT 1")
-    assert "received" in durability((7, 0, 15))
+    assert durability((7, 2, 0)).text.startswith("WAITAOF 1 1")
+    assert durability((7, 0, 15)).text.startswith("WAIT 1")
+    assert "received" in durability((7, 0, 15)).text
 
 
 @pytest.mark.parametrize(
