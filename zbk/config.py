@@ -60,7 +60,7 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     journal_segment_size: int = 64 * MIB
     journal_unsynced_size_max: int = 64 * MIB  # bytes written ahead of the running fsync
     entry_log_size_max: int = 1 * GIB
-    ledger_cache_size: int = 128 * MIB
+    ledger_cache_size: int = 256 * MIB
     open_files_max: int = 512
     checkpoint_interval_ms: int = 10_000
     checkpoint_journal_size: int = 256 * MIB  # journal bytes that start a checkpoint early

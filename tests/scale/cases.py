@@ -169,7 +169,7 @@ def restart(folder: Path, how: Size, say: Say) -> list[Figure]:
         late = {
             "checkpoint_interval_ms": 3_600_000,
             "checkpoint_journal_size": 64 * 1024 * MIB,
-            "ledger_cache_size": 1024 * MIB,  # or half a full one would begin a checkpoint
+            "ledger_cache_size": 1024 * MIB,  # or a nearly full one would begin a checkpoint
         }
         with _bookie(folder / f"restart{ledger_count}", load, late) as bookie:
             started_s = monotonic_s()

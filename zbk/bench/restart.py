@@ -38,7 +38,7 @@ LOOK_INTERVAL_S: Final = 0.02
 LATE_CHECKPOINTS: Final[dict[str, int | str]] = {
     "checkpoint_interval_ms": 3_600_000,
     "checkpoint_journal_size": 64 * GIB,
-    "ledger_cache_size": 4 * GIB,  # half a full one would begin a checkpoint
+    "ledger_cache_size": 4 * GIB,  # a nearly full one would begin a checkpoint
     "gc_interval_ms": 0,
 }
 

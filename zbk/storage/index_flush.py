@@ -75,11 +75,12 @@ class PageChange(msgspec.Struct, frozen=True):
 
     page_no: int
     start: int  # the slot of the first of the locations; ahead of it the page stays as it is
-    locations: "array[int]"  # behind them all are absent
+    locations: "array[int]"
+    count: int  # of these locations; behind them all are absent: later ones are for another flush
 
     def data(self, before: "array[int] | None") -> memoryview:
         """Return the whole page as it lies on disk; ``before`` is what was there."""
-        whole = self.locations
+        whole = self.locations[: self.count]
         if self.start:
             assert before is not None, "only its end is in memory"
             whole = before[: self.start] + whole

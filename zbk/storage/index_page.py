@@ -50,10 +50,11 @@ _HOLE: Final = bytes(PAGE_SIZE)
 class Page(Kept):
     """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
 
-    So the page that a ledger grows in takes as much memory as was added to it since the last
+    So the page that a ledger grows in may take as much memory as was added to it since the last
     flush, and not 8 KiB: there may be as many of them as there are open ledgers. Behind the
-    locations that are here all are absent. Whoever changes them while they are shared copies them
-    first.
+    locations that are here all are absent. A flush under way holds the same array, and reads as
+    much of it as was there when it began: what is put behind that is nothing to it, and what would
+    change it is put into a copy.
     """
 
     __slots__ = ("_taken_count", "is_shared", "locations", "start")
@@ -82,7 +83,7 @@ class Page(Kept):
         """Set the slots from ``first`` on; return by how many bytes the page has grown."""
         own, at = self.locations, first - self.start
         before = len(own)
-        if at != before or self.is_shared:
+        if at != before:
             own, at = self._writable(first)
         own[at : at + len(locations)] = locations
         return 8 * (len(own) - before)
@@ -109,15 +110,19 @@ class Page(Kept):
         del self.locations[end - self.start :]
 
     def take(self) -> "array[int]":
-        """Return the locations for a flush; they are shared until they change."""
+        """Return the locations for a flush, which may read as many as there are now."""
         self.is_shared = True
         self._taken_count = len(self.locations)
         return self.locations
 
-    def trim(self, *, is_clean: bool) -> None:
-        """Forget what the flush that has ended brought to the file, but for whole pages."""
-        is_whole = not self.start and len(self.locations) == PAGE_ENTRY_COUNT
-        if not (is_clean and is_whole):
+    @property
+    def is_full(self) -> bool:
+        """True if all of its slots are in memory, and up to the last one taken."""
+        return not self.start and len(self.locations) == PAGE_ENTRY_COUNT
+
+    def end_flush(self, *, is_kept: bool) -> None:
+        """Note that what a flush has taken is in the file; forget that, unless it is kept whole."""
+        if self.start or not is_kept:
             self.start += self._taken_count
             self.locations = self.locations[self._taken_count :]
         self._taken_count = 0
@@ -132,13 +137,14 @@ class Page(Kept):
         """Return locations that may be changed, at least up to ``first``, and its place there."""
         assert first >= self.start, "that is in the file only"
         at = first - self.start
-        if self.is_shared:
-            self.locations = self.locations[:]
-            self.is_shared = False
+        if at < self._taken_count:
+            if self.is_shared:
+                self.locations = self.locations[:]
+                self.is_shared = False
+            self._taken_count = at
         own = self.locations
         if at > len(own):
             own.frombytes(bytes(8 * (at - len(own))))
-        self._taken_count = min(self._taken_count, at)
         return own, at
 
 

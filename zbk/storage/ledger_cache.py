@@ -4,7 +4,8 @@ Pages and headers are read when they are needed, changed in memory, and written 
 by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
 
 Of the page that a ledger grows in only what was added since the last flush need be here: its bytes
-count, not pages. So 20,000 ledgers that all grow at once have room where 7,700 whole pages have.
+count, not pages. So 60,000 ledgers that all grow at once have room where 30,000 whole pages have;
+of 20,000 these pages stay whole.
 
 On a full disk nothing can be written back: then what is changed stays in memory, over the limit,
 until the next flush ends. The bookie is read-only by then, and ``has_room`` says when there is so
@@ -55,8 +56,14 @@ from zbk.storage.page_slots import (
 from zbk.storage.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
-MEMORY_SIZE: Final = 128 * 1024 * 1024
-"""Bytes of pages in memory; what changes while it is flushed is there twice meanwhile."""
+MEMORY_SIZE: Final = 256 * 1024 * 1024
+"""Bytes of pages in memory; what is overwritten while it is flushed is there twice meanwhile."""
+
+GROWING_SHARE: Final = 0.5
+"""Of the room for pages, what those may take that ledgers grow in, when a flush has ended."""
+
+DIRTY_SHARE: Final = 0.75
+"""Of the room for pages, what may have changed before a flush is due; the rest is for meanwhile."""
 
 LEDGER_COUNT_MAX: Final = 30_000
 """Headers in memory, at about one KiB each."""
@@ -93,7 +100,12 @@ class LedgerCache:
         self._ledger_count_max = ledger_count_max
         self._reader = IndexReader(self._root, open_files)
         self._flusher = IndexFlusher(files, directory, self._root, fail_stop=fail_stop)
-        self._pages = PageCache(self._reader, self._flusher.place_lock, self._page_under_way)
+        self._pages = PageCache(
+            self._reader,
+            self._flusher.place_lock,
+            self._page_under_way,
+            growing_size_max=int(GROWING_SHARE * memory_size_max),
+        )
         self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache()
         self._flush: IndexFlush | None = None
         self._is_stuck = False  # the last flush found no space
@@ -307,8 +319,8 @@ class LedgerCache:
 
     @property
     def is_flush_due(self) -> bool:
-        """True when half of the room for pages is taken by what has changed."""
-        return self._pages.dirty_size * 2 >= self._memory_size_max
+        """True when much of the room for pages is taken by what has changed."""
+        return self._pages.dirty_size >= DIRTY_SHARE * self._memory_size_max
 
     @property
     def has_room(self) -> bool:
@@ -351,7 +363,8 @@ class LedgerCache:
         pages_by_ledger: dict[int, list[PageChange]] = {}
         for key, page in self._pages.begin_flush().items():
             ledger_id, page_no = split_key(key)
-            change = PageChange(page_no, page.start, page.take())
+            locations = page.take()
+            change = PageChange(page_no, page.start, locations, len(locations))
             pages_by_ledger.setdefault(ledger_id, []).append(change)
         page_no_of = attrgetter("page_no")
         changes = []

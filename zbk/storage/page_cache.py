@@ -1,8 +1,12 @@
 """The pages of the index that are in memory, by ledger and number; whole, or only their ends.
 
 A page that a ledger grows in is read, and so verified, when it is first added to. Then it is
-forgotten: only what is added from there on is kept, and after a flush only what was added since.
-Whoever asks for what is ahead of that has it read again.
+forgotten: only what is added from there on is kept. Whoever asks for what is ahead of that has it
+read again.
+
+After a flush the pages that ledgers grow in stay whole while all of them together fit into a part
+of the room: the next flush then need not read from a file what it is to write there. Where they do
+not, only what was added since is kept.
 
 Owned by the thread that owns the index.
 """
@@ -44,8 +48,17 @@ def split_key(key: PageKey) -> tuple[int, int]:
 class PageCache(WriteBackCache[PageKey, Page]):
     """Pages. Methods that read raise ``CorruptRecordError``: the page is damaged."""
 
-    def __init__(self, reader: IndexReader, place_lock: Lock, page_under_way: PageUnderWay) -> None:
+    def __init__(
+        self,
+        reader: IndexReader,
+        place_lock: Lock,
+        page_under_way: PageUnderWay,
+        *,
+        growing_size_max: int,
+    ) -> None:
+        """``growing_size_max``: bytes of pages that are not full and stay whole after a flush."""
         super().__init__(lambda page: page.memory_size)
+        self._growing_size_max = growing_size_max
         self._reader = reader
         self._place_lock = place_lock
         self._page_under_way = page_under_way
@@ -118,10 +131,12 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def end_flush(self) -> dict[PageKey, Page]:
         """Note that everything in flight is on disk, and forget what need not be in memory."""
         arrived = super().end_flush()
-        self.drop_count += 1  # of each that is trimmed something is forgotten
+        growing_size = sum(page.memory_size for page in arrived.values() if not page.is_full)
+        has_room = growing_size <= self._growing_size_max
+        self.drop_count += 1  # of each that is not kept something is forgotten
         for key, page in arrived.items():
             before_size = page.memory_size
-            page.trim(is_clean=self.is_clean(key))
+            page.end_flush(is_kept=has_room or (page.is_full and self.is_clean(key)))
             self.resize(page, page.memory_size - before_size)
             self._is_new_no_more(key)
         return arrived

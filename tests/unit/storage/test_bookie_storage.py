@@ -555,6 +555,6 @@ def test_a_checkpoint_is_due_when_much_of_the_index_has_changed(disk: SimulatedD
     storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
     assert not storage.is_checkpoint_due
 
-    storage.add([batch_of(1, range(2400))])
+    storage.add([batch_of(1, range(3600))])
 
     assert storage.is_checkpoint_due

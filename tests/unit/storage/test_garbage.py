@@ -22,8 +22,10 @@ from zbk.storage.journal_record import (
 LOG_SIZE = 4000
 
 
-def opened(disk: SimulatedDisk, *, log_size_max: int = LOG_SIZE) -> BookieStorage:
-    storage = storage_on(disk, log_size_max=log_size_max)
+def opened(
+    disk: SimulatedDisk, *, log_size_max: int = LOG_SIZE, ledger_cache_size: int = 1 << 20
+) -> BookieStorage:
+    storage = storage_on(disk, log_size_max=log_size_max, ledger_cache_size=ledger_cache_size)
     storage.open()
     return storage
 
@@ -176,7 +178,7 @@ def test_a_read_on_its_way_says_no_such_ledger_and_not_that_the_disk_is_bad(
 
 
 def test_no_descriptor_of_a_removed_log_stays_open(disk: SimulatedDisk) -> None:
-    storage = opened(disk)
+    storage = opened(disk, ledger_cache_size=1_000)  # of pages only the ends stay
     for ledger_id in range(1, 4):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
@@ -206,7 +208,7 @@ class _ReadsMeanwhile(SimulatedDisk):
 
 def test_a_read_that_opens_a_log_while_it_is_removed_keeps_no_descriptor() -> None:
     disk = _ReadsMeanwhile()
-    storage = opened(disk)
+    storage = opened(disk, ledger_cache_size=1_000)
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)
     checkpoint(storage)

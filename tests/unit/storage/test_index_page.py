@@ -96,16 +96,30 @@ def numbers(first: int, end: int) -> "array[int]":
     return array("Q", range(first, end))
 
 
-def test_a_shared_page_is_copied_before_it_changes() -> None:
+def test_what_a_flush_has_taken_is_copied_before_it_changes() -> None:
     page = Page()
-    page.put(0, numbers(1, 2))
+    page.put(0, numbers(1, 4))
     shared = page.take()
 
-    page.put(1, numbers(2, 3))
-    page.put(2, numbers(3, 4))
+    page.put(3, numbers(4, 6))
+    page.put(1, numbers(8, 9))
+    page.put_scattered([0, 6], numbers(20, 22))
 
-    assert shared == numbers(1, 2)
-    assert page.locations == numbers(1, 4)
+    assert shared[:3] == numbers(1, 4)
+    assert page.locations == array("Q", [20, 8, 3, 4, 5, 0, 21])
+
+
+def test_what_is_put_behind_what_a_flush_has_taken_copies_nothing() -> None:
+    page = Page()
+    page.put(0, numbers(1, 4))
+    shared = page.take()
+
+    page.put(3, numbers(4, 6))
+    page.put(7, numbers(9, 10))
+    page.put_scattered([8, 10], numbers(11, 13))
+
+    assert page.locations is shared
+    assert shared[:3] == numbers(1, 4)
 
 
 def test_behind_its_locations_a_page_is_absent() -> None:
@@ -123,7 +137,7 @@ def test_what_a_flush_has_brought_to_the_file_is_forgotten() -> None:
     page.take()
     page.put(10, numbers(20, 25))
 
-    page.trim(is_clean=False)
+    page.end_flush(is_kept=False)
 
     assert (page.start, page.locations) == (10, numbers(20, 25))
     page.put_ahead(numbers(10, 20) + array("Q", bytes(8 * (PAGE_ENTRY_COUNT - 10))))
@@ -136,20 +150,33 @@ def test_what_changed_while_it_was_flushed_is_kept() -> None:
     page.take()
     page.put(4, numbers(0, 1))
 
-    page.trim(is_clean=False)
+    page.end_flush(is_kept=False)
 
     assert (page.start, page.locations[0]) == (4, 0)
     assert len(page.locations) == 6
 
 
-def test_a_whole_page_stays_to_be_read() -> None:
+@pytest.mark.parametrize("count", [10, PAGE_ENTRY_COUNT])
+def test_a_page_that_is_kept_stays_to_be_read(count: int) -> None:
     page = Page()
-    page.put(0, numbers(0, PAGE_ENTRY_COUNT))
+    page.put(0, numbers(0, count))
     page.take()
 
-    page.trim(is_clean=True)
+    page.end_flush(is_kept=True)
 
-    assert page.between(0, PAGE_ENTRY_COUNT) == numbers(0, PAGE_ENTRY_COUNT)
+    assert page.is_full == (count == PAGE_ENTRY_COUNT)
+    assert page.between(0, count) == numbers(0, count)
+
+
+def test_of_the_end_of_a_page_nothing_is_kept_that_the_file_has() -> None:
+    page = Page(start=10)
+    page.put(10, numbers(20, 25))
+    page.take()
+    page.put(15, numbers(25, 26))
+
+    page.end_flush(is_kept=True)
+
+    assert (page.start, page.locations) == (15, numbers(25, 26))
 
 
 def test_a_forgotten_page_does_not_say_that_an_entry_is_absent() -> None:

@@ -206,11 +206,11 @@ def test_room_can_be_made_while_a_flush_is_under_way(disk: SimulatedDisk) -> Non
     assert after.locations(1, 0, 8000).tolist() == [location(1, e) for e in range(8001)]
 
 
-def test_a_flush_is_due_when_half_of_the_room_is_taken_by_changes(disk: SimulatedDisk) -> None:
+def test_a_flush_is_due_when_much_of_the_room_is_taken_by_changes(disk: SimulatedDisk) -> None:
     cache, _ = open_cache(disk, memory_size_max=8 * PAGE_MEMORY)
-    put_range(cache, 1, 0, 4 * 1024 - 1)
+    put_range(cache, 1, 0, 6 * 1024 - 1)
     assert not cache.is_flush_due
-    put_range(cache, 1, 4 * 1024, 4 * 1024 + 200)
+    put_range(cache, 1, 6 * 1024, 6 * 1024 + 200)
     assert cache.is_flush_due
 
     cache.flush()
