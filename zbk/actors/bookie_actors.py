@@ -212,7 +212,7 @@ class BookieActors:
         return CompactionOptions(
             limits_of(config),
             config.compaction_rate_size,
-            lambda done: self._tell("checkpoint", CheckpointAsked(done)),
+            self._ask_checkpoint,
             room_size,
         )
 
@@ -223,6 +223,7 @@ class BookieActors:
             ground.storage.damaged,
             self._actors["storage"],
             UnderreplicationStore(ground.store),
+            ask_checkpoint=self._ask_checkpoint,
             bookie_id=ground.identity.bookie_id,
             rate_size=ground.config.scrub_rate_size,
             ticker=self._ticker,
@@ -266,6 +267,9 @@ class BookieActors:
     def _tell(self, name: str, message: object) -> None:
         with suppress(pykka.ActorDeadError):  # the bookie stops
             self._actors[name].tell(message)
+
+    def _ask_checkpoint(self, done: Callable[[], None]) -> None:
+        self._tell("checkpoint", CheckpointAsked(done))
 
     def _tell_all(self, prefix: str, message: NoteSynced | SyncDue) -> None:
         for name, ref in self._actors.items():

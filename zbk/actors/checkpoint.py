@@ -1,7 +1,7 @@
 """The checkpoint actor: moves the journal's mark forward, so that old segments can go.
 
-mailbox     CheckpointDue, from the ticker; CheckpointAsked, from compaction; Begun and Ended, from
-            the storage actor
+mailbox     CheckpointDue, from the ticker; CheckpointAsked, from compaction and the scrub actor;
+            Begun and Ended, from the storage actor
 answers     nobody
 owns        the checkpoint that is under way, one at a time
 on failure  the bookie stops

@@ -20,6 +20,10 @@ Decision: damage in a log is reported as entries that the bookie lacks: the copi
 bookie, and no more than what is damaged. Where the index is lost no copy can be stored, and the
 reason says "damaged": another bookie takes the place.
 
+Decision: a pass that somebody asked for begins with a checkpoint, as it reads what the index on the
+disk knows: who has just loaded something wants that to be read. A checkpoint that a full disk holds
+up is waited for no longer than ``CHECKPOINT_WAIT_MS``.
+
 Decision: a pass that a stop cut off is not resumed; the next one begins anew, an interval after the
 start.
 
@@ -53,6 +57,7 @@ logger = logging.getLogger("zbk.bookie")
 STEP_SIZE: Final = 256 * 1024
 """Bytes read between two looks at the mailbox, the clock and the rate."""
 
+CHECKPOINT_WAIT_MS: Final = 30_000
 REPORT_POLL_MS: Final = 1_000
 REPORT_COUNT: Final = 16
 """Ledgers that are reported at once, at most so many each ``REPORT_POLL_MS``."""
@@ -109,6 +114,10 @@ class StorageRef(Protocol):
         ...
 
 
+AskCheckpoint: TypeAlias = Callable[[Callable[[], None]], None]
+"""Has a checkpoint begun, and a call made when it has ended, in any thread."""
+
+
 class ScrubTicker(Protocol):
     """What calls back at intervals, in any thread."""
 
@@ -142,6 +151,7 @@ class ScrubActor(BookieActor):
         storage_actor: StorageRef,
         reports: RepairReports,
         *,
+        ask_checkpoint: AskCheckpoint,
         bookie_id: str,
         rate_size: int,
         ticker: ScrubTicker,
@@ -153,12 +163,14 @@ class ScrubActor(BookieActor):
         self._damaged = damaged
         self._storage_actor = storage_actor
         self._reports = reports
+        self._ask_checkpoint = ask_checkpoint
         self._bookie_id = bookie_id
         self._throttle = Throttle(rate_size)
         self._ticker = ticker
         self._now_ms = now_ms
         self._steps: Scrubbing | None = None  # of the pass under way
         self._asked_pass = 0
+        self._is_checkpoint_wanted = False  # by the pass that begins next
         self._wait_no = 0
         self._is_polling = False
         self._debt_size = 0  # read, and not paid for yet
@@ -174,7 +186,9 @@ class ScrubActor(BookieActor):
             case ScrubDue():
                 self._asked_pass = max(self._asked_pass, self.counts.begun_pass + 1)
             case ScrubAsked(pass_no):
-                self._asked_pass = max(self._asked_pass, pass_no)
+                if pass_no > self.counts.begun_pass:
+                    self._asked_pass = max(self._asked_pass, pass_no)
+                    self._is_checkpoint_wanted = True
             case Resume(wait_no, value):
                 if wait_no == self._wait_no:  # not a second call of the ticker
                     self._wait_no += 1
@@ -197,7 +211,12 @@ class ScrubActor(BookieActor):
         self.counts.share = 0.0
         self.findings = Findings()
         self._steps = self._pass()
-        self.actor_ref.tell(GoOn())
+        if self._is_checkpoint_wanted:
+            self._is_checkpoint_wanted = False
+            resume = self._wait(CHECKPOINT_WAIT_MS)
+            self._ask_checkpoint(lambda: resume(None))
+        else:
+            self.actor_ref.tell(GoOn())
 
     def _pass(self) -> Scrubbing:
         for number, view in enumerate(self._views):
@@ -315,7 +334,8 @@ class ScrubActor(BookieActor):
         else:
             self.actor_ref.tell(GoOn())
 
-    def _wait(self, wait_ms: int) -> None:
+    def _wait(self, wait_ms: int) -> Callable[[object], None]:
+        """Go on after this time, or when what is returned is called, whichever is sooner."""
         resume = self._resume_later()
 
         def wake() -> None:
@@ -323,6 +343,7 @@ class ScrubActor(BookieActor):
             resume(None)
 
         self._ticker.every(wait_ms, wake)
+        return resume
 
     def _resume_later(self) -> Callable[[object], None]:
         """Return what takes the steps after this one, whoever calls it, once."""

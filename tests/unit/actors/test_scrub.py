@@ -10,6 +10,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch, read, read_lac
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.scrub import (
+    CHECKPOINT_WAIT_MS,
     REPORT_COUNT,
     STEP_SIZE,
     ScrubActor,
@@ -79,6 +80,7 @@ class ScrubWorld:
         self.now_ms = 10_000
         self.failures: list[BaseException] = []
         self.to_storage: list[RunInStorage] = []
+        self.checkpoint_done: Callable[[], None] | None = None  # of the one that was asked for
         self.start()
 
     def start(self) -> None:
@@ -88,6 +90,7 @@ class ScrubWorld:
             self.bookie.storage.damaged,
             self,
             self.reports,
+            ask_checkpoint=self.take_checkpoint_wish,
             bookie_id="b-test",
             rate_size=self.rate_size,
             ticker=self.ticker,
@@ -98,6 +101,18 @@ class ScrubWorld:
     def tell(self, message: RunInStorage) -> None:
         """Be the storage actor's ref."""
         self.to_storage.append(message)
+
+    def take_checkpoint_wish(self, done: Callable[[], None]) -> None:
+        """Be the checkpoint actor, that has something else to do first."""
+        assert self.checkpoint_done is None, "one pass at a time"
+        self.checkpoint_done = done
+
+    def end_checkpoint(self) -> None:
+        """Carry out the checkpoint that was asked for."""
+        done, self.checkpoint_done = self.checkpoint_done, None
+        assert done is not None, "somebody asked"
+        self.bookie.checkpoint()
+        done()
 
     def restart(self) -> None:
         """Kill the bookie; nothing of its index is in memory afterwards."""
@@ -122,6 +137,8 @@ class ScrubWorld:
     def run(self) -> None:
         """Go on to the end of the pass; time passes where it has to."""
         for _ in range(100_000):
+            if self.checkpoint_done is not None:
+                self.end_checkpoint()
             if not self.go_on():
                 counts = self.scrubber.counts
                 if counts.begun_pass == counts.ended_pass:
@@ -179,6 +196,50 @@ def test_a_pass_over_healthy_disks_says_nothing(
     assert counts.ended_ms > 0
     assert not world.scrubber.findings.is_damage_found
     assert (warnings(caplog), world.reports.taken, world.failures) == ([], [], [])
+
+
+def test_a_pass_that_was_asked_for_reads_what_was_written_just_now() -> None:
+    world = ScrubWorld()
+    for first in range(0, 20, 2):
+        world.bookie.say(*add(batch(first, [PAYLOAD] * 2)))
+    world.bookie.settle()
+    world.damage(7, 2)
+
+    world.scrubber.on_receive(ScrubAsked(1))
+    assert not world.go_on(), "it waits for a checkpoint"
+    assert world.scrubber.counts.begun_pass == 1
+    world.end_checkpoint()
+    world.run()
+
+    assert world.scrubber.counts.read_size > 20 * 500
+    assert world.reports.taken == [7]
+
+
+def test_a_pass_does_not_wait_for_ever_for_a_checkpoint(world: ScrubWorld) -> None:
+    world.scrubber.on_receive(ScrubAsked(1))
+    done, world.checkpoint_done = world.checkpoint_done, None
+    assert done is not None, "a full disk holds it up"
+
+    world.pass_time()
+    world.run()
+
+    counts = world.scrubber.counts
+    assert world.now_ms == 10_000 + CHECKPOINT_WAIT_MS
+    assert (counts.begun_pass, counts.ended_pass) == (1, 1)
+    read_size = counts.read_size
+    done()
+    assert not world.go_on() or counts.read_size == read_size, "news of it comes too late"
+
+
+def test_only_a_pass_that_was_asked_for_has_a_checkpoint_begun(world: ScrubWorld) -> None:
+    world.scrubber.on_receive(ScrubAsked(1))
+    world.run()
+    world.scrubber.on_receive(ScrubAsked(1))  # it has been, already
+
+    world.scrubber.on_receive(ScrubDue())
+
+    assert world.scrubber.counts.begun_pass == 2
+    assert world.checkpoint_done is None
 
 
 def test_damage_is_told_of_once_and_its_ledgers_are_reported(
@@ -407,6 +468,7 @@ def test_real_files(tmp_path: Path) -> None:
         bookie.storage.damaged,
         _AtOnce(bookie),
         reports,
+        ask_checkpoint=lambda done: done(),
         bookie_id="b-test",
         rate_size=0,
         ticker=Ticker(),
