@@ -4,7 +4,9 @@
 
 One session, ``local[2]``; its input is cached in memory: rows of a long, a text of 16 bytes, a
 double and a binary of 100 bytes. Each round writes and reads, one after the other: Parquet, zbk
-with three copies (3/3/2, VD), zbk with one copy; and, of fewer rows in small entries, VD and PD.
+with three copies (3/3/2, VD), zbk with one copy, both with Spark told that rows are small
+(``session.rows_at_most``), and three copies with Spark as it comes; and, of fewer rows in small
+entries, VD and PD, on the disk as it is and with fsyncs that take 10 ms longer.
 Every zbk write has a cluster of its own on the same cores. Machines drift, so a ratio is taken
 within its round, and the medians count.
 """
@@ -15,11 +17,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from statistics import median
 from typing import Final
 
+import msgspec
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +31,7 @@ from pyspark_zbk import session
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
 
+BOOKIE_COUNT: Final = 3
 PARTITION_COUNT: Final = 8
 WARM_UP_ROW_COUNT: Final = 200_000
 SMALL_SHARE: Final = 4
@@ -42,13 +46,32 @@ COLUMNS: Final = (
     "unhex(substr(concat(sha2(string(id), 512), sha2(string(-id), 512)), 1, 200)) payload",
 )
 
-VARIANTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "zbk 3/3/2": {},
-    "zbk 1/1/1": {"writeQuorumSize": "1"},
+ROW_SIZE_MAX: Final = 1024
+SLOW_SYNC_MS: Final = 10
+"""What an fsync takes longer on the second disk, as on one that turns, or that is far away."""
+
+
+class Variant(msgspec.Struct, frozen=True):
+    """How a frame is written."""
+
+    options: Mapping[str, str] = {}
+    row_size_max: int | None = ROW_SIZE_MAX  # that Spark is told of
+    sync_delay_ms: int = 0  # that the bookies' fsyncs take longer
+
+
+VARIANTS: Final = {
+    "zbk 3/3/2": Variant(),
+    "zbk 1/1/1": Variant({"writeQuorumSize": "1"}),
+    "zbk 3/3/2, rows of any size": Variant(row_size_max=None),
 }
-SMALL_VARIANTS: Final[Mapping[str, Mapping[str, str]]] = {
-    "VD": {"entryBytes": SMALL_ENTRY},
-    "PD": {"entryBytes": SMALL_ENTRY, "ledgerType": "PD_JOURNAL"},
+
+_VD: Final = {"entryBytes": SMALL_ENTRY}
+_PD: Final = {**_VD, "ledgerType": "PD_JOURNAL"}
+SMALL_VARIANTS: Final = {
+    "VD": Variant(_VD),
+    "PD": Variant(_PD),
+    "VD, slow fsyncs": Variant(_VD, sync_delay_ms=SLOW_SYNC_MS),
+    "PD, slow fsyncs": Variant(_PD, sync_delay_ms=SLOW_SYNC_MS),
 }
 
 Timings = dict[str, list[float]]
@@ -70,17 +93,17 @@ class Bench:
         """Start the workers, and let the JVM compile what it will run."""
         few = self.frame.limit(WARM_UP_ROW_COUNT).repartition(PARTITION_COUNT)
         self._parquet(few)
-        for options in VARIANTS.values():
-            self._zbk("zbk", few, options)
+        for variant in VARIANTS.values():
+            self._zbk("zbk", few, variant)
         self.timings.clear()
 
     def round(self) -> None:
         """Measure everything once."""
         self._parquet(self.frame)
-        for name, options in VARIANTS.items():
-            self._zbk(name, self.frame, options)
-        for name, options in SMALL_VARIANTS.items():
-            self._zbk(name, self.small_frame, options, reads=False)
+        for name, variant in VARIANTS.items():
+            self._zbk(name, self.frame, variant)
+        for name, variant in SMALL_VARIANTS.items():
+            self._zbk(name, self.small_frame, variant, reads=False)
 
     def _cached(self, row_count: int) -> DataFrame:
         frame = self._spark.range(0, row_count, 1, PARTITION_COUNT).selectExpr(*COLUMNS)
@@ -95,12 +118,14 @@ class Bench:
         self._measure("parquet read", lambda: _drain(self._spark.read.parquet(path)))
         shutil.rmtree(path)
 
-    def _zbk(
-        self, name: str, frame: DataFrame, options: Mapping[str, str], *, reads: bool = True
-    ) -> None:
-        with self._cluster() as metadata:
+    def _zbk(self, name: str, frame: DataFrame, variant: Variant, *, reads: bool = True) -> None:
+        size_max = variant.row_size_max
+        told = nullcontext() if size_max is None else session.rows_at_most(self._spark, size_max)
+        with self._cluster(variant.sync_delay_ms) as metadata:
             writer = frame.write.format("zbk").option("metadata", metadata).mode("append")
-            self._measure(f"{name} write", lambda: writer.options(**options).save("rows"))
+            with told:
+                writer = writer.options(**variant.options)
+                self._measure(f"{name} write", lambda: writer.save("rows"))
             if reads:
                 reader = self._spark.read.format("zbk").option("metadata", metadata)
                 self._measure(f"{name} read", lambda: _drain(reader.load("rows")))
@@ -109,10 +134,12 @@ class Bench:
             assert rows == frame.count(), f"{name} has {rows} rows"
 
     @contextmanager
-    def _cluster(self) -> Iterator[str]:
+    def _cluster(self, sync_delay_ms: int) -> Iterator[str]:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
+        program = ("-m", "zbk.cli.slow_bookie", "--sync-delay", f"{sync_delay_ms}ms")
+        programs = dict.fromkeys(range(BOOKIE_COUNT), program) if sync_delay_ms else {}
         try:
-            with LocalCluster(folder / "cluster") as cluster:
+            with LocalCluster(folder / "cluster", bookie_programs=programs) as cluster:
                 yield cluster.metadata_uri
         finally:
             shutil.rmtree(folder)
@@ -149,7 +176,9 @@ def table(bench: Bench) -> list[str]:
     lines += ["", f"| {bench.small_row_count:,} rows, entries of {SMALL_ENTRY} | write s |"]
     lines += ["|---|---|"]
     lines += [f"| {name} | {median(timings[f'{name} write']):.2f} |" for name in SMALL_VARIANTS]
-    lines += ["", f"PD takes {ratio(timings, 'PD write', 'VD write'):.2f} times as long as VD."]
+    for disk in ("", ", slow fsyncs"):
+        times = ratio(timings, f"PD{disk} write", f"VD{disk} write")
+        lines += ["", f"PD takes {times:.2f} times as long as VD{disk}."]
     return lines
 
 

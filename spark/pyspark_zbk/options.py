@@ -220,16 +220,24 @@ class Options:
 
     def size(self, name: str, default: int, low: int, high: int = 2**40) -> int:
         """Return an option that is a number of bytes."""
-        value = self.text(name, str(default))
-        short = _SHORT_UNIT.fullmatch(value)
-        size = parse_size(f"{short[1]} {_UNITS[short[2].lower()]}" if short else value, name)
-        if not low <= size <= high:
-            raise InvalidOptionError(name, value, f"must be between {low} and {high} bytes")
-        return size
+        return size_of(name, self.text(name, str(default)), low, high)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
         """Return an option that is a duration."""
         return parse_duration_ms(self.text(name, str(default_ms)), name)
+
+
+def size_of(name: str, text: str, low: int, high: int = 2**40) -> int:
+    """Return the bytes that an option says: ``"4096"``, ``"4k"``, ``"4 KiB"``.
+
+    Raises:
+        InvalidOptionError: it says no size, or one out of these bounds.
+    """
+    short = _SHORT_UNIT.fullmatch(text)
+    size = parse_size(f"{short[1]} {_UNITS[short[2].lower()]}" if short else text, name)
+    if not low <= size <= high:
+        raise InvalidOptionError(name, text, f"must be between {low} and {high} bytes")
+    return size
 
 
 def _unknown(lower: str) -> str:

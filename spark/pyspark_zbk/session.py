@@ -20,10 +20,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from zbk.config import MIB
 from zbk.errors import MissingDependencyError
 
 if TYPE_CHECKING:
@@ -37,6 +39,12 @@ JAVA_CURE: Final = (
 JAVA_VERSION_MIN: Final = 17
 ASK_TIMEOUT_S: Final = 30
 
+BATCH_SIZE_MAX: Final = 64 * MIB
+"""Bytes of rows that Spark hands to Python at once, by its own default."""
+
+BATCH_COUNT_MAX: Final = 10_000  # of these rows, likewise
+
+_NO_SIZE_LIMIT: Final = 2**31 - 1
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _UNDER_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python it runs
 
@@ -110,6 +118,37 @@ def start(
     spark.sparkContext.setLogLevel(log_level)
     pyspark_zbk.register(spark)
     return spark
+
+
+@contextmanager
+def rows_at_most(spark: "SparkSession", row_size_max: int) -> Iterator[None]:
+    """Have Spark take it that no row is larger, in bytes, while frames are written.
+
+        with session.rows_at_most(spark, 4096):
+            frame.write.format("zbk").mode("append").save("events")
+
+    Spark bounds what it hands to Python at once by measuring all of it again for each row that it
+    adds. Of rows of a hundred bytes that takes half of all its time and more. Told how large rows
+    get, it only has to count them. Should one be larger, that much more memory is taken.
+
+    Source: Spark's ``BatchedPythonArrowInput.underBatchSizeLimit``.
+    """
+    count = min(max(1, BATCH_SIZE_MAX // max(1, row_size_max)), BATCH_COUNT_MAX)
+    chosen = {
+        "spark.sql.execution.arrow.maxRecordsPerBatch": str(count),
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(_NO_SIZE_LIMIT),
+    }
+    before = {name: spark.conf.get(name, None) for name in chosen}
+    try:
+        for name, value in chosen.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, old in before.items():
+            if old is None:
+                spark.conf.unset(name)
+            else:
+                spark.conf.set(name, old)
 
 
 def check_packages() -> None:

@@ -87,6 +87,13 @@ def test_what_is_loaded_is_the_same_as_its_source(
     assert verified["hash"] == verified["other_hash"]
 
 
+def test_rows_of_a_known_size_are_counted(run: Run, files: Path, name: str) -> None:
+    loaded = run(bulk_load, files / "rows.csv", name, "--partitions", 1, "--row-size-max", "1m")
+
+    assert loaded["row_count"] == ROW_COUNT
+    assert run(verify, name, "--source", files / "rows.csv")["is_same"] is True
+
+
 def test_versions_are_exported_to_parquet_loaded_again_and_compared(
     run: Run, files: Path, name: str, cluster: LocalCluster
 ) -> None:
@@ -135,6 +142,7 @@ def test_mistakes_are_told_in_a_line_and_leave_nothing(
     needs = run(bulk_load, there, name, "--ensemble-size", 9, exit_code=3)
     assert needs.startswith("bulk_load: need 9 bookies, have 3")
     assert "must be between" in run(bulk_load, there, name, "--entry-bytes", 7, exit_code=1)
+    assert "row-size-max" in run(bulk_load, there, name, "--row-size-max", "big", exit_code=1)
     assert "no data set" in run(verify, name, "--source", there, exit_code=1)
     assert "no data set" in run(export, name, files / "out", exit_code=1)
     assert "--source or --against" in run(verify, name, exit_code=2)

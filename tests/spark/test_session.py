@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+import zbk
 from pyspark_zbk import session
+from tests.support.spark import DataSetName
 from zbk.errors import MissingDependencyError
 
 
@@ -70,3 +73,45 @@ def test_without_the_packages_of_spark_the_error_names_them(
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(MissingDependencyError, match="pyspark and pyarrow not installed"):
         session.check_packages()
+
+
+MIB = 1024 * 1024
+RECORDS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+@pytest.mark.parametrize(
+    ("row_size_max", "count"), [(1, 10_000), (64 * 1024, 1024), (20 * MIB, 3), (1024 * MIB, 1)]
+)
+def test_batches_of_rows_of_a_known_size_are_bounded_by_their_number(
+    spark: SparkSession, row_size_max: int, count: int
+) -> None:
+    with session.rows_at_most(spark, row_size_max):
+        assert spark.conf.get(RECORDS) == str(count)
+        assert spark.conf.get(BYTES) == str(2**31 - 1), "Spark measures nothing"
+
+
+def test_settings_are_as_before_once_rows_may_have_any_size_again(spark: SparkSession) -> None:
+    unset_bytes = spark.conf.get(BYTES)
+    spark.conf.set(RECORDS, "777")
+    try:
+        with pytest.raises(ZeroDivisionError), session.rows_at_most(spark, 4096):
+            raise ZeroDivisionError
+        assert spark.conf.get(RECORDS) == "777"
+        assert spark.conf.get(BYTES) == unset_bytes
+    finally:
+        spark.conf.unset(RECORDS)
+
+
+def test_a_frame_comes_in_batches_of_as_many_rows_as_fit(
+    spark: SparkSession, events: DataSetName
+) -> None:
+    frame = spark.range(0, 1000, 1, 1)
+
+    with session.rows_at_most(spark, MIB):
+        events.write(frame)
+
+    with events.client() as client:
+        (ledger,) = zbk.DataSets(client).read(events.name).ledgers
+    assert ledger.entry_count == 1 + 16, "the schema, and batches of 64 rows"
+    assert events.read().count() == 1000
