@@ -102,16 +102,22 @@ def ledgers(folder: Path, how: Size, say: Say) -> list[Figure]:
 
 
 def long(folder: Path, how: Size, say: Say) -> list[Figure]:
-    """One long ledger; then its last million against a fresh one's first, in turn, and reads."""
+    """One long ledger; then its last million against a fresh one's first, in turn, and reads.
+
+    Before that as long a one at a bookie whose index does not fit into its memory.
+    """
     load = Load(batch_count=LONG_BATCH_COUNT, window=32, ledger_type=how.ledger_type)
     request_count = how.entry_count // LONG_BATCH_COUNT
     compared_count = min(LONG_COMPARED_COUNT, how.entry_count // 4) // LONG_BATCH_COUNT
+    cache_size = 4 * how.entry_count  # full after half of the entries, of eight bytes each
+    with _bookie(folder / "small", load, {"ledger_cache_size": cache_size}) as bookie:
+        bookie.client.add(repeat(LONG_ID, request_count // 2))
+        early_size = bookie.client.info().rss_size
+        bookie.client.add(repeat(LONG_ID, request_count // 2))
+        late_size = bookie.client.info().rss_size
     with _bookie(folder / "long", load) as bookie:
         client = bookie.client
-        client.add(repeat(LONG_ID, request_count // 2))  # the cache is full
-        early_size = client.info().rss_size
-        filled = client.add(repeat(LONG_ID, request_count // 2 - compared_count))
-        late_size = client.info().rss_size
+        filled = client.add(repeat(LONG_ID, request_count - compared_count))
         say(f"filled: {_line(filled)}")
         adds, reads, rows = [], [], []
         for number in range(how.rounds):
@@ -148,7 +154,11 @@ def long(folder: Path, how: Size, say: Say) -> list[Figure]:
         share(_share(reads), SHARE_MIN, name, "random reads, share of a fresh ledger's rate"),
         Figure(name, "reads in a row, long / fresh", _both(rows)),
         share(_share(rows), SHARE_MIN, name, "reads in a row, share of a fresh ledger's rate"),
-        Figure(name, "bookie's RSS after half / all", f"{size(early_size)} / {size(late_size)}"),
+        Figure(
+            name,
+            f"bookie's RSS after half / all, {size(cache_size)} of index in memory",
+            f"{size(early_size)} / {size(late_size)}",
+        ),
         at_most(late_size / early_size, RSS_FLAT_MAX, "times", name, "RSS, all to half"),
         at_most(
             held.file_count_max,
