@@ -157,7 +157,8 @@ def test_a_scrub_that_nobody_waits_for_goes_on_under_load(
 
 
 def test_a_bookie_stops_in_good_order_in_the_middle_of_a_pass(tmp_path: Path) -> None:
-    options = OPTIONS | {"scrub_rate_size": 1_000, "scrub_interval_ms": 50}
+    often = {"checkpoint_interval_ms": 50, "scrub_interval_ms": 50}
+    options = OPTIONS | often | {"scrub_rate_size": 1_000}
     with (
         LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
         zbk.connect(cluster.metadata_uri) as client,
