@@ -43,6 +43,8 @@ BATCH_SIZE_MAX: Final = 64 * MIB
 """Bytes of rows that Spark hands to Python at once, by its own default."""
 
 BATCH_COUNT_MAX: Final = 10_000  # of these rows, likewise
+BATCH_COUNT_MIN: Final = 1_000
+"""Batches of fewer rows cost more than it saves to count them."""
 
 _NO_SIZE_LIMIT: Final = 2**31 - 1
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
@@ -129,15 +131,18 @@ def rows_at_most(spark: "SparkSession", row_size_max: int) -> Iterator[None]:
 
     Spark bounds what it hands to Python at once by measuring all of it again for each row that it
     adds. Of rows of a hundred bytes that takes half of all its time and more. Told how large rows
-    get, it only has to count them. Should one be larger, that much more memory is taken.
+    get, it only has to count them. Should one be larger, that much more memory is taken. Where rows
+    may have more than 64 KiB, Spark goes on measuring.
 
     Source: Spark's ``BatchedPythonArrowInput.underBatchSizeLimit``.
     """
-    count = min(max(1, BATCH_SIZE_MAX // max(1, row_size_max)), BATCH_COUNT_MAX)
-    chosen = {
-        "spark.sql.execution.arrow.maxRecordsPerBatch": str(count),
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(_NO_SIZE_LIMIT),
-    }
+    count = min(BATCH_SIZE_MAX // row_size_max, BATCH_COUNT_MAX)
+    chosen = {}
+    if count >= BATCH_COUNT_MIN:
+        chosen = {
+            "spark.sql.execution.arrow.maxRecordsPerBatch": str(count),
+            "spark.sql.execution.arrow.maxBytesPerBatch": str(_NO_SIZE_LIMIT),
+        }
     before = {name: spark.conf.get(name, None) for name in chosen}
     try:
         for name, value in chosen.items():

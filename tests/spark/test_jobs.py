@@ -88,7 +88,7 @@ def test_what_is_loaded_is_the_same_as_its_source(
 
 
 def test_rows_of_a_known_size_are_counted(run: Run, files: Path, name: str) -> None:
-    loaded = run(bulk_load, files / "rows.csv", name, "--partitions", 1, "--row-size-max", "1m")
+    loaded = run(bulk_load, files / "rows.csv", name, "--partitions", 1, "--row-size-max", "1k")
 
     assert loaded["row_count"] == ROW_COUNT
     assert run(verify, name, "--source", files / "rows.csv")["is_same"] is True
