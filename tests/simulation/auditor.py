@@ -93,6 +93,8 @@ class SimulatedAuditor:
     # ------------------------------------------------------------------ the core
 
     def _handle(self, event: ev.Event) -> None:
+        if isinstance(event, ev.BookiesSeen):
+            self._oracle.seen(event.present, self._world.kernel.now_us)
         for effect in self._core.handle(event, self._node.now_ms()):
             self._carry_out(effect)
 

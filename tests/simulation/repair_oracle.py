@@ -43,6 +43,7 @@ class RepairOracle:
         self._last_since_us: dict[int, tuple[Fragment, int]] = {}
         self._absences: dict[str, list[Absence]] = defaultdict(list)
         self._registered: frozenset[str] = frozenset()
+        self._seen_us: dict[str, int] = {}  # when an auditor last saw that a bookie was there
         self._held_us = -1  # since when an auditor waits
         self._past_holds: list[tuple[int, int]] = []  # that are over: from when until when
         self.attempt_counts: dict[int, int] = defaultdict(int)
@@ -155,6 +156,10 @@ class RepairOracle:
 
     # ------------------------------------------------------------------ what auditors do
 
+    def seen(self, bookie_ids: Collection[str], now_us: int) -> None:
+        """Note whom an auditor takes to be there from now on."""
+        self._seen_us |= dict.fromkeys(bookie_ids, now_us)
+
     def held(self, now_us: int) -> None:
         """Note that an auditor waits before it looks again."""
         self._held_us = now_us
@@ -173,9 +178,19 @@ class RepairOracle:
             absences = self._absences[bookie_id]
             if not absences:
                 self._world.violated("brake", f"{bookie_id} is reported, and was never lost")
-            elif self._is_storm(absences[-1][0], now_us):
+            elif self._is_storm(self._vanished_us(bookie_id), now_us):
                 text = f"{bookie_id} vanished with many others, and is reported at once"
                 self._world.violated("brake", text)
+
+    def _vanished_us(self, bookie_id: str) -> int:
+        """Return since when a bookie is lost to auditors: who came unseen was never back."""
+        *earlier, last = self._absences[bookie_id]
+        vanished_us = last[0]
+        for absence in reversed(earlier):
+            if self._seen_us.get(bookie_id, -1) >= absence[1]:
+                break
+            vanished_us = absence[0]
+        return vanished_us
 
     def _is_storm(self, vanished_us: int, now_us: int) -> bool:
         """Tell whether many vanished, so lately that no hold can have ended since."""
