@@ -173,7 +173,7 @@ def _defects() -> Iterator[Defect]:
         [(EnsembleKeeper, "_change", wrong.change_at_the_last_pushed)],
     )  # fmt: skip
     yield Defect(
-        "M18", "an answer of a replaced bookie counts for the new one", 3_000,
+        "M18", "an answer of a replaced bookie counts for the new one", 6_000,
         [(WriterCore, "_on_add_answered", wrong.any_epoch_counts)], is_fast=False,
     )  # fmt: skip
     yield Defect("M19", "metadata are written over without a version", 300, parts=_CarelessWriters)
@@ -202,7 +202,7 @@ def _defects() -> Iterator[Defect]:
         ],
     )  # fmt: skip
     yield Defect(
-        "M33", "an answer of an earlier connection resolves a newer request", 3_000,
+        "M33", "an answer of an earlier connection resolves a newer request", 6_000,
         parts=_ShortIds, is_fast=False,
     )  # fmt: skip
     yield Defect(
@@ -221,7 +221,7 @@ def _defects() -> Iterator[Defect]:
         [(LedgerRecheck, "handle", repair.cleared_at_once)],
     )  # fmt: skip
     yield Defect(
-        "L3", "a bookie that may have lost a fence takes adds", 1_000,
+        "L3", "a bookie that may have lost a fence takes adds", 3_000,
         [(Limbo, "may_lack_fence", lambda *_: False)], is_fast=False,
     )  # fmt: skip
     yield Defect(
