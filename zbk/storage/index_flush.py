@@ -22,10 +22,6 @@ that neither memory nor the flush file grows with the number of ledgers: ``write
 round into the flush file, ``apply`` brings it to its place and does both for the others. Between
 rounds everything is as after a flush of fewer ledgers.
 
-Of a page that memory has only the end of, the rest is read from its place and written again. Where
-that is damaged, the locations that it held become ``UNKNOWN``: these entries can not be read here,
-which is neither yes nor no, and those that memory had can.
-
 A step that found no space may be taken again, and begins from the start of its round: nothing that
 counts has changed, and what is written twice is the same.
 
@@ -37,26 +33,20 @@ Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner;
 Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BOOKKEEPER-447, #1757.
 """
 
-import logging
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from threading import Lock
 from typing import Final
 
-import msgspec
-
-from zbk.errors import CorruptRecordError, NoSpaceError
-from zbk.storage.byte_order import locations_from_disk, to_disk
+from zbk.errors import NoSpaceError
+from zbk.storage.byte_order import locations_from_disk
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.flush_file import FlushFile, Part
-from zbk.storage.index_file import NEW_SUFFIX, IndexPath, read_whole_page
-from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
-from zbk.storage.location import UNKNOWN
+from zbk.storage.index_change import LedgerChange, locations_reader
+from zbk.storage.index_file import NEW_SUFFIX, IndexPath
 from zbk.system.files import File, FileSystem
-
-logger = logging.getLogger(__name__)
 
 ROUND_SIZE: Final = 8 * 1024 * 1024
 """Bytes in the flush file at once; one more ledger may come on top."""
@@ -66,50 +56,6 @@ TOGETHER_MIN: Final = 32
 
 NEW_COUNT_MAX: Final = 1_000
 """New files that are written, and have not got their names yet."""
-
-_UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
-
-
-class PageChange(msgspec.Struct, frozen=True):
-    """What a flush brings to one page."""
-
-    page_no: int
-    start: int  # the slot of the first of the locations; ahead of it the page stays as it is
-    locations: "array[int]"
-    count: int  # of these locations; behind them all are absent: later ones are for another flush
-
-    def data(self, before: "array[int] | None") -> memoryview:
-        """Return the whole page as it lies on disk; ``before`` is what was there."""
-        whole = self.locations[: self.count]
-        if self.start:
-            assert before is not None, "only its end is in memory"
-            whole = before[: self.start] + whole
-        lacking = PAGE_ENTRY_COUNT - len(whole)
-        return to_disk(whole + array("Q", bytes(8 * lacking)) if lacking else whole)
-
-
-class LedgerChange(msgspec.Struct, frozen=True):
-    """What a flush brings to one index file."""
-
-    ledger_id: int
-    is_new: bool  # there is no file yet
-    header: bytes
-    pages: Sequence[PageChange]
-
-    @property
-    def size(self) -> int:
-        """Bytes that it takes in the flush file, about."""
-        return INDEX_HEADER_SIZE + PAGE_LOCATIONS_SIZE * len(self.pages)
-
-    def parts(self, read: "Callable[[int, int], array[int]] | None" = None) -> Iterator[Part]:
-        """Return what is to be written: pages, then the header that says that they are there.
-
-        ``read`` returns the locations in a page of a ledger that has a file.
-        """
-        for page in self.pages:
-            before = None if read is None or not page.start else read(self.ledger_id, page.page_no)
-            yield Part.of_page(self.ledger_id, page.page_no, page.data(before))
-        yield Part.of_header(self.ledger_id, self.header)
 
 
 class IndexFlush:
@@ -287,7 +233,7 @@ class IndexFlusher:
             if file is None and is_merged:
                 continue
             try:
-                parts += change.parts(None if file is None else _reader_of(file))
+                parts += change.parts(None if file is None else locations_reader(file))
             finally:
                 if file is not None:
                     file.close()
@@ -400,18 +346,3 @@ class IndexFlusher:
             yield
         except OSError as error:
             raise self._fail_stop.failed(path, operation, error) from error
-
-
-def _reader_of(file: File) -> "Callable[[int, int], array[int]]":
-    """Return what reads pages of an open index file; damaged ones are told, and unknown."""
-
-    def read(ledger_id: int, page_no: int) -> "array[int]":
-        with suppress(CorruptRecordError):
-            return read_whole_page(file, ledger_id, page_no)
-        try:  # a second look: what is given up here is written over
-            return read_whole_page(file, ledger_id, page_no)
-        except CorruptRecordError as error:
-            logger.error("entries of ledger %d can not be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
-            return _UNKNOWN_PAGE
-
-    return read

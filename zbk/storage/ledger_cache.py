@@ -27,6 +27,7 @@ from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.words import LedgerType
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
+from zbk.storage.index_change import LedgerChange, PageChange
 from zbk.storage.index_file import (
     IndexReader,
     LedgerIndex,
@@ -35,7 +36,7 @@ from zbk.storage.index_file import (
     ledger_ids,
     unfinished_paths,
 )
-from zbk.storage.index_flush import IndexFlush, IndexFlusher, LedgerChange, PageChange
+from zbk.storage.index_flush import IndexFlush, IndexFlusher
 from zbk.storage.index_page import (
     PAGE_BITS,
     PAGE_ENTRY_COUNT,

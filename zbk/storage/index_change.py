@@ -1,0 +1,83 @@
+"""What a flush brings to index files: the changes, and the parts of files that they become.
+
+Of a page that memory has only the end of, the rest is read from its place, to be written again.
+Where that is damaged, the locations that it held become ``UNKNOWN``: these entries can not be read
+here, which is neither yes nor no, and those that memory had can.
+"""
+
+import logging
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CorruptRecordError
+from zbk.storage.byte_order import to_disk
+from zbk.storage.flush_file import Part
+from zbk.storage.index_file import read_whole_page
+from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
+from zbk.storage.location import UNKNOWN
+from zbk.system.files import File
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
+
+
+class PageChange(msgspec.Struct, frozen=True):
+    """What a flush brings to one page."""
+
+    page_no: int
+    start: int  # the slot of the first of the locations; ahead of it the page stays as it is
+    locations: "array[int]"
+    count: int  # of these locations; behind them all are absent: later ones are for another flush
+
+    def data(self, before: "array[int] | None") -> memoryview:
+        """Return the whole page as it lies on disk; ``before`` is what was there."""
+        whole = self.locations[: self.count]
+        if self.start:
+            assert before is not None, "only its end is in memory"
+            whole = before[: self.start] + whole
+        lacking = PAGE_ENTRY_COUNT - len(whole)
+        return to_disk(whole + array("Q", bytes(8 * lacking)) if lacking else whole)
+
+
+class LedgerChange(msgspec.Struct, frozen=True):
+    """What a flush brings to one index file."""
+
+    ledger_id: int
+    is_new: bool  # there is no file yet
+    header: bytes
+    pages: Sequence[PageChange]
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the flush file, about."""
+        return INDEX_HEADER_SIZE + PAGE_LOCATIONS_SIZE * len(self.pages)
+
+    def parts(self, read: "Callable[[int, int], array[int]] | None" = None) -> Iterator[Part]:
+        """Return what is to be written: pages, then the header that says that they are there.
+
+        ``read`` returns the locations in a page of a ledger that has a file.
+        """
+        for page in self.pages:
+            before = None if read is None or not page.start else read(self.ledger_id, page.page_no)
+            yield Part.of_page(self.ledger_id, page.page_no, page.data(before))
+        yield Part.of_header(self.ledger_id, self.header)
+
+
+def locations_reader(file: File) -> "Callable[[int, int], array[int]]":
+    """Return what reads pages of an open index file; damaged ones are told, and unknown."""
+
+    def read(ledger_id: int, page_no: int) -> "array[int]":
+        with suppress(CorruptRecordError):
+            return read_whole_page(file, ledger_id, page_no)
+        try:  # a second look: what is given up here is written over
+            return read_whole_page(file, ledger_id, page_no)
+        except CorruptRecordError as error:
+            logger.error("entries of ledger %d can not be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
+            return _UNKNOWN_PAGE
+
+    return read
