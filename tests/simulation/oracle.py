@@ -73,6 +73,7 @@ class BookieOracle:
         self._here: dict[int, set[int]] = defaultdict(set)
         self._received: dict[int, Entries] = defaultdict(dict)
         self._durable_before: dict[int, set[int]] = defaultdict(set)  # on a disk that was wiped
+        self._owed: dict[int, set[int]] = defaultdict(set)  # of that, until the ledger is cleared
         self._durable: dict[int, set[int]] = defaultdict(set)
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
@@ -123,6 +124,7 @@ class BookieOracle:
         """Forget what was promised: it is gone, and nobody may deny it."""
         for ledger_id, entries in self._durable.items():
             self._durable_before[ledger_id] |= entries
+            self._owed[ledger_id] |= entries
         for promises in (self.promised, self.written):
             for ledger_id, sums in promises.items():
                 self.lost[ledger_id].update(sums)
@@ -143,12 +145,14 @@ class BookieOracle:
                 if metadata is not None and self.was_wiped and not self.is_damaged:
                     self._check_filled(metadata)
                 del self.lost[ledger_id]
+                # it is here again, or nobody wanted it here: an ensemble that names this bookie
+                # later counts none of its answers of before
+                self._owed.pop(ledger_id, None)
 
     def _check_filled(self, metadata: LedgerMetadata) -> None:
         """Judge that a wiped bookie has again what it had, as far as the metadata want it here."""
         ledger_id = metadata.ledger_id
-        before = self._durable_before[ledger_id]
-        for entry_id in sorted(before - self._durable[ledger_id]):
+        for entry_id in sorted(self._owed[ledger_id] - self._durable[ledger_id]):
             if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
                 return
             fragment, _ = metadata.fragment_of(entry_id)
