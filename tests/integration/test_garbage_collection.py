@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -41,8 +42,12 @@ def fill(ledger: zbk.LedgerWriter, size: int) -> None:
 
 
 def log_size(cluster: LocalCluster) -> int:
-    """Return the bytes of all entry logs of all bookies."""
-    return sum(file.stat().st_size for file in cluster.folder.glob("**/logs/*.log"))
+    """Return the bytes of all entry logs of all bookies; one may go while this looks."""
+    size = 0
+    for file in cluster.folder.glob("**/logs/*.log"):
+        with suppress(FileNotFoundError):
+            size += file.stat().st_size
+    return size
 
 
 def checkpoint(cluster: LocalCluster, client: zbk.Client, ledger: zbk.LedgerWriter) -> None:
