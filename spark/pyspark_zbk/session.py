@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from zbk.config import MIB
-from zbk.errors import MissingDependencyError
+from zbk.errors import InvalidOptionError, MissingDependencyError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,8 +134,13 @@ def rows_at_most(spark: "SparkSession", row_size_max: int) -> Iterator[None]:
     get, it only has to count them. Should one be larger, that much more memory is taken. Where rows
     may have more than 64 KiB, Spark goes on measuring.
 
+    Raises:
+        InvalidOptionError: a size below 1.
+
     Source: Spark's ``BatchedPythonArrowInput.underBatchSizeLimit``.
     """
+    if row_size_max < 1:
+        raise InvalidOptionError("row_size_max", str(row_size_max), "must be at least 1 byte")
     count = min(BATCH_SIZE_MAX // row_size_max, BATCH_COUNT_MAX)
     chosen = {}
     if count >= BATCH_COUNT_MIN:

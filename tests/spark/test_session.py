@@ -96,6 +96,14 @@ def test_large_rows_are_measured_as_ever(spark: SparkSession) -> None:
         assert (spark.conf.get(RECORDS), spark.conf.get(BYTES)) == before
 
 
+def test_a_row_of_nothing_is_refused(spark: SparkSession) -> None:
+    with (
+        pytest.raises(zbk.InvalidOptionError, match="row_size_max"),
+        session.rows_at_most(spark, 0),
+    ):
+        pytest.fail("no row is that small")
+
+
 def test_settings_are_as_before_once_rows_may_have_any_size_again(spark: SparkSession) -> None:
     unset_bytes = spark.conf.get(BYTES)
     spark.conf.set(RECORDS, "777")

@@ -117,7 +117,7 @@ class Page(Kept):
 
     @property
     def is_full(self) -> bool:
-        """True if all of its slots are in memory, and up to the last one taken."""
+        """True if it is in memory from its first slot to its last one."""
         return not self.start and len(self.locations) == PAGE_ENTRY_COUNT
 
     def end_flush(self, *, is_kept: bool) -> None:
