@@ -1,7 +1,7 @@
 """Damage on a real bookie's disk: found, reported, and never seen by a reader."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from zbk.protocol.underreplicated import MissingReason
 MIB = 1024 * 1024
 OPTIONS = QUICK | {
     "entry_log_size_max": MIB,
-    "checkpoint_interval_ms": 3_600_000,  # a pass that is asked for begins with one
+    "checkpoint_interval_ms": 50,
     "gc_interval_ms": 0,
     "gc_confirm_delay_ms": 50,
     "scrub_rate_size": 0,
@@ -27,9 +27,18 @@ PREFIX_AT, PAYLOAD_AT = 9, 100
 """Of an entry: inside of its ledger id, and of its payload."""
 
 
+NO_CHECKPOINTS = OPTIONS | {"checkpoint_interval_ms": 3_600_000}
+"""None comes by itself; a pass that is asked for begins with one."""
+
+
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    with LocalCluster(tmp_path / "data", bookie_options=OPTIONS) as running:
+def options() -> Mapping[str, int]:
+    return OPTIONS
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, options: Mapping[str, int]) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path / "data", bookie_options=options) as running:
         yield running
 
 
@@ -81,6 +90,7 @@ def scrub(cluster: LocalCluster, shell: Shell, exit_code: int, *arguments: str) 
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@pytest.mark.parametrize("options", [NO_CHECKPOINTS])
 @pytest.mark.parametrize("at", [PREFIX_AT, PAYLOAD_AT])
 def test_a_flipped_bit_is_found_and_reported_and_no_reader_sees_it(
     cluster: LocalCluster, client: zbk.Client, tmp_path: Path, at: int
@@ -92,6 +102,7 @@ def test_a_flipped_bit_is_found_and_reported_and_no_reader_sees_it(
     healthy = scrub(cluster, shell, 0, "--all", "--wait")
     assert [row["kind"] for row in healthy] == ["pass"] * 3
     assert [row for row in healthy if row["read_size"] <= 6 * MIB] == []
+    assert [warnings_of(cluster, index) for index in range(3)] == [[], [], []]
     bookie = cluster.bookies[1]
     path = damage(cluster, 1, ledger_id, 137, at)
 
@@ -157,8 +168,7 @@ def test_a_scrub_that_nobody_waits_for_goes_on_under_load(
 
 
 def test_a_bookie_stops_in_good_order_in_the_middle_of_a_pass(tmp_path: Path) -> None:
-    often = {"checkpoint_interval_ms": 50, "scrub_interval_ms": 50}
-    options = OPTIONS | often | {"scrub_rate_size": 1_000}
+    options = OPTIONS | {"scrub_rate_size": 1_000, "scrub_interval_ms": 50}
     with (
         LocalCluster(tmp_path / "data", bookie_count=1, bookie_options=options) as cluster,
         zbk.connect(cluster.metadata_uri) as client,
