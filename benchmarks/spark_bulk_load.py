@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -119,11 +119,9 @@ class Bench:
         shutil.rmtree(path)
 
     def _zbk(self, name: str, frame: DataFrame, variant: Variant, *, reads: bool = True) -> None:
-        size_max = variant.row_size_max
-        told = nullcontext() if size_max is None else session.rows_at_most(self._spark, size_max)
         with self._cluster(variant.sync_delay_ms) as metadata:
             writer = frame.write.format("zbk").option("metadata", metadata).mode("append")
-            with told:
+            with session.rows_at_most(self._spark, variant.row_size_max):
                 writer = writer.options(**variant.options)
                 self._measure(f"{name} write", lambda: writer.save("rows"))
             if reads:

@@ -9,7 +9,6 @@ of the data set. Whatever becomes of the job before that, nobody sees any of it.
 """
 
 import time
-from contextlib import nullcontext
 from typing import Any
 from uuid import uuid4
 
@@ -84,14 +83,14 @@ def bulk_load(
     options |= {
         _WRITER_OPTIONS[name]: str(value) for name, value in writing.items() if value is not None
     }
-    row_size = row_size_max and size_of("row-size-max", row_size_max, 1)
+    row_size = None if row_size_max is None else size_of("row-size-max", row_size_max, 1)
     with job.spark(f"zbk bulk_load {data_set}") as spark:
         note(f"loading {path} ({source.format}) into data set {data_set}, mode {mode}")
         frame = source.frame(spark)
         if partitions is not None:
             frame = frame.repartition(partitions)
         started_s = time.monotonic()
-        with rows_at_most(spark, row_size) if row_size else nullcontext():
+        with rows_at_most(spark, row_size):
             frame.write.format("zbk").options(**options).mode(mode).save(data_set)
         seconds = time.monotonic() - started_s
     with job.data_sets() as data_sets:

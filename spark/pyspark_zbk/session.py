@@ -42,10 +42,11 @@ ASK_TIMEOUT_S: Final = 30
 BATCH_SIZE_MAX: Final = 64 * MIB
 """Bytes of rows that Spark hands to Python at once, by its own default."""
 
-BATCH_COUNT_MAX: Final = 10_000  # of these rows, likewise
 BATCH_COUNT_MIN: Final = 1_000
 """Batches of fewer rows cost more than it saves to count them."""
 
+_COUNT_MAX: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_SIZE_MAX: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_SIZE_LIMIT: Final = 2**31 - 1
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _UNDER_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python it runs
@@ -123,7 +124,7 @@ def start(
 
 
 @contextmanager
-def rows_at_most(spark: "SparkSession", row_size_max: int) -> Iterator[None]:
+def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[None]:
     """Have Spark take it that no row is larger, in bytes, while frames are written.
 
         with session.rows_at_most(spark, 4096):
@@ -132,22 +133,23 @@ def rows_at_most(spark: "SparkSession", row_size_max: int) -> Iterator[None]:
     Spark bounds what it hands to Python at once by measuring all of it again for each row that it
     adds. Of rows of a hundred bytes that takes half of all its time and more. Told how large rows
     get, it only has to count them. Should one be larger, that much more memory is taken. Where rows
-    may have more than 64 KiB, Spark goes on measuring.
+    may have more than 64 KiB, or any size (``None``), Spark goes on measuring. The limit that the
+    session has for the rows of a batch is never raised.
 
     Raises:
         InvalidOptionError: a size below 1.
 
     Source: Spark's ``BatchedPythonArrowInput.underBatchSizeLimit``.
     """
-    if row_size_max < 1:
+    if row_size_max is not None and row_size_max < 1:
         raise InvalidOptionError("row_size_max", str(row_size_max), "must be at least 1 byte")
-    count = min(BATCH_SIZE_MAX // row_size_max, BATCH_COUNT_MAX)
-    chosen = {}
-    if count >= BATCH_COUNT_MIN:
-        chosen = {
-            "spark.sql.execution.arrow.maxRecordsPerBatch": str(count),
-            "spark.sql.execution.arrow.maxBytesPerBatch": str(_NO_SIZE_LIMIT),
-        }
+    fitting_count = BATCH_SIZE_MAX // row_size_max if row_size_max is not None else 0
+    if fitting_count < BATCH_COUNT_MIN:
+        yield
+        return
+    own_count = int(spark.conf.get(_COUNT_MAX) or 0)  # 0 and below: no limit
+    count = min(fitting_count, own_count) if own_count > 0 else fitting_count
+    chosen = {_COUNT_MAX: str(count), _SIZE_MAX: str(_NO_SIZE_LIMIT)}
     before = {name: spark.conf.get(name, None) for name in chosen}
     try:
         for name, value in chosen.items():

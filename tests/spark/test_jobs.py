@@ -142,7 +142,8 @@ def test_mistakes_are_told_in_a_line_and_leave_nothing(
     needs = run(bulk_load, there, name, "--ensemble-size", 9, exit_code=3)
     assert needs.startswith("bulk_load: need 9 bookies, have 3")
     assert "must be between" in run(bulk_load, there, name, "--entry-bytes", 7, exit_code=1)
-    assert "row-size-max" in run(bulk_load, there, name, "--row-size-max", "big", exit_code=1)
+    for size in ("big", "", "0"):
+        assert "row-size-max" in run(bulk_load, there, name, "--row-size-max", size, exit_code=1)
     assert "no data set" in run(verify, name, "--source", there, exit_code=1)
     assert "no data set" in run(export, name, files / "out", exit_code=1)
     assert "--source or --against" in run(verify, name, exit_code=2)

@@ -89,10 +89,13 @@ def test_batches_of_rows_of_a_known_size_are_bounded_by_their_number(
         assert spark.conf.get(BYTES) == str(2**31 - 1), "Spark measures nothing"
 
 
-def test_large_rows_are_measured_as_ever(spark: SparkSession) -> None:
+@pytest.mark.parametrize("row_size_max", [MIB, 1024 * MIB, None])
+def test_rows_that_may_be_large_are_measured_as_ever(
+    spark: SparkSession, row_size_max: int | None
+) -> None:
     before = spark.conf.get(RECORDS), spark.conf.get(BYTES)
 
-    with session.rows_at_most(spark, MIB):
+    with session.rows_at_most(spark, row_size_max):
         assert (spark.conf.get(RECORDS), spark.conf.get(BYTES)) == before
 
 
@@ -104,13 +107,24 @@ def test_a_row_of_nothing_is_refused(spark: SparkSession) -> None:
         pytest.fail("no row is that small")
 
 
+@pytest.mark.parametrize(("own", "count"), [("777", 777), ("50000", 16_384), ("0", 16_384)])
+def test_the_limit_of_a_session_is_never_raised(spark: SparkSession, own: str, count: int) -> None:
+    spark.conf.set(RECORDS, own)
+    try:
+        with session.rows_at_most(spark, 4096):
+            assert spark.conf.get(RECORDS) == str(count)
+            assert spark.conf.get(BYTES) == str(2**31 - 1), "Spark measures nothing"
+    finally:
+        spark.conf.unset(RECORDS)
+
+
 def test_settings_are_as_before_once_rows_may_have_any_size_again(spark: SparkSession) -> None:
     unset_bytes = spark.conf.get(BYTES)
-    spark.conf.set(RECORDS, "777")
+    spark.conf.set(RECORDS, "50000")
     try:
         with pytest.raises(ZeroDivisionError), session.rows_at_most(spark, 4096):
             raise ZeroDivisionError
-        assert spark.conf.get(RECORDS) == "777"
+        assert spark.conf.get(RECORDS) == "50000"
         assert spark.conf.get(BYTES) == unset_bytes
     finally:
         spark.conf.unset(RECORDS)
