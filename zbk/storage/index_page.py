@@ -57,14 +57,13 @@ class Page(Kept):
     change it is put into a copy.
     """
 
-    __slots__ = ("_taken_count", "is_shared", "locations", "start")
+    __slots__ = ("_taken_count", "locations", "start")
 
     def __init__(self, locations: "array[int] | None" = None, start: int = 0) -> None:
         super().__init__()
         self.locations: array[int] = array("Q") if locations is None else locations
         self.start = start  # the slot of the first one
-        self.is_shared = False  # a flush under way holds the same array
-        self._taken_count = 0  # so many of the first ones are as a flush has taken them
+        self._taken_count = 0  # so many of the first ones are as the flush under way took them
 
     @property
     def memory_size(self) -> int:
@@ -103,7 +102,6 @@ class Page(Kept):
         self.locations = before[: self.start] + self.locations
         self._taken_count = 0
         self.start = 0
-        self.is_shared = False
 
     def cut(self, end: int) -> None:
         """Give back the memory of slots from ``end`` on: they are absent."""
@@ -111,7 +109,6 @@ class Page(Kept):
 
     def take(self) -> "array[int]":
         """Return the locations for a flush, which may read as many as there are now."""
-        self.is_shared = True
         self._taken_count = len(self.locations)
         return self.locations
 
@@ -126,7 +123,6 @@ class Page(Kept):
             self.start += self._taken_count
             self.locations = self.locations[self._taken_count :]
         self._taken_count = 0
-        self.is_shared = False
 
     def forget(self) -> None:
         """Give all memory back; who asks a forgotten page is not told that an entry is absent."""
@@ -138,9 +134,7 @@ class Page(Kept):
         assert first >= self.start, "that is in the file only"
         at = first - self.start
         if at < self._taken_count:
-            if self.is_shared:
-                self.locations = self.locations[:]
-                self.is_shared = False
+            self.locations = self.locations[:]
             self._taken_count = at
         own = self.locations
         if at > len(own):
