@@ -23,6 +23,7 @@ from zbk.errors import (
     ZbkError,
     exit_code_of,
 )
+from zbk.system.memory import use_one_arena
 
 EXIT_INTERRUPTED = 130
 
@@ -123,6 +124,7 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process."""
+    use_one_arena()
     cli(prog_name="zbk")
     raise AssertionError("click ends the process")
 

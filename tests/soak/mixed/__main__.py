@@ -13,10 +13,12 @@ import msgspec
 from tests.soak.mixed.campaign import Settings, run
 from tests.soak.mixed.payloads import MIB
 from tests.soak.mixed.report import markdown
+from zbk.system.memory import use_one_arena
 
 
 def main() -> int:
     """Run; return the exit code: 0 if nothing that is demanded is missing."""
+    use_one_arena()  # as README tells a program that runs for days
     options = _parse()
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is taken down
