@@ -115,7 +115,7 @@ class ReadRequests:
         self, inbound: Inbound, request: Read, slot: LedgerSlot, entry_ids: Sequence[int]
     ) -> Fetch:
         size_max = min(request.size_max, self._read_size_max)
-        resolved = self._storage.resolve(request.ledger_id, entry_ids, size_max)
+        resolved = self._storage.resolve(request.ledger_id, entry_ids, size_max, slot.index)
         if resolved is None:
             self._check_miss(request)
             raise NoSuchEntryError(request.ledger_id, entry_ids[0])

@@ -448,16 +448,23 @@ class BookieStorage:
             self.damaged.remove(batch.ledger_id, batch.entry_ids)
         return part
 
-    def resolve(self, ledger_id: int, entry_ids: Sequence[int], size_max: int) -> Resolved | None:
+    def resolve(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        size_max: int,
+        index: LedgerIndex | None = None,
+    ) -> Resolved | None:
         """Look up the first of these entries, ascending, up to one that is absent.
 
-        ``None`` if the very first is absent: only that is a "no such entry".
+        ``None`` if the very first is absent: only that is a "no such entry". ``index``: what
+        ``prepare`` returned for the ledger the last time, if anybody has kept it.
 
         Raises:
             NoSuchLedgerError: the bookie does not have the ledger.
             EntryUnreadableError: the index is damaged there: neither yes nor no.
         """
-        return self._home(ledger_id).resolve(ledger_id, entry_ids, size_max)
+        return self._home(ledger_id).resolve(ledger_id, entry_ids, size_max, index)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Return how many of the entries were read and their bytes. Any thread.

@@ -66,6 +66,9 @@ GROWING_SHARE: Final = 0.5
 DIRTY_SHARE: Final = 0.75
 """Of the room for pages, what may have changed before a flush is due; the rest is for meanwhile."""
 
+AGELESS_SHARE: Final = 0.5
+"""Of each limit: what is in memory may be so much before it is noted what of it is used."""
+
 LEDGER_COUNT_MAX: Final = 30_000
 """Headers in memory, at about one KiB each."""
 
@@ -106,8 +109,11 @@ class LedgerCache:
             self._flusher.place_lock,
             self._page_under_way,
             growing_size_max=int(GROWING_SHARE * memory_size_max),
+            ageless_size=int(AGELESS_SHARE * memory_size_max),
         )
-        self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache()
+        self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache(
+            ageless_size=int(AGELESS_SHARE * ledger_count_max)
+        )
         self._flush: IndexFlush | None = None
         self._is_stuck = False  # the last flush found no space
         self._ledger_count = 0
@@ -242,12 +248,15 @@ class LedgerCache:
                 self._pages.put(index, page_no, entry_ids[low:high], locations[low:high])
         index.last_entry_id = max(index.last_entry_id, last)
 
-    def locations(self, ledger_id: int, first: int, last: int) -> "array[int]":
+    def locations(
+        self, ledger_id: int, first: int, last: int, index: LedgerIndex | None = None
+    ) -> "array[int]":
         """Return the locations of the entries ``first .. last``, ``ABSENT`` for what is not here.
 
-        The range must not be wider than what the caller wants to have in memory.
+        The range must not be wider than what the caller wants to have in memory. ``index``: what
+        ``prepare`` returned for the ledger the last time.
         """
-        index = self._existing(ledger_id)
+        index = self._used(ledger_id, index)
         found: array[int] = array("Q")
         page_no, start = first >> PAGE_BITS, first & SLOT_MASK
         while (missing := last - first + 1 - len(found)) > 0:
@@ -258,9 +267,11 @@ class LedgerCache:
             self.make_room()
         return found
 
-    def scattered_locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+    def scattered_locations(
+        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+    ) -> "array[int]":
         """Return the locations of these entries, ascending ids, ``ABSENT`` for what is not here."""
-        index = self._existing(ledger_id)
+        index = self._used(ledger_id, index)
         found: array[int] = array("Q")
         for page_no, low, high in page_runs(entry_ids):
             slots = list(slots_of(entry_ids[low:high]))
@@ -270,11 +281,13 @@ class LedgerCache:
             self.make_room()
         return found
 
-    def locations_of(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
+    def locations_of(
+        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+    ) -> "array[int]":
         """Return the locations of these entries, in a row or not, as the two above."""
         if isinstance(entry_ids, range):
-            return self.locations(ledger_id, entry_ids[0], entry_ids[-1])
-        return self.scattered_locations(ledger_id, entry_ids)
+            return self.locations(ledger_id, entry_ids[0], entry_ids[-1], index)
+        return self.scattered_locations(ledger_id, entry_ids, index)
 
     def contiguous_until(self, ledger_id: int, from_id: int) -> int:
         """Return the last id of the run of entries that starts behind ``from_id``; or ``from_id``.
@@ -434,6 +447,14 @@ class LedgerCache:
         index = self._find(ledger_id)
         if index is None:
             raise NoSuchLedgerError(ledger_id)
+        return index
+
+    def _used(self, ledger_id: int, index: LedgerIndex | None) -> LedgerIndex:
+        """Return the header of a ledger that is read; ``index`` is one that somebody has kept."""
+        if index is None or not index.is_kept:
+            return self._existing(ledger_id)
+        assert index.ledger_id == ledger_id, "each ledger has its own"
+        self._ledgers.use(ledger_id)
         return index
 
     def _changing(self, ledger_id: int) -> LedgerIndex:

@@ -157,7 +157,7 @@ class LedgerDirectory:
         """Tell what is here of a batch, as ``BookieStorage.presence``."""
         if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
             return Presence.NONE
-        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
         present = [at for at, location in enumerate(locations) if location != ABSENT]
         if not present:
             return Presence.NONE
@@ -173,14 +173,14 @@ class LedgerDirectory:
 
     def missing_part(self, batch: EntryBatch) -> EntryBatch:
         """Return the entries of a batch that are not here, of which there is at least one."""
-        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
         return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
 
     def part_to_mend(self, batch: EntryBatch) -> EntryBatch | None:
         """Return what of a recovery's batch is to be stored, as ``BookieStorage.part_to_mend``."""
         if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
             return batch
-        locations = self._locations(batch.ledger_id, batch.entry_ids)
+        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
         present = [at for at, location in enumerate(locations) if location != ABSENT]
         if not present:
             return batch
@@ -190,12 +190,18 @@ class LedgerDirectory:
             return batch
         return batch.select(sorted(wanted)) if wanted else None
 
-    def resolve(self, ledger_id: int, entry_ids: Sequence[int], size_max: int) -> Resolved | None:
+    def resolve(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        size_max: int,
+        index: LedgerIndex | None = None,
+    ) -> Resolved | None:
         """Look up entries, as ``BookieStorage.resolve``."""
         found: array[int] = array("Q")
         for _, low, high in page_runs(entry_ids):
             try:
-                some = self._locations(ledger_id, entry_ids[low:high])
+                some = self.cache.locations_of(ledger_id, entry_ids[low:high], index)
             except CorruptRecordError as error:
                 if found:
                     break  # what is whole is answered; the rest is asked again
@@ -235,13 +241,6 @@ class LedgerDirectory:
         """
         flush = self.cache.begin_flush()
         return DirectoryFlush(LogMark(positions, self.logs.last_log_id), flush, self.last_mark)
-
-    # ------------------------------------------------------------------ private
-
-    def _locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int]":
-        if isinstance(entry_ids, range):
-            return self.cache.locations(ledger_id, entry_ids[0], entry_ids[-1])
-        return self.cache.scattered_locations(ledger_id, entry_ids)
 
 
 def _is_enough(locations: "array[int]", size_max: int) -> bool:

@@ -55,9 +55,10 @@ class PageCache(WriteBackCache[PageKey, Page]):
         page_under_way: PageUnderWay,
         *,
         growing_size_max: int,
+        ageless_size: int,
     ) -> None:
         """``growing_size_max``: bytes of pages that are not full and stay whole after a flush."""
-        super().__init__(lambda page: page.memory_size)
+        super().__init__(lambda page: page.memory_size, ageless_size=ageless_size)
         self._growing_size_max = growing_size_max
         self._reader = reader
         self._place_lock = place_lock
@@ -97,15 +98,16 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def page(self, index: LedgerIndex, page_no: int, slot: int) -> Page | None:
         """Return a page, in memory from this slot on; ``None`` if there is none."""
-        key = page_key(index.ledger_id, page_no)
-        page = self.get(key)
+        page = self._find(index, page_no)
         if page is None:
             page = self._reader.read_page(index, page_no)
             if page is not None:
                 if page_no == index.last_entry_id >> PAGE_BITS:
                     page.cut((index.last_entry_id & SLOT_MASK) + 1)
-                self.add(key, page, is_dirty=False)
-        elif page.start > slot:
+                self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
+            return page
+        self.use(page_key(index.ledger_id, page_no))
+        if page.start > slot:
             self._read_ahead(index, page_no, page)
         return page
 
@@ -142,7 +144,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         return arrived
 
     def _find(self, index: LedgerIndex, page_no: int) -> Page | None:
-        """Return a page that is to be changed: nearly always the one that was changed last."""
+        """Return a page: nearly always the one that was changed last, if it is to be changed."""
         tail = index.tail
         if tail is not None and tail.is_kept and index.tail_no == page_no:
             return tail

@@ -5,7 +5,8 @@ flight* (part of the flush under way), or dirty and in flight. Only clean values
 the one used longest ago first.
 
 A value knows whether it is in the cache and whether it is dirty: who has kept one from last time
-needs no look-up, which with thousands of values misses the processor's caches again and again.
+needs no look-up, which with thousands of values misses the processor's caches again and again. For
+the same reason a small cache, that will drop nothing for long, does not note what is used.
 
 The cache counts how large its values are together, as ``size_of`` says; whoever changes a value so
 that it becomes larger or smaller says so (``resize``).
@@ -42,8 +43,12 @@ class WriteBackCache(Generic[K, V]):
       * values know where they are.
     """
 
-    def __init__(self, size_of: Callable[[V], int] = lambda _value: 1) -> None:
+    def __init__(
+        self, size_of: Callable[[V], int] = lambda _value: 1, *, ageless_size: int = 0
+    ) -> None:
+        """``ageless_size``: until they are larger together, using values does not keep them."""
         self._size_of = size_of
+        self._ageless_size = ageless_size
         self.size = 0  # of all values together
         self.dirty_size = 0  # of what the next flush will hold
         self._values: dict[K, V] = {}
@@ -74,9 +79,14 @@ class WriteBackCache(Generic[K, V]):
     def get(self, key: K) -> V | None:
         """Return a value, used just now, or ``None``."""
         value = self._values.get(key)
-        if value is not None and key in self._clean:
-            self._clean.move_to_end(key)
+        if value is not None:
+            self.use(key)
         return value
+
+    def use(self, key: K) -> None:
+        """Note that a value that is here is used."""
+        if self.size > self._ageless_size and key in self._clean:
+            self._clean.move_to_end(key)
 
     def add(self, key: K, value: V, *, is_dirty: bool) -> None:
         """Take in a value that is not here."""

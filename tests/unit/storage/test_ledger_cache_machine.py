@@ -3,12 +3,14 @@
 from array import array
 from random import Random
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
 from tests.support.simulated_disk import SimulatedDisk
+from zbk.errors import NoSuchLedgerError
 from zbk.protocol.words import LedgerType
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.index_flush import IndexFlush
@@ -66,19 +68,24 @@ class IndexMachine(RuleBasedStateMachine):
     def put_scattered(self, ledger_id: int, wanted: set[int]) -> None:
         self.put(ledger_id, array("q", sorted(wanted)))
 
-    @rule(ledger_id=ledgers, first=ids, last=ids)
-    def read(self, ledger_id: int, first: int, last: int) -> None:
-        own = self.now.get(ledger_id)
-        if own is not None and first <= last:
-            found = self.cache.locations(ledger_id, first, last).tolist()
-            assert found == [own.get(one, 0) for one in range(first, last + 1)]
+    @rule(ledger_id=ledgers, first=ids, last=ids, is_kept=st.booleans())
+    def read(self, ledger_id: int, first: int, last: int, is_kept: bool) -> None:
+        if first <= last:
+            self.compare(ledger_id, range(first, last + 1), is_kept)
 
-    @rule(ledger_id=ledgers, wanted=st.sets(ids, min_size=1, max_size=8))
-    def read_scattered(self, ledger_id: int, wanted: set[int]) -> None:
+    @rule(ledger_id=ledgers, wanted=st.sets(ids, min_size=1, max_size=8), is_kept=st.booleans())
+    def read_scattered(self, ledger_id: int, wanted: set[int], is_kept: bool) -> None:
+        self.compare(ledger_id, array("q", sorted(wanted)), is_kept)
+
+    def compare(self, ledger_id: int, wanted: "range | array[int]", is_kept: bool) -> None:
+        index = self.kept.get(ledger_id) if is_kept else None
         own = self.now.get(ledger_id)
-        if own is not None:
-            found = self.cache.scattered_locations(ledger_id, array("q", sorted(wanted)))
-            assert found.tolist() == [own.get(one, 0) for one in sorted(wanted)]
+        if own is None:
+            with pytest.raises(NoSuchLedgerError):
+                self.cache.locations_of(ledger_id, wanted, index)
+            return
+        found = self.cache.locations_of(ledger_id, wanted, index)
+        assert found.tolist() == [own.get(one, 0) for one in wanted]
 
     @rule(ledger_id=ledgers, first=ids)
     def walk(self, ledger_id: int, first: int) -> None:

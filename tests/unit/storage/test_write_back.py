@@ -101,3 +101,14 @@ def test_the_oldest_clean_value_goes_first() -> None:
 
     assert [cache.drop_oldest_clean() for _ in range(3)] == ["c", "a", None]
     assert list(cache) == ["b"]
+
+
+def test_what_is_used_is_noted_once_there_is_more_than_a_little() -> None:
+    cache: WriteBackCache[str, Number] = WriteBackCache(ageless_size=2)
+    for key in "ab":
+        cache.add(key, Number(1), is_dirty=False)
+    cache.get("a")
+    cache.add("c", Number(1), is_dirty=False)
+    cache.use("b")
+
+    assert [cache.drop_oldest_clean() for _ in range(4)] == ["a", "c", "b", None]
