@@ -10,7 +10,7 @@ One thread may call; answers come in the pool's thread.
 import random
 import threading
 from collections.abc import Iterable, Sequence
-from itertools import repeat
+from itertools import chain, cycle
 from types import TracebackType
 from typing import Final, Self
 
@@ -34,6 +34,7 @@ from zbk.wire.messages import Add, BookieInfo, GetBookieInfo, Message, Read, Rea
 TIMEOUT_MS: Final = 120_000
 READ_SIZE_MAX: Final = 1024 * 1024
 QUIET_TIMEOUT_S: Final = 120.0
+ORDER_COUNT: Final = 16
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,6 @@ class WireClient:
         self.load = load
         self._payloads = [random.randbytes(load.entry_size)] * load.batch_count
         self._next_ids: dict[int, int] = {}
-        self._lengths: dict[int, int] = {}
         self._digest = digest_function(DigestType.XXH3, b"", 0)
         self._keys: dict[int, bytes] = {}
 
@@ -254,8 +254,6 @@ class WireClient:
 
 
 def in_turn(ledger_ids: Sequence[int]) -> Iterable[int]:
-    """Yield the ledgers again and again, each time in another order."""
-    order = list(ledger_ids)
-    for _ in repeat(None):
-        random.shuffle(order)
-        yield from order
+    """Return the ledgers again and again, in orders that were drawn before anything is measured."""
+    orders = [random.sample(ledger_ids, len(ledger_ids)) for _ in range(ORDER_COUNT)]
+    return chain.from_iterable(cycle(orders))
