@@ -2,7 +2,7 @@
 
 Threads:
     owner    ``append``, ``begin_sync``, ``sync``, ``close``; ``take_id``
-    any      ``read``; ``exists``; ``remove``; ``LogSync.run``
+    any      ``read``; ``exists``; ``remove``; ``written``; ``LogSync.run``
 
 One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
 when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
@@ -136,6 +136,7 @@ class EntryLogs:
         self._fail_stop = fail_stop
         self._log_size_max = log_size_max
         self._log_id = 0
+        self._written = (0, 0)
         self._start_id = 0
         self._last_id = 0  # it, or that of a log that compaction makes
         self._file: File | None = None
@@ -155,6 +156,15 @@ class EntryLogs:
     def start_log_id(self) -> int:
         """The highest id that was here at the start: nothing is added to these logs. Any thread."""
         return self._start_id
+
+    @property
+    def written(self) -> tuple[int, int]:
+        """The id of the log that adds go to, and up to where it has been written. Any thread.
+
+        Up to 0: it may be there, without its header even. A log that was listed before this was
+        asked, and is another one, is written no more.
+        """
+        return self._written
 
     @property
     def log_size_max(self) -> int:
@@ -205,6 +215,7 @@ class EntryLogs:
             offset += BLOCK_HEADER_SIZE + len(batch.body)
         self._write(file, buffers, self._offset)
         self._offset = offset
+        self._written = (self._log_id, offset)
         for batch, keeper in zip(batches, keepers, strict=False):  # nobody, without end
             share = None if keeper is None else keeper.log_share
             if share is None or share.log_id != self._log_id:
@@ -284,6 +295,7 @@ class EntryLogs:
             self._file = None
         log_id = self._last_id + 1
         path = log_path(self._directory, log_id)
+        self._written = (log_id, 0)  # first: who lists it is not to take it as whole
         try:
             file = self._files.open(path, create=True)
             try:

@@ -99,7 +99,6 @@ class LedgerDirectory:
             deleted=self.deleted,
             cache=self.cache,
             logs=self.logs,
-            last_mark=self.last_mark,
         )
         self._copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1

@@ -1,9 +1,10 @@
-"""Reads one entry log that is written no more, and says where it is not what was written.
+"""Reads one entry log, and says where it is not what was written.
 
 Header, each block's header, each body, that a body is made of the entries that its header says, and
 the map at the end. A log without a map was being written when the bookie died: what lies behind its
 last whole block was never promised, and is damage only if the index points there. The map itself is
-needed by nobody's entries: its damage is told of, and no ledger is the worse for it.
+needed by nobody's entries: its damage is told of, and no ledger is the worse for it. Of a log that
+is being written what was written up to some moment is read, and all of that has to be whole.
 
 What the disk does not give reads as zeros, sector by sector, and fails its checksum; after
 ``FAILED_READ_COUNT_MAX`` such reads the rest of the log is taken as lost.
@@ -46,7 +47,17 @@ _PAIR_SIZE: Final = 16
 class LogScrub:
     """One log. ``steps`` comes first, once, to its end; then ``regions`` are complete."""
 
-    def __init__(self, files: FileSystem, directory: str, log_id: int, owner: bytes) -> None:
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        log_id: int,
+        owner: bytes,
+        *,
+        end: int | None = None,
+    ) -> None:
+        """``end``: of what has been written; ``None`` if nothing is written to it any more."""
+        self._end_offset = end
         self._files = files
         self._path = log_path(directory, log_id)
         self._log_id = log_id
@@ -67,7 +78,7 @@ class LogScrub:
         except OSError as error:
             yield self._fault(0, OFFSET_MAX, f"can not be opened: {error.strerror}")
             return
-        file = PatientFile(opened)
+        file = PatientFile(opened, self._end_offset)
         try:
             yield from self._read(file)
         except OSError as error:
@@ -131,7 +142,11 @@ class LogScrub:
         )
 
     def _end(self, file: "PatientFile", *, is_sealed: bool) -> Iterator[Paid | DamagedFile]:
-        if is_sealed:
+        if self._end_offset is not None:
+            if file.size() < self._end_offset:
+                self._pend(file.size(), OFFSET_MAX, "what was written behind it is gone", None)
+            yield from self._take_faults()
+        elif is_sealed:
             yield from self._take_faults()
             yield from self._map(file)
         elif self._tail_size == FOOTER_SIZE + _PAIR_SIZE * len(self._size_by_ledger):
@@ -174,8 +189,10 @@ class LogScrub:
 class PatientFile:
     """A file whose unreadable sectors read as zeros, and that counts what was read."""
 
-    def __init__(self, file: File) -> None:
+    def __init__(self, file: File, end: int | None = None) -> None:
+        """``end``: the file ends there for whoever reads it, if it does not end earlier."""
         self._file = file
+        self._end = end
         self._read_size = 0
         self._failed_count = 0
         self.failed_offset: int | None = None  # the first that can not be read
@@ -187,7 +204,8 @@ class PatientFile:
 
     def size(self) -> int:
         """Return the file's length."""
-        return self._file.size()
+        size = self._file.size()
+        return size if self._end is None else min(size, self._end)
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to ``size`` bytes; fewer only at the end of the file.

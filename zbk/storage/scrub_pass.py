@@ -1,14 +1,13 @@
 """One pass over one ledger directory: its entry logs first, then its index.
 
-    logs    each one that is written no more (``zbk.storage.scrub_log``): which regions of it can
-            not be vouched for
+    logs    each one (``zbk.storage.scrub_log``): which regions of it can not be vouched for
     index   each file (``zbk.storage.scrub_index``): whether it is whole, and whether each entry is
             where it says, outside of those regions
 
 So damage in a log is told of, whatever lay there, and a ledger is reported only if its index still
-points there. The log that is being written is left to the next pass, but for the beginnings of
-entries. An entry of which the index has nothing is not missed here: `zbk bookie rebuild-index` of a
-stopped bookie sees those.
+points there. What is written while the pass is under way is left to the next one, but for the
+beginnings of entries. An entry of which the index has nothing is not missed here: `zbk bookie
+rebuild-index` of a stopped bookie sees those.
 
 Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs, and of the ledgers
 of one index directory. Two regions that are merged for want of room put what lies between them in
@@ -58,14 +57,14 @@ class ScrubPass:
     def _logs(self) -> Scrubbing:
         view = self._view
         try:
-            left = view.left_logs()
+            logs = view.logs()
         except OSError as error:
             yield DamagedFile(view.log_dir, 0, f"can not be listed: {error.strerror}")
             return
-        for number, log_id in enumerate(left):
-            log = LogScrub(view.files, view.log_dir, log_id, view.owner)
+        for number, (log_id, end) in enumerate(logs):
+            log = LogScrub(view.files, view.log_dir, log_id, view.owner, end=end)
             for step in log.steps():
-                self.share = 0.5 * (number + log.share) / len(left)
+                self.share = 0.5 * (number + log.share) / len(logs)
                 yield step
             self._keep(log_id, log.regions)
 

@@ -16,7 +16,6 @@ from zbk.errors import CorruptRecordError, NoSuchLedgerError, ShortRecordError
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.index_file import IndexReader, index_directories, ledger_id_in
-from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.location import split_location
 from zbk.storage.open_files import OpenFiles
@@ -48,7 +47,6 @@ class ScrubView:
         deleted: DeletedLedgers,
         cache: LedgerCache,
         logs: EntryLogs,
-        last_mark: LastMark,
     ) -> None:
         self.files = files
         self.path = path
@@ -58,7 +56,6 @@ class ScrubView:
         self._deleted = deleted
         self._cache = cache
         self._logs = logs
-        self._last_mark = last_mark
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
         self._owners_files = OpenFiles(files, 1)
         self._owners_reader = IndexReader(self.index_dir, self._owners_files)
@@ -76,20 +73,16 @@ class ScrubView:
         """Tell whether a ledger was deleted, and its entries are wanted no more."""
         return ledger_id in self._deleted
 
-    def left_logs(self) -> list[int]:
-        """Return the ids of the logs that nothing is written to, and that index files know of.
-
-        That is: those below the last mark, and those of before the start, of which a replay has
-        stored anew what the index did not have.
+    def logs(self) -> list[tuple[int, int | None]]:
+        """Return the ids of the logs, and of the one that is being written up to where it has been.
 
         Raises:
             OSError: they can not be listed.
         """
         found = log_ids(self.files, self.log_dir)
-        mark = self._last_mark.mark
-        mark_id = 0 if mark is None else mark.entry_log_id
-        start_id = self._logs.start_log_id
-        return [log_id for log_id in found if log_id < mark_id or log_id <= start_id]
+        current_id, end = self._logs.written
+        logs = [(log_id, end if log_id == current_id else None) for log_id in found]
+        return [one for one in logs if one != (current_id, 0)]
 
     def ledgers(self) -> Iterator[list[int]]:
         """Yield the ids of the ledgers that have an index file, by the directory they lie in.

@@ -41,9 +41,11 @@ def sealed_log() -> SimulatedDisk:
     return disk
 
 
-def scrubbed(disk: SimulatedDisk, log_id: int = 1) -> tuple[list[DamagedFile], LogScrub]:
+def scrubbed(
+    disk: SimulatedDisk, log_id: int = 1, end: int | None = None
+) -> tuple[list[DamagedFile], LogScrub]:
     """Return what is wrong with a log."""
-    scrub = LogScrub(disk, DIRECTORY, log_id, OWNER)
+    scrub = LogScrub(disk, DIRECTORY, log_id, OWNER, end=end)
     return [step for step in scrub.steps() if not isinstance(step, Paid)], scrub
 
 
@@ -129,6 +131,51 @@ def test_damage_ahead_of_whole_blocks_is_none_of_a_torn_tail() -> None:
     disk.flip_bit(PATH, 8 * (block_offsets()[0] + BLOCK_HEADER_SIZE + 9))
 
     assert len(scrubbed(disk)[0]) == 1
+
+
+def growing_log() -> tuple[SimulatedDisk, int]:
+    """Return a disk with one log that is being written, and up to where it was."""
+    disk = SimulatedDisk()
+    logs = open_logs(disk)
+    logs.append(BATCHES)
+    log_id, end = logs.written
+    assert (log_id, end) == (1, block_offsets()[-1])
+    return disk, end
+
+
+def test_a_log_that_is_being_written_is_whole_up_to_where_it_was_written() -> None:
+    disk, end = growing_log()
+    for torn in (b"", b"t", bytes(100), b"zbk" * 60):
+        disk.set_content(PATH, disk.content(PATH)[:end] + torn)
+
+        assert scrubbed(disk, end=end)[0] == [], torn
+
+
+def test_every_damaged_byte_of_a_log_that_is_being_written_is_found() -> None:
+    """Of its last block, too, which in a log that a crash left may be torn."""
+    disk, end = growing_log()
+    content = disk.content(PATH)
+    for at in range(end):
+        disk.set_content(PATH, content)
+        disk.flip_bit(PATH, 8 * at + at % 8)
+
+        faults, scrub = scrubbed(disk, end=end)
+
+        assert len(faults) == 1, at
+        if at >= LOG_HEADER_SIZE:
+            assert any(low <= at + BLOCK_HEADER_SIZE and at < high for low, high in scrub.regions)
+
+
+def test_every_cut_of_a_log_that_is_being_written_is_found() -> None:
+    disk, end = growing_log()
+    content = disk.content(PATH)
+    for size in range(LOG_HEADER_SIZE, end):
+        disk.set_content(PATH, content[:size])
+
+        faults, scrub = scrubbed(disk, end=end)
+
+        assert len(faults) == 1, size
+        assert all(in_regions(at, scrub) for at in range(size, end)), size
 
 
 def test_a_log_that_was_removed_is_nobodys_fault() -> None:

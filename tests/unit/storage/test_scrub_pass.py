@@ -1,7 +1,7 @@
 """A pass over a ledger directory: every damaged byte is found; nothing that is whole ever is."""
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -16,8 +16,21 @@ from zbk.storage.index_page import INDEX_HEADER_SIZE
 from zbk.storage.location import UNKNOWN, split_location
 from zbk.storage.scrub_index import BUSY_COUNT_MAX
 from zbk.storage.scrub_step import AskOwner, Paid, ScrubStep
+from zbk.system.files import File
 
 LOG_SIZE = 3_000
+
+
+class WatchedDisk(SimulatedDisk):
+    """Calls back as soon as a new file has its name."""
+
+    on_create: Callable[[], None] = staticmethod(lambda: None)
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        file = super().open(path, create=create, write=write)
+        if create:
+            self.on_create()
+        return file
 
 
 def filled(disk: SimulatedDisk | None = None, *, is_restarted: bool = True) -> TwinnedStorage:
@@ -336,7 +349,7 @@ def test_adds_and_checkpoints_between_the_steps_raise_no_alarm() -> None:
         assert not Scrubber(view, between=work).run().is_damage_found, seed
 
 
-def test_a_block_of_the_log_that_is_being_written_is_not_read_yet() -> None:
+def test_a_block_of_the_log_that_is_being_written_is_read_too() -> None:
     twinned = filled()
     twinned.add(7, range(60, 61), 20)
     twinned.sync()
@@ -345,11 +358,24 @@ def test_a_block_of_the_log_that_is_being_written_is_not_read_yet() -> None:
     assert offset == LOG_HEADER_SIZE + BLOCK_HEADER_SIZE, "a new log"
     twinned.disk.flip_bit(path, 8 * (offset + 45))  # of the payload
 
-    assert not scrub(twinned.storage).is_damage_found
+    assert damaged_ids(twinned) == {7: {60}}
 
     twinned.add(7, range(61, 62), LOG_SIZE)  # the next log begins
     twinned.finish_checkpoint()
     assert damaged_ids(twinned) == {7: {60}}
+
+
+def test_a_log_that_is_begun_while_logs_are_listed_is_not_taken_as_whole() -> None:
+    disk = WatchedDisk()
+    twinned = filled(disk)
+    (view,) = twinned.storage.scrubs
+    seen: list[tuple[int, int | None]] = []
+
+    disk.on_create = lambda: seen.extend(view.logs())
+    twinned.add(7, range(60, 70), 20)
+
+    (one,) = twinned.storage._directories
+    assert seen == [(log_id, None) for log_id in range(1, one.logs.last_log_id)]
 
 
 def test_an_index_that_the_disk_does_not_give_is_damaged() -> None:
