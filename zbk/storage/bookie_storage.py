@@ -4,9 +4,9 @@
     ledger_dir/   last_mark, index, logs ...     zbk.storage.ledger_directory
 
 There may be several of both. All records of a ledger go to the journal of one journal directory
-(``zbk.storage.journals``). A ledger lives in one of the ledger directories for ever: where its
-index is. A new one goes by its id to one of those that have space; one whose first record is
-replayed and that is nowhere yet may go anywhere, and stays there.
+(``zbk.storage.journals``). A ledger lives in one of the ledger directories for ever
+(``zbk.storage.ledger_homes``); one whose first record is replayed and that is nowhere yet may go
+anywhere, and stays there.
 
 Order of an add, as in the seed: ``add`` (entry log, index), then the journal, then the answer.
 The caller journals what it adds, and each change of a ledger that it notes here: what the index
@@ -38,7 +38,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
+from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
@@ -54,16 +54,13 @@ from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.journals import Journals
 from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
 from zbk.storage.ledger_directory import LedgerDirectory
+from zbk.storage.ledger_homes import LedgerHomes
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.limbo import LimboFile
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.recovery import Presence, Replayer
 from zbk.storage.scrub_view import ScrubView
 from zbk.system.files import FileSystem
-
-HOME_COUNT_MAX: Final = 100_000
-"""Ledgers of which it is remembered where they live; for others each directory is asked."""
-
 
 LEDGERS_AT_START_MAX: Final = 1_000
 """Index files that a start writes ahead of serving: of more the journal, synced, keeps what they
@@ -128,9 +125,8 @@ class BookieStorage:
             for number, path in enumerate(ledger_dirs)
         ]
         self.directory_count = len(self._directories)
-        self._only = self._directories[0] if len(self._directories) == 1 else None
-        self._homes: dict[int, LedgerDirectory] = {}
-        self._crowded: frozenset[str] = frozenset()
+        self._homes = LedgerHomes(self._directories, self._journal_count)
+        self._only = self._homes.only
         self.garbages: Sequence[Garbage] = [one.garbage for one in self._directories]
         self.scrubs: Sequence[ScrubView] = [one.scrub for one in self._directories]
         self.damaged = DamagedEntryIds()
@@ -162,7 +158,7 @@ class BookieStorage:
             NoSpaceError: there is no room for what it takes; the reserves were released.
             StorageFailedError: reading or writing failed.
         """
-        self._crowded = frozenset()
+        self._homes.avoid(())
         self.journals.make_directories()
         with self._opening(self._directories[0].path):
             self.limbo.load()
@@ -223,7 +219,7 @@ class BookieStorage:
 
     def avoid(self, crowded: Collection[str]) -> None:
         """Let new ledgers live in other ledger directories than these, if there are any."""
-        self._crowded = frozenset(crowded)
+        self._homes.avoid(crowded)
 
     @property
     def has_index_room(self) -> bool:
@@ -271,28 +267,28 @@ class BookieStorage:
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.
         """
-        home = self._look_for(ledger_id)
+        home = self._homes.find(ledger_id)
         return None if home is None else home.cache.info(ledger_id)
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
         """Take in a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
-        home = self._look_for(ledger_id) or self._choose(ledger_id)
+        home = self._homes.find(ledger_id) or self._homes.choose(ledger_id)
         home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
 
     def set_fenced(self, ledger_id: int) -> None:
         """Note that a ledger is fenced, for ever. To be journaled as ``FenceRecord``."""
-        self._home(ledger_id).cache.set_fenced(ledger_id)
+        self._homes.of(ledger_id).cache.set_fenced(ledger_id)
 
     def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
         """Note a LAC, unless a higher one is known. To be journaled as ``ExplicitLacRecord``."""
-        self._home(ledger_id).cache.set_explicit_lac(ledger_id, lac)
+        self._homes.of(ledger_id).cache.set_explicit_lac(ledger_id, lac)
 
     def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
         """Keep how far a sync cursor came, so that a restart need not look below. Not journaled.
 
         Everything up to there has to be on stable storage already, or confirmed by the ensemble.
         """
-        self._home(ledger_id).cache.set_last_add_synced(ledger_id, last_add_synced)
+        self._homes.of(ledger_id).cache.set_last_add_synced(ledger_id, last_add_synced)
 
     def is_deleted(self, ledger_id: int) -> bool:
         """Tell whether a ledger was deleted from the cluster, and is taken in no more."""
@@ -303,8 +299,7 @@ class BookieStorage:
 
         It may be taken in again, as by a replay of the journal: ``garbage`` says how not.
         """
-        home = self._look_for(ledger_id)
-        self._homes.pop(ledger_id, None)
+        home = self._homes.forget(ledger_id)
         if home is not None:
             home.cache.delete(ledger_id)
 
@@ -318,11 +313,11 @@ class BookieStorage:
         Raises:
             CorruptRecordError: its index is damaged.
         """
-        return self._home(ledger_id).cache.last_entry_id(ledger_id)
+        return self._homes.of(ledger_id).cache.last_entry_id(ledger_id)
 
     def contiguous_until(self, ledger_id: int, from_id: int) -> int:
         """Return the last id of the unbroken run of entries behind ``from_id``; or ``from_id``."""
-        return self._home(ledger_id).cache.contiguous_until(ledger_id, from_id)
+        return self._homes.of(ledger_id).cache.contiguous_until(ledger_id, from_id)
 
     def held_ranges(
         self, ledger_id: int, first_entry_id: int, *, range_count_max: int, entry_count_max: int
@@ -346,7 +341,7 @@ class BookieStorage:
     ) -> tuple[list[tuple[int, int]], int | None]:
         ranges: list[tuple[int, int]] = []
         held_count = 0
-        cache = self._home(ledger_id).cache
+        cache = self._homes.of(ledger_id).cache
         first = cache.next_entry_id(ledger_id, first_entry_id)
         while first is not None:
             if len(ranges) >= range_count_max or held_count >= entry_count_max:
@@ -373,7 +368,7 @@ class BookieStorage:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged where the batch belongs.
         """
-        home = self._only or self._home(batch.ledger_id)
+        home = self._only or self._homes.of(batch.ledger_id)
         return home.cache.prepare(batch.ledger_id, batch.entry_ids, index)
 
     @property
@@ -388,7 +383,7 @@ class BookieStorage:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: its index is damaged.
         """
-        return self._home(ledger_id).number
+        return self._homes.of(ledger_id).number
 
     def add(
         self, batches: Sequence[EntryBatch], indexes: Sequence[LedgerIndex] | None = None
@@ -427,11 +422,11 @@ class BookieStorage:
             CorruptRecordError: the index is damaged there.
             EntryUnreadableError: an entry is here and can not be compared.
         """
-        return self._home(batch.ledger_id).presence(batch)
+        return self._homes.of(batch.ledger_id).presence(batch)
 
     def missing_part(self, batch: EntryBatch) -> EntryBatch:
         """Return the entries of a batch that are not here, of which there is at least one."""
-        return self._home(batch.ledger_id).missing_part(batch)
+        return self._homes.of(batch.ledger_id).missing_part(batch)
 
     def part_to_mend(self, batch: EntryBatch) -> EntryBatch | None:
         """Return what of a recovery's batch is to be stored: what is absent, and what is damaged.
@@ -443,7 +438,7 @@ class BookieStorage:
             CorruptRecordError: the index is damaged there.
             DuplicateEntryError: an id is stored with other bytes, and these are not damaged.
         """
-        part = self._home(batch.ledger_id).part_to_mend(batch)
+        part = self._homes.of(batch.ledger_id).part_to_mend(batch)
         if part is None and self.damaged:
             self.damaged.remove(batch.ledger_id, batch.entry_ids)
         return part
@@ -464,7 +459,7 @@ class BookieStorage:
             NoSuchLedgerError: the bookie does not have the ledger.
             EntryUnreadableError: the index is damaged there: neither yes nor no.
         """
-        return self._home(ledger_id).resolve(ledger_id, entry_ids, size_max, index)
+        return self._homes.of(ledger_id).resolve(ledger_id, entry_ids, size_max, index)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Return how many of the entries were read and their bytes. Any thread.
@@ -538,37 +533,3 @@ class BookieStorage:
     def _met_no_space(self, path: str) -> None:
         self.release_reserve(path)
         self._on_no_space(path)
-
-    # ------------------------------------------------------------------ where ledgers live
-
-    def _home(self, ledger_id: int) -> LedgerDirectory:
-        home = self._only or self._homes.get(ledger_id) or self._look_for(ledger_id)
-        if home is None:
-            raise NoSuchLedgerError(ledger_id)
-        return home
-
-    def _look_for(self, ledger_id: int) -> LedgerDirectory | None:
-        """Return where a ledger lives; ``None``: nowhere. With one directory it is not looked at.
-
-        Raises:
-            CorruptRecordError: its index is damaged: neither yes nor no.
-        """
-        home = self._only or self._homes.get(ledger_id)
-        if home is None:
-            home = next((one for one in self._directories if one.has(ledger_id)), None)
-            if home is not None:
-                self._remember(ledger_id, home)
-        return home
-
-    def _choose(self, ledger_id: int) -> LedgerDirectory:
-        """Return where a new ledger is to live, from now on."""
-        roomy = [one for one in self._directories if one.path not in self._crowded]
-        choice = roomy or self._directories
-        home = choice[ledger_id // self._journal_count % len(choice)]  # each pair is met
-        self._remember(ledger_id, home)
-        return home
-
-    def _remember(self, ledger_id: int, home: LedgerDirectory) -> None:
-        self._homes[ledger_id] = home
-        if len(self._homes) > HOME_COUNT_MAX:
-            del self._homes[next(iter(self._homes))]

@@ -132,7 +132,7 @@ def test_a_deleted_ledger_is_taken_in_by_no_directory(disk: SimulatedDisk) -> No
 def test_where_a_ledger_lives_is_found_again_when_it_was_forgotten(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("zbk.storage.bookie_storage.HOME_COUNT_MAX", 1)
+    monkeypatch.setattr("zbk.storage.ledger_homes.HOME_COUNT_MAX", 1)
     twin = filled(disk)
     twin.add(0, range(5, 9))
     twin.add(1, range(5, 9))
