@@ -29,4 +29,5 @@ def test_a_short_mixed_run_passes(tmp_path: Path) -> None:
     assert report.counts.deleted_count > 0
     assert report.counts.kill_count > 0
     assert report.counts.read_count > 0
+    assert report.counts.scrub_count >= 3
     assert len(report.samples) >= 5

@@ -22,6 +22,7 @@ from zbk.system.clock import monotonic_s
 WRITER_COUNT: Final = 3
 READER_COUNT: Final = 2
 GC_TIMEOUT_S: Final = 300.0
+SCRUB_TIMEOUT_S: Final = 300.0
 JOIN_TIMEOUT_S: Final = 200.0
 LAST_ROUND_COUNT: Final = 2  # of garbage collection, at the end
 SPARED_FROM_SHARE: Final = 0.25  # of the run; one bookie is killed no more
@@ -36,6 +37,7 @@ OPTIONS: Final[Mapping[str, int | str]] = {
     "compaction_minor_interval_ms": 15_000,
     "compaction_major_interval_ms": 60_000,
     "open_files_max": 64,  # the cache of open files is full early
+    "scrub_interval_ms": 30_000,
     "disk_warn_free": 0,
     "disk_readonly_free": 0,
 }
@@ -67,8 +69,10 @@ def run(settings: Settings, folder: Path, say: Say) -> Report:
             _Live(settings, cluster, client, shelf, samples, say).run()
             _compare_all(client, shelf)
             _collect(cluster, client, shelf, say)
+            _scrub(cluster, client)
             samples.append(take_sample(settings.seconds, cluster, shelf))
         shelf.violations += [f"bookie {n} ended: {error}" for n, error in cluster.deaths().items()]
+        _count_scrubs(cluster, shelf)
         metadata, bookies = cluster.metadata_kind, cluster.bookies
         for bookie in bookies:
             cluster.terminate(bookie.index)
@@ -195,6 +199,24 @@ def _collect(cluster: LocalCluster, client: "zbk.Client", shelf: Shelf, say: Say
             if reason:
                 shelf.violated(f"bookie {bookie.index} does not collect: {reason}")
     say("the last garbage was collected, the last logs compacted")
+
+
+def _scrub(cluster: LocalCluster, client: "zbk.Client") -> None:
+    """Have every bookie read all of its files once more."""
+    begun = {one.bookie_id: client.scrub(one.bookie_id) for one in cluster.bookies}
+    for bookie_id, status in begun.items():
+        client.follow_scrub(bookie_id, status, timeout=SCRUB_TIMEOUT_S)
+
+
+def _count_scrubs(cluster: LocalCluster, shelf: Shelf) -> None:
+    """Count the passes in the logs of all lives of all bookies: damage that is told is a violation.
+
+    Nothing damages files here: a kill leaves what was written.
+    """
+    for bookie in cluster.bookies:
+        lines = (cluster.folder / f"bookie{bookie.index}.log").read_text().splitlines()
+        shelf.counts.scrub_count += sum("scrub pass" in line for line in lines)
+        shelf.violations += [line for line in lines if "damage found" in line]
 
 
 def _pass_marks(cluster: LocalCluster, client: "zbk.Client") -> None:

@@ -59,6 +59,8 @@ def failures_of(report: Report) -> list[str]:
         found.append(f"{report.kept.dead_ledger_count} deleted ledgers are still in the index")
     if not report.counts.read_count:
         found.append("nothing was read")
+    if not report.counts.scrub_count:
+        found.append("nothing was scrubbed")
     if report.disk_ratio > DISK_RATIO_MAX:
         found.append(f"the disks hold {report.disk_ratio:.2f} times the live bytes")
     if report.minutes >= JUDGED_MINUTES_MIN:
@@ -92,6 +94,7 @@ def markdown(report: Report) -> str:
         ("read and compared", f"{counts.read_count:,} entries"),
         ("ledgers deleted", f"{counts.deleted_count:,}"),
         ("kill -9 of a bookie", f"{counts.kill_count:,}"),
+        ("passes of scrubbers", f"{counts.scrub_count:,}"),
         ("ledgers ended by a recovery", f"{counts.taken_over_count:,}"),
         ("calls refused and tried again", f"{counts.refused_count:,}"),
         ("entry logs and index / live bytes", f"{stored} MiB = {report.disk_ratio:.2f}"),

@@ -28,6 +28,7 @@ class Counts(msgspec.Struct):
     taken_over_count: int = 0  # ledgers closed by a recovery, with or without the writer's consent
     refused_count: int = 0  # calls that failed as they may, and were tried again
     kill_count: int = 0
+    scrub_count: int = 0  # passes that came to their ends
 
 
 class Shelf:

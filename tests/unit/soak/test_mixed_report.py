@@ -28,7 +28,7 @@ def good() -> Report:
         minutes=60.0,
         metadata="sqlite",
         command="python -m tests.soak.mixed",
-        counts=Counts(read_count=10),
+        counts=Counts(read_count=10, scrub_count=3),
         disk=DiskUse(entry_log_size=140 * MIB, index_size=MIB, journal_size=900 * MIB),
         kept=Kept(live_size=100 * MIB),
         trends={"bookie 0": flat()},
@@ -49,7 +49,8 @@ def test_a_good_run_passes_and_preallocated_journals_do_not_count() -> None:
         ({"violations": ["ledger 3 entry 5 has other bytes"]}, "entry 5 has other bytes"),
         ({"disk": DiskUse(entry_log_size=170 * MIB)}, "1.70 times the live bytes"),
         ({"kept": Kept(live_size=100 * MIB, dead_ledger_count=2)}, "2 deleted ledgers"),
-        ({"counts": Counts()}, "nothing was read"),
+        ({"counts": Counts(scrub_count=3)}, "nothing was read"),
+        ({"counts": Counts(read_count=10)}, "nothing was scrubbed"),
     ],
 )
 def test_what_is_demanded_and_missing_is_told(change: dict[str, object], told: str) -> None:
