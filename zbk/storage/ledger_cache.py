@@ -66,7 +66,7 @@ GROWING_SHARE: Final = 0.5
 DIRTY_SHARE: Final = 0.75
 """Of the room for pages, what may have changed before a flush is due; the rest is for meanwhile."""
 
-AGELESS_SHARE: Final = 0.5
+AGELESS_SHARE: Final = 0.75
 """Of each limit: what is in memory may be so much before it is noted what of it is used."""
 
 LEDGER_COUNT_MAX: Final = 30_000
