@@ -137,7 +137,6 @@ class EntryLogs:
         self._log_size_max = log_size_max
         self._log_id = 0
         self._written = (0, 0)
-        self._start_id = 0
         self._last_id = 0  # it, or that of a log that compaction makes
         self._file: File | None = None
         self._seed = 0
@@ -151,11 +150,6 @@ class EntryLogs:
     def last_log_id(self) -> int:
         """The id of the log that adds go to, or went to last; 0 before the first."""
         return self._log_id
-
-    @property
-    def start_log_id(self) -> int:
-        """The highest id that was here at the start: nothing is added to these logs. Any thread."""
-        return self._start_id
 
     @property
     def written(self) -> tuple[int, int]:
@@ -187,7 +181,7 @@ class EntryLogs:
         """
         self._files.make_dirs(self._directory)
         self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
-        self._last_id = self._start_id = self._log_id
+        self._last_id = self._log_id
 
     def append(
         self, batches: Sequence[EntryBatch], keepers: Iterable[ShareKeeper | None] = repeat(None)
