@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from itertools import repeat
+from itertools import cycle, repeat
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -29,6 +29,10 @@ RSS_FLAT_MAX: Final = 1.25
 LONG_BATCH_COUNT: Final = 1_000  # entries in a request
 LONG_COMPARED_COUNT: Final = 1_000_000  # entries of the long ledger and of a fresh one
 LONG_ID, FRESH_ID = 1, 2
+READ_TURNS: Final = 5
+"""Of each side in a round: nothing goes on in the background of reads, so they may be short."""
+
+PLACE_COUNT: Final = 200_000
 DESCRIPTORS_BESIDE: Final = 100
 """Descriptors of a bookie that are no index files or entry logs: sockets, journal, libraries."""
 
@@ -71,10 +75,13 @@ def ledgers(folder: Path, how: Size, say: Say) -> list[Figure]:
             pairs.append((left, right))
             many.client.wait_quiet()
             one.client.wait_quiet()
-        for number in range(how.rounds):
-            left = many.client.read(_places(many.client, many_ids), seconds=how.seconds / 2)
-            right = one.client.read(_places(one.client, [fresh_id]), seconds=how.seconds / 2)
-            say(f"round {number + 1}: reads from many {_line(left)}\n    from one {_line(right)}")
+        many_places = _places(many.client, many_ids)
+        one_places = _places(one.client, [fresh_id])
+        for number in range(READ_TURNS * how.rounds):
+            turn_s = how.seconds / 2 / READ_TURNS
+            left = many.client.read(many_places, seconds=turn_s)
+            right = one.client.read(one_places, seconds=turn_s)
+            say(f"turn {number + 1}: reads from many {_line(left)}\n    from one {_line(right)}")
             reads.append((left, right))
         many_log, many_held, one_held = many.log(), many.held, one.held
     config = BookieConfig()
@@ -248,11 +255,16 @@ def _bookie(
 
 
 def _places(client: WireClient, ledger_ids: "range | list[int]") -> Iterator[tuple[int, int]]:
-    """Yield places of batches as they were added: ledgers lie interleaved in the entry logs."""
+    """Return places of batches as they were added, drawn before anything is measured.
+
+    Ledgers lie interleaved in the entry logs.
+    """
     step = client.load.batch_count
-    while True:
-        ledger_id = random.choice(ledger_ids)
-        yield ledger_id, random.randrange(0, client.last_entry_id(ledger_id), step)
+    drawn = [
+        (ledger_id, random.randrange(0, client.last_entry_id(ledger_id), step))
+        for ledger_id in random.choices(ledger_ids, k=PLACE_COUNT)
+    ]
+    return cycle(drawn)
 
 
 def _scattered(client: WireClient, ledger_id: int) -> Iterator[tuple[int, int]]:
