@@ -14,6 +14,7 @@ One event loop runs all of it.
 import asyncio
 import os
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -105,14 +106,17 @@ async def _write_many(
     inbox = CountedInbox(client)
     await inbox.open()
     waiting: deque[asyncio.Future[None]] = deque()
-    for count in batch_sizes(load):
-        if len(waiting) == load.window:
+    try:
+        for count in batch_sizes(load):
+            if len(waiting) == load.window:
+                await _wait(waiting.popleft())
+            sent_s = monotonic_s()
+            waiting.append(await inbox.publish(payload, count))
+            _time(waiting[-1], sent_s, latencies_s)
+        while waiting:
             await _wait(waiting.popleft())
-        sent_s = monotonic_s()
-        waiting.append(await inbox.publish(payload, count))
-        _time(waiting[-1], sent_s, latencies_s)
-    for done in waiting:
-        await _wait(done)
+    finally:
+        _leave(waiting)
 
 
 async def _write_async(
@@ -121,15 +125,20 @@ async def _write_async(
     window_max = load.window * load.batch_count  # the same bytes on their way as in batches
     stream = client.jetstream(publish_async_max_pending=window_max)
     waiting: deque[asyncio.Future[Any]] = deque()
-    for number in range(load.entry_count):
-        if len(waiting) == window_max:
+    try:
+        for number in range(load.entry_count):
+            if len(waiting) == window_max:
+                await _wait(waiting.popleft())
+            sent_s = monotonic_s()
+            waiting.append(
+                await stream.publish_async(SUBJECT, payload, wait_stall=ANSWER_TIMEOUT_S)
+            )
+            if number % SAMPLE_EVERY == 0:
+                _time(waiting[-1], sent_s, latencies_s)
+        while waiting:
             await _wait(waiting.popleft())
-        sent_s = monotonic_s()
-        waiting.append(await stream.publish_async(SUBJECT, payload, wait_stall=ANSWER_TIMEOUT_S))
-        if number % SAMPLE_EVERY == 0:
-            _time(waiting[-1], sent_s, latencies_s)
-    for acknowledged in waiting:
-        await _wait(acknowledged)
+    finally:
+        _leave(waiting)
 
 
 async def _write_sync(
@@ -148,6 +157,20 @@ async def _wait(future: asyncio.Future[Any]) -> None:
         return
     async with asyncio.timeout(ANSWER_TIMEOUT_S):
         await future
+
+
+def _leave(futures: Iterable[asyncio.Future[Any]]) -> None:
+    """Wait for these no more: the first failure was told, and asyncio is not to tell the others."""
+    for future in futures:
+        if future.done():
+            _look_at(future)
+        else:
+            future.add_done_callback(_look_at)
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
 
 
 def _time(future: asyncio.Future[Any], sent_s: float, latencies_s: list[float]) -> None:

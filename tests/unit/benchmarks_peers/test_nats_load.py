@@ -1,6 +1,7 @@
 """Acknowledgements of JetStream, counted by batch."""
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -106,3 +107,16 @@ def test_a_load_ends_with_the_first_refusal() -> None:
 
     with pytest.raises(PeerFailedError, match="refused"):
         asyncio.run(write(client, a_load(10)))
+
+
+def test_what_a_failed_load_leaves_is_not_told_of_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """asyncio logs a failure that nobody looked at, whenever the collector comes by."""
+    client = FakeClient(answers_at_once=True, answer=REFUSED)
+
+    with pytest.raises(PeerFailedError):
+        asyncio.run(write(client, a_load(10)))
+
+    gc.collect()
+    assert caplog.records == []
