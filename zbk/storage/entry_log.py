@@ -14,9 +14,8 @@ pages has to ask for that first.
 Format: ``zbk.storage.entry_log_format``. Source: BookKeeper's ``DefaultEntryLogger``.
 """
 
-from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Final, Protocol
+from collections.abc import Sequence
+from typing import Final
 
 from zbk.errors import NoSpaceError
 from zbk.protocol.entry_batch import EntryBatch
@@ -51,22 +50,6 @@ def log_ids(files: FileSystem, directory: str) -> list[int]:
         name.removesuffix(_SUFFIX) for name in files.list_dir(directory) if name.endswith(_SUFFIX)
     ]
     return sorted(int(s, 16) for s in stems if len(s) == 8 and set(s) <= set("0123456789abcdef"))
-
-
-class LogShare:
-    """How many bytes of one ledger are in one log."""
-
-    __slots__ = ("log_id", "size")
-
-    def __init__(self, log_id: int) -> None:
-        self.log_id = log_id
-        self.size = 0
-
-
-class ShareKeeper(Protocol):
-    """What may keep a ledger's share of the log from one batch to the next."""
-
-    log_share: LogShare | None
 
 
 class LogSync:
@@ -141,7 +124,7 @@ class EntryLogs:
         self._file: File | None = None
         self._seed = 0
         self._offset = 0
-        self._shares: dict[int, LogShare] = {}  # by ledger
+        self._size_by_ledger: dict[int, int] = {}
         self._left: list[File] = []  # full, and not synced since
         self._is_dirty = False
         self._is_name_new = False
@@ -183,13 +166,8 @@ class EntryLogs:
         self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
         self._last_id = self._log_id
 
-    def append(
-        self, batches: Sequence[EntryBatch], keepers: Iterable[ShareKeeper | None] = repeat(None)
-    ) -> list[int]:
+    def append(self, batches: Sequence[EntryBatch]) -> list[int]:
         """Write batches in one go; return the location of each one's first entry.
-
-        ``keepers``: of each batch one of its ledger; with thousands of ledgers a look-up by id
-        misses the processor's caches again and again.
 
         Raises:
             NoSpaceError: none of them is there, and nothing else has changed.
@@ -203,6 +181,7 @@ class EntryLogs:
         buffers: list[Buffer] = []
         bases = []
         offset = self._offset
+        sizes = self._size_by_ledger
         for batch in batches:
             buffers += (encode_block_header(batch, self._seed), batch.body)
             bases.append(location_of(self._log_id, offset + BLOCK_HEADER_SIZE))
@@ -210,13 +189,8 @@ class EntryLogs:
         self._write(file, buffers, self._offset)
         self._offset = offset
         self._written = (self._log_id, offset)
-        for batch, keeper in zip(batches, keepers, strict=False):  # nobody, without end
-            share = None if keeper is None else keeper.log_share
-            if share is None or share.log_id != self._log_id:
-                share = self._share_of(batch.ledger_id)
-                if keeper is not None:
-                    keeper.log_share = share
-            share.size += len(batch.body)
+        for batch in batches:
+            sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + len(batch.body)
         return bases
 
     def begin_sync(self) -> LogSync:
@@ -274,16 +248,9 @@ class EntryLogs:
                 file.close()
         self._left, self._file = [], None
 
-    def _share_of(self, ledger_id: int) -> LogShare:
-        share = self._shares.get(ledger_id)
-        if share is None:
-            share = self._shares[ledger_id] = LogShare(self._log_id)
-        return share
-
     def _next_log(self) -> File:
         if self._file is not None:
-            sizes = {ledger_id: share.size for ledger_id, share in self._shares.items()}
-            seal = encode_map(sizes, self._offset, self._seed)
+            seal = encode_map(self._size_by_ledger, self._offset, self._seed)
             self._write(self._file, [seal], self._offset)
             self._left.append(self._file)
             self._file = None
@@ -304,7 +271,7 @@ class EntryLogs:
         self._log_id = self._last_id = log_id
         self._seed = log_seed(self._owner, log_id)
         self._offset = LOG_HEADER_SIZE
-        self._shares = {}
+        self._size_by_ledger = {}
         self._is_dirty = self._is_name_new = True
         return file
 

@@ -42,7 +42,6 @@ import msgspec
 from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.digest import LEDGER_KEY_SIZE, checksum
 from zbk.protocol.words import NO_ENTRY, LedgerType
-from zbk.storage.entry_log import LogShare
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,
     PAGE_BITS,
@@ -85,7 +84,6 @@ class LedgerIndex(Kept):
         "ledger_id",
         "ledger_key",
         "ledger_type",
-        "log_share",
         "tail",
         "tail_no",
     )
@@ -102,7 +100,6 @@ class LedgerIndex(Kept):
         self.last_entry_id = NO_ENTRY
         self.extents = PageExtents()  # of the pages that flushes have written, or have begun to
         self.has_file = False
-        self.log_share: LogShare | None = None  # of the entry log that was added to last
         self.tail: Page | None = None  # the page that was added to last, while it is kept
         self.tail_no = 0
 

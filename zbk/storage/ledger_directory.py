@@ -147,7 +147,7 @@ class LedgerDirectory:
         """Append batches to the entry log and set their locations, as ``BookieStorage.add``."""
         if indexes is None or self.cache.drop_count != self._turn_drop_count:
             indexes = [self.cache.prepare(one.ledger_id, one.entry_ids) for one in batches]
-        bases = self.logs.append(batches, indexes)
+        bases = self.logs.append(batches)
         for batch, index, base in zip(batches, indexes, bases, strict=True):
             self.cache.put(index, batch.entry_ids, entry_locations(base, batch.sizes))
         self.cache.make_room()
