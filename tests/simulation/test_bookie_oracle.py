@@ -6,34 +6,16 @@ from tests.simulation.kernel import Kernel
 from tests.simulation.oracle import BookieOracle
 from tests.simulation.tape import Tape
 from tests.support.batches import batch_of
+from tests.support.ledgers import metadata_maker
 from zbk.actors.journal import AppendGroup
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import DigestType, LedgerState, LedgerType
 from zbk.storage.journal_record import EntriesRecord
 
 L = 3
 EVERY_LEDGER = [(0, 99)]
 
 
-def metadata_of(*bookies: str) -> LedgerMetadata:
-    return LedgerMetadata(
-        ledger_id=L,
-        ensemble_size=3,
-        write_quorum_size=3,
-        ack_quorum_size=2,
-        ledger_type=LedgerType.PD_JOURNAL,
-        digest_type=DigestType.XXH3,
-        password_digest=b"",
-        fragments=(Fragment(0, bookies),),
-        created_ms=0,
-        creation_token="t",
-        state=LedgerState.OPEN,
-        last_entry_id=None,
-        length=None,
-    )
-
-
-OURS, OTHERS = metadata_of("ours", "b", "c"), metadata_of("a", "b", "c")
+OURS = metadata_maker(bookies=("ours", "b", "c"))(L)
+OTHERS = metadata_maker(bookies=("a", "b", "c"))(L)
 
 
 def store(oracle: BookieOracle) -> None:
