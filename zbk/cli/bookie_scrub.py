@@ -68,9 +68,9 @@ def scrub(
     """Have running bookies look for damage on their disks.
 
     A pass reads every entry log and the index, at the rate that the bookie's scrub_rate_size
-    allows. Ledgers with damaged entries are reported as under-replicated;
-    until they are whole again, readers use the other replicas. The exit code is 4 if damage was
-    found. For a bookie that is stopped there is `zbk bookie sanity`.
+    allows. Ledgers with damaged entries are reported as under-replicated; until they are whole
+    again, readers use the other replicas. The exit code is 4 if damage was found. For a bookie that
+    is stopped there is `zbk bookie sanity`.
     """
     if (bookie_id is None) is not is_all:
         raise InvalidOptionError("bookie", bookie_id or "", "give the id of one, or --all")

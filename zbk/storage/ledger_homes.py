@@ -64,7 +64,7 @@ class LedgerHomes:
         return home
 
     def forget(self, ledger_id: int) -> LedgerDirectory | None:
-        """Remember no more where a ledger lives, which is gone; return where it did."""
+        """Remember no more where a ledger lives, that is about to go; return where it does."""
         home = self.find(ledger_id)
         self._homes.pop(ledger_id, None)
         return home

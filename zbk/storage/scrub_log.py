@@ -203,7 +203,7 @@ class PatientFile:
         return self._file.path
 
     def size(self) -> int:
-        """Return the file's length."""
+        """Return up to where there is anything to read."""
         size = self._file.size()
         return size if self._end is None else min(size, self._end)
 

@@ -81,8 +81,11 @@ class ScrubView:
         """
         found = log_ids(self.files, self.log_dir)
         current_id, end = self._logs.written
-        logs = [(log_id, end if log_id == current_id else None) for log_id in found]
-        return [one for one in logs if one != (current_id, 0)]
+        logs: list[tuple[int, int | None]]
+        logs = [(log_id, None) for log_id in found if log_id != current_id]
+        if end and current_id in found:
+            logs.append((current_id, end))
+        return logs
 
     def ledgers(self) -> Iterator[list[int]]:
         """Yield the ids of the ledgers that have an index file, by the directory they lie in.
