@@ -189,7 +189,9 @@ def test_a_killed_owner_is_followed_by_another(
         [sys.executable, "-c", OWNER, running.metadata_uri, name], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
-    acked = [zbk.LogPosition.parse(process.stdout.readline().strip()) for _ in range(300)]
+    acked: list[zbk.LogPosition] = []
+    while len(acked) < 300 or acked[0].ledger_id == acked[-1].ledger_id:  # it has to be rolled
+        acked.append(zbk.LogPosition.parse(process.stdout.readline().strip()))
     process.kill()
     rest, _ = process.communicate()
     acked += [zbk.LogPosition.parse(line) for line in rest.splitlines() if line.strip()]
@@ -201,7 +203,6 @@ def test_a_killed_owner_is_followed_by_another(
 
     assert [entry.position for entry in entries][: len(acked)] == acked
     assert [entry.payload for entry in entries] == [b"%08d" % n for n in range(len(entries))]
-    assert len({position.ledger_id for position in acked}) > 1, "it was rolled"
 
 
 def test_a_tail_follows_rolls_and_owners(client: zbk.Client, other: zbk.Client, name: str) -> None:
