@@ -112,11 +112,7 @@ class AddRequests:
             incarnation=self._turn.incarnation,
             lac=slot.ledger.recorded_lac,
         )
-        lane = self._turn.lane(slot)
-        if slot.ticket <= lane.synced_ticket:  # it came again
-            self._turn.answer(inbound, answer)
-        else:
-            lane.ticket.after_sync.append(Outbound(inbound, answer))
+        self._turn.answer_when_synced(slot, inbound, answer)  # it is, if this came again
 
     def sync(self, inbound: Inbound, request: Sync) -> None:
         """Answer with the sync cursor, once all that was before is on stable storage."""

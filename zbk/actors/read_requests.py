@@ -38,9 +38,9 @@ from zbk.errors import (
 )
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import FenceRecord
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.router import Inbound
 from zbk.wire.codec import decode_ids
-from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, Message, Read, ReadLac
+from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, Read, ReadLac
 
 READ_COUNT_MAX: Final = 65_536
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
@@ -104,7 +104,7 @@ class ReadRequests:
             raise  # this is no answer: the bookie stops
         except ZbkError as error:
             refused = self._turn.refusal(inbound, error)
-            self._answer_fencing(inbound, refused, slot, is_durable=slot.ledger.is_fence_durable)
+            self._turn.answer_when_synced(slot, inbound, refused)
             return
         if slot.ledger.is_fence_durable:
             self._turn.fetch(fetch)
@@ -146,8 +146,7 @@ class ReadRequests:
         if request.is_fencing:
             slot = self._fence(request)
             answer = self._lac_answer(inbound, slot.ledger.lac)
-            is_durable = slot.ticket <= self._turn.lane(slot).synced_ticket  # the fence, and before
-            self._answer_fencing(inbound, answer, slot, is_durable=is_durable)
+            self._turn.answer_when_synced(slot, inbound, answer)  # the fence, and what was before
             return
         slot = self._known(request)
         limbo = self._storage.limbo
@@ -214,7 +213,10 @@ class ReadRequests:
     # -------------------------------------------------------------- what is held
 
     def ledger_info(self, inbound: Inbound, request: GetLedgerInfo) -> None:
-        """Tell what is held of a ledger; a fence, like the LAC, once it is durable."""
+        """Tell what is held of a ledger, once all of it is on stable storage.
+
+        Whoever asks counts on it: a repair drops another replica, a re-check ends a limbo.
+        """
         slot = self._ledgers.find(request.ledger_id)
         answer = LedgerInfo(
             request_id=request.request_id,
@@ -224,24 +226,26 @@ class ReadRequests:
                 request.ledger_id, None if slot is None else slot.ledger.ledger_type
             ),
         )
-        if slot is not None:
-            ranges, next_entry_id = self._storage.held_ranges(
-                request.ledger_id,
-                request.first_entry_id,
-                range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
-                entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
-            )
-            answer = msgspec.structs.replace(
-                answer,
-                is_known=True,
-                is_fenced=slot.ledger.is_fence_durable,
-                lac=slot.ledger.durable_lac(self._turn.lane(slot).synced_ticket),
-                last_entry_id=slot.last_entry_id,
-                last_add_synced=slot.ledger.last_add_synced,
-                ranges=ranges,
-                next_entry_id=next_entry_id,
-            )
-        self._turn.answer(inbound, answer)
+        if slot is None:
+            self._turn.answer(inbound, answer)
+            return
+        ranges, next_entry_id = self._storage.held_ranges(
+            request.ledger_id,
+            request.first_entry_id,
+            range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
+            entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
+        )
+        answer = msgspec.structs.replace(
+            answer,
+            is_known=True,
+            is_fenced=slot.ledger.is_fenced,
+            lac=slot.ledger.recorded_lac,
+            last_entry_id=slot.last_entry_id,
+            last_add_synced=slot.ledger.last_add_synced,
+            ranges=ranges,
+            next_entry_id=next_entry_id,
+        )
+        self._turn.answer_when_synced(slot, inbound, answer)
 
     # -------------------------------------------------------------- private
 
@@ -273,7 +277,7 @@ class ReadRequests:
             raise limbo.unknown(request.ledger_id)
 
     def _fence(self, request: Read | ReadLac) -> LedgerSlot:
-        """Fence a ledger, known or not; its answers go through ``_answer_fencing``.
+        """Fence a ledger, known or not; it is answered when that is on stable storage.
 
         Raises:
             UnauthorizedError, UnsupportedLedgerError: key or type are others: nothing is fenced.
@@ -297,15 +301,6 @@ class ReadRequests:
             self._turn.lane(slot).ticket.fenced.append(slot)
             self._wake(slot, self._polls.take_all(slot))
         return slot
-
-    def _answer_fencing(
-        self, inbound: Inbound, answer: Message, slot: LedgerSlot, *, is_durable: bool
-    ) -> None:
-        """Answer a fencing request: now if the fence is durable already, else when it is."""
-        if is_durable:
-            self._turn.answer(inbound, answer)
-        else:
-            self._turn.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
 
 
 def _entry_ids_of(inbound: Inbound, request: Read) -> Sequence[int]:

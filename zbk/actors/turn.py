@@ -195,6 +195,17 @@ class Turn:
         """Answer at the end of the turn."""
         self._answers.append(Outbound(inbound, answer))
 
+    def is_synced(self, slot: LedgerSlot) -> bool:
+        """Tell whether everything of a ledger is on stable storage."""
+        return slot.ticket <= self.lane(slot).synced_ticket
+
+    def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
+        """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
+        if self.is_synced(slot):
+            self.answer(inbound, answer)
+        else:
+            self.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
+
     def fetch(self, fetch: Fetch) -> None:
         """Read and answer, from the end of the turn on."""
         self._fetches.append(fetch)

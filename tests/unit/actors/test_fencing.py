@@ -304,17 +304,32 @@ def test_an_unknown_ledger_becomes_known_and_fenced_and_is_empty() -> None:
 def test_a_fence_is_told_of_once_it_is_durable() -> None:
     world = with_entries(b"a")
     world.say(fence())
+    world.answers.clear()
 
-    told = []
-    steps: list[Callable[[], None]] = [lambda: None, world.written, world.synced]
-    for step in steps:
-        step()
-        world.answers.clear()
-        world.say(GetLedgerInfo(request_id=3, ledger_id=7))
-        assert isinstance(world.answers[-1], LedgerInfo)
-        told.append(world.answers[-1].is_fenced)
+    world.say(GetLedgerInfo(request_id=3, ledger_id=7))
+    world.written()
+    assert not any(isinstance(one, LedgerInfo) for one in world.answers)
 
-    assert told == [False, False, True]
+    world.synced()
+    world.say(GetLedgerInfo(request_id=4, ledger_id=7))
+    told = [one for one in world.answers if isinstance(one, LedgerInfo)]
+    assert [(one.request_id, one.is_fenced) for one in told] == [(3, True), (4, True)]
+
+
+@pytest.mark.parametrize("kind", list(LedgerType))
+def test_what_is_held_is_told_once_it_is_on_stable_storage(kind: LedgerType) -> None:
+    """A repair drops another replica for it, and the power may fail."""
+    world = with_entries(b"a")
+    world.say(*add(batch(0, [b"b"], ledger_id=9), kind=kind, is_recovery=True))
+    world.answers.clear()
+
+    world.say(GetLedgerInfo(request_id=3, ledger_id=9))
+    world.written()
+    assert not any(isinstance(one, LedgerInfo) for one in world.answers)
+
+    world.synced()
+    (told,) = [one for one in world.answers if isinstance(one, LedgerInfo)]
+    assert told.ranges == [(0, 0)]
 
 
 def test_a_reader_neither_fences_nor_makes_a_ledger_known() -> None:
