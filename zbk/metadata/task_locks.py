@@ -44,8 +44,13 @@ class _Lock(msgspec.Struct):
     """A lock that this store has, or may have."""
 
     token: str
-    is_in_use: bool  # false: its owner does not know that it has it
-    is_going: bool = False  # it is being given back: nobody here may take it before that is over
+    is_in_use: bool = False  # false: its owner does not know that it has it
+    is_busy: bool = False  # it is being taken, or given back: nobody here may before that is over
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True when only the store knows whether it is there."""
+        return not self.is_in_use and not self.is_busy
 
 
 class TaskLocks(AutorecoverySwitches):
@@ -66,28 +71,29 @@ class TaskLocks(AutorecoverySwitches):
             MetadataUnavailableError: taken or not; asking again finds out.
         """
         with self._guard:
-            ours = self._locks.get(ledger_id)
-            if ours is not None and (ours.is_in_use or ours.is_going):
+            ours = self._locks.setdefault(ledger_id, _Lock(uuid4().hex))
+            if not ours.is_doubtful:
                 return False
-            if ours is None:
-                ours = self._locks[ledger_id] = _Lock(uuid4().hex, is_in_use=False)
+            ours.is_busy = True
+        try:
+            ours.is_in_use = self._take(ledger_id, owner, ours.token)
+        finally:
+            ours.is_busy = False
+        return ours.is_in_use
+
+    def _take(self, ledger_id: int, owner: str, token: str) -> bool:
+        path = task_lock_path(ledger_id)
         for _ in range(ATTEMPT_COUNT_MAX):
-            if self._try_lock(ledger_id, owner, ours.token):
-                break
-            holder = self._find(task_lock_path(ledger_id))
+            if self._try_lock(ledger_id, owner, token):
+                return True
+            holder = self._find(path)
             if holder is None:
                 continue
-            if decode(TaskLock, holder.value, task_lock_path(ledger_id)).token == ours.token:
-                break
-            self._forget_lock(ledger_id)
-            return False
-        else:
-            raise self._too_many(task_lock_path(ledger_id))
-        with self._guard:
-            if ours.is_in_use:  # another thread of this process was quicker
-                return False
-            ours.is_in_use = True
-            return True
+            is_ours = decode(TaskLock, holder.value, path).token == token
+            if not is_ours:
+                self._forget_lock(ledger_id)
+            return is_ours
+        raise self._too_many(path)
 
     def _try_lock(self, ledger_id: int, owner: str, token: str) -> bool:
         path = task_lock_path(ledger_id)
@@ -111,13 +117,13 @@ class TaskLocks(AutorecoverySwitches):
         """
         with self._guard:
             ours = self._locks.get(ledger_id)
-            if ours is None or ours.is_going:
+            if ours is None or ours.is_busy:
                 return
-            ours.is_in_use, ours.is_going = False, True
+            ours.is_in_use, ours.is_busy = False, True
         try:
             self._give_back(ledger_id, task_lock_path(ledger_id, ours.token))
         finally:
-            ours.is_going = False
+            ours.is_busy = False
 
     def _give_back(self, ledger_id: int, own: str) -> None:
         for _ in range(ATTEMPT_COUNT_MAX):
@@ -135,9 +141,7 @@ class TaskLocks(AutorecoverySwitches):
     def locked_ids(self) -> set[int]:
         """Return the ids of the ledgers that somebody works on, with one read."""
         with self._guard:
-            doubtful = {
-                one for one, lock in self._locks.items() if not lock.is_in_use and not lock.is_going
-            }
+            doubtful = {one for one, lock in self._locks.items() if lock.is_doubtful}
         return {one for one, token in self._lock_names() if not token} - doubtful
 
     def locked(self) -> dict[int, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
+from tests.support.hooked_store import HookedStore
 from zbk.errors import MetadataUnavailableError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
@@ -44,3 +45,27 @@ def test_a_lock_that_is_being_given_back_is_not_taken_before_that_is_over() -> N
     assert tasks.lock(7, "another lane")
     assert tasks.holds(7)
     store.close()
+
+
+def test_a_lock_that_two_lanes_want_at_once_is_given_back() -> None:
+    """Seed 310: what one lane took, the other one, which found somebody else's lock, forgot."""
+    tree = MemoryTree("locks")
+    store, other_store = HookedStore(tree), MemoryStore(tree)
+    initialise(store)
+    tasks, others = UnderreplicationStore(store), UnderreplicationStore(other_store)
+    assert others.lock(7, "another worker")
+    taken: list[bool] = []
+
+    def another_lane() -> None:
+        taken.append(tasks.lock(7, "another lane"))
+        others.unlock(7)
+
+    store.interrupt(another_lane, "multi")
+    assert tasks.lock(7, "one lane")
+    assert taken == [False]
+    assert tasks.holds(7)
+    tasks.unlock(7)
+
+    assert others.lock(7, "another worker"), "it is free again"
+    store.close()
+    other_store.close()
