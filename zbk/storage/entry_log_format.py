@@ -101,6 +101,15 @@ def log_seed_of(owner_hash: int, log_id: int) -> int:
     return checksum(struct.pack("<QQ", owner_hash, log_id))
 
 
+def is_stub(log_size: int) -> bool:
+    """Tell whether a log is too short for its header, as one made just before the power was lost.
+
+    >>> is_stub(LOG_HEADER_SIZE)
+    False
+    """
+    return log_size < LOG_HEADER_SIZE
+
+
 def encode_log_header(owner: bytes, log_id: int) -> bytes:
     """Return a file's header."""
     return _with_checksum(_LOG_HEADER.pack(_LOG_MAGIC, 0, log_id, checksum(owner)), 0)

@@ -201,5 +201,5 @@ class Garbage:
             log_count=summary.log_count + 1,
             size=summary.size + use.size,
             dead_size=summary.dead_size + use.dead_size(self._deleted.noted),
-            damaged_count=summary.damaged_count + (not use.is_whole and use.torn is None),
+            damaged_count=summary.damaged_count + use.is_damaged,
         )

@@ -21,6 +21,7 @@ from zbk.storage.entry_log_format import (
     decode_footer,
     decode_log_header,
     decode_map,
+    is_stub,
     log_seed_of,
 )
 from zbk.storage.entry_log_scan import Block, BlockWalk
@@ -64,6 +65,7 @@ class EntryLogInspection:
         self.size_by_ledger: dict[int, int] = {}  # as the blocks say
         self.fault_count = 0
         self.is_readable = True  # the disk gave all of it
+        self.is_stub = False  # too short for a header: made just before a crash, as a rule
 
     @property
     def verdict(self) -> Verdict:
@@ -85,6 +87,7 @@ class EntryLogInspection:
             return
         offset = 0
         try:
+            self.is_stub = is_stub(file.size())
             yield from self._header(file)
             if self.log_id is None or self.owner_hash is None:
                 return

@@ -11,6 +11,9 @@ It is *torn* if it is whole but for a write at its end that a crash has cut off:
 header is whole and whose body the file's end cuts, or too few bytes for a block. That is no damage
 as a rule, and if it is, only entries of one ledger may be hidden, and the index tells of them.
 
+A *stub* is too short for a log's header: it was made just before the power was lost. It stays, as
+nothing else tells it from a log of which all was lost; it takes no room, and nobody is warned.
+
 Any thread, one at a time.
 
 Source: BookKeeper's ``EntryLogMetadata``; #4607 for the distrust.
@@ -25,7 +28,7 @@ import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.storage.entry_log import log_path
-from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, BlockHeader
+from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, BlockHeader, is_stub
 from zbk.storage.entry_log_scan import Block, Damage, EntryLogScan
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.system.files import FileSystem
@@ -53,6 +56,12 @@ class LogUse(msgspec.Struct, frozen=True):
     is_whole: bool
     has_map: bool = True  # it was sealed, and no crash came in between
     torn: TornTail | None = None  # all that keeps it from being whole
+    is_stub: bool = False
+
+    @property
+    def is_damaged(self) -> bool:
+        """True if there are bytes that nobody can account for."""
+        return not (self.is_whole or self.is_stub or self.torn is not None)
 
     def is_dead(self, deleted: LedgerRanges) -> bool:
         """Tell whether nothing in the log is of a ledger that may still be wanted."""
@@ -89,7 +98,7 @@ class LogUses:
         if known is not None:
             return known
         use = self._read(log_id)
-        if not use.is_whole and use.torn is None and log_id not in self._reported:
+        if use.is_damaged and log_id not in self._reported:
             self._reported.add(log_id)
             path = log_path(self._directory, log_id)
             logger.warning("%s is damaged: it stays, whatever ledgers are deleted", path)
@@ -107,6 +116,9 @@ class LogUses:
         is_whole = has_map = True
         size_by_ledger: dict[int, int] = {}
         size = self._size(log_id)
+        if size is not None and is_stub(size):
+            nothing = array("q"), array("Q")
+            return LogUse(log_id, size, *nothing, is_whole=False, has_map=False, is_stub=True)
         torn: TornTail | None = None
         try:
             with_map = scan.map_of_ledgers()
@@ -120,7 +132,7 @@ class LogUses:
                         sum_before = size_by_ledger.get(header.ledger_id, 0)
                         size_by_ledger[header.ledger_id] = sum_before + header.body_size
                     elif is_whole:
-                        is_whole, torn = False, torn_tail(found, size)
+                        is_whole, torn = False, torn_tail(found, size or 0)
                         continue
                     torn = None  # something follows
         except (CorruptRecordError, CookieMismatchError):
@@ -128,13 +140,14 @@ class LogUses:
         ledger_ids = sorted(size_by_ledger)
         sizes = array("Q", [size_by_ledger[ledger_id] for ledger_id in ledger_ids])
         ids = array("q", ledger_ids)
-        return LogUse(log_id, size, ids, sizes, is_whole, has_map, torn)
+        return LogUse(log_id, size or 0, ids, sizes, is_whole, has_map, torn)
 
-    def _size(self, log_id: int) -> int:
+    def _size(self, log_id: int) -> int | None:
+        """Return the size of a log; ``None`` if it can not be opened."""
         try:
             file = self._files.open(log_path(self._directory, log_id), write=False)
         except OSError:
-            return 0
+            return None
         try:
             return file.size()
         finally:

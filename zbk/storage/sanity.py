@@ -147,7 +147,8 @@ class SanityCheck:
                 pending = []
                 if isinstance(found, Fault):
                     yield Problem(path, found.offset, found.reason)
-            if inspection.is_sealed or not inspection.entry_count:
+            is_left_by_crash = inspection.entry_count or inspection.is_stub
+            if inspection.is_sealed or not is_left_by_crash:
                 yield from (Problem(path, fault.offset, fault.reason) for fault in pending)
             self.torn_tail_count += bool(pending) and not inspection.is_sealed
 

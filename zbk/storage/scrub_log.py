@@ -2,9 +2,10 @@
 
 Header, each block's header, each body, that a body is made of the entries that its header says, and
 the map at the end. A log without a map was being written when the bookie died: what lies behind its
-last whole block was never promised, and is damage only if the index points there. The map itself is
-needed by nobody's entries: its damage is told of, and no ledger is the worse for it. Of a log that
-is being written what was written up to some moment is read, and all of that has to be whole.
+last whole block was never promised, and is damage only if the index points there; so is all of one
+that has not even got its header. The map itself is needed by nobody's entries: its damage is told
+of, and no ledger is the worse for it. Of a log that is being written what was written up to some
+moment is read, and all of that has to be whole.
 
 What the disk does not give reads as zeros, sector by sector, and fails its checksum; after
 ``FAILED_READ_COUNT_MAX`` such reads the rest of the log is taken as lost.
@@ -29,6 +30,7 @@ from zbk.storage.entry_log_format import (
     check_log_header,
     decode_footer,
     decode_map,
+    is_stub,
     log_seed,
 )
 from zbk.storage.entry_log_scan import Block, BlockWalk, Damage
@@ -91,6 +93,9 @@ class LogScrub:
 
     def _read(self, file: "PatientFile") -> Iterator[Paid | DamagedFile]:
         size = file.size()
+        if is_stub(size) and self._end_offset is None:
+            self.regions.append((0, OFFSET_MAX))
+            return
         yield from self._header(file)
         walk = BlockWalk(file, self._seed)
         is_sealed = walk.end_of_blocks() != size

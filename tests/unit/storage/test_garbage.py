@@ -12,6 +12,7 @@ from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.garbage import LogSummary
 from zbk.storage.journal_record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -308,6 +309,25 @@ def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert [record.message for record in caplog.records] == [
         f"{path} is damaged: it stays, whatever ledgers are deleted"
     ]
+
+
+@pytest.mark.parametrize("size", [0, 9, 31])
+def test_a_stub_that_a_loss_of_power_left_is_no_damage_and_stays(
+    size: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = _three_ledgers_in_two_logs()
+    path = disk.paths("/l/logs/")[1]
+    disk.set_content(path, disk.content(path)[:size])
+    storage = opened(disk)
+
+    assert collect(storage, 1, 2, 3) == [1]
+
+    assert path in disk.paths("/l/logs/")
+    (garbage,) = storage.garbages
+    assert garbage.use_of(2).is_stub
+    assert garbage.summary_with(LogSummary(), 2).damaged_count == 0
+    assert not garbage.compaction.is_compactable(2)
+    assert caplog.records == []
 
 
 # ------------------------------------------------------------------ crashes

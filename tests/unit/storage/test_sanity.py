@@ -2,6 +2,8 @@
 
 import errno
 
+import pytest
+
 from tests.support.bookie_storages import BOOKIE_ID, TwinnedStorage
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.storage.sanity import Problem, SanityCheck
@@ -104,6 +106,18 @@ def test_a_missing_folder_is_a_problem() -> None:
     assert [(one.path, one.reason) for one in problems] == [
         ("/j", "is missing"), ("/l/logs", "is missing"), ("/l/index", "is missing"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [b"", b"zbkE\x01\x00"])
+def test_a_log_that_was_made_just_before_a_crash_is_no_problem(content: bytes) -> None:
+    disk = filled()
+    path = f"{disk.paths('/logs/')[0][:-5]}9.log"
+    disk.open(path, create=True).close()
+    disk.set_content(path, content)
+
+    check, problems = checked(disk)
+
+    assert (problems, check.torn_tail_count) == ([], 1)
 
 
 def test_a_torn_tail_is_counted_and_no_problem() -> None:

@@ -124,6 +124,18 @@ def test_the_torn_tail_of_a_log_that_was_not_sealed_is_no_damage() -> None:
     assert scrubbed(disk, 2)[0] == []
 
 
+def test_a_log_without_a_header_is_damage_only_if_the_index_points_there() -> None:
+    for size in range(LOG_HEADER_SIZE):
+        disk = sealed_log()
+        disk.set_content(PATH, disk.content(PATH)[:size])
+
+        damage, scrub = scrubbed(disk)
+
+        assert damage == []
+        assert scrub.regions == [(0, OFFSET_MAX)]
+        assert scrubbed(disk, end=100)[0], "what was written since the start has to be there"
+
+
 def test_damage_ahead_of_whole_blocks_is_none_of_a_torn_tail() -> None:
     disk = sealed_log()
     content = disk.content(PATH)[: block_offsets()[-1]]  # not sealed
