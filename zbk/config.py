@@ -354,7 +354,9 @@ def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     try:
         return msgspec.convert(ready, config_type)
     except msgspec.ValidationError as error:
-        raise InvalidOptionError(config_type.__name__, str(values), str(error)) from error
+        why, _, path = str(error).partition(" - at `$.")
+        key = path.rstrip("`").partition("[")[0]
+        raise InvalidOptionError(key, ready.get(key), why) from error
 
 
 def _from_variable(key: str, value: str) -> object:

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from zbk.cli.config_help import SECTION_HELP
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
 from zbk.config import SECTIONS, convert, given_values, variable_of
+from zbk.errors import InvalidOptionError
 
 
 @click.command(
@@ -59,13 +60,35 @@ def check(file: Path, output: Format) -> None:
     """Check a configuration file.
 
     Its tables, the names of its options, the kinds and ranges of their values. The environment is
-    not looked at. The exit code is 1 if anything is wrong.
+    not looked at. The exit code is 1 if anything is wrong; each wrong option is told of.
     """
     tables = read_tables(file)
-    for section, table in tables.items():
-        convert(SECTIONS[section], table)
+    wrong = [
+        f"zbk: {file}: [{section}] {error}"
+        for section, table in tables.items()
+        for error in _problems(SECTIONS[section], table)
+    ]
+    if wrong:
+        click.echo("\n".join(wrong), err=True)
+        click.get_current_context().exit(1)
     count = sum(map(len, tables.values()))
     print_object({"file": str(file), "tables": list(tables), "option_count": count}, output)
+
+
+def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[InvalidOptionError]:
+    """Yield what is wrong with each option by itself; if nothing is, with all of them."""
+    is_each_right = True
+    for name, value in table.items():
+        try:
+            convert(config_type, {name: value})
+        except InvalidOptionError as error:
+            is_each_right = False
+            yield error
+    if is_each_right:
+        try:
+            convert(config_type, table)
+        except InvalidOptionError as error:
+            yield error
 
 
 @click.command(

@@ -80,6 +80,22 @@ def test_check_says_what_is_wrong(run: Run, tmp_path: Path, text: str, told: str
     assert len(result.stderr.splitlines()) == 1
 
 
+def test_each_wrong_option_is_told_of(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "zbk.toml"
+    path.write_text('[bookie]\nrak = 1\nrack = "r1"\ngc_interval_ms = "soon"\n[log]\nlevel = 7\n')
+
+    result = run("config", "check", str(path))
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    lines = result.stderr.splitlines()
+    assert [line.split("=")[0] for line in lines] == [
+        f"zbk: {path}: [bookie] rak",
+        f"zbk: {path}: [bookie] gc_interval_ms",
+        f"zbk: {path}: [log] level",
+    ]
+
+
 def test_a_file_that_is_not_text_is_no_traceback(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "zbk.toml"
     path.write_bytes(bytes(range(256)))
