@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,12 +18,13 @@ from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
 MIB = 1024 * 1024
-DISK_SIZE = 48 * MIB
+DISK_SIZE = 96 * MIB
+RESERVE_SIZE = 2 * MIB
 OPTIONS: dict[str, int | str] = {
     "session_timeout_ms": 2_000,
     "journal_segment_size": 4 * MIB,
     "entry_log_size_max": 4 * MIB,
-    "disk_reserve_size": 2 * MIB,
+    "disk_reserve_size": RESERVE_SIZE,
     "checkpoint_interval_ms": 500,
 }
 LIMITS: list[dict[str, int | str]] = [
@@ -47,15 +49,39 @@ class FullDisk:
         self._disk = disk
         self._ballast = disk / "ballast"
         self._shell = Shell(disk.parent)
+        self._is_draining = threading.Event()
+        self._filler = threading.Thread(target=self._keep_full, daemon=True)
 
     def fill(self) -> None:
-        """Take all space that there is."""
-        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
-            while True:
-                file.write(bytes(64 * 1024))
+        """Take all space that there is, and from now on what comes free, but for the reserves."""
+        self._take(DISK_SIZE)
+        self._filler.start()
 
     def drain(self) -> None:
-        self._ballast.unlink()
+        """Give all of it back. Twice is fine."""
+        self._is_draining.set()
+        if self._filler.is_alive():
+            self._filler.join()
+        self._ballast.unlink(missing_ok=True)
+
+    def _keep_full(self) -> None:
+        while not self._is_draining.wait(0.01):
+            disk = os.statvfs(self._disk)
+            self._take(disk.f_bavail * disk.f_bsize - self._owed_size())
+
+    def _owed_size(self) -> int:
+        """Return what the bookie has taken from its reserves."""
+        size = 0
+        for name in ("journal", "ledgers"):
+            size += RESERVE_SIZE
+            with suppress(FileNotFoundError):
+                size -= (self._disk / name / "reserve").stat().st_size
+        return size
+
+    def _take(self, size: int) -> None:
+        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):
+            while size > 0:
+                size -= file.write(bytes(min(size, 64 * 1024)))
 
     def state(self) -> str:
         """Return what ``zbk bookie ls`` says."""
@@ -67,6 +93,10 @@ class FullDisk:
 
     def wait_for(self, state: str) -> None:
         wait_until(lambda: self.state() == state, timeout_s=30, what=f"{state} in `bookie ls`")
+
+    def wait_for_line(self, line: str) -> None:
+        """Wait for a state that a load may end again before ``bookie ls`` has looked."""
+        wait_until(lambda: line in self.log(), timeout_s=30, what=f"{line!r} in the log")
 
     def log(self) -> str:
         return (self.cluster.folder / "bookie0.log").read_text()
@@ -86,7 +116,9 @@ def on_small_disk(
     try:
         shutil.copytree(made, disk, dirs_exist_ok=True)
         with LocalCluster(folder, bookie_count=bookie_count, bookie_options=options) as cluster:
-            yield FullDisk(cluster, disk)
+            full = FullDisk(cluster, disk)
+            yield full
+            full.drain()
     finally:
         subprocess.run([UMOUNT, "-l", str(disk)], check=True)
 
@@ -194,7 +226,7 @@ def test_a_writer_goes_on_without_the_full_bookie_and_takes_it_back(
         full.wait_for("read-only")
         load.wait_for_more()
         full.drain()
-        full.wait_for("writable")
+        full.wait_for_line("writable again")
         load.wait_for_more()
 
         full.cluster.kill(1)

@@ -13,13 +13,14 @@ Source: BookKeeper's ``LedgerDirsMonitor``.
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TypeAlias, assert_never
 
 import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.space_gate import SpaceGate
-from zbk.errors import StorageFailedError
+from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import (
     DirectorySpace,
@@ -100,6 +101,8 @@ class DiskMonitorActor(BookieActor):
             case EnterReadOnly():
                 logger.warning("READ-ONLY: %s; no new entries are taken", effect.reason)
                 self._set_readonly(is_readonly=True)
+                with suppress(NoSpaceError):  # some file systems need space to remove; it stays
+                    self._storage.journals.give_up_spares()
             case LeaveReadOnly():
                 logger.info("writable again: there is space for new entries")
                 self._set_readonly(is_readonly=False)

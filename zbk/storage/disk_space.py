@@ -91,7 +91,7 @@ class ReservesMade(msgspec.Struct, frozen=True):
 
 
 class EnterReadOnly(msgspec.Struct, frozen=True):
-    """Take no ordinary adds from now on."""
+    """Take no ordinary adds from now on, and give up what is kept for speed only."""
 
     reason: str
 

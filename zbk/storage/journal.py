@@ -23,8 +23,7 @@ a few MiB is room for many thousand fences.
 
 Names are durable before they are used, and files whole before they have their names: a segment is
 made as a spare, allocated, its header written, synced, then renamed and its directory synced before
-the first record goes into it. Segments behind the last log mark become *spares*, up to
-``SPARE_COUNT_MAX``, and are used again under a new name.
+the first record goes into it. Segments behind the last log mark become spares (``JournalSpares``).
 
 Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for the chain.
 """
@@ -52,16 +51,12 @@ from zbk.storage.journal_segment import (
     segment_ids,
     segment_path,
     segment_seed,
-    spare_ids,
-    spare_path,
 )
+from zbk.storage.journal_spares import JournalSpares
 from zbk.system.files import Buffer, File, FileSystem, is_no_space
 
 SEGMENT_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a segment."""
-
-SPARE_COUNT_MAX: Final = 4
-"""Old segments that are kept to be used again."""
 
 SMALL_SEGMENT_SIZE: Final = 1024 * 1024
 """Bytes of a segment on a disk that has no room for a whole one."""
@@ -121,7 +116,7 @@ class Journal:
         self._draw_nonce = draw_nonce
         self._names_lock = Lock()  # names in the directory, and the prepared segment
         self._old_ids = segment_ids(files, directory)
-        self._spare_ids = spare_ids(files, directory)
+        self._spares = JournalSpares(files, directory, segment_size)
         self._prepared: _Segment | None = None
         self._swap_lock = Lock()  # which segment is written, which ones wait to be synced
         self._rolled: list[File] = []
@@ -284,13 +279,29 @@ class Journal:
             if not old_ids:
                 return 0
             try:
+                spare_count = self._spares.count_to_keep(len(old_ids))
                 for segment_id in old_ids:
-                    self._remove(segment_id)
+                    self._spares.take_in(segment_id, spare_count)
                     self._old_ids.remove(segment_id)
+                self._spares.keep(spare_count)
                 self._files.sync_dir(self._directory)
             except OSError as error:
                 raise self._fail_stop.failed(self._directory, "remove", error) from error
             return len(old_ids)
+
+    def give_up_spares(self) -> None:
+        """Remove the spares: the disk is full. Any thread.
+
+        Raises:
+            NoSpaceError: not all could be removed.
+            StorageFailedError: one can not be removed, or anything failed before.
+        """
+        self._fail_stop.check()
+        with self._names_lock:
+            try:
+                self._spares.keep(0)
+            except OSError as error:
+                raise self._fail_stop.failed(self._directory, "remove", error) from error
 
     def close(self) -> None:
         """Sync, write the evidence of it, and give the files back.
@@ -354,7 +365,7 @@ class Journal:
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()
         try:
-            spare, file = self._open_spare(segment_id)
+            spare, file = self._spares.open(segment_id)
             try:
                 segment_size = self._allocate(file, size)
                 header = encode_header(self._owner, segment_id, nonce, segment_size)
@@ -373,14 +384,6 @@ class Journal:
         seed = segment_seed(self._owner, segment_id, nonce)
         return _Segment(segment_id, file, seed, segment_size)
 
-    def _open_spare(self, segment_id: int) -> tuple[str, File]:
-        """Return the path of a spare and the file, taken from those that are here or made."""
-        if self._spare_ids:
-            path = spare_path(self._directory, self._spare_ids.pop())
-            return path, self._files.open(path)
-        path = spare_path(self._directory, segment_id)
-        return path, self._files.open(path, create=True)
-
     def _allocate(self, file: File, size: int | None) -> int:
         """Reserve the blocks of a segment; return their size."""
         held_size = file.size()  # of a spare
@@ -396,14 +399,6 @@ class Journal:
             file.allocate(least_size)
             return max(held_size, least_size)
         return self._segment_size
-
-    def _remove(self, segment_id: int) -> None:
-        path = segment_path(self._directory, segment_id)
-        if len(self._spare_ids) < SPARE_COUNT_MAX:
-            self._files.rename(path, spare_path(self._directory, segment_id))
-            self._spare_ids.append(segment_id)
-        else:
-            self._files.remove(path)
 
     def _sync_file(self, file: File) -> None:
         try:

@@ -159,6 +159,16 @@ class Journals:
         for one in self._journals:
             one.prepare_next()
 
+    def give_up_spares(self) -> None:
+        """Remove the segments that wait to be used again. Any thread.
+
+        Raises:
+            NoSpaceError: not all could be removed.
+            StorageFailedError: one can not be removed, or anything failed before.
+        """
+        for one in self._journals:
+            one.give_up_spares()
+
     # ------------------------------------------------------------------ private
 
     def _room_size(self, number: int) -> int:
