@@ -3,11 +3,14 @@
 Rates are compared in one run and in turn, so that what else goes on on the machine hits both sides.
 """
 
+import os
 import random
 import re
+import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from itertools import cycle, repeat
 from pathlib import Path
 from statistics import median
@@ -29,12 +32,18 @@ RSS_FLAT_MAX: Final = 1.25
 LONG_BATCH_COUNT: Final = 1_000  # entries in a request
 LONG_COMPARED_COUNT: Final = 1_000_000  # entries of the long ledger and of a fresh one
 LONG_ID, FRESH_ID = 1, 2
-READ_TURNS: Final = 5
-"""Of each side in a round: nothing goes on in the background of reads, so they may be short."""
+TURNS: Final = 8
+"""Of each side in a round: what else goes on on the machine is to hit both."""
+
+STEP_S: Final = 0.25
 
 PLACE_COUNT: Final = 200_000
 DESCRIPTORS_BESIDE: Final = 100
 """Descriptors of a bookie that are no index files or entry logs: sockets, journal, libraries."""
+
+STOPPED_HALF: Final = {"checkpoint_interval_ms": 60_000}
+"""Of bookies that stand still half of the time: of 20,000 ledgers that are written all the time
+there is a checkpoint each 30 s."""
 
 NO_GC: Final = {"gc_interval_ms": 0}  # these ledgers are in no metadata
 
@@ -44,7 +53,7 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     ledger_count: int = 20_000
     entry_count: int = 20_000_000
-    seconds: float = 20.0
+    seconds: float = 20.0  # of each load
     rounds: int = 3
     journal_size: int = 1024 * MIB
     batch_count: int = 10
@@ -61,7 +70,10 @@ def ledgers(folder: Path, how: Size, say: Say) -> list[Figure]:
     many_ids = range(1, how.ledger_count + 1)
     pairs: list[tuple[Rate, Rate]] = []
     reads: list[tuple[Rate, Rate]] = []
-    with _bookie(folder / "many", load) as many, _bookie(folder / "one", load) as one:
+    with (
+        _bookie(folder / "many", load, STOPPED_HALF) as many,
+        _bookie(folder / "one", load, STOPPED_HALF) as one,
+    ):
         say(f"making {how.ledger_count} ledgers")
         made = many.client.add(many_ids)
         many.client.wait_quiet()
@@ -69,19 +81,24 @@ def ledgers(folder: Path, how: Size, say: Say) -> list[Figure]:
         fresh_id = 0
         for number in range(how.rounds):
             fresh_id += 1
-            left = many.client.add(order, seconds=how.seconds)
-            right = one.client.add(repeat(fresh_id), seconds=how.seconds)
+            left, right = _in_turns(
+                how.seconds,
+                partial(_add, many, one, order),
+                partial(_add, one, many, repeat(fresh_id)),
+            )
             say(f"round {number + 1}: adds to many {_line(left)}\n    to one {_line(right)}")
             pairs.append((left, right))
-            many.client.wait_quiet()
-            one.client.wait_quiet()
+        many.client.wait_quiet()
+        one.client.wait_quiet()
         many_places = _places(many.client, many_ids)
         one_places = _places(one.client, [fresh_id])
-        for number in range(READ_TURNS * how.rounds):
-            turn_s = how.seconds / 2 / READ_TURNS
-            left = many.client.read(many_places, seconds=turn_s)
-            right = one.client.read(one_places, seconds=turn_s)
-            say(f"turn {number + 1}: reads from many {_line(left)}\n    from one {_line(right)}")
+        for number in range(how.rounds):
+            left, right = _in_turns(
+                how.seconds / 2,
+                lambda turn_s: many.client.read(many_places, seconds=turn_s),
+                lambda turn_s: one.client.read(one_places, seconds=turn_s),
+            )
+            say(f"round {number + 1}: reads from many {_line(left)}\n    from one {_line(right)}")
             reads.append((left, right))
         many_log, many_held, one_held = many.log(), many.held, one.held
     config = BookieConfig()
@@ -240,6 +257,15 @@ class _Bookie(msgspec.Struct):
     def log(self) -> str:
         return (self.cluster.folder / "bookie0.log").read_text(errors="replace")
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        pid = self.cluster.bookies[0].pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
 
 @contextmanager
 def _bookie(
@@ -272,6 +298,41 @@ def _scattered(client: WireClient, ledger_id: int) -> Iterator[tuple[int, int]]:
     last = client.last_entry_id(ledger_id)
     while True:
         yield ledger_id, random.randrange(0, last - client.load.batch_count)
+
+
+def _add(bookie: _Bookie, other: _Bookie, ledger_ids: Iterator[int], seconds: float) -> Rate:
+    """Add for so long, and on until no checkpoint runs.
+
+    The other bookie stands still: each side's checkpoints are paid for by its own adds.
+    """
+    with other.stopped():
+        parts = [bookie.client.add(ledger_ids, seconds=seconds)]
+        while bookie.client.info().is_checkpointing:
+            parts.append(bookie.client.add(ledger_ids, seconds=STEP_S))
+    return _joined(parts)
+
+
+def _in_turns(
+    seconds: float, left: Callable[[float], Rate], right: Callable[[float], Rate]
+) -> tuple[Rate, Rate]:
+    """Run two loads for so long each, a part of each in turn."""
+    pairs = [(left(seconds / TURNS), right(seconds / TURNS)) for _ in range(TURNS)]
+    return _joined([one for one, _ in pairs]), _joined([one for _, one in pairs])
+
+
+def _joined(parts: list[Rate]) -> Rate:
+    """Return several rates as one; its latency is that of the slowest."""
+    entry_count = sum(one.entry_count for one in parts)
+    seconds = sum(one.seconds for one in parts)
+    return Rate(
+        request_count=sum(one.request_count for one in parts),
+        entry_count=entry_count,
+        seconds=seconds,
+        entries_per_s=entry_count / seconds,
+        bookie_cpu_us_per_entry=sum(one.bookie_cpu_us_per_entry * one.entry_count for one in parts)
+        / entry_count,
+        latency=_slowest(parts).latency,
+    )
 
 
 def _share(pairs: list[tuple[Rate, Rate]]) -> float:

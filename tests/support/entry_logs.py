@@ -1,7 +1,7 @@
 """Entry logs on a simulated disk."""
 
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.storage.entry_log import EntryLogs
+from zbk.storage.entry_log import AHEAD_SIZE, EntryLogs
 from zbk.storage.entry_log_scan import EntryLogScan
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.open_files import OpenFiles
@@ -11,7 +11,12 @@ DIRECTORY = "/l/logs"
 
 
 def open_logs(
-    disk: SimulatedDisk, *, log_size_max: int = 1 << 20, last_log_id: int = 0, open_max: int = 8
+    disk: SimulatedDisk,
+    *,
+    log_size_max: int = 1 << 20,
+    last_log_id: int = 0,
+    open_max: int = 8,
+    ahead_size: int = AHEAD_SIZE,
 ) -> EntryLogs:
     """Return logs that go on behind those that are here."""
     logs = EntryLogs(
@@ -21,6 +26,7 @@ def open_logs(
         open_files=OpenFiles(disk, open_max),
         fail_stop=FailStop(),
         log_size_max=log_size_max,
+        ahead_size=ahead_size,
     )
     logs.open(last_log_id)
     return logs

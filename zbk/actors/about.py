@@ -132,6 +132,7 @@ class About:
             journal_position=", ".join(str(one.position) for one in journals),
             last_log_mark=", ".join(map(str, self._storage.last_mark)),
             checkpoint_count=self._actors["checkpoint"].checkpoint_count,
+            is_checkpointing=self._actors["checkpoint"].is_running,
             refused_message_count=self._front.counts.refused_count,
             free_size=min(map(self._files.free_size, self._storage.ledger_dirs)),
             rss_size=used.rss_size,

@@ -15,6 +15,7 @@ import msgspec
 import pykka
 
 from zbk.actors.about import About
+from zbk.actors.ahead import AheadActor, AheadDue
 from zbk.actors.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
 from zbk.actors.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
@@ -46,9 +47,22 @@ MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie takes frames of this size: a client's batches are smaller."""
 
 CHECKPOINT_POLL_MS: Final = 250
+AHEAD_POLL_MS: Final = 200
 NOTE_SYNCED_MS: Final = 500
 DISK_POLL_MS: Final = 500
 STOP_TIMEOUT_S: Final = 20.0
+STOP_ORDER: Final = (
+    "disk",
+    "scrub",
+    "gc",
+    "checkpoint",
+    "ahead",
+    "storage",
+    "read",
+    "journal-",
+    "sync-",
+)
+"""What the names of actors begin with, in the order in which they are stopped."""
 
 
 class BookieGround(msgspec.Struct, frozen=True):
@@ -99,6 +113,9 @@ class BookieActors:
             self._start_journal(number, journal, progresses[number])
             for number, journal in enumerate(ground.storage.journals)
         ]
+        actors["ahead"] = AheadActor.start(
+            ground.storage, space=ground.gate, stop_bookie=self._stop_bookie
+        )
         actors["checkpoint"] = self._start_checkpoints()
         actors["gc"] = self._start_collector()
         actors["scrub"] = self._start_scrubber()
@@ -181,7 +198,6 @@ class BookieActors:
         return CheckpointActor.start(
             self._ground.storage,
             self._actors["storage"],
-            space=self._ground.gate,
             interval_ms=config.checkpoint_interval_ms,
             journal_size=config.checkpoint_journal_size,
             stop_bookie=self._stop_bookie,
@@ -253,6 +269,7 @@ class BookieActors:
     def _start_ticking(self) -> None:
         config, actors, every = self._ground.config, self._actors, self._ticker.every
         every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
+        every(AHEAD_POLL_MS, lambda: actors["ahead"].tell(AheadDue()))
         every(NOTE_SYNCED_MS, lambda: self._tell_all("journal-", NoteSynced()))
         every(DISK_POLL_MS, lambda: actors["disk"].tell(MeasureDue()))
         if config.sync_interval_ms:
@@ -277,6 +294,6 @@ class BookieActors:
                 ref.tell(message)
 
     def _stop_actors(self) -> None:
-        for prefix in ("disk", "scrub", "gc", "checkpoint", "storage", "read", "journal-", "sync-"):
+        for prefix in STOP_ORDER:
             for name in [name for name in self._actors if name.startswith(prefix)]:
                 self._actors[name].stop(timeout=STOP_TIMEOUT_S)

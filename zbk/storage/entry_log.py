@@ -3,6 +3,7 @@
 Threads:
     owner    ``append``, ``begin_sync``, ``sync``, ``close``; ``take_id``
     any      ``read``; ``exists``; ``remove``; ``written``; ``LogSync.run``
+    one      ``sync_ahead``
 
 One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
 when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
@@ -31,10 +32,13 @@ from zbk.storage.fail_stop import FailStop
 from zbk.storage.location import OFFSET_MAX, location_of, split_location
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.step import Step
-from zbk.system.files import Buffer, File, FileSystem
+from zbk.system.files import Buffer, File, FileSystem, FsyncError
 
 LOG_SIZE: Final = 1024 * 1024 * 1024
 """Bytes at which a log is left."""
+
+AHEAD_SIZE: Final = 32 * 1024 * 1024
+"""Bytes of the log that adds go to that may be in the page cache only, about."""
 
 _SUFFIX: Final = ".log"
 
@@ -110,6 +114,7 @@ class EntryLogs:
         open_files: OpenFiles,
         fail_stop: FailStop,
         log_size_max: int = LOG_SIZE,
+        ahead_size: int = AHEAD_SIZE,
     ) -> None:
         assert LOG_HEADER_SIZE < log_size_max <= OFFSET_MAX // 4, "a location has to hold offsets"
         self._files = files
@@ -118,8 +123,10 @@ class EntryLogs:
         self._open_files = open_files
         self._fail_stop = fail_stop
         self._log_size_max = log_size_max
+        self._ahead_size = ahead_size
         self._log_id = 0
         self._written = (0, 0)
+        self._ahead = (0, 0)  # as ``_written`` was when it was synced ahead of need
         self._last_id = 0  # it, or that of a log that compaction makes
         self._file: File | None = None
         self._seed = 0
@@ -208,6 +215,29 @@ class EntryLogs:
             StorageFailedError: an fsync failed, or anything failed before.
         """
         self.begin_sync().run()
+
+    def sync_ahead(self) -> None:
+        """Have much of what was appended on its way to the disk. Promises nothing.
+
+        What is promised is what ``begin_sync`` takes, of which there is less to wait for then.
+
+        Raises:
+            StorageFailedError: the fsync failed, or anything failed before.
+        """
+        log_id, offset = written = self._written
+        before = self._ahead[1] if self._ahead[0] == log_id else 0
+        if offset - before < self._ahead_size:
+            return
+        self._fail_stop.check()
+        path = log_path(self._directory, log_id)
+        try:
+            with self._open_files.use(path) as file:
+                file.sync()
+        except FsyncError as error:
+            raise self._fail_stop.failed(path, "fsync", error) from error
+        except OSError:
+            return  # it can not be opened: who has to sync it has it open
+        self._ahead = written
 
     def read(self, location: int, size: int) -> bytes:
         """Return up to ``size`` bytes from ``location`` on; fewer only at the end of the log.

@@ -23,6 +23,7 @@ from zbk.system.files import File
 
 logger = logging.getLogger(__name__)
 
+_ABSENT_PAGE: Final = memoryview(bytes(PAGE_LOCATIONS_SIZE))
 _UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
 
 
@@ -40,8 +41,8 @@ class PageChange(msgspec.Struct, frozen=True):
         if self.start:
             assert before is not None, "only its end is in memory"
             whole = before[: self.start] + whole
-        lacking = PAGE_ENTRY_COUNT - len(whole)
-        return to_disk(whole + array("Q", bytes(8 * lacking)) if lacking else whole)
+        whole.frombytes(_ABSENT_PAGE[8 * len(whole) :])
+        return to_disk(whole)
 
 
 class LedgerChange(msgspec.Struct, frozen=True):

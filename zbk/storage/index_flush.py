@@ -228,14 +228,15 @@ class IndexFlusher:
         self._fail_stop.check()
         parts: list[Part] = []
         for change in changes:
-            is_merged = any(page.start for page in change.pages)
-            file = self._open(change.ledger_id, write=False) if is_merged else None
-            if file is None and is_merged:
+            if not any(page.start for page in change.pages):
+                parts += change.parts()
                 continue
-            try:
-                parts += change.parts(None if file is None else locations_reader(file))
-            finally:
-                if file is not None:
+            path = IndexPath.of(self._root, change.ledger_id).path
+            file = self._open(change.ledger_id, path, write=False)
+            if file is not None:
+                try:
+                    parts += change.parts(locations_reader(file))
+                finally:
                     file.close()
         return parts
 
@@ -299,8 +300,11 @@ class IndexFlusher:
         """Write parts in place, by ledger, and sync them."""
         with self._synced(len(parts)) as is_each_synced:
             for ledger_id, own in parts:
-                with self._failing(IndexPath.of(self._root, ledger_id).path, operation):
-                    self._write_one(ledger_id, own, is_synced=is_each_synced)
+                path = IndexPath.of(self._root, ledger_id).path
+                try:
+                    self._write_one(ledger_id, path, own, is_synced=is_each_synced)
+                except OSError as error:
+                    raise self._fail_stop.failed(path, operation, error) from error
 
     @contextmanager
     def _synced(self, count: int) -> Iterator[bool]:
@@ -319,16 +323,18 @@ class IndexFlusher:
         finally:
             disk.close()
 
-    def _open(self, ledger_id: int, *, write: bool) -> File | None:
+    def _open(self, ledger_id: int, path: str, *, write: bool) -> File | None:
         """Return a ledger's file, or ``None`` if the ledger was deleted since the flush began."""
-        path = IndexPath.of(self._root, ledger_id).path
-        with self._failing(path, "open"), self._names_lock:
-            if ledger_id in self._deleted:
-                return None
-            return self._files.open(path, write=write)
+        try:
+            with self._names_lock:
+                return None if ledger_id in self._deleted else self._files.open(path, write=write)
+        except OSError as error:
+            raise self._fail_stop.failed(path, "open", error) from error
 
-    def _write_one(self, ledger_id: int, parts: Iterable[Part], *, is_synced: bool) -> None:
-        file = self._open(ledger_id, write=True)
+    def _write_one(
+        self, ledger_id: int, path: str, parts: Iterable[Part], *, is_synced: bool
+    ) -> None:
+        file = self._open(ledger_id, path, write=True)
         if file is None:
             return
         try:

@@ -82,9 +82,11 @@ class Page(Kept):
         """Set the slots from ``first`` on; return by how many bytes the page has grown."""
         own, at = self.locations, first - self.start
         before = len(own)
-        if at != before:
+        if at == before:  # as nearly always
+            own.extend(locations)
+        else:
             own, at = self._writable(first)
-        own[at : at + len(locations)] = locations
+            own[at : at + len(locations)] = locations
         return 8 * (len(own) - before)
 
     def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> int:

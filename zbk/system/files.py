@@ -173,6 +173,8 @@ class OsFile:
 
     def pwrite(self, buffers: Sequence[Buffer], offset: int) -> int:
         """Write all the buffers in a row at ``offset``; return their size. Never short."""
+        if len(buffers) <= _IOV_MAX:
+            return self._pwrite_some(buffers, offset)
         total = 0
         for start in range(0, len(buffers), _IOV_MAX):
             total += self._pwrite_some(buffers[start : start + _IOV_MAX], offset + total)

@@ -285,6 +285,7 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     limbo: Name = ""  # why ledgers are in limbo; empty: none is
     out_of_service: Name = ""  # directories that failed; cut where there are too many
     limbo_ledger_count: Natural | None = None  # of them; None: not known yet
+    is_checkpointing: bool = False
 
 
 class GarbageStatus(Message, frozen=True, tag="gc_ok"):

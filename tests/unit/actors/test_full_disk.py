@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
+from zbk.actors.ahead import AheadActor, AheadDue
 from zbk.actors.checkpoint import CheckpointActor, CheckpointDue, RunInStorage
 from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.journal import AppendGroup, JournalActor, NoteSynced, SyncQueue
@@ -17,6 +18,7 @@ from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.words import LedgerType
 from zbk.storage.disk_space import HOLD_MS, DiskLimits, NoSpaceMet
 from zbk.storage.journal import SMALL_SEGMENT_SIZE
+from zbk.storage.journal_segment import spare_ids
 from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer, Refused
 
 VD = LedgerType.VD_JOURNAL
@@ -242,7 +244,6 @@ class Checkpoints:
         self.actor = DirectCheckpointActor(
             world.storage,
             self,
-            space=world.space,
             interval_ms=100,
             journal_size=1 << 30,
             stop_bookie=world.failures.append,
@@ -280,14 +281,22 @@ def test_a_checkpoint_without_space_is_tried_again_until_there_is_some() -> None
 
 def test_a_segment_that_can_not_be_prepared_is_no_failure() -> None:
     world, disk = full_bookie(left_size=1 << 20)
-    checkpoints = Checkpoints(world)
+    ahead = AheadActor(world.storage, space=world.space, stop_bookie=world.failures.append)
     for n in range(1, 10):
         world.say(*add(batch(n * 100, [b"." * 900] * 70)))
         world.settle()
+    room_size = world.storage.journal.room_size
     disk.capacity = disk.used_size
-    checkpoints.tick()
+    ahead.on_receive(AheadDue())
     assert world.failures == []
     assert world.space.is_readonly
+
+    disk.capacity = None
+    ahead.on_receive(AheadDue())
+    assert world.storage.journal.room_size == room_size, "none is made while the gate is shut"
+    world.space.is_readonly = False
+    ahead.on_receive(AheadDue())
+    assert world.storage.journal.room_size > room_size
 
 
 # ---------------------------------------------------------------- the monitor
@@ -351,6 +360,28 @@ def test_a_bookie_that_can_not_make_its_reserve_stays_read_only() -> None:
     assert world.space.is_readonly
     monitor.look()
     assert not world.space.is_readonly
+
+
+def test_a_bookie_without_space_gives_up_the_journals_spares() -> None:
+    """They held back what makes it writable again."""
+    world, disk = full_bookie()
+    disk.capacity = None
+    monitor = Monitor(world)
+    journal = world.storage.journal
+    for n in range(1, 60):
+        world.say(*add(batch(n * 100, [b"." * 900] * 70)))
+        world.settle()
+    journal.remove_before(journal.position)
+    assert spare_ids(disk, "/journal")
+    disk.capacity = disk.used_size
+
+    monitor.look()
+    assert world.space.is_readonly
+    assert spare_ids(disk, "/journal") == []
+
+    monitor.look()
+    assert not world.space.is_readonly
+    assert world.failures == []
 
 
 def test_what_was_met_before_anybody_watched_is_told_later() -> None:

@@ -19,7 +19,6 @@ from zbk.actors.checkpoint import (
 )
 from zbk.actors.gc import GcAsked, GcDue
 from zbk.actors.read import RESOLVE_COUNT_MAX
-from zbk.actors.space_gate import SpaceGate
 from zbk.errors import EntryUnreadableError
 from zbk.protocol.compaction import CompactionKind, CompactionLimits
 from zbk.wire.messages import ReadAnswer
@@ -234,7 +233,6 @@ def test_a_checkpoint_that_was_asked_for_begins_after_that_and_tells_its_end(
     actor = CheckpointActor(
         world.bookie.storage,
         ref,
-        space=SpaceGate("b"),
         interval_ms=1 << 40,
         journal_size=1 << 40,
         stop_bookie=world.failures.append,

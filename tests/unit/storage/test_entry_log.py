@@ -85,6 +85,75 @@ def test_a_batch_larger_than_a_log_makes_its_log_larger(disk: SimulatedDisk) -> 
         assert_readable(logs, batch, base)
 
 
+def test_what_is_synced_ahead_is_on_the_disk(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, ahead_size=3000)
+    logs.sync_ahead()
+    logs.append([batch_of(1, range(1), 2000)])
+    logs.sync()  # the name, too: that is not what is done ahead
+    before = disk.operation_count
+    logs.sync_ahead()
+    assert disk.operation_count == before, "that little can wait"
+
+    base = logs.append([batch_of(1, range(1, 2), 2000)])[0]
+    logs.sync_ahead()
+    synced_count = disk.operation_count
+    logs.sync_ahead()
+    assert disk.operation_count == synced_count, "it was there already"
+    disk.crash(Random(1))
+
+    assert_readable(open_logs(disk), batch_of(1, range(1, 2), 2000), base)
+
+
+def test_a_new_log_is_synced_ahead_from_its_start(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, log_size_max=10_000, ahead_size=3000)
+    for entry_id in range(4):
+        logs.append([batch_of(1, range(entry_id, entry_id + 1), 2000)])
+    logs.sync_ahead()
+    logs.append([batch_of(1, range(4, 5), 2000)])
+    assert logs.written[0] == 2
+    before = disk.operation_count
+    logs.sync_ahead()
+    assert disk.operation_count == before
+    logs.append([batch_of(1, range(5, 6), 2000)])
+    logs.sync_ahead()
+    assert disk.operation_count > before + 1
+
+
+def test_what_was_synced_ahead_is_synced_again_where_it_is_promised(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, log_size_max=5000, ahead_size=100)
+    some = batches(20)
+    bases = []
+    for batch in some:
+        bases += logs.append([batch])
+        logs.sync_ahead()
+    logs.sync()
+    disk.crash(Random(2))
+
+    after = open_logs(disk)
+    for batch, base in zip(some, bases, strict=True):
+        assert_readable(after, batch, base)
+
+
+def test_a_sync_ahead_that_fails_is_the_end(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, ahead_size=100)
+    logs.append(batches(3))
+    disk.faults = [Fault("sync", errno.EIO, path_part=".log")]
+    with pytest.raises(StorageFailedError, match="fsync"):
+        logs.sync_ahead()
+    with pytest.raises(StorageFailedError):
+        logs.append(batches(1))
+
+
+def test_what_can_not_be_opened_is_not_synced_ahead(disk: SimulatedDisk) -> None:
+    logs = open_logs(disk, ahead_size=100)
+    logs.append(batches(3))
+    disk.faults = [Fault("open", errno.EMFILE, path_part=".log")]
+    logs.sync_ahead()
+    assert disk.faults == []
+    logs.append(batches(1))
+    logs.sync()
+
+
 def test_a_restart_begins_a_new_log(disk: SimulatedDisk) -> None:
     open_logs(disk).append(batches(1))
     disk.process_crash()

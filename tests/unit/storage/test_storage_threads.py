@@ -37,6 +37,8 @@ class Others:
 
     def __init__(self, storage: BookieStorage) -> None:
         self.storage = storage
+        for one in storage._directories:
+            one.logs._ahead_size = 1000  # or it would have nothing to do
         self.resolved: list[Resolved] = []
         self.handed: list[Checkpoint] = []
         self.done: list[Checkpoint] = []
@@ -45,7 +47,8 @@ class Others:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        work = (self.storage.journal.sync, self.storage.journal.prepare_next)
+        journal = self.storage.journal
+        work = (journal.sync, journal.prepare_next, self.storage.sync_logs_ahead)
         threads = [
             threading.Thread(target=self._repeat, args=(one,))
             for one in (*work, self._read, self._checkpoint)
