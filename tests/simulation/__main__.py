@@ -2,6 +2,7 @@
 
 --seed N [--trace] [--shrink] [--defect NAME]     one run, as it was
 --seeds A:B [--jobs J]                             many; N is 0:N
+--seeds A:B --defect NAME                          until one shows the defect
 """
 
 import argparse
@@ -28,18 +29,33 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
-    if arguments.seed is None:
-        return _run_many(arguments.seeds, arguments.jobs)
     defect = DEFECTS[arguments.defect] if arguments.defect else Defect("", "none", 0)
+    if arguments.seed is None:
+        seeds = _range_of(arguments.seeds)
+        return _look_for(defect, seeds) if arguments.defect else _run_many(seeds, arguments.jobs)
     with defect.put_in():
         return _run_one(
             arguments.seed, defect.parts, is_traced=arguments.trace, is_shrunk=arguments.shrink
         )
 
 
-def _run_many(seeds: str, job_count: int) -> int:
+def _range_of(seeds: str) -> range:
     first, _, stop = seeds.rpartition(":")
-    start, end = int(first or 0), int(stop)
+    return range(int(first or 0), int(stop))
+
+
+def _look_for(defect: Defect, seeds: range) -> int:
+    for seed in seeds:
+        outcome = defect.run(seed)
+        if outcome.violations:
+            sys.stdout.write(f"seed {seed}: {', '.join(sorted(outcome.names))}\n")
+            return 1
+    sys.stdout.write(f"{len(seeds)} seeds, none shows it: {defect.text}\n")
+    return 0
+
+
+def _run_many(seeds: range, job_count: int) -> int:
+    start, end = seeds.start, seeds.stop
     began_s = time.monotonic()
     total = Summary()
     for part in run_on_all_cores(start, end, job_count):

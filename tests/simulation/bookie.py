@@ -16,6 +16,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.bookie_parts import Inbox, Parts, PollTicker, Tell, never_stops
+from tests.simulation.collector import BookieCollector, UpkeepPlan
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
 from tests.simulation.live_session import LiveSession
@@ -23,13 +24,14 @@ from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import ClientPool, Network
 from tests.simulation.oracle import BookieOracle
 from tests.simulation.recheck import BookieRecheck
+from tests.simulation.scrubber import BookieScrubber
 from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.identity import check_identity
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
 from zbk.actors.losses import Losses
-from zbk.actors.read import Fetch
+from zbk.actors.read import Fetch, MovedEntries
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import PollsDue, Requests, StorageMessage
 from zbk.config import BookieConfig
@@ -71,6 +73,7 @@ class SimulatedBookie:
         address: str,
         parts: Parts,
         is_registered: bool = False,
+        upkeep: UpkeepPlan | None = None,
     ) -> None:
         self.kernel = kernel
         self.faults = faults
@@ -84,11 +87,14 @@ class SimulatedBookie:
         self._boot_count = 1  # the page cache is lost between two of them
         self._has_empty_disk = False
         self._is_registered = is_registered  # while it runs
+        self._plan = upkeep
+        self._upkeep: list[BookieCollector | BookieScrubber] = []  # of this life
         self._is_wiped = False  # on purpose, and not started since
         self._limbo_grace_ms = kernel.tape.pick((5_000, 1_000))
         self._pool = ClientPool(network, self.node, 1_000)
         self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
         self.oracle = BookieOracle(kernel, bookie_id)
+        metadata.watchers.append(self.oracle.metadata_changed)
         self._network = network
         self._metadata = metadata
         self._session = Session(metadata, bookie_id)
@@ -98,7 +104,7 @@ class SimulatedBookie:
             metadata="memory://simulated", journal_dir=JOURNAL_DIR, ledger_dir=LEDGER_DIR
         )
         self._segment_size = SEGMENT_HEADER_SIZE + kernel.tape.pick((8192, 2048, 1024))
-        self._log_size_max = kernel.tape.pick((1 << 20, 4096))
+        self._log_size_max = kernel.tape.pick((1 << 20, 4096, 1024))
         self.node.is_alive = False
         self._storage: BookieStorage | None = None
         self._init_identity()
@@ -177,10 +183,19 @@ class SimulatedBookie:
         self.oracle.audit(storage)
         self._tick_soon()
         self._begin_recheck()
+        self._begin_upkeep(storage)
         if self._is_registered:
             session = LiveSession(self._metadata, self.node, self.bookie_id, is_faulty=False)
             session.keep(registration_path(self.bookie_id, is_readonly=False))
         return True
+
+    def _begin_upkeep(self, storage: BookieStorage) -> None:
+        plan, cluster_id = self._plan, instance_id(self._session)
+        if plan is None:
+            return
+        self._upkeep.append(BookieCollector(self, storage, self._metadata, plan, cluster_id))
+        if plan.scrub_interval_ms:
+            self._upkeep.append(BookieScrubber(self, storage, plan.scrub_interval_ms))
 
     def _find_losses(self, storage: BookieStorage) -> None:
         """Note, before anything is served, what may be lost."""
@@ -212,6 +227,12 @@ class SimulatedBookie:
         losses = self.losses
         return losses is not None and bool(losses.left(has_lost_fences=True).ledger_count)
 
+    def garbage(self) -> list[int]:
+        """Return the deleted ledgers that it still has, if it runs."""
+        if not self.node.is_alive or self._storage is None:
+            return []
+        return [one for one in self._storage.ledgers() if one not in self._metadata.current]
+
     @property
     def is_in_doubt(self) -> bool:
         """True while it runs and has not asked all others for what it may have lost.
@@ -231,11 +252,14 @@ class SimulatedBookie:
         self._inbox: list[Inbound] = []
         self._peers: set[bytes] = set()
         self._groups: list[AppendGroup] = []
-        self._fetches: list[list[Fetch]] = []
         self._checkpoint: Checkpoint | None = None
+        self._checkpoint_asked: list[Callable[[], None]] = []
         self._polls: Callable[[], None] | None = None
         space = SpaceGate(self.node.name)
-        self._read_actor = parts.read_actor(storage.fetch, self.send, self.incarnation, never_stops)
+        moved = MovedEntries(storage.is_gone, partial(self.later, 50, self.tell_storage_actor))
+        self._read_actor = parts.read_actor(
+            storage.fetch, self.send, self.incarnation, never_stops, moved
+        )
         self._storage_actor = parts.storage_actor(
             storage,
             journals=lambda: [self._journal_sink],
@@ -253,7 +277,7 @@ class SimulatedBookie:
         )
         self._journal_sink = Tell(self._journal)
         self._queue = parts.sync_queue(
-            storage.journal, Tell(self._tell_storage), self.send, self._progress, self
+            storage.journal, Tell(self._tell_synced), self.send, self._progress, self
         )
         self._journal_inbox = Inbox()
         self._journal_actor = parts.journal_actor(
@@ -278,6 +302,8 @@ class SimulatedBookie:
         wipe(self.disk, (JOURNAL_DIR, LEDGER_DIR), (LEDGER_DIR,), with_cookie=False)
         self._is_wiped = True
         self.oracle.wiped()
+        for metadata in self._metadata.current.values():
+            self.oracle.metadata_changed(metadata)
 
     # ------------------------------------------------------------------ the end of a life
 
@@ -286,6 +312,8 @@ class SimulatedBookie:
         self.node.trace(f"{reason}: the process ends{', the power is lost' * is_power_lost}")
         was_alive = self.node.is_alive
         self.node.die()
+        while self._upkeep:
+            self._upkeep.pop().end()
         self._pool.close()
         if is_power_lost:
             self._boot_count += 1
@@ -363,13 +391,14 @@ class SimulatedBookie:
     def _turn(self) -> None:
         batch, self._inbox = self._inbox, []
         self.oracle.received(batch)
-        self._handle(Requests(batch))
+        self.tell_storage_actor(Requests(batch))
 
-    def _handle(self, message: StorageMessage) -> None:
+    def tell_storage_actor(self, message: StorageMessage) -> None:
+        """Have the storage actor handle a message."""
         self._storage_actor.handle(message)
 
-    def _tell_storage(self, message: Synced) -> None:
-        self.later(10 + self.kernel.tape.draw(3) * 50, self._handle, message)
+    def _tell_synced(self, message: Synced) -> None:
+        self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)
 
     def _journal(self, group: AppendGroup) -> None:
         self._groups.append(group)
@@ -413,11 +442,12 @@ class SimulatedBookie:
         storage = self._storage
         assert storage is not None, "it runs"
         storage.journal.prepare_next()
+        waiting, self._checkpoint_asked = self._checkpoint_asked, []
 
         def begin() -> None:
             self._checkpoint = storage.begin_checkpoint()
 
-        self._handle(RunInStorage(begin))
+        self.tell_storage_actor(RunInStorage(begin))
         checkpoint = self._checkpoint
         assert checkpoint is not None, "it was begun"
         steps: list[Callable[[], None]] = [
@@ -426,9 +456,16 @@ class SimulatedBookie:
             checkpoint.apply_index,
             checkpoint.write_mark,
             checkpoint.remove_journals,
-            lambda: self._handle(RunInStorage(lambda: storage.end_checkpoint(checkpoint))),
+            lambda: self.tell_storage_actor(
+                RunInStorage(lambda: storage.end_checkpoint(checkpoint))
+            ),
+            *waiting,
         ]
         self._take_steps(steps)
+
+    def ask_checkpoint(self, done: Callable[[], None]) -> None:
+        """Have ``done`` called when a checkpoint has ended that begins from now on."""
+        self._checkpoint_asked.append(done)
 
     def _take_steps(self, steps: list[Callable[[], None]]) -> None:
         if not steps:
@@ -446,7 +483,7 @@ class SimulatedBookie:
 
     def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:
         if self._polls is action:
-            self._handle(PollsDue())
+            self.tell_storage_actor(PollsDue())
             self.later(interval_ms * MS, self._poll, interval_ms, action)
 
     def poll_no_more(self) -> None:

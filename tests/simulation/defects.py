@@ -13,16 +13,20 @@ from unittest.mock import patch
 
 import msgspec
 
+from tests.simulation import collection_defects as collection
 from tests.simulation import defect_methods as wrong
 from tests.simulation import repair_defects as repair
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.run import Outcome, run_seed
+from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.actors.add_requests import AddRequests
+from zbk.actors.gc_questions import GcQuestions
 from zbk.actors.journal import JournalActor
 from zbk.actors.losses import Losses
 from zbk.actors.read import ReadActor
+from zbk.actors.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
@@ -45,6 +49,8 @@ from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.compaction_log import CompactionLog
+from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.journal import Journal
 from zbk.storage.journal_replay import _Replay
 
@@ -228,6 +234,7 @@ def _defects() -> Iterator[Defect]:
         "L4", "a wiped bookie that stops uncleanly is checked for its page cache only", 1_000,
         [(Losses, "left", repair.left_by_reason)], is_fast=False,
     )  # fmt: skip
+    yield from _collection_defects()
     yield from _repair_defects()
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
@@ -247,12 +254,36 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
 
 
+def _collection_defects() -> Iterator[Defect]:
+    yield Defect(
+        "C1", "garbage collection believes the list", 200,
+        [(GcQuestions, "ledgers", collection.believes_the_list)],
+    )  # fmt: skip
+    yield Defect(
+        "C2", "which ledgers were deleted is known until the process ends", 1_500,
+        [(DeletedLedgers, "write", collection.noted_in_memory)], is_fast=False,
+    )  # fmt: skip
+    yield Defect(
+        "C3", "a late add makes a deleted ledger anew", 100,
+        [(BookieStorage, "is_deleted", lambda *_: False)],
+    )  # fmt: skip
+    yield Defect(
+        "C4", "compacted logs go before the index that points elsewhere is durable", 100,
+        [(SteppedActor, "ask_checkpoint", collection.waits_for_no_checkpoint)],
+    )  # fmt: skip
+    yield Defect(
+        "C5", "the log that a compaction makes is not synced", 100,
+        [(CompactionLog, "finish", collection.finishes_without_fsync)],
+    )  # fmt: skip
+
+
 def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R1", "a worker changes the metadata before the target's fsync", 100,
         [
             (FragmentCopy, "_send_add", repair.counts_as_soon_as_sent),
             (FragmentCopy, "_on_added", repair.added_already),
+            (ReadRequests, "ledger_info", repair.tells_before_the_fsync),
         ],
     )  # fmt: skip
     yield Defect(
@@ -263,8 +294,8 @@ def _repair_defects() -> Iterator[Defect]:
         ],
     )  # fmt: skip
     yield Defect(
-        "R4", "a worker fences a live writer at once", 100,
-        [(LedgerRepair, "_look_after_open", repair.fences_without_grace)],
+        "R4", "a worker fences a live writer at once", 1_500,
+        [(LedgerRepair, "_look_after_open", repair.fences_without_grace)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "R5", "an auditor goes on in a session that is another one", 100,

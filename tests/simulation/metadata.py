@@ -52,6 +52,8 @@ class MetadataServer:
         self._waiting: deque[tuple[Node, int, Callable[[], None]]] = deque()
         self._depth = 0
         self.current: dict[int, LedgerMetadata] = {}
+        self.ever: set[int] = set()  # ids of ledgers that are, or were
+        self.sessions: list[Session] = []  # that may expire
         self._paths: dict[int, str] = {}
         self.watchers: list[Callable[[LedgerMetadata], None]] = []
         self.tree.begin_session(self)
@@ -132,6 +134,7 @@ class MetadataServer:
             metadata = decode(LedgerMetadata, node.value, path)
             self.history.metadata_changed(self.kernel.now_ms, node.version, metadata)
             self.current[metadata.ledger_id] = metadata
+            self.ever.add(metadata.ledger_id)
             self._paths[metadata.ledger_id] = path
             self.kernel.trace("metadata", f"{self.history.metadata.ledgers[-1]}"[15:])
             for watch in self.watchers:
@@ -141,6 +144,17 @@ class MetadataServer:
             now_ms = self.kernel.now_ms
             self.history.log_changed(now_ms, log.name, node.version, log.ledger_ids)
             self.kernel.trace("metadata", f"{self.history.metadata.logs[-1]}"[15:])
+
+    def children(self, path: str, *, is_whole: bool) -> list[str]:
+        """Return the names below a node; perhaps some of them only, if it need not be all."""
+        node = self.tree.find(path)
+        if node is None:
+            raise NoNodeError(path, "there is no such node")
+        names = sorted(node.children)
+        if names and not is_whole and self.kernel.tape.chance(self.faults.stale_read_share):
+            self.kernel.sometimes["metadata: a list leaves some out"] += 1
+            names = [name for name in names if not self.kernel.tape.draw(2)]
+        return names
 
     def read(self, path: str, *, is_fresh: bool) -> TreeNode:
         """Return a node as it is, or, if it need not be fresh, as it was a moment ago."""
@@ -166,6 +180,7 @@ class Session:
         self._name = name
         self._is_faulty = is_faulty
         self._read_versions: dict[str, int] = {}
+        self.is_list_whole = True  # false, to see whether anybody believes a list
         self.is_expired = False
         self._id = server.tree.begin_session(server)
 
@@ -216,10 +231,7 @@ class Session:
 
     def children(self, path: str) -> list[str]:
         self._check_request()
-        node = self._server.tree.find(path)
-        if node is None:
-            raise NoNodeError(path, "there is no such node")
-        return sorted(node.children)
+        return self._server.children(path, is_whole=self.is_list_whole)
 
     def multi(self, operations: Sequence[Operation]) -> None:
         self._change(operations)

@@ -5,11 +5,14 @@ after each start looks at what storage has. The invariants that need the disks:
 
     I7    an entry up to the LAC is on stable storage at an ack quorum (``is_durable``)
     I10   a bookie that answered a fence acknowledges no ordinary add of that ledger any more
-    I21   ``LastAddSynced`` counts no entry that is neither synced nor below a LAC that was told
+    I21   ``LastAddSynced`` counts no entry that is neither synced nor up to a LAC that was told, by
+          a request or in the header of an entry
     I24   "no such entry" is said only of what was never promised; nor of what was acknowledged
           and lost since, unless peers were asked for it meanwhile
+    I29   a ledger that was dropped never comes back, and none is dropped that was not deleted
     I30   what was acknowledged under an id is never replaced by other bytes
     lost  what was promised is there after a crash; what was written survives a killed process
+    scrub a scrubber finds no damage where nobody did any (``tests.simulation.scrubber``)
 
 What a bookie answers is a promise, whether the answer arrives or not.
 """
@@ -18,6 +21,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import accumulate
+from typing import Any
 
 from tests.simulation.kernel import Kernel
 from tests.support.checker import Violation
@@ -31,6 +36,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.digest import checksum
+from zbk.protocol.entry import stored_lac
 from zbk.protocol.entry_batch import COUNT_MAX, sizes_from_wire
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import NO_ENTRY
@@ -67,9 +73,13 @@ class BookieOracle:
         self.violations: list[Violation] = []
         self.is_damaged = False  # its disk was: it may have lost anything
         self.was_wiped = False  # on purpose, by its operator: fences are gone, too
+        self.has_lost_power = False
         self.gave_up: set[int] = set()  # ledgers that left limbo without a silent peer
         self.lost: dict[int, set[int]] = defaultdict(set)  # acknowledged, gone, not cleared
         self.lost_us: dict[tuple[int, int], int] = {}  # when that was, cleared or not
+        self._marked: set[int] = set()  # deleted, and taken in no more in this life
+        self._dropped: set[int] = set()  # deleted, for ever
+        self._late: dict[int, Inbound] = {}  # adds of those that came afterwards, by identity
         self._here: dict[int, set[int]] = defaultdict(set)
         self._received: dict[int, Entries] = defaultdict(dict)
         self._durable_before: dict[int, set[int]] = defaultdict(set)  # on a disk that was wiped
@@ -78,6 +88,11 @@ class BookieOracle:
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._counted: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+        self._by_ledger: Sequence[dict[int, Any]] = (
+            self.promised, self.written, self.lost, self._here, self._received,
+            self._durable_before, self._owed, self._durable, self._told_lac, self._answered_lac,
+            self._counted,
+        )  # fmt: skip
 
     def violated(self, invariant: str, text: str) -> None:
         """Note a broken promise."""
@@ -99,12 +114,21 @@ class BookieOracle:
     # ------------------------------------------------------------------ what happens
 
     def received(self, batch: Sequence[Inbound]) -> None:
-        """Note the LACs that requests tell."""
+        """Note the LACs that requests tell, and those in the headers of entries.
+
+        A copy is sent without a LAC; the one in its header, which its writer knew to be confirmed,
+        is what a start finds.
+        """
         for inbound in batch:
             request = inbound.request
             if isinstance(request, Add | WriteLac | Sync):
-                told = self._told_lac
-                told[request.ledger_id] = max(told[request.ledger_id], request.lac)
+                if self._is_deleted(request.ledger_id):
+                    self._late[id(inbound)] = inbound
+                    continue
+                lac = request.lac
+                if isinstance(request, Add):
+                    lac = max(lac, _highest_lac(inbound.frames))
+                self._told_lac[request.ledger_id] = max(self._told_lac[request.ledger_id], lac)
 
     def synced(self, groups: Sequence[AppendGroup]) -> None:
         """Note that an fsync that began after these were written has returned."""
@@ -115,6 +139,7 @@ class BookieOracle:
 
     def power_lost(self) -> None:
         """Forget what was promised for killed processes only."""
+        self.has_lost_power = True
         for ledger_id, entries in self._here.items():
             self.lost[ledger_id] |= entries
         self._here.clear()
@@ -133,6 +158,8 @@ class BookieOracle:
         self.promised.clear()
         self.written.clear()
         self._counted.clear()
+        self._dropped.clear()
+        self._marked.clear()
         self.was_wiped = True
 
     def cleared(
@@ -153,17 +180,49 @@ class BookieOracle:
         """Judge that a wiped bookie has again what it had, as far as the metadata want it here."""
         ledger_id = metadata.ledger_id
         for entry_id in sorted(self._owed[ledger_id] - self._durable[ledger_id]):
-            if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
-                return
-            fragment, _ = metadata.fragment_of(entry_id)
-            due = (fragment.bookies[slot] for slot in metadata.quorum.write_set(entry_id))
-            if self._bookie_id in due:  # on a striped ledger it may have another slot than before
+            if self._is_due(metadata, entry_id):
                 self.violated("I24", f"may deny L{ledger_id}/{entry_id}, which it had, from now on")
                 return
+
+    def metadata_changed(self, metadata: LedgerMetadata) -> None:
+        """Note what is wanted here no more: one who wants it later counts no answer of before."""
+        owed = self._owed.get(metadata.ledger_id)
+        if owed:
+            owed.intersection_update([one for one in owed if self._is_due(metadata, one)])
+
+    def _is_due(self, metadata: LedgerMetadata, entry_id: int) -> bool:
+        """Tell whether an entry is to be here; on a striped ledger the slot may have changed."""
+        if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
+            return False
+        fragment, _ = metadata.fragment_of(entry_id)
+        slots = metadata.quorum.write_set(entry_id)
+        return self._bookie_id in (fragment.bookies[slot] for slot in slots)
+
+    def marked(self, ledger_ids: Sequence[int]) -> None:
+        """Note that deleted ledgers are taken in no more; after a crash they may be."""
+        self._marked.update(ledger_ids)
+
+    def dropped(self, ledger_ids: Sequence[int]) -> None:
+        """Forget what was promised of deleted ledgers: from now on they are gone for ever."""
+        self._dropped.update(ledger_ids)
+        for ledger_id in ledger_ids:
+            self.fenced.discard(ledger_id)
+            for known in self._by_ledger:
+                known.pop(ledger_id, None)
+
+    def _is_deleted(self, ledger_id: int) -> bool:
+        return ledger_id in self._marked or ledger_id in self._dropped
 
     def answered(self, outbound: Outbound) -> None:
         """Note, and judge, an answer."""
         request, answer = outbound.inbound.request, outbound.answer
+        is_late = self._late.pop(id(outbound.inbound), None) is not None
+        if is_late and isinstance(answer, AddAnswer | LacAnswer | SyncAnswer):
+            self.violated("I29", f"takes a request of a deleted ledger: {request}")
+        if isinstance(request, Add | WriteLac | Sync | Read | ReadLac) and (
+            self._is_deleted(request.ledger_id)
+        ):
+            return
         match request, answer:
             case Add(), AddAnswer():
                 self._added(outbound.inbound, request, answer)
@@ -258,6 +317,12 @@ class BookieOracle:
 
     def audit(self, storage: BookieStorage) -> None:
         """Look whether everything promised is there; what is there is durable now."""
+        self._late.clear()
+        self.dropped([one for one in sorted(self._marked) if storage.is_deleted(one)])
+        self._marked.clear()  # the others are as they were
+        if not self.is_damaged:
+            for ledger_id in sorted(self._dropped.intersection(storage.ledgers())):
+                self.violated("I29", f"has ledger {ledger_id} again, which it had dropped")
         if not self.is_damaged:
             self._audit_promises(storage)
             self._durable.clear()
@@ -320,3 +385,10 @@ def _entries_of(
         entries.append((entry_id, checksum(frames[1][offset : offset + size])))
         offset += size
     return tuple(entries)
+
+
+@lru_cache(maxsize=64)
+def _highest_lac(frames: tuple[bytes, ...]) -> int:
+    """Return the highest LAC in the headers of an add's entries."""
+    ends = list(accumulate(sizes_from_wire(frames[0]), initial=0))
+    return max(stored_lac(frames[1], start) for start in ends[:-1])

@@ -13,7 +13,7 @@ from tests.simulation.network import ClientPool
 from tests.simulation.oracle import BookieOracle
 from zbk.actors.losses import Losses
 from zbk.durability import limbo_recheck_events as ev
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, merged, never_there
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.protocol.ledger_metadata import LedgerMetadata
 
@@ -54,7 +54,9 @@ class BookieRecheck:
         self._metadata = metadata
         self._core_type = core
         self._registered = registered
-        self._ledgers = Session(metadata, f"{bookie.bookie_id}.recheck", is_faulty=True).ledgers()
+        session = Session(metadata, f"{bookie.bookie_id}.recheck", is_faulty=True)
+        session.is_list_whole = False
+        self._ledgers = session.ledgers()
         self._patience = Patience(grace_ms)
         self._queue: list[tuple[int, bool]] = []  # ledgers, and after which losses
         self._core: LedgerRecheck | None = None
@@ -68,29 +70,20 @@ class BookieRecheck:
 
     def _begin_round(self) -> None:
         ledgers = self._ledgers
-
-        def listing() -> tuple[int, list[int]]:
-            return ledgers.next_ledger_id(is_fresh=True), list(ledgers.list())
-
         self._has_cleared = False
-        self._metadata.submit(self._node, listing, self._in_process(self._on_listing))
+        self._metadata.submit(
+            self._node, lambda: list(ledgers.list()), self._in_process(self._on_listing)
+        )
 
-    def _on_listing(self, outcome: tuple[int, list[int]] | ZbkError) -> None:
-        if isinstance(outcome, ZbkError):
+    def _on_listing(self, listed: list[int] | ZbkError) -> None:
+        if isinstance(listed, ZbkError):
             self._end_round()
             return
-        next_ledger_id, listed = outcome
-        left = {fences: self._losses.left(has_lost_fences=fences) for fences in (True, False)}
-        spans = [span for one in left.values() for span in zip(one.firsts, one.lasts, strict=True)]
-        absent = never_there(merged(spans), listed, next_ledger_id)
-        if absent:
-            self._clear(absent)
-        self._queue = [
-            (ledger_id, has_lost_fences)
-            for has_lost_fences, ranges in left.items()
-            for ledger_id in listed
-            if ledger_id in ranges
-        ]
+        self._queue = []
+        for has_lost_fences in (True, False):
+            left = self._losses.left(has_lost_fences=has_lost_fences)
+            spans = list(zip(left.firsts, left.lasts, strict=True))
+            self._queue += [(one, has_lost_fences) for one in listed_first(spans, listed)]
         self._next()
 
     def _next(self) -> None:

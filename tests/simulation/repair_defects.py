@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from zbk.actors.losses import Losses
+from zbk.actors.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
 from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.limbo import LossReason
@@ -23,6 +24,8 @@ from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import RepairResult, ReplaceBookie
 from zbk.protocol.replication_view import FragmentSlot
 from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.transport.router import Inbound
+from zbk.wire.messages import GetLedgerInfo
 
 # ------------------------------------------------------------------ limbo
 
@@ -41,6 +44,7 @@ def left_by_reason(self: Losses, *, has_lost_fences: bool) -> LedgerRanges:
 # ------------------------------------------------------------------ autorecovery
 
 _send_copy_add = FragmentCopy._send_add
+_tell_ledger_info = ReadRequests.ledger_info
 
 
 def counts_as_soon_as_sent(self: FragmentCopy, part: ReadBatch) -> copy_ev.SendAdd:
@@ -60,6 +64,17 @@ def added_already(self: FragmentCopy, request_id: int) -> list[copy_ev.Effect]:
     self._copied_size += batch.size
     self._sample(batch)
     return []
+
+
+def tells_before_the_fsync(self: ReadRequests, inbound: Inbound, request: GetLedgerInfo) -> None:
+    """R1: nor does what the target says that it holds."""
+    slot = self._ledgers.find(request.ledger_id)
+    if slot is None:
+        _tell_ledger_info(self, inbound, request)
+        return
+    ticket, slot.ticket = slot.ticket, 0
+    _tell_ledger_info(self, inbound, request)
+    slot.ticket = ticket
 
 
 def first_and_last_only(order: CopyOrder) -> Iterator[Sequence[int]]:

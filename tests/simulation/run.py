@@ -18,6 +18,8 @@ import msgspec
 
 from tests.simulation.autorecovery import Autorecovery
 from tests.simulation.bookie import SimulatedBookie
+from tests.simulation.collector import UpkeepPlan
+from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
@@ -121,6 +123,9 @@ class Run:
         if world.has_autorecovery:
             self._repair = Autorecovery(world)
             world.faults.deeds += ("long_outage",) * tape.pick((0, 2, 6))
+        doomed_count = tape.pick((0, 0, 1, 2))
+        if doomed_count:
+            world.upkeep = UpkeepPlan.draw(tape)
         for number in range(largest + tape.draw(3) + world.has_autorecovery):
             world.add_bookie(f"host{number + 1}")
         self._loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
@@ -130,6 +135,8 @@ class Run:
             self._nemesis.servants = partial(_processes_of, self._repair)
         for number, (quorum, ledger_type) in enumerate(ledgers):
             self._create(f"writer{number + 1}", quorum, ledger_type, 0)
+        for number in range(doomed_count):
+            self._create(f"doomed{number + 1}", *tape.pick(ledgers), 0, is_doomed=True)
         if tape.draw(3) == 1:
             self._begin_log(ledgers[0][0])
         if world.faults.is_skewed:
@@ -143,6 +150,7 @@ class Run:
         self._recover_all()
         self._at_times_lose_power()
         self._repair_all()
+        self._collect_all()
         self._read_all()
         self._lose_too_much()
 
@@ -154,8 +162,16 @@ class Run:
             return Quorum(*tape.pick(VD_QUORUMS)), LedgerType.VD_JOURNAL
         return Quorum(*tape.pick(PD_QUORUMS)), LedgerType.PD_JOURNAL
 
-    def _create(self, name: str, quorum: Quorum, ledger_type: LedgerType, attempt: int) -> None:
-        world = self._world
+    def _create(
+        self,
+        name: str,
+        quorum: Quorum,
+        ledger_type: LedgerType,
+        attempt: int,
+        *,
+        is_doomed: bool = False,
+    ) -> None:
+        world, tape = self._world, self._world.tape
         self._creating_count += 1
         node = Node(world.kernel, f"{name}.create")
         session = world.session(node.name)
@@ -168,12 +184,15 @@ class Run:
         def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
                 world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
-                self._create(name, quorum, ledger_type, attempt + 1)
+                self._create(name, quorum, ledger_type, attempt + 1, is_doomed=is_doomed)
                 return
             metadata, _version = outcome
             ledger_id = metadata.ledger_id
             world.history.end(begun, world.kernel.now_ms, "ok", ledger_id=ledger_id)
             self._begin_clients(name, metadata)
+            if is_doomed:
+                at_us = tape.draw(16) * tape.pick((150, 300)) * MS
+                world.kernel.after(at_us, self._begin_deleter, f"{name}.deleter", ledger_id)
 
         ledgers = session.ledgers()
         world.metadata.submit(node, lambda: ledgers.create(make), done)
@@ -196,6 +215,10 @@ class Run:
             at_us = tape.draw(16) * tape.pick((150, 15)) * MS
             recoverer = f"{name}.recoverer{number + 1}"
             world.kernel.after(at_us, self._begin_recovery, recoverer, ledger_id)
+
+    def _begin_deleter(self, name: str, ledger_id: int) -> None:
+        if not self._world.is_ending:
+            self._clients.append(SimulatedDeleter(self._world, name, ledger_id))
 
     def _begin_log(self, quorum: Quorum) -> None:
         """Let two or three clients duel for a log."""
@@ -338,6 +361,17 @@ class Run:
         self._drain(repair)
         if repair.put_aside():
             world.sometimes["autorecovery: a ledger can not be repaired"] += 1
+
+    def _collect_all(self) -> None:
+        """Let bookies drop what was deleted, as long as the metadata store lists a ledger."""
+        world = self._world
+        if world.upkeep is None or not world.metadata.current:
+            return
+        self._wait(
+            "garbage is left",
+            lambda: not any(b.garbage() for b in world.bookies if not b.oracle.is_damaged),
+        )
+        self._at_times_lose_power()
 
     def _drain(self, repair: Autorecovery) -> None:
         kernel = self._world.kernel

@@ -3,7 +3,7 @@
 from tests.simulation.campaign import Summary, run_seeds
 
 CHUNK_COUNT = 4
-SEED_COUNT = 500
+SEED_COUNT = 300
 """Seeds of one file."""
 
 DANGEROUS_PLACES = (
@@ -23,6 +23,11 @@ DANGEROUS_PLACES = (
     "bookie: stopped by a failed disk",
     "bookie: torn tail of the journal cut",
     "bookie: wiped on purpose",
+    "client: a ledger deleted",
+    "gc: a compaction taken up after a crash",
+    "gc: a deleted ledger dropped",
+    "gc: an entry log compacted",
+    "gc: an entry log removed",
     "limbo: a bookie has left it",
     "limbo: a ledger stays in it for now",
     "limbo: cleared without a silent peer",
@@ -31,6 +36,7 @@ DANGEROUS_PLACES = (
     "log: an owner loses the log",
     "log: rolled",
     "log: the list changed meanwhile",
+    "metadata: a list leaves some out",
     "metadata: a session is new",
     "metadata: overtaken between read and write",
     "metadata: reply of a change lost",
@@ -43,6 +49,9 @@ DANGEROUS_PLACES = (
     "recovery: changes the ensemble it writes to",
     "recovery: the recoverer dies",
     "recovery: two at once",
+    "scrub: a pass has ended",
+    "scrub: damage found",
+    "scrub: what a loss of power left in a log",
     "worker: a bookie is replaced",
     "worker: a fragment is copied",
     "worker: a ledger is fenced and recovered",

@@ -1,4 +1,8 @@
-"""What a wiped bookie owes: it may not deny what it had, as long as its ledger wants it there."""
+"""What the oracle of a bookie lets pass, and what not.
+
+A wiped bookie may not deny what it had, as long as its ledger wants it there. A sync cursor counts
+what is synced, and what a LAC confirms.
+"""
 
 import pytest
 
@@ -7,8 +11,12 @@ from tests.simulation.oracle import BookieOracle
 from tests.simulation.tape import Tape
 from tests.support.batches import batch_of
 from tests.support.ledgers import metadata_maker
+from tests.support.storage_actor import KEY, add, batch
 from zbk.actors.journal import AppendGroup
+from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.journal_record import EntriesRecord
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.messages import Sync, SyncAnswer
 
 L = 3
 EVERY_LEDGER = [(0, 99)]
@@ -61,6 +69,15 @@ def test_an_ensemble_that_names_it_later_counts_none_of_its_answers_of_before(
     assert denials(oracle) == []
 
 
+def test_neither_does_one_that_names_it_again(oracle: BookieOracle) -> None:
+    """Seed 500: its place was taken, and given back, while it was in limbo."""
+    oracle.metadata_changed(OTHERS)
+    oracle.metadata_changed(OURS)
+    oracle.cleared(EVERY_LEDGER, {L: OURS})
+
+    assert denials(oracle) == []
+
+
 def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
     oracle.cleared(EVERY_LEDGER, {L: OTHERS})
     store(oracle)
@@ -68,3 +85,31 @@ def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
     oracle.cleared(EVERY_LEDGER, {L: OURS})
 
     assert denials(oracle) == ["I24"]
+
+
+def copied(oracle: BookieOracle, entry_id: int, lac: int) -> None:
+    """Have a copy of an entry come in, without a LAC but for the one in its header."""
+    entry = batch(entry_id, [b"x"], ledger_id=L, lac=lac)
+    request, *frames = add(entry, kind=LedgerType.VD_JOURNAL, is_recovery=True)
+    oracle.received([Inbound(b"peer", request, tuple(frames), 100)])
+
+
+def told(oracle: BookieOracle, last_add_synced: int) -> None:
+    """Have it answer a sync."""
+    request = Sync(request_id=1, incarnation=3, ledger_id=L, ledger_key=KEY, lac=NO_ENTRY)
+    answer = SyncAnswer(request_id=1, last_add_synced=last_add_synced)
+    oracle.answered(Outbound(Inbound(b"peer", request, (), 100), answer))
+
+
+@pytest.mark.parametrize(("last_add_synced", "denied"), [(2, []), (14, []), (15, ["I21"])])
+def test_the_lac_in_the_header_of_a_copy_lifts_the_sync_cursor_and_no_further(
+    last_add_synced: int, denied: list[str]
+) -> None:
+    """Seed 750993: entries 0-2 and 19 are here; 19 says that 14 is confirmed."""
+    oracle = BookieOracle(Kernel(Tape(0)), "ours")
+    store(oracle)
+    copied(oracle, 19, lac=14)
+
+    told(oracle, last_add_synced)
+
+    assert denials(oracle) == denied

@@ -112,6 +112,15 @@ def test_an_entry_that_is_gone_is_seen() -> None:
     assert told.names() == {"I1", "I8"}
 
 
+def test_an_entry_of_a_ledger_that_is_being_deleted_may_be_gone() -> None:
+    told = written(1)
+    told.say("r", "read", entry_id=0, value_hash="v0")
+    told.say("d", "delete", "invoke")
+    told.say("r", "read", "fail", entry_id=0, error="NoSuchEntryError")
+
+    assert told.names() == set()
+
+
 def test_another_value_and_one_that_nobody_added_are_seen() -> None:
     told = written(2)
     told.say("r", "read", entry_id=0, value_hash="v1")

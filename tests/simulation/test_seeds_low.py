@@ -9,6 +9,7 @@ SEEDS = Seeds(first=0)
 
 @pytest.mark.parametrize("chunk", range(CHUNK_COUNT))
 def test_no_promise_is_broken(chunk: int) -> None:
+    """Among them those of compaction and garbage collection: B30, B32, B36."""
     summary = SEEDS.run(chunk)
 
     assert not summary.failure_count, str(summary)

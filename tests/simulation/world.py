@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import Parts as BookieParts
+from tests.simulation.collector import UpkeepPlan
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
 from tests.simulation.metadata import MetadataServer, Session
@@ -85,7 +86,7 @@ class World:
         self.read_size_max = tape.pick((1 << 20, 300))
         self.writer_limits = _writer_limits(tape)
         self.recovery_limits = _recovery_limits(tape)
-        self._sessions: list[Session] = []
+        self.upkeep: UpkeepPlan | None = None  # what bookies do to their disks
         self._bookie_count = 0
         self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
@@ -100,13 +101,13 @@ class World:
     def session(self, name: str) -> Session:
         """Return a new client's session with the metadata store."""
         session = Session(self.metadata, name, is_faulty=True)
-        self._sessions.append(session)
+        self.sessions.append(session)
         return session
 
     @property
     def sessions(self) -> list[Session]:
         """The sessions of all clients."""
-        return self._sessions
+        return self.metadata.sessions
 
     def ledger_key(self, ledger_id: int) -> bytes:
         """Return the key that bookies ask for."""
@@ -162,6 +163,7 @@ class World:
             address=address,
             parts=self.parts,
             is_registered=self.has_autorecovery,
+            upkeep=self.upkeep,
         )
         self.bookies.append(bookie)
         bookie.start()
@@ -195,6 +197,8 @@ class World:
 
     def check_durable(self, ledger_id: int, first: int, last: int) -> None:
         """Judge I7: a writer says that these entries are on stable storage at an ack quorum."""
+        if ledger_id not in self.metadata.current:
+            return  # bookies may have dropped it
         metadata = self.current(ledger_id)
         quorum = metadata.quorum
         for entry_id in range(first, last + 1):

@@ -265,6 +265,7 @@ def _check_reads(case: LedgerCase) -> Iterator[Violation]:
 def _check_absences(case: LedgerCase) -> Iterator[Violation]:
     end, closing = case.last_entry_id, case.closing
     confirmed: dict[int, int] = {}
+    deleting = next((e.index for e in case.events if e.call == "delete"), None)
     for event in case.events:
         if event.call not in _READS or event.entry_id is None:
             continue
@@ -272,6 +273,8 @@ def _check_absences(case: LedgerCase) -> Iterator[Violation]:
         if event.kind == "ok":
             confirmed.setdefault(entry_id, event.index)
         if event.kind != "fail" or event.error != "NoSuchEntryError":
+            continue
+        if deleting is not None and deleting < event.index:
             continue
         begun = case.invoked_at(event)
         if confirmed.get(entry_id, event.index) < begun:

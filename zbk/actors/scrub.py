@@ -157,6 +157,7 @@ class ScrubActor(BookieActor):
         ticker: ScrubTicker,
         stop_bookie: StopBookie,
         now_ms: Callable[[], int] = monotonic_ms,
+        step_size: int = STEP_SIZE,
     ) -> None:
         super().__init__(stop_bookie)
         self._views = views
@@ -168,6 +169,7 @@ class ScrubActor(BookieActor):
         self._throttle = Throttle(rate_size)
         self._ticker = ticker
         self._now_ms = now_ms
+        self._step_size = step_size
         self._steps: Scrubbing | None = None  # of the pass under way
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
@@ -234,10 +236,10 @@ class ScrubActor(BookieActor):
             self.counts.unconfirmed_count += scrub.unconfirmed_count
 
     def _take_steps(self, answer: object) -> None:
-        """Take steps until ``STEP_SIZE`` bytes were read, or one has to be waited for."""
+        """Take steps until ``step_size`` bytes were read, or one has to be waited for."""
         read_size = 0
         is_waiting = False
-        while self._steps is not None and not is_waiting and read_size < STEP_SIZE:
+        while self._steps is not None and not is_waiting and read_size < self._step_size:
             step = self._next(self._steps, answer)
             answer = None
             if isinstance(step, Paid):

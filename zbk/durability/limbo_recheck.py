@@ -326,43 +326,23 @@ class LedgerRecheck:
             assert not self._problems, "nothing is owed"
 
 
-def never_there(left: Iterable[Span], listed: Iterable[int], next_ledger_id: int) -> list[Span]:
-    """Return the ledgers among ``left``, ascending, of which there is nothing in the metadata.
-
-    ``listed`` are all ledgers, ascending, and ``next_ledger_id`` was known before they were read:
-    what lies below it and was not listed was deleted. Nothing is known of what lies above it.
-
-    >>> never_there([(0, 3), (6, 9)], [1, 2, 7], 9)
-    [(0, 0), (3, 3), (6, 6), (8, 8)]
-    """
-    found: list[Span] = []
-    ids = iter(listed)
-    next_id = next(ids, None)
-    for first, last in left:
-        start, stop = first, min(last, next_ledger_id - 1)
-        while next_id is not None and next_id <= stop:
-            if start < next_id:
-                found.append((start, next_id - 1))
-            start = max(start, next_id + 1)
-            next_id = next(ids, None)
-        if start <= stop:
-            found.append((start, stop))
-    return found
-
-
 def listed_first(left: Sequence[Span], listed: Iterable[int]) -> Iterator[int]:
     """Yield the ledgers among ``left`` that are listed, then the others; both ascending.
+
+    The list, ascending, says nothing but which ones are likely to be there.
 
     >>> list(listed_first([(0, 3), (6, 6)], [1, 2, 7]))
     [1, 2, 0, 3, 6]
     """
     known = list(listed)
-    others = never_there(left, known, ENTRY_ID_MAX)
     for first, last in left:
-        begin = bisect_left(known, first)
-        yield from known[begin : bisect_right(known, last)]
-    for first, last in others:
-        yield from range(first, last + 1)
+        yield from known[bisect_left(known, first) : bisect_right(known, last)]
+    for first, last in left:
+        start = first
+        for ledger_id in known[bisect_left(known, first) : bisect_right(known, last)]:
+            yield from range(start, ledger_id)
+            start = ledger_id + 1
+        yield from range(start, last + 1)
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.quorums import quorums
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, merged, never_there
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first, merged
 from zbk.durability.limbo_recheck_events import (
     AskPeer,
     ClearLedger,
@@ -475,14 +475,13 @@ def test_a_ledger_is_cleared_after_an_unclean_stop_only_with_all_that_answering_
 # ------------------------------------------------------------------ many ledgers at once
 
 
-@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 25)), st.integers(0, 25))
-def test_what_was_never_listed_below_the_counter_was_deleted(
-    left: set[int], listed: set[int], counter: int
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 25)))
+def test_each_ledger_is_checked_once_and_those_that_are_listed_first(
+    left: set[int], listed: set[int]
 ) -> None:
-    found = never_there(_spans(left), sorted(listed), counter)
+    order = list(listed_first(_spans(left), sorted(listed)))
 
-    assert ids(*found) == {one for one in left if one not in listed and one < counter}
-    assert found == sorted(found)
+    assert order == [*sorted(left & listed), *sorted(left - listed)]
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 20))))

@@ -1,0 +1,39 @@
+"""The wrong methods of garbage collection that ``tests.simulation.defects`` puts in."""
+
+from collections.abc import Callable, Sequence
+
+from tests.simulation.stepped_actor import SteppedActor
+from zbk.actors.gc_questions import GcQuestions
+from zbk.protocol.gc_events import Finding, LedgersRead
+from zbk.storage.compaction_log import CompactionLog
+from zbk.storage.deleted_ledgers import DeletedLedgers
+
+
+def believes_the_list(self: GcQuestions, ledger_ids: Sequence[int]) -> LedgersRead:
+    """C1: no ledger is looked at by its own node."""
+    return LedgersRead(dict.fromkeys(ledger_ids, Finding.ABSENT), self._session.now())
+
+
+def noted_in_memory(self: DeletedLedgers) -> bool:
+    """C2."""
+    self._noted = self._marked
+    return True
+
+
+def waits_for_no_checkpoint(self: SteppedActor, done: Callable[[], None]) -> None:
+    """C4."""
+    done()
+    self._work_soon()
+
+
+_finish = CompactionLog.finish
+
+
+def finishes_without_fsync(self: CompactionLog) -> None:
+    """C5."""
+    file = self._opened()
+    sync, file.sync = file.sync, lambda: None  # type: ignore[method-assign]
+    try:
+        _finish(self)
+    finally:
+        file.sync = sync  # type: ignore[method-assign]

@@ -1,0 +1,73 @@
+"""How a bookie of the simulation scrubs: the real ``ScrubActor``, over files that change meanwhile.
+
+On a disk that nobody damaged it finds no entry that can not be read, and nothing wrong with any
+index file, whatever crashes, compactions and checkpoints leave. In an entry log it may find bytes
+that a loss of power has taken: what was not synced, and nobody was promised.
+"""
+
+from collections.abc import Callable, Collection
+
+from tests.simulation.bookie_parts import never_stops
+from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
+from zbk.actors.scrub import ScrubActor, ScrubDue
+from zbk.metadata.underreplication import MissingReason
+from zbk.protocol.scrub import DamagedEntries, DamagedFile
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.scrub_step import ScrubStep
+
+STEP_SIZE = 300
+RATE_SIZE = 1 << 20
+
+
+class WatchedScrubActor(ScrubActor):
+    """Tells of each finding."""
+
+    on_damage: Callable[[DamagedFile | DamagedEntries], None]
+
+    def _is_waiting_for(self, step: ScrubStep) -> bool:
+        if isinstance(step, DamagedFile | DamagedEntries):
+            self.on_damage(step)
+        return super()._is_waiting_for(step)
+
+
+class BookieScrubber:
+    """The scrubbing of one life of a bookie."""
+
+    def __init__(self, bookie: SteppingBookie, storage: BookieStorage, interval_ms: int) -> None:
+        self._bookie = bookie
+        steps = SteppedActor(bookie)
+        self._scrub = WatchedScrubActor(
+            storage.scrubs,
+            storage.damaged,
+            steps,
+            self,
+            ask_checkpoint=steps.ask_checkpoint,
+            bookie_id=bookie.bookie_id,
+            rate_size=RATE_SIZE,
+            ticker=steps,
+            stop_bookie=never_stops,
+            now_ms=bookie.node.now_ms,
+            step_size=STEP_SIZE,
+        )
+        self._scrub.on_damage = self._found
+        steps.drive(self._scrub)
+        steps.give_every(interval_ms, ScrubDue())
+
+    def end(self) -> None:
+        """The bookie's life is over."""
+        self._bookie.kernel.sometimes["scrub: a pass has ended"] += self._scrub.counts.ended_pass
+
+    def report(self, ledger_id: int, bookie_ids: Collection[str], reason: MissingReason) -> bool:
+        """Take a report; that damage is repaired is tested elsewhere."""
+        del ledger_id, bookie_ids, reason
+        return True
+
+    def _found(self, step: DamagedFile | DamagedEntries) -> None:
+        oracle, kernel = self._bookie.oracle, self._bookie.kernel
+        is_in_log = isinstance(step, DamagedFile) and step.path.endswith(".log")
+        if oracle.is_damaged:
+            kernel.sometimes["scrub: damage found"] += 1
+        elif is_in_log and oracle.has_lost_power:
+            kernel.sometimes["scrub: what a loss of power left in a log"] += 1
+        else:
+            oracle.violated("scrub", f"finds damage where there is none: {step}")
