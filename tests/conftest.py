@@ -1,6 +1,7 @@
 """What every test of zbk stands on: golden files that can be rewritten, actors that end."""
 
 import shutil
+import signal
 from collections.abc import Iterator
 
 import pykka
@@ -15,6 +16,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="write what golden scripts print into their files; read the diff before you commit it",
     )
+
+
+def pytest_configure() -> None:
+    """Have the programs that tests start end at SIGINT: a shell's background jobs ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture
