@@ -2,7 +2,8 @@
 
 On a disk that nobody damaged it finds no entry that can not be read, and nothing wrong with any
 index file, whatever crashes, compactions and checkpoints leave. In an entry log it may find bytes
-that a loss of power has taken: what was not synced, and nobody was promised.
+that a loss of power has taken: what was not synced, and nobody was promised. It tells of them only
+as long as no checkpoint has shown that nobody misses them.
 """
 
 from collections.abc import Callable, Collection
@@ -35,6 +36,7 @@ class BookieScrubber:
 
     def __init__(self, bookie: SteppingBookie, storage: BookieStorage, interval_ms: int) -> None:
         self._bookie = bookie
+        self._views = storage.scrubs
         steps = SteppedActor(bookie)
         self._scrub = WatchedScrubActor(
             storage.scrubs,
@@ -55,7 +57,10 @@ class BookieScrubber:
 
     def end(self) -> None:
         """The bookie's life is over."""
-        self._bookie.kernel.sometimes["scrub: a pass has ended"] += self._scrub.counts.ended_pass
+        sometimes = self._bookie.kernel.sometimes
+        sometimes["scrub: a pass has ended"] += self._scrub.counts.ended_pass
+        lost_count = sum(len(view.lost) for view in self._views)
+        sometimes["scrub: nobody misses what a loss of power took"] += lost_count
 
     def report(self, ledger_id: int, bookie_ids: Collection[str], reason: MissingReason) -> bool:
         """Take a report; that damage is repaired is tested elsewhere."""

@@ -51,7 +51,6 @@ DANGEROUS_PLACES = (
     "recovery: two at once",
     "scrub: a pass has ended",
     "scrub: damage found",
-    "scrub: what a loss of power left in a log",
     "worker: a bookie is replaced",
     "worker: a fragment is copied",
     "worker: a ledger is fenced and recovered",

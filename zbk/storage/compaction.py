@@ -43,6 +43,7 @@ from zbk.storage.live_counts import LiveCounts
 from zbk.storage.location import OFFSET_BITS, OFFSET_MAX, location_of
 from zbk.storage.log_runs import LogRuns, Piece, Run
 from zbk.storage.log_uses import LogUses
+from zbk.storage.lost_regions import LostRegions, Regions
 from zbk.system.files import FileSystem, is_no_space
 
 logger = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Compaction:
         cache: LedgerCache,
         logs: EntryLogs,
         uses: LogUses,
+        lost: LostRegions,
         fail_stop: FailStop,
     ) -> None:
         self._files = files
@@ -73,9 +75,10 @@ class Compaction:
         self._cache = cache
         self._logs = logs
         self._uses = uses
+        self._lost = lost
         self._fail_stop = fail_stop
         self._note = CompactionNote(files, ledger_dir, owner)
-        self._spoiled: set[int] = set()  # logs that met damage: left alone until the next start
+        self._spoiled: dict[int, Regions] = {}  # logs that met damage, and what was known as lost
         self.counts = LiveCounts()
         self.directory = ledger_dir
         self.open_plan: CompactionPlan | None = None  # the new log is there, and the sources are
@@ -209,11 +212,13 @@ class Compaction:
     def is_compactable(self, log_id: int) -> bool:
         """Tell whether a log is whole, but for a torn end, as far as is known."""
         use = self._uses.use_of(log_id)
-        return log_id not in self._spoiled and (use.is_whole or use.torn is not None)
+        is_spoiled = self._spoiled.get(log_id) == self._lost.of(log_id)
+        return not is_spoiled and (use.is_whole or use.torn is not None)
 
     def has_map(self, log_id: int) -> bool:
-        """Tell whether a log was sealed."""
-        return self._uses.use_of(log_id).has_map
+        """Tell whether a log was sealed, and all that its map tells of is there."""
+        use = self._uses.use_of(log_id)
+        return use.has_map and not use.lost
 
     def share_of(self, log_id: int) -> LogShare:
         """Return how much of a log is live; damaged, if it can not be compacted."""
@@ -226,8 +231,8 @@ class Compaction:
         return CorruptRecordError(log_path(self._log_dir, log_id), 0, reason)
 
     def spoil(self, log_id: int) -> None:
-        """Leave a log alone until the next start."""
-        self._spoiled.add(log_id)
+        """Leave a log alone until the next start, or until more is known to be missed by nobody."""
+        self._spoiled[log_id] = self._lost.of(log_id)
 
     def pieces(self, log_id: int) -> Iterator[Piece]:
         """Read a log that is written no more.
@@ -235,7 +240,8 @@ class Compaction:
         Raises:
             CorruptRecordError: it is damaged.
         """
-        return LogRuns(self._files, self._log_dir, log_id, self._owner).pieces()
+        lost = self._lost.of(log_id)
+        return LogRuns(self._files, self._log_dir, log_id, self._owner, lost=lost).pieces()
 
     def tail(self, log_id: int) -> Iterator[Piece]:
         """Read the end of a log, as ``pieces``."""

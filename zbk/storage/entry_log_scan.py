@@ -40,6 +40,11 @@ class Block(msgspec.Struct, frozen=True):
     header: BlockHeader
     is_intact: bool  # the body passes its checksum
 
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+        return self.header.body_size
+
 
 class Damage(msgspec.Struct, frozen=True):
     """Bytes that belong to no block."""

@@ -34,6 +34,7 @@ from zbk.storage.index_file import ledger_ids
 from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.log_uses import LogUse, LogUses
+from zbk.storage.lost_regions import LostRegions
 from zbk.system.files import FileSystem
 
 FINISH_COUNT: Final = 1_000
@@ -62,6 +63,7 @@ class Garbage:
         cache: LedgerCache,
         logs: EntryLogs,
         last_mark: LastMark,
+        lost: LostRegions,
         fail_stop: FailStop,
     ) -> None:
         self._files = files
@@ -71,7 +73,7 @@ class Garbage:
         self._cache = cache
         self._logs = logs
         self._last_mark = last_mark
-        self._uses = LogUses(files, self._log_dir, owner)
+        self._uses = LogUses(files, self._log_dir, owner, lost=lost)
         self.compaction = Compaction(
             files,
             ledger_dir,
@@ -80,6 +82,7 @@ class Garbage:
             cache=cache,
             logs=logs,
             uses=self._uses,
+            lost=lost,
             fail_stop=fail_stop,
         )
 

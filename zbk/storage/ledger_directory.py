@@ -33,6 +33,7 @@ from zbk.storage.journal_segment import JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.location import ABSENT, entry_locations
+from zbk.storage.lost_regions import LostRegions
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.page_slots import find_absent, page_runs
 from zbk.storage.recovery import Presence
@@ -82,6 +83,7 @@ class LedgerDirectory:
             ledger_count_max=ledger_count_max,
         )
         self.deleted = DeletedLedgers(files, path, owner=owner, fail_stop=fail_stop)
+        lost = LostRegions()
         self.garbage = Garbage(
             files,
             path,
@@ -90,6 +92,7 @@ class LedgerDirectory:
             cache=self.cache,
             logs=self.logs,
             last_mark=self.last_mark,
+            lost=lost,
             fail_stop=fail_stop,
         )
         self.scrub = ScrubView(
@@ -99,6 +102,8 @@ class LedgerDirectory:
             deleted=self.deleted,
             cache=self.cache,
             logs=self.logs,
+            last_mark=self.last_mark,
+            lost=lost,
         )
         self._copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1

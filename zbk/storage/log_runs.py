@@ -5,7 +5,7 @@ looked up in the index in one go. A *piece* is the runs of the blocks that are r
 
 Whatever is not as it was written, a header, a body by its checksum, an entry by its ids, ends the
 reading with an error that says where: what comes from here may be copied. Only a torn end is left
-out, as ``zbk.storage.log_uses`` has it.
+out, as ``zbk.storage.log_uses`` has it, and what is lost and missed by nobody.
 
 One thread, any; opens its own file.
 """
@@ -27,6 +27,7 @@ from zbk.storage.entry_log_format import LOG_HEADER_SIZE, check_log_header, log_
 from zbk.storage.entry_log_scan import Block, BlockWalk
 from zbk.storage.location import entry_locations, location_of
 from zbk.storage.log_uses import torn_tail
+from zbk.storage.lost_regions import Regions, is_lost
 from zbk.system.files import File, FileSystem
 
 PIECE_SIZE: Final = 1024 * 1024
@@ -78,8 +79,11 @@ class LogRuns:
         CorruptRecordError: from every method: the log is damaged, or can not be read.
     """
 
-    def __init__(self, files: FileSystem, directory: str, log_id: int, owner: bytes) -> None:
+    def __init__(
+        self, files: FileSystem, directory: str, log_id: int, owner: bytes, *, lost: Regions = ()
+    ) -> None:
         self._files = files
+        self._lost = lost
         self._path = log_path(directory, log_id)
         self._log_id = log_id
         self._owner = owner
@@ -100,9 +104,10 @@ class LogRuns:
         try:
             file = self._files.open(self._path, write=False)
             try:
-                check_log_header(
-                    file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path
-                )
+                if not is_lost(self._lost, 0, LOG_HEADER_SIZE):
+                    check_log_header(
+                        file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path
+                    )
                 walk = BlockWalk(file, self._seed)
                 start = LOG_HEADER_SIZE if tail_size is None else walk.tail_start(tail_size)
                 yield from self._pieces(file, walk, start, size_max)
@@ -118,6 +123,8 @@ class LogRuns:
         size = 0
         size_of_log, torn = file.size(), False
         for found in walk.blocks(is_body_read=False, start=start):
+            if is_lost(self._lost, found.offset, found.size):
+                continue
             if torn or not isinstance(found, Block) or not found.is_intact:
                 torn = not torn and torn_tail(found, size_of_log) is not None
                 if not torn:

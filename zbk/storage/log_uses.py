@@ -10,9 +10,11 @@ blocks of any ledger: such a log is kept, whatever else is known of it, and told
 It is *torn* if it is whole but for a write at its end that a crash has cut off: a block whose
 header is whole and whose body the file's end cuts, or too few bytes for a block. That is no damage
 as a rule, and if it is, only entries of one ledger may be hidden, and the index tells of them.
+Bytes that are known to be lost, and to be missed by nobody, keep no log from being whole
+(``zbk.storage.lost_regions``).
 
-A *stub* is too short for a log's header: it was made just before the power was lost. It stays, as
-nothing else tells it from a log of which all was lost; it takes no room, and nobody is warned.
+A *stub* is too short for a log's header: it was made just before the power was lost. It stays
+until a scrubber has found that nothing points there; it takes no room, and nobody is warned.
 
 Any thread, one at a time.
 
@@ -31,6 +33,7 @@ from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, BlockHeader, is_stub
 from zbk.storage.entry_log_scan import Block, Damage, EntryLogScan
 from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.storage.lost_regions import LostRegions, Regions, is_lost
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger(__name__)
@@ -57,6 +60,7 @@ class LogUse(msgspec.Struct, frozen=True):
     has_map: bool = True  # it was sealed, and no crash came in between
     torn: TornTail | None = None  # all that keeps it from being whole
     is_stub: bool = False
+    lost: Regions = ()  # what was left out
 
     @property
     def is_damaged(self) -> bool:
@@ -82,11 +86,13 @@ class LogUses:
         directory: str,
         owner: bytes,
         *,
+        lost: LostRegions | None = None,
         pair_count_max: int = PAIR_COUNT_MAX,
     ) -> None:
         self._files = files
         self._directory = directory
         self._owner = owner
+        self._lost = LostRegions() if lost is None else lost
         self._pair_count_max = pair_count_max
         self._known: OrderedDict[int, LogUse] = OrderedDict()
         self._pair_count = 0
@@ -94,31 +100,39 @@ class LogUses:
 
     def use_of(self, log_id: int) -> LogUse:
         """Return what a log that is written no more is used for."""
+        lost = self._lost.of(log_id)
         known = self._known.get(log_id)
-        if known is not None:
+        if known is not None and known.lost == lost:
             return known
-        use = self._read(log_id)
+        self._drop(log_id)
+        use = self._read(log_id, lost)
         if use.is_damaged and log_id not in self._reported:
             self._reported.add(log_id)
             path = log_path(self._directory, log_id)
-            logger.warning("%s is damaged: it stays, whatever ledgers are deleted", path)
+            told = "it stays, unless a scrub shows that nobody misses it"
+            logger.warning("%s is damaged: %s", path, told)
         self._keep(use)
         return use
 
     def forget(self, log_id: int) -> None:
         """Note that a log was removed."""
+        self._drop(log_id)
+        self._lost.forget(log_id)
+
+    def _drop(self, log_id: int) -> None:
         use = self._known.pop(log_id, None)
         if use is not None:
             self._pair_count -= len(use.ledger_ids)
 
-    def _read(self, log_id: int) -> LogUse:
+    def _read(self, log_id: int, lost: Regions) -> LogUse:
         scan = EntryLogScan(self._files, self._directory, log_id, self._owner)
         is_whole = has_map = True
         size_by_ledger: dict[int, int] = {}
         size = self._size(log_id)
         if size is not None and is_stub(size):
             nothing = array("q"), array("Q")
-            return LogUse(log_id, size, *nothing, is_whole=False, has_map=False, is_stub=True)
+            is_whole = is_lost(lost, 0, size)
+            return LogUse(log_id, size, *nothing, is_whole, has_map=False, is_stub=True, lost=lost)
         torn: TornTail | None = None
         try:
             with_map = scan.map_of_ledgers()
@@ -131,6 +145,8 @@ class LogUses:
                         header = found.header
                         sum_before = size_by_ledger.get(header.ledger_id, 0)
                         size_by_ledger[header.ledger_id] = sum_before + header.body_size
+                    elif is_lost(lost, found.offset, found.size):
+                        continue
                     elif is_whole:
                         is_whole, torn = False, torn_tail(found, size or 0)
                         continue
@@ -140,7 +156,7 @@ class LogUses:
         ledger_ids = sorted(size_by_ledger)
         sizes = array("Q", [size_by_ledger[ledger_id] for ledger_id in ledger_ids])
         ids = array("q", ledger_ids)
-        return LogUse(log_id, size or 0, ids, sizes, is_whole, has_map, torn)
+        return LogUse(log_id, size or 0, ids, sizes, is_whole, has_map, torn, lost=lost)
 
     def _size(self, log_id: int) -> int | None:
         """Return the size of a log; ``None`` if it can not be opened."""

@@ -56,13 +56,24 @@ _Looking: TypeAlias = Generator[ScrubStep, Any, DiskState]
 
 
 class IndexScrub:
-    """The index files of one directory. ``unconfirmed_count``: places that stayed busy."""
+    """The index files of one directory."""
 
     def __init__(self, view: ScrubView, regions: Regions) -> None:
         self._view = view
         self._regions = regions
         self._read_size = 0
-        self.unconfirmed_count = 0
+        self.unconfirmed_count = 0  # places that stayed busy
+        self._is_all_seen = True
+        self.pointed_ids: set[int] = set()  # logs with regions that entries lie in
+
+    @property
+    def is_complete(self) -> bool:
+        """True when it was seen where everything is, but for what was deleted."""
+        return self._is_all_seen and not self.unconfirmed_count
+
+    def note_unseen(self) -> None:
+        """Note that files of the index were not read."""
+        self._is_all_seen = False
 
     def steps(self, ledger_id: int) -> Scrubbing:
         """Read the file of one ledger."""
@@ -96,6 +107,7 @@ class IndexScrub:
             if state is DiskState.DAMAGED:
                 yield DamagedEntries(ledger_id, 0, NO_ENTRY, is_index_lost=True)
             if state is not DiskState.WHOLE:
+                self._is_all_seen &= state is DiskState.GONE
                 return None
         self.unconfirmed_count += 1
         return None
@@ -116,6 +128,7 @@ class IndexScrub:
                 high = low + PAGE_ENTRY_COUNT - 1
                 yield DamagedEntries(ledger_id, low, high, is_index_lost=True)
             if state is not DiskState.WHOLE:
+                self._is_all_seen &= state is DiskState.GONE
                 return None
         self.unconfirmed_count += 1
         return None
@@ -144,7 +157,9 @@ class IndexScrub:
                 return
             ids = list(bad)
             now = yield AskOwner(partial(self._view.locations, ledger_id, ids))
-            if now is None or self._view.is_deleted(ledger_id):
+            is_deleted = self._view.is_deleted(ledger_id)
+            if now is None or is_deleted:
+                self._is_all_seen &= is_deleted
                 return
             stayed = [one for one, place in zip(ids, now, strict=True) if bad[one] == place]
             yield from self._damage(ledger_id, stayed, array("Q", [bad[one] for one in stayed]))
@@ -184,7 +199,9 @@ class IndexScrub:
         """Return the entries, with their places, that are not there or can not be vouched for."""
         bad = set(self._misplaced(ledger_id, ids, places))
         doubtful = [at for at, place in enumerate(places) if self._is_in_region(place)]
+        self._is_all_seen &= UNKNOWN not in places
         if doubtful:
+            self.pointed_ids.update(split_location(places[at])[0] for at in doubtful)
             sound = self._view.copies.are_sound(array("Q", [places[at] for at in doubtful]))
             bad.update(at for at, is_sound in zip(doubtful, sound, strict=True) if not is_sound)
         return [(ids[at], places[at]) for at in sorted(bad)]

@@ -69,6 +69,7 @@ class LogScrub:
         self._size_by_ledger: dict[int, int] = {}
         self._tail_size = 0
         self.regions: list[tuple[int, int]] = []  # begin and end of what can not be vouched for
+        self.is_judged_by_index = False  # these are no damage if nothing points there
         self.share = 0.0  # of the log that was read
 
     def steps(self) -> Iterator[Paid | DamagedFile]:
@@ -85,20 +86,24 @@ class LogScrub:
             yield from self._read(file)
         except OSError as error:
             last = self.regions[-1][1] if self.regions else 0
+            self.is_judged_by_index = False
             yield self._fault(last, OFFSET_MAX, f"can not be read: {error.strerror}")
         finally:
             opened.close()
         if file.failed_offset is not None:  # also where nothing is missed
+            self.is_judged_by_index = False
             yield DamagedFile(self._path, file.failed_offset, "sectors can not be read")
 
     def _read(self, file: "PatientFile") -> Iterator[Paid | DamagedFile]:
         size = file.size()
         if is_stub(size) and self._end_offset is None:
             self.regions.append((0, OFFSET_MAX))
+            self.is_judged_by_index = True
             return
-        yield from self._header(file)
         walk = BlockWalk(file, self._seed)
         is_sealed = walk.end_of_blocks() != size
+        self.is_judged_by_index = self._end_offset is None
+        yield from self._header(file)
         for found in walk.blocks(is_body_read=False):
             if isinstance(found, Damage):
                 self._tail_size = found.size if found.is_tail else 0
@@ -114,11 +119,14 @@ class LogScrub:
         yield from self._end(file, is_sealed=is_sealed)
 
     def _header(self, file: "PatientFile") -> Iterator[DamagedFile]:
+        header = file.pread(LOG_HEADER_SIZE, 0)
         try:
-            check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path)
+            check_log_header(header, self._owner, self._log_id, self._path)
         except CorruptRecordError as error:
-            yield DamagedFile(self._path, 0, error.reason)
+            self.is_judged_by_index &= not any(header)
+            yield self._fault(0, LOG_HEADER_SIZE, error.reason)
         except CookieMismatchError as error:
+            self.is_judged_by_index = False
             yield DamagedFile(self._path, 0, str(error))
 
     def _is_sound(self, file: "PatientFile", block: Block) -> bool:
@@ -155,6 +163,7 @@ class LogScrub:
             yield from self._take_faults()
             yield from self._map(file)
         elif self._tail_size == FOOTER_SIZE + _PAIR_SIZE * len(self._size_by_ledger):
+            self.is_judged_by_index = False
             yield from self._take_faults("the map at its end is damaged")
         # else: the torn tail of a log that was not sealed
         yield Paid(file.take_read_size())

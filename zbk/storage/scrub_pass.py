@@ -4,10 +4,13 @@
     index   each file (``zbk.storage.scrub_index``): whether it is whole, and whether each entry is
             where it says, outside of those regions
 
-So damage in a log is told of, whatever lay there, and a ledger is reported only if its index still
-points there. What is written while the pass is under way is left to the next one, but for the
-beginnings of entries. An entry of which the index has nothing is not missed here: `zbk bookie
-rebuild-index` of a stopped bookie sees those.
+So a ledger is reported only if its index points into damage. If nothing does, and all of the index
+was seen, nobody misses what was there: mostly a loss of power has taken what was not synced, of a
+sealed log, too. That is logged, and is no damage (``zbk.storage.lost_regions``).
+
+What is written while the pass is under way is left to the next one, but for the beginnings of
+entries. An entry of which the index has nothing is not missed here: `zbk bookie rebuild-index` of a
+stopped bookie sees those.
 
 Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs, and of the ledgers
 of one index directory. Two regions that are merged for want of room put what lies between them in
@@ -18,14 +21,19 @@ Whoever runs a pass carries out its steps (``zbk.storage.scrub_step``). One thre
 Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
 
+import logging
+from collections.abc import Iterator
 from typing import Final
 
 from zbk.protocol.scrub import DamagedFile
+from zbk.storage.entry_log import log_path
 from zbk.storage.location import OFFSET_MAX
 from zbk.storage.scrub_index import IndexScrub, Regions
 from zbk.storage.scrub_log import LogScrub
 from zbk.storage.scrub_step import Scrubbing
 from zbk.storage.scrub_view import ScrubView
+
+logger = logging.getLogger("zbk.bookie")
 
 REGION_COUNT_MAX: Final = 10_000
 
@@ -38,6 +46,8 @@ class ScrubPass:
         self._region_count_max = region_count_max
         self._region_count = 0
         self._regions: Regions = {}
+        self._left_below_id = 0
+        self._held_back: dict[int, DamagedFile | None] = {}  # until the index was seen
         self._index = IndexScrub(view, self._regions)
         self.share = 0.0  # done, of 1.0; logs and index are half of it each
         self.ledger_id: int | None = None  # whose index is being read
@@ -49,9 +59,11 @@ class ScrubPass:
 
     def steps(self) -> Scrubbing:
         """Yield the steps of the pass."""
+        self._left_below_id = self._view.left_below_id
         yield from self._logs()
         self.share = 0.5
         yield from self._ledgers()
+        yield from self._judge()
         self.share = 1.0
 
     def _logs(self) -> Scrubbing:
@@ -63,10 +75,18 @@ class ScrubPass:
             return
         for number, (log_id, end) in enumerate(logs):
             log = LogScrub(view.files, view.log_dir, log_id, view.owner, end=end)
+            damage: DamagedFile | None = None
             for step in log.steps():
                 self.share = 0.5 * (number + log.share) / len(logs)
-                yield step
-            self._keep(log_id, log.regions)
+                if isinstance(step, DamagedFile):
+                    damage = damage or step  # of each file the first is told of
+                else:
+                    yield step
+            is_kept = self._keep(log_id, log.regions)
+            if is_kept and log.is_judged_by_index and log_id < self._left_below_id:
+                self._held_back[log_id] = damage
+            elif damage is not None:
+                yield damage
 
     def _ledgers(self) -> Scrubbing:
         view = self._view
@@ -79,15 +99,28 @@ class ScrubPass:
                     done_count += 1
                     self.share = 0.5 + 0.5 * min(1.0, done_count / max(1, view.ledger_count))
         except OSError as error:
+            self._index.note_unseen()
             yield DamagedFile(view.index_dir, 0, f"can not be listed: {error.strerror}")
         finally:
             self.ledger_id = None
             view.close_files()
 
-    def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> None:
-        if not regions:
-            return
-        if self._region_count + len(regions) > self._region_count_max:
-            regions = [(0, OFFSET_MAX)]
-        self._region_count += len(regions)
-        self._regions[log_id] = regions
+    def _judge(self) -> Iterator[DamagedFile]:
+        """Tell of what was held back, or that nobody misses it."""
+        view = self._view
+        for log_id, damage in self._held_back.items():
+            if not self._index.is_complete or log_id in self._index.pointed_ids:
+                if damage is not None:
+                    yield damage
+            elif view.lost.note(log_id, self._regions[log_id]):
+                path, (offset, _) = log_path(view.log_dir, log_id), self._regions[log_id][0]
+                told = "is not what was written, and nobody misses what was there"
+                logger.info("%s at byte %d %s", path, offset, told)
+
+    def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> bool:
+        """Keep the regions of a log; return true if there are any, each one as it is."""
+        is_room = self._region_count + len(regions) <= self._region_count_max
+        if regions:
+            self._regions[log_id] = regions if is_room else [(0, OFFSET_MAX)]
+            self._region_count += len(self._regions[log_id])
+        return bool(regions) and is_room

@@ -16,8 +16,10 @@ from zbk.errors import CorruptRecordError, NoSuchLedgerError, ShortRecordError
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.index_file import IndexReader, index_directories, ledger_id_in
+from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.location import split_location
+from zbk.storage.lost_regions import LostRegions
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.stored_copies import StoredCopies
 from zbk.system.files import FileSystem
@@ -47,6 +49,8 @@ class ScrubView:
         deleted: DeletedLedgers,
         cache: LedgerCache,
         logs: EntryLogs,
+        last_mark: LastMark,
+        lost: LostRegions,
     ) -> None:
         self.files = files
         self.path = path
@@ -56,6 +60,8 @@ class ScrubView:
         self._deleted = deleted
         self._cache = cache
         self._logs = logs
+        self._last_mark = last_mark
+        self.lost = lost
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
         self._owners_files = OpenFiles(files, 1)
         self._owners_reader = IndexReader(self.index_dir, self._owners_files)
@@ -86,6 +92,12 @@ class ScrubView:
         if end and current_id in found:
             logs.append((current_id, end))
         return logs
+
+    @property
+    def left_below_id(self) -> int:
+        """The id below which all that points at logs is on the disk, and stays there or goes."""
+        mark = self._last_mark.mark
+        return 0 if mark is None else mark.entry_log_id
 
     def ledgers(self) -> Iterator[list[int]]:
         """Yield the ids of the ledgers that have an index file, by the directory they lie in.

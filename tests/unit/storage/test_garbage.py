@@ -307,7 +307,7 @@ def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         assert collect(storage, 1, 2, 3) == []
 
     assert [record.message for record in caplog.records] == [
-        f"{path} is damaged: it stays, whatever ledgers are deleted"
+        f"{path} is damaged: it stays, unless a scrub shows that nobody misses it"
     ]
 
 

@@ -10,11 +10,14 @@ from random import Random
 import pytest
 
 from tests.support.power_cuts import STEP_COUNT_MAX, crashed_at_each_step, power_cuts
+from tests.support.scrubbing import Scrubber
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from tests.support.storage_lives import (
     ACTS,
+    PD,
     Act,
     Life,
+    adds,
     checkpoint,
     compact,
     delete_and_collect,
@@ -51,6 +54,42 @@ def test_a_power_cut_at_any_step_loses_nothing_that_was_promised(act: Act) -> No
             again.start()
             again.check()
     assert cut_count > 100
+
+
+@pytest.mark.parametrize("act", [adds, roll])
+def test_what_a_power_cut_took_of_a_log_is_no_damage_and_keeps_it_no_longer(act: Act) -> None:
+    """Nothing of it was promised: the scrubber sees that nobody misses it, and the log goes."""
+    lives: list[Life] = []
+    taken_count = 0
+
+    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
+        life = Life(disk)
+        lives.append(life)
+        for before in ACTS[: ACTS.index(act)]:
+            before(life)
+        return lambda: act(life)
+
+    for disk, step in crashed_at_each_step(prepare):
+        for after in power_cuts(disk, Random(step), count_max=4):
+            again = lives[-1].reborn(after, is_power_lost=True)
+            again.start()
+            again.add(PD, 6_000)
+            again.checkpoint()
+            (view,), (garbage,) = again.storage.scrubs, again.storage.garbages
+            left_ids = garbage.left_logs()
+
+            assert not Scrubber(view).run().is_damage_found
+
+            taken_count += any(view.lost.of(log_id) for log_id in left_ids)
+            assert not any(garbage.use_of(log_id).is_damaged for log_id in left_ids)
+            again.check()
+            compact(again)
+            again.check()
+            for ledger_id in again.storage.ledgers():
+                again.delete(ledger_id)
+            again.checkpoint()
+            assert [one for one in garbage.left_logs() if one in left_ids] == []
+    assert taken_count > 10
 
 
 def test_a_power_cut_after_a_kill_loses_nothing_either() -> None:

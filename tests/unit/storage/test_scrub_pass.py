@@ -1,5 +1,6 @@
 """A pass over a ledger directory: every damaged byte is found; nothing that is whole ever is."""
 
+import logging
 from array import array
 from collections.abc import Callable, Iterator
 from random import Random
@@ -8,8 +9,10 @@ import pytest
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import TwinnedStorage, read_all
+from tests.support.compactions import Compactor
 from tests.support.scrubbing import BadDisk, Scrubber, scrub
 from tests.support.simulated_disk import SimulatedDisk
+from zbk.protocol.compaction import CompactionLimits
 from zbk.protocol.scrub import DamagedEntries
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index_page import INDEX_HEADER_SIZE
@@ -191,15 +194,103 @@ def test_bad_sectors_damage_the_entries_in_them_and_the_others_stay_readable() -
     assert read_all(twinned.storage, 7, whole)
 
 
-def test_damage_that_nothing_points_at_is_told_of_and_hurts_no_ledger() -> None:
-    twinned = filled()
+def with_dead_damage(disk: SimulatedDisk | None = None) -> tuple[TwinnedStorage, str, int]:
+    """Return storage that has damage where nothing points; the log, and where."""
+    twinned = filled(disk)
+    twinned.add(7, range(60, 61), 20)
+    twinned.sync()
     path, offset = log_of(twinned, 8, 0)
     twinned.storage.delete_ledger(8)
+    for twins in (twinned.attempted, twinned.written, twinned.promised):
+        del twins[8]
+    twinned.finish_checkpoint()
     twinned.disk.flip_bit(path, 8 * (offset + 3))
+    return twinned, path, offset
+
+
+def test_damage_that_nothing_points_at_hurts_nobody_and_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    twinned, path, offset = with_dead_damage()
+
+    assert not scrub(twinned.storage).is_damage_found
+    assert not scrub(twinned.storage).is_damage_found
+
+    told = "is not what was written, and nobody misses what was there"
+    lines = [one.message for one in caplog.records if path in one.message]
+    assert lines == [f"{path} at byte {offset} {told}"]
+
+
+def test_a_log_with_damage_that_nobody_misses_is_compacted_as_any_other() -> None:
+    twinned, path, _ = with_dead_damage()
+    compactor = Compactor(twinned.storage, CompactionLimits(major_threshold=1.0))
+    compactor.major()
+    assert path in log_paths(twinned.disk), "nobody has looked yet"
+
+    scrub(twinned.storage)
+    compactor.major()
+
+    assert path not in log_paths(twinned.disk)
+    twinned.check()
+    assert not scrub(twinned.storage).is_damage_found
+
+
+def test_a_log_that_lost_its_first_page_goes_with_its_ledgers() -> None:
+    twinned = filled()
+    path = log_paths(twinned.disk)[0]
+    twinned.disk.set_content(path, bytes(LOG_HEADER_SIZE) + twinned.disk.content(path)[32:-1])
+    (garbage,) = twinned.storage.garbages
+    for ledger_id in (7, 8, 9):
+        assert twinned.storage.mark_deleted([ledger_id])
+        assert garbage.note()
+        garbage.drop([ledger_id])
+    assert garbage.remove_if_dead(1) == 0, "nobody has looked yet"
+
+    assert not scrub(twinned.storage).is_damage_found
+
+    assert garbage.remove_if_dead(1) > 0
+
+
+def test_a_damaged_header_of_a_log_is_told_of_and_the_log_stays() -> None:
+    twinned, path, _ = with_dead_damage()
+    twinned.disk.flip_bit(path, 8)
+
+    assert scrub(twinned.storage).file_count == 1
+    assert not twinned.storage.scrubs[0].lost.of(1)
+
+
+@pytest.mark.parametrize("what", ["page", "header", "busy", "place", "sector", "no mark"])
+def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
+    """B33: whatever can not be read of the index may point there."""
+    disk = BadDisk()
+    twinned, path, offset = with_dead_damage(disk)
+    (index_path,) = [one for one in disk.paths(".idx") if one.endswith("07.idx")]
+    (view,) = twinned.storage.scrubs
+    (one,) = twinned.storage._directories
+    match what:
+        case "page":
+            _forget(twinned)
+            disk.flip_bit(index_path, 8 * (INDEX_HEADER_SIZE + 100))
+        case "header":
+            _forget(twinned)
+            disk.flip_bit(index_path, 8 * 100)
+        case "busy":
+            twinned.add(7, range(70, 80), 20)
+            twinned.storage.begin_checkpoint()
+            disk.flip_bit(index_path, 8 * 100)
+        case "place":
+            one.cache.put(one.cache.prepare(7, [5]), [5], array("Q", [UNKNOWN]))
+            twinned.finish_checkpoint()
+        case "sector":
+            disk.bad[path] = range(offset, offset + 1)
+        case _:
+            one.last_mark._mark = None
 
     findings = scrub(twinned.storage)
 
-    assert (findings.file_count, findings.ledger_count) == (1, 0)
+    assert path in [one.path for one in findings.files]
+    assert not any(view.lost.of(log_id) for log_id in range(1, 9))
 
 
 def test_an_entry_of_the_wrong_ledger_is_found_though_every_checksum_fits() -> None:
