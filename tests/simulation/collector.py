@@ -42,7 +42,7 @@ class UpkeepPlan(msgspec.Struct, frozen=True):
             interval_ms=tape.pick((500, 150, 1_500)),
             confirm_delay_ms=tape.pick((100, 10, 400)),
             limits=limits,
-            scrub_interval_ms=tape.pick((0, 0, 700)),
+            scrub_interval_ms=tape.pick((0, 700)),
         )
 
 

@@ -25,7 +25,8 @@ from pyspark_zbk.demo_steps import (
 from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
 
-ROW_COUNT = 400_000  # so many that partition 0 has more batches than the failing attempt passes on
+PARTITION_COUNT = 3
+ROW_COUNT = 150_000  # so many that partition 0 has more batches than the failing attempt passes on
 
 
 class Numbers:
@@ -34,7 +35,9 @@ class Numbers:
     description = "numbers"
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        return spark.range(0, ROW_COUNT, 1, 8).selectExpr("id", "cast(id as string) text")
+        return spark.range(0, ROW_COUNT, 1, PARTITION_COUNT).selectExpr(
+            "id", "cast(id as string) text"
+        )
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +72,11 @@ def test_the_failed_attempt_is_in_no_version_and_is_collected(story: list[Step])
     loaded = next(step for step in story if isinstance(step, Loaded))
     collected = next(step for step in story if isinstance(step, LeftoverCollected))
 
-    assert (loaded.version, loaded.row_count, loaded.ledger_count) == (1, ROW_COUNT, 8)
+    assert (loaded.version, loaded.row_count, loaded.ledger_count) == (
+        1,
+        ROW_COUNT,
+        PARTITION_COUNT,
+    )
     assert [(one.partition, one.attempt) for one in loaded.leftover] == [(0, 0)]
     assert collected.leftover == loaded.leftover
     assert collected.deleted_count == 1
