@@ -6,11 +6,12 @@ that came later join it if that covers them, else they wait for the next one. So
 one round at a time, and whoever waits shares the next, as in group commit.
 
 A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
-flushed. A round has failed when no bookie is left that could answer it, and the LAC did not get
-there: at once if an ack quorum answered (a bookie lost what it had not synced), else a bookie that
-is down may come back within a grace time. A round that has moved the LAC, though not far enough, is
-followed by another one: the LAC that it carries lifts the cursors of bookies over entries that
-they miss and an ack quorum has, and what they hold behind such holes then counts.
+flushed. A round that has moved the LAC, though not far enough, is followed by another one: the LAC
+that it carries lifts the cursors of bookies over entries that they miss and an ack quorum has, and
+what they hold behind such holes then counts. A round has failed when it moved nothing, and no
+bookie is left that could answer it. One that is down may come back within a grace time, and is
+waited for if it could make the next entry durable: also where an ack quorum has answered, as
+bookies that were away in turn miss other entries each.
 
 Source: the relaxed-durability proposal, section Sync API.
 """
@@ -38,7 +39,7 @@ class _Round:
         self.target_id = target_id  # the last acknowledged entry when the round began
         self.started_ms = now_ms
         self.awaited = set(slots)
-        self.heard: set[int] = set()
+        self.heard: dict[int, int] = {}  # the ``LastAddSynced`` by slot
         self.errors: dict[int, ZbkError] = {}
         self.is_demanded = False
 
@@ -109,7 +110,7 @@ class SyncRounds:
         if self._round is None:
             return None
         self._round.awaited.add(slot)
-        self._round.heard.discard(slot)  # what its earlier life said is void
+        self._round.heard.pop(slot, None)  # what its earlier life said is void
         self._round.errors.pop(slot, None)
         return self._round.sync_id
 
@@ -119,11 +120,11 @@ class SyncRounds:
             self._round.awaited.discard(slot)
             self._round.errors[slot] = error
 
-    def answered(self, slot: int, sync_id: int) -> None:
+    def answered(self, slot: int, sync_id: int, last_add_synced: int) -> None:
         """Note an answer. One to an earlier round is late news."""
         if self._round is not None and self._round.sync_id == sync_id:
             self._round.awaited.discard(slot)
-            self._round.heard.add(slot)
+            self._round.heard[slot] = last_add_synced
 
     def failed(self, slot: int, sync_id: int, error: ZbkError) -> bool:
         """Note a refusal; tell whether it was one of the round that runs."""
@@ -183,19 +184,30 @@ class SyncRounds:
         if lac >= now.target_id or not is_wanted:
             self._round = None
             return []
+        if now.awaited:
+            return []
+        is_moving = lac > now.lac and bool(now.heard)
         is_grace_over = now_ms - now.started_ms >= self._grace_ms
-        may_come = may_wait and not is_grace_over and len(now.heard) < self._ack_size
-        if now.awaited or may_come:
+        if not is_moving and may_wait and not is_grace_over and self._may_move(lac, now, slots):
             return []
         self._round = None
-        if lac > now.lac and now.heard:
+        if is_moving:
             return []  # once more: the new LAC may lift a bookie's cursor over a hole
         return self._failures(lac, now, slots)
 
+    def _may_move(self, lac: int, now: _Round, slots: WriterSlots) -> bool:
+        """Tell whether the bookies that are down could make the entry behind the LAC durable.
+
+        One that has synced no more than the LAC, which it was told, misses that entry.
+        """
+        having = sum(last_add_synced > lac for last_add_synced in now.heard.values())
+        return having + len(slots.down) >= self._ack_size
+
     def _failures(self, lac: int, ended: _Round, slots: WriterSlots) -> list[Effect]:
         reason = f"{len(ended.heard)} of {len(slots)} bookies synced"
-        if ended.errors:
-            reason += f"; {slots.text(ended.errors)}"
+        errors = {slot: slots.error_of(slot) for slot in slots.down} | ended.errors
+        if errors:
+            reason += f"; {slots.text(errors)}"
         failures: list[Effect] = []
         while self._waiting and self._waiting[0][1] <= ended.target_id:
             ticket, wanted_id = self._waiting.popleft()

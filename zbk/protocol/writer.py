@@ -337,7 +337,7 @@ class WriterCore:
 
     def _on_sync_answered(self, event: ev.SyncAnswered) -> None:
         if self._is_news(event.slot, event.incarnation, event.last_add_synced):
-            self._syncs.answered(event.slot, event.sync_id)
+            self._syncs.answered(event.slot, event.sync_id, event.last_add_synced)
 
     def _on_sync_failed(self, event: ev.SyncFailed) -> None:
         is_awaited = self._syncs.failed(event.slot, event.sync_id, event.error)
