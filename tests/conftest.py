@@ -6,7 +6,9 @@ from collections.abc import Iterator
 
 import pykka
 import pytest
+from xdist.remote import Producer
 
+from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
 
 
@@ -22,6 +24,17 @@ def pytest_configure() -> None:
     """Have the programs that tests start end at SIGINT: a shell's background jobs ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling | None:
+    """Have files that share a Spark session run in the same process."""
+    return Scheduling(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items.sort(key=lambda item: rank_of(item.nodeid))
 
 
 @pytest.fixture
