@@ -104,6 +104,7 @@ class Compaction:
         if plan is not None and self.is_made(plan):
             # its name may be in the page cache only: the index must not point at it before
             self._files.sync_dir(self._log_dir)
+            self._lost.made(plan.target_id)
             self.open_plan = plan
         else:
             self._note.remove()
@@ -267,6 +268,7 @@ class Compaction:
 
     def begin_log(self, plan: CompactionPlan) -> CompactionLog:
         """Return the log that is made."""
+        self._lost.made(plan.target_id)
         return CompactionLog(
             self._files,
             self._log_dir,

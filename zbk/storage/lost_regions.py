@@ -5,6 +5,10 @@ a log or at its end, before its map, too. Nothing in them was promised by this l
 is a damaged one of which a pass of the scrubber has shown that no index points into it. Nothing
 ever will: adds go to other logs, and compaction moves what is whole.
 
+Not so in a log that compaction has made in this life: the index in memory may point there already,
+and that on the disk not yet. No loss of power takes anything from it, as all of it was synced
+before it got its name: damage in it is damage.
+
 So a log with lost regions is read as if they were not there, and goes the way of all others. What
 has not been looked at since the start is damage, and its log stays.
 
@@ -23,6 +27,7 @@ class LostRegions:
 
     def __init__(self) -> None:
         self._by_log: dict[int, Regions] = {}
+        self._made_ids: set[int] = set()
 
     def __len__(self) -> int:
         """Return how many logs have any."""
@@ -32,16 +37,30 @@ class LostRegions:
         """Return the lost regions of a log."""
         return self._by_log.get(log_id, ())
 
+    def made(self, log_id: int) -> None:
+        """Note that compaction makes a log, or has the index point at it again."""
+        self._made_ids.add(log_id)
+
+    def may_have(self, log_id: int) -> bool:
+        """Tell whether damage in a log may be a lost region."""
+        return log_id not in self._made_ids
+
     def note(self, log_id: int, regions: Iterable[tuple[int, int]]) -> bool:
         """Note what is lost of a log; return false if that was known."""
+        assert self.may_have(log_id), "the index may come to point there"
         now = tuple(regions)
         before = self._by_log.get(log_id, ())
         self._by_log[log_id] = now
         return now != before
 
+    def revoke(self, log_id: int) -> None:
+        """Note that damage in a log is missed, or that nobody can tell."""
+        self._by_log.pop(log_id, None)
+
     def forget(self, log_id: int) -> None:
         """Note that a log was removed."""
         self._by_log.pop(log_id, None)
+        self._made_ids.discard(log_id)
 
 
 def is_lost(regions: Regions, offset: int, size: int) -> bool:

@@ -83,9 +83,12 @@ class ScrubPass:
                 else:
                     yield step
             is_kept = self._keep(log_id, log.regions)
-            if is_kept and log.is_judged_by_index and log_id < self._left_below_id:
+            is_left = log_id < self._left_below_id and view.lost.may_have(log_id)
+            if is_kept and is_left and log.is_judged_by_index:
                 self._held_back[log_id] = damage
-            elif damage is not None:
+                continue
+            view.lost.revoke(log_id)
+            if damage is not None:
                 yield damage
 
     def _ledgers(self) -> Scrubbing:
@@ -109,11 +112,15 @@ class ScrubPass:
         """Tell of what was held back, or that nobody misses it."""
         view = self._view
         for log_id, damage in self._held_back.items():
+            path = log_path(view.log_dir, log_id)
+            if not view.files.exists(path):
+                continue  # removed meanwhile
             if not self._index.is_complete or log_id in self._index.pointed_ids:
+                view.lost.revoke(log_id)
                 if damage is not None:
                     yield damage
             elif view.lost.note(log_id, self._regions[log_id]):
-                path, (offset, _) = log_path(view.log_dir, log_id), self._regions[log_id][0]
+                offset, _ = self._regions[log_id][0]
                 told = "is not what was written, and nobody misses what was there"
                 logger.info("%s at byte %d %s", path, offset, told)
 

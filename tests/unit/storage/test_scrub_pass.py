@@ -16,6 +16,7 @@ from zbk.protocol.compaction import CompactionLimits
 from zbk.protocol.scrub import DamagedEntries
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index_page import INDEX_HEADER_SIZE
+from zbk.storage.last_mark import LogMark
 from zbk.storage.location import UNKNOWN, split_location
 from zbk.storage.scrub_index import BUSY_COUNT_MAX
 from zbk.storage.scrub_step import AskOwner, Paid, ScrubStep
@@ -194,6 +195,14 @@ def test_bad_sectors_damage_the_entries_in_them_and_the_others_stay_readable() -
     assert read_all(twinned.storage, 7, whole)
 
 
+def delete(twinned: TwinnedStorage, *ledger_ids: int) -> None:
+    """Have ledgers dropped as garbage collection does."""
+    (garbage,) = twinned.storage.garbages
+    assert twinned.storage.mark_deleted(ledger_ids)
+    assert garbage.note()
+    garbage.drop(ledger_ids)
+
+
 def with_dead_damage(disk: SimulatedDisk | None = None) -> tuple[TwinnedStorage, str, int]:
     """Return storage that has damage where nothing points; the log, and where."""
     twinned = filled(disk)
@@ -241,10 +250,7 @@ def test_a_log_that_lost_its_first_page_goes_with_its_ledgers() -> None:
     path = log_paths(twinned.disk)[0]
     twinned.disk.set_content(path, bytes(LOG_HEADER_SIZE) + twinned.disk.content(path)[32:-1])
     (garbage,) = twinned.storage.garbages
-    for ledger_id in (7, 8, 9):
-        assert twinned.storage.mark_deleted([ledger_id])
-        assert garbage.note()
-        garbage.drop([ledger_id])
+    delete(twinned, 7, 8, 9)
     assert garbage.remove_if_dead(1) == 0, "nobody has looked yet"
 
     assert not scrub(twinned.storage).is_damage_found
@@ -258,6 +264,41 @@ def test_a_damaged_header_of_a_log_is_told_of_and_the_log_stays() -> None:
 
     assert scrub(twinned.storage).file_count == 1
     assert not twinned.storage.scrubs[0].lost.of(1)
+
+
+def test_damage_in_what_compaction_has_made_is_damage_though_the_disk_points_past_it() -> None:
+    """The index in memory points there, and a checkpoint may fail for long."""
+    twinned = filled()
+    delete(twinned, 8)
+    before = set(log_paths(twinned.disk))
+    compactor = Compactor(twinned.storage, CompactionLimits(major_threshold=1.0))
+    compactor.ask_checkpoint = lambda _done: None
+    compactor.major()
+    (made, *_) = sorted(set(log_paths(twinned.disk)) - before)
+    twinned.add(7, range(60, 61), LOG_SIZE)
+    (view,) = twinned.storage.scrubs
+    view._last_mark._mark = LogMark(view._last_mark.mark.positions, 99)  # type: ignore[union-attr]
+    content = twinned.disk.content(made)
+    twinned.disk.flip_bit(made, 8 * (len(content) // 2))
+
+    findings = scrub(twinned.storage)
+
+    assert [one.path for one in findings.files] == [made]
+    assert len(view.lost) == 0
+
+
+def test_what_was_missed_by_nobody_is_damage_again_when_that_can_not_be_told() -> None:
+    twinned, _, _ = with_dead_damage()
+    scrub(twinned.storage)
+    (view,) = twinned.storage.scrubs
+    assert len(view.lost) == 1
+    _forget(twinned)
+    (index_path,) = [one for one in twinned.disk.paths(".idx") if one.endswith("07.idx")]
+    twinned.disk.flip_bit(index_path, 8 * (INDEX_HEADER_SIZE + 100))
+
+    assert scrub(twinned.storage).file_count == 2
+
+    assert len(view.lost) == 0
 
 
 @pytest.mark.parametrize("what", ["page", "header", "busy", "place", "sector", "no mark"])
