@@ -25,6 +25,8 @@ from pyspark_zbk.demo_steps import (
 from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
 
+pytestmark = pytest.mark.timeout(300)  # the whole story is one fixture
+
 PARTITION_COUNT = 3
 ROW_COUNT = 150_000  # so many that partition 0 has more batches than the failing attempt passes on
 
