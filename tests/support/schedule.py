@@ -1,8 +1,8 @@
 """Which tests run in which of xdist's processes, and in which order.
 
-A file is run by one process. Files that share a Spark session are two groups, run by two processes:
-a session and its cluster take ten seconds of both cores, and four of them at once get in each
-other's way. They come first, beside tests that mostly wait; the many short ones fill what is left.
+A file is run by one process; and so are all the tests of Spark, which share a session. A session
+and its cluster take ten seconds of both cores, and several at once get in each other's way for
+minutes. They come first, beside tests that mostly wait; the many short ones fill what is left.
 """
 
 from typing import Final
@@ -11,8 +11,7 @@ from xdist.scheduler import LoadFileScheduling
 
 _ORDER: Final = ("tests/spark/", "tests/integration/", "tests/simulation/", "tests/")
 _LATER: Final = "tests/integration/metadata/"
-_SECOND: Final = ("test_stream", "test_demo", "test_fingerprint")
-_OWN_SPARK: Final = "test_readme"
+_SPARK: Final = "tests/spark"
 
 
 def rank_of(node_id: str) -> int:
@@ -23,16 +22,13 @@ def rank_of(node_id: str) -> int:
 
 
 def scope_of(node_id: str) -> str:
-    """Return the name of what one process runs as a whole: a file, or a group of them.
+    """Return the name of what one process runs as a whole: a file, or the folder of Spark.
 
     >>> scope_of("tests/unit/test_docs.py::test_a"), scope_of("tests/spark/test_streams.py::test_b")
-    ('tests/unit/test_docs.py', 'tests/spark/ 2')
+    ('tests/unit/test_docs.py', 'tests/spark')
     """
     path = node_id.partition("::")[0]
-    folder, _, name = path.rpartition("/")
-    if folder != "tests/spark" or name.startswith(_OWN_SPARK):
-        return path
-    return f"{folder}/ {2 if name.startswith(_SECOND) else 1}"
+    return _SPARK if path.startswith(f"{_SPARK}/") else path
 
 
 class Scheduling(LoadFileScheduling):  # type: ignore[misc]  # it has no types
