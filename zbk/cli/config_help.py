@@ -17,7 +17,7 @@ CLIENT_HELP: Final = {
     "speculative_read_ms": "Silence after which the next replica is asked, too; 0 is off.",
     "request_timeout_ms": "How long a bookie has to answer.",
     "connect_timeout_ms": "How long connecting may take.",
-    "quorum_grace_ms": "How long a writer waits for a lost ack quorum to come back.",
+    "quorum_grace_ms": "How long a writer, or a sync, waits for bookies that it needs.",
     "slow_bookie_ms": "A bookie that alone holds up a writer so long is replaced.",
     "explicit_lac_ms": "An idle writer tells its LAC after this; 0 is never.",
     "placement": "How bookies are chosen: random or rack.",

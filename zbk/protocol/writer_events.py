@@ -45,7 +45,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     backlog_count: int = 4_096  # such batches
     batch_size_max: int = 512 * 1024  # bytes of encoded entries
     batch_count_max: int = 4096  # entries
-    quorum_grace_ms: int = 5_000  # how long a lost ack quorum may take to come back
+    quorum_grace_ms: int = 5_000  # how long bookies that are needed may take to come back
     close_linger_ms: int = 2_000  # how long close waits for bookies beyond the ack quorum
     unsynced_batch_count_max: int = 65_536  # acknowledged batches beyond the LAC; see writer.py
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
