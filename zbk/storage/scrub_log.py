@@ -70,7 +70,6 @@ class LogScrub:
         self._tail_size = 0
         self.regions: list[tuple[int, int]] = []  # begin and end of what can not be vouched for
         self.is_judged_by_index = False  # these are no damage if nothing points there
-        self.ledger_ids: set[int] = set()  # of the blocks in them that can still be told
         self.share = 0.0  # of the log that was read
 
     def steps(self) -> Iterator[Paid | DamagedFile]:
@@ -148,7 +147,6 @@ class LogScrub:
     def _pend_block(self, block: Block, what: str) -> None:
         header = block.header
         last = f"{header.count} entries from {header.first_entry_id} on"
-        self.ledger_ids.add(header.ledger_id)
         self._pend(
             block.offset,
             header.body_size,

@@ -22,7 +22,7 @@ Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
 
 import logging
-from functools import partial
+from collections.abc import Iterator
 from typing import Final
 
 from zbk.protocol.scrub import DamagedFile
@@ -30,7 +30,7 @@ from zbk.storage.entry_log import log_path
 from zbk.storage.location import OFFSET_MAX
 from zbk.storage.scrub_index import IndexScrub, Regions
 from zbk.storage.scrub_log import LogScrub
-from zbk.storage.scrub_step import AskOwner, Scrubbing
+from zbk.storage.scrub_step import Scrubbing
 from zbk.storage.scrub_view import ScrubView
 
 logger = logging.getLogger("zbk.bookie")
@@ -47,7 +47,7 @@ class ScrubPass:
         self._region_count = 0
         self._regions: Regions = {}
         self._left_below_id = 0
-        self._held_back: dict[int, tuple[DamagedFile | None, set[int]]] = {}  # damage, ledgers
+        self._held_back: dict[int, DamagedFile | None] = {}  # until the index was seen
         self._index = IndexScrub(view, self._regions)
         self.share = 0.0  # done, of 1.0; logs and index are half of it each
         self.ledger_id: int | None = None  # whose index is being read
@@ -85,7 +85,7 @@ class ScrubPass:
             is_kept = self._keep(log_id, log.regions)
             is_left = log_id < self._left_below_id and view.lost.may_have(log_id)
             if is_kept and is_left and log.is_judged_by_index:
-                self._held_back[log_id] = damage, log.ledger_ids  # until the index was seen
+                self._held_back[log_id] = damage
                 continue
             view.lost.revoke(log_id)
             if damage is not None:
@@ -108,16 +108,14 @@ class ScrubPass:
             self.ledger_id = None
             view.close_files()
 
-    def _judge(self) -> Scrubbing:
+    def _judge(self) -> Iterator[DamagedFile]:
         """Tell of what was held back, or that nobody misses it."""
         view = self._view
-        for log_id, (damage, ledger_ids) in self._held_back.items():
+        for log_id, damage in self._held_back.items():
             path = log_path(view.log_dir, log_id)
             if not view.files.exists(path):
                 continue  # removed meanwhile
-            is_known = yield AskOwner(partial(view.has_all, ledger_ids))
-            is_past = self._index.is_complete and log_id not in self._index.pointed_ids
-            if not (is_past and is_known):  # an index that is gone may be made anew from the logs
+            if not self._index.is_complete or log_id in self._index.pointed_ids:
                 view.lost.revoke(log_id)
                 if damage is not None:
                     yield damage

@@ -3,12 +3,12 @@
 Files are read as they lie on the disk, while others write: what looks wrong there is looked at
 again through the owner, who knows what is being written, what has moved and what was deleted.
 
-Threads: ``locations``, ``has_all`` and ``disk_state`` belong to the owner of the index, and read a
-header and a page at most, of each ledger; everything else to one thread, any.
+Threads: ``locations`` and ``disk_state`` belong to the owner of the index, and read a header and
+a page at most; everything else to one thread, any.
 """
 
 from array import array
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final
 
@@ -133,14 +133,6 @@ class ScrubView:
             return self._cache.scattered_locations(ledger_id, entry_ids)
         except (NoSuchLedgerError, CorruptRecordError):
             return None
-
-    def has_all(self, ledger_ids: Collection[int]) -> bool:
-        """Tell whether the index has these ledgers, but for those that were deleted."""
-        try:
-            wanted = [one for one in ledger_ids if one not in self._deleted]
-            return all(self._cache.info(one) is not None for one in wanted)
-        except CorruptRecordError:
-            return False
 
     def disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
         """Tell what the disk has of a page, or, without one, of an index file's header."""

@@ -209,7 +209,7 @@ def with_dead_damage(disk: SimulatedDisk | None = None) -> tuple[TwinnedStorage,
     twinned.add(7, range(60, 61), 20)
     twinned.sync()
     path, offset = log_of(twinned, 8, 0)
-    delete(twinned, 8)
+    twinned.storage.delete_ledger(8)
     for twins in (twinned.attempted, twinned.written, twinned.promised):
         del twins[8]
     twinned.finish_checkpoint()
@@ -301,7 +301,7 @@ def test_what_was_missed_by_nobody_is_damage_again_when_that_can_not_be_told() -
     assert len(view.lost) == 0
 
 
-@pytest.mark.parametrize("what", ["page", "header", "busy", "place", "sector", "no mark", "gone"])
+@pytest.mark.parametrize("what", ["page", "header", "busy", "place", "sector", "no mark"])
 def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
     """B33: whatever can not be read of the index may point there."""
     disk = BadDisk()
@@ -323,11 +323,6 @@ def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
         case "place":
             one.cache.put(one.cache.prepare(7, [5]), [5], array("Q", [UNKNOWN]))
             twinned.finish_checkpoint()
-        case "gone":
-            disk.flip_bit(path, 8 * (offset + 3))  # it is whole again
-            path, offset = log_of(twinned, 7, 5)
-            disk.flip_bit(path, 8 * (offset + 3))
-            one.cache.delete(7)
         case "sector":
             disk.bad[path] = range(offset, offset + 1)
         case _:
