@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from pyspark_zbk import demo
 from pyspark_zbk.demo import tell
 from pyspark_zbk.demo_input import LibraryLines
 from pyspark_zbk.demo_steps import (
@@ -43,7 +44,7 @@ class Numbers:
 
 
 @pytest.fixture(scope="module")
-def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[Step]:
+def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Step]]:
     """The whole story, told once."""
 
     @contextmanager
@@ -52,7 +53,9 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list
 
     folder = tmp_path_factory.mktemp("demo")
     cluster = LocalCluster(folder / "cluster", bookie_options=QUICK)
-    return list(tell(Numbers(), cluster, folder, same_session))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(demo, "LEDGER_WAIT_S", 50.0)  # there will be one, however slow it is here
+        yield list(tell(Numbers(), cluster, folder, same_session))
 
 
 def test_the_story_has_all_its_steps_and_nothing_differs(story: list[Step]) -> None:
