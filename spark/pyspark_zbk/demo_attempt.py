@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 PASSED_COUNT: Final = 3  # batches
 LOOK_INTERVAL_S: Final = 0.05
-WAIT_S: Final = 60.0
+WAIT_S: Final = 10.0
 """How long the attempt waits for somebody to look before it fails all the same."""
 
 

@@ -203,6 +203,7 @@ def test_a_killed_owner_is_followed_by_another(
 
     assert [entry.position for entry in entries][: len(acked)] == acked
     assert [entry.payload for entry in entries] == [b"%08d" % n for n in range(len(entries))]
+    assert len({position.ledger_id for position in acked}) > 1, "it was rolled"
 
 
 def test_a_tail_follows_rolls_and_owners(client: zbk.Client, other: zbk.Client, name: str) -> None:

@@ -3,7 +3,7 @@
 from tests.simulation.campaign import Summary, run_seeds
 
 CHUNK_COUNT = 4
-SEED_COUNT = 200
+SEED_COUNT = 500
 """Seeds of one file."""
 
 DANGEROUS_PLACES = (

@@ -26,8 +26,6 @@ from pyspark_zbk.demo_steps import (
 from tests.support.cluster import QUICK
 from zbk.cluster.local import LocalCluster
 
-pytestmark = pytest.mark.timeout(300)  # the whole story is one fixture
-
 PARTITION_COUNT = 3
 ROW_COUNT = 150_000  # so many that partition 0 has more batches than the failing attempt passes on
 
@@ -54,7 +52,7 @@ def story(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("demo")
     cluster = LocalCluster(folder / "cluster", bookie_options=QUICK)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "LEDGER_WAIT_S", 50.0)  # there will be one, however slow it is here
+        patch.setattr(demo, "LEDGER_WAIT_S", 9.0)  # there will be one, but it may take its time
         yield list(tell(Numbers(), cluster, folder, same_session))
 
 
