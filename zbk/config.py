@@ -135,7 +135,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     speculative_read_ms: int = 200  # silence after which the next replica is asked too; 0 is off
     request_timeout_ms: int = 5_000
     connect_timeout_ms: int = 5_000
-    quorum_grace_ms: int = 5_000  # how long bookies may take to come back
+    quorum_grace_ms: int = 5_000  # how long bookies that are needed may take to come back
     slow_bookie_ms: int = 2_000  # a bookie that alone holds up a writer so long is replaced
     explicit_lac_ms: int = 2  # an idle writer tells its LAC after this; 0 is never
     placement: Literal["random", "rack"] = "random"  # how bookies are chosen

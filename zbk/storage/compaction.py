@@ -43,7 +43,7 @@ from zbk.storage.live_counts import LiveCounts
 from zbk.storage.location import OFFSET_BITS, OFFSET_MAX, location_of
 from zbk.storage.log_runs import LogRuns, Piece, Run
 from zbk.storage.log_uses import LogUses
-from zbk.storage.lost_regions import LostRegions, Regions
+from zbk.storage.lost_regions import LostRegions, RegionsOfLog
 from zbk.system.files import FileSystem, is_no_space
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Compaction:
         self._lost = lost
         self._fail_stop = fail_stop
         self._note = CompactionNote(files, ledger_dir, owner)
-        self._spoiled: dict[int, Regions] = {}  # logs that met damage, and what was known as lost
+        self._spoiled: dict[int, RegionsOfLog] = {}  # that met damage, and what was lost
         self.counts = LiveCounts()
         self.directory = ledger_dir
         self.open_plan: CompactionPlan | None = None  # the new log is there, and the sources are

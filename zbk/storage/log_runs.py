@@ -27,7 +27,7 @@ from zbk.storage.entry_log_format import LOG_HEADER_SIZE, check_log_header, log_
 from zbk.storage.entry_log_scan import Block, BlockWalk
 from zbk.storage.location import entry_locations, location_of
 from zbk.storage.log_uses import torn_tail
-from zbk.storage.lost_regions import Regions, is_lost
+from zbk.storage.lost_regions import RegionsOfLog, is_lost
 from zbk.system.files import File, FileSystem
 
 PIECE_SIZE: Final = 1024 * 1024
@@ -80,7 +80,13 @@ class LogRuns:
     """
 
     def __init__(
-        self, files: FileSystem, directory: str, log_id: int, owner: bytes, *, lost: Regions = ()
+        self,
+        files: FileSystem,
+        directory: str,
+        log_id: int,
+        owner: bytes,
+        *,
+        lost: RegionsOfLog = (),
     ) -> None:
         self._files = files
         self._lost = lost

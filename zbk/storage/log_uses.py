@@ -33,7 +33,7 @@ from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, BlockHeader, is_stub
 from zbk.storage.entry_log_scan import Block, Damage, EntryLogScan
 from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.lost_regions import LostRegions, Regions, is_lost
+from zbk.storage.lost_regions import LostRegions, RegionsOfLog, is_lost
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class LogUse(msgspec.Struct, frozen=True):
     has_map: bool = True  # it was sealed, and no crash came in between
     torn: TornTail | None = None  # all that keeps it from being whole
     is_stub: bool = False
-    lost: Regions = ()  # what was left out
+    lost: RegionsOfLog = ()  # what was left out
 
     @property
     def is_damaged(self) -> bool:
@@ -124,7 +124,7 @@ class LogUses:
         if use is not None:
             self._pair_count -= len(use.ledger_ids)
 
-    def _read(self, log_id: int, lost: Regions) -> LogUse:
+    def _read(self, log_id: int, lost: RegionsOfLog) -> LogUse:
         scan = EntryLogScan(self._files, self._directory, log_id, self._owner)
         is_whole = has_map = True
         size_by_ledger: dict[int, int] = {}

@@ -18,7 +18,7 @@ Threads: any; a value is replaced as a whole.
 from collections.abc import Iterable
 from typing import TypeAlias
 
-Regions: TypeAlias = tuple[tuple[int, int], ...]
+RegionsOfLog: TypeAlias = tuple[tuple[int, int], ...]
 """Begins and ends, in bytes of a log."""
 
 
@@ -26,14 +26,14 @@ class LostRegions:
     """The lost regions of the logs of one ledger directory."""
 
     def __init__(self) -> None:
-        self._by_log: dict[int, Regions] = {}
+        self._by_log: dict[int, RegionsOfLog] = {}
         self._made_ids: set[int] = set()
 
     def __len__(self) -> int:
         """Return how many logs have any."""
         return len(self._by_log)
 
-    def of(self, log_id: int) -> Regions:
+    def of(self, log_id: int) -> RegionsOfLog:
         """Return the lost regions of a log."""
         return self._by_log.get(log_id, ())
 
@@ -63,7 +63,7 @@ class LostRegions:
         self._made_ids.discard(log_id)
 
 
-def is_lost(regions: Regions, offset: int, size: int) -> bool:
+def is_lost(regions: RegionsOfLog, offset: int, size: int) -> bool:
     """Tell whether so many bytes from an offset on lie in one of these regions.
 
     >>> is_lost(((100, 200),), 120, 80), is_lost(((100, 200),), 120, 81)

@@ -44,14 +44,14 @@ class Bookies:
         self.round_count = 0
         self.incarnations = [1, 1, 1]
 
-    def settle(self, core: WriterCore, todo: list[Effect]) -> list[Effect]:
+    def settle(self, core: WriterCore, effects: list[Effect]) -> list[Effect]:
         """Answer everything, and what comes of that; return what is told to the application."""
         told: list[Effect] = []
-        while todo:
-            effect = todo.pop(0)
+        while effects:
+            effect = effects.pop(0)
             answer = self.answer(effect)
             if answer is not None:
-                todo += core.handle(answer, 0)
+                effects += core.handle(answer, 0)
             elif isinstance(effect, SyncDone | SyncFailedFor | CloseLedger):
                 told.append(effect)
         return told

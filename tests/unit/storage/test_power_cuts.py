@@ -4,7 +4,7 @@ Of few un-synced writes every subset reaches the platter, of many some by chance
 has all that was promised, and nothing that was never written; and so it has after a second cut.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 
 import pytest
@@ -31,64 +31,58 @@ KILL_STRIDE = 3
 """Every so many steps of a whole life a kill is tried."""
 
 
+def after_each_power_cut(act: Act, count_max: int = 8) -> Iterator[Life]:
+    """Yield lives that have begun again after the power went at each step of an act."""
+    lives: list[Life] = []
+
+    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
+        life = Life(disk)
+        lives.append(life)
+        for before in ACTS[: ACTS.index(act)]:
+            before(life)
+        return lambda: act(life)
+
+    for disk, step in crashed_at_each_step(prepare):
+        for after in power_cuts(disk, Random(step), count_max):
+            again = lives[-1].reborn(after, is_power_lost=True)
+            again.start()
+            yield again
+
+
 @pytest.mark.parametrize("act", [Life.start, checkpoint, roll, evict, delete_and_collect, compact])
 def test_a_power_cut_at_any_step_loses_nothing_that_was_promised(act: Act) -> None:
     """B35, B39: the start, checkpoints, the roll of logs and journals, eviction, collection.
 
     B30: and compaction.
     """
-    lives: list[Life] = []
-
-    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
-        life = Life(disk)
-        lives.append(life)
-        for before in ACTS[: ACTS.index(act)]:
-            before(life)
-        return lambda: act(life)
-
     cut_count = 0
-    for disk, step in crashed_at_each_step(prepare):
-        for after in power_cuts(disk, Random(step)):
-            cut_count += 1
-            again = lives[-1].reborn(after, is_power_lost=True)
-            again.start()
-            again.check()
+    for again in after_each_power_cut(act):
+        cut_count += 1
+        again.check()
     assert cut_count > 100
 
 
 @pytest.mark.parametrize("act", [adds, roll])
 def test_what_a_power_cut_took_of_a_log_is_no_damage_and_keeps_it_no_longer(act: Act) -> None:
     """Nothing of it was promised: the scrubber sees that nobody misses it, and the log goes."""
-    lives: list[Life] = []
     taken_count = 0
+    for again in after_each_power_cut(act, count_max=4):
+        again.add(PD, 6_000)
+        again.checkpoint()
+        (view,), (garbage,) = again.storage.scrubs, again.storage.garbages
+        left_ids = garbage.left_logs()
 
-    def prepare(disk: SimulatedDisk) -> Callable[[], None]:
-        life = Life(disk)
-        lives.append(life)
-        for before in ACTS[: ACTS.index(act)]:
-            before(life)
-        return lambda: act(life)
+        assert not Scrubber(view).run().is_damage_found
 
-    for disk, step in crashed_at_each_step(prepare):
-        for after in power_cuts(disk, Random(step), count_max=4):
-            again = lives[-1].reborn(after, is_power_lost=True)
-            again.start()
-            again.add(PD, 6_000)
-            again.checkpoint()
-            (view,), (garbage,) = again.storage.scrubs, again.storage.garbages
-            left_ids = garbage.left_logs()
-
-            assert not Scrubber(view).run().is_damage_found
-
-            taken_count += any(view.lost.of(log_id) for log_id in left_ids)
-            assert not any(garbage.use_of(log_id).is_damaged for log_id in left_ids)
-            again.check()
-            compact(again)
-            again.check()
-            for ledger_id in again.storage.ledgers():
-                again.delete(ledger_id)
-            again.checkpoint()
-            assert [one for one in garbage.left_logs() if one in left_ids] == []
+        taken_count += any(view.lost.of(log_id) for log_id in left_ids)
+        assert not any(garbage.use_of(log_id).is_damaged for log_id in left_ids)
+        again.check()
+        compact(again)
+        again.check()
+        for ledger_id in again.storage.ledgers():
+            again.delete(ledger_id)
+        again.checkpoint()
+        assert [one for one in garbage.left_logs() if one in left_ids] == []
     assert taken_count > 10
 
 
