@@ -61,8 +61,8 @@ endif
 soak-mixed: $(STAMPS)/dev ## write, read, delete, collect, kill -9 for MINUTES; a report (ARGS='--report FILE.json')
 	@$(BIN)/python -m tests.soak.mixed --minutes $(MINUTES) $(ARGS)
 
-chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES; as root also partitions, power loss
-	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(ARGS)
+chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES (PARTITIONS=1: firewalls between all of them; root)
+	@$(BIN)/python -m tests.chaos --minutes $(MINUTES) $(if $(PARTITIONS),--partitions) $(ARGS)
 
 scale: $(STAMPS)/dev ## one bookie with 20,000 ledgers, 20 M entries, 1 GiB of journal (ARGS='--case restart')
 	@$(BIN)/python -m tests.scale $(ARGS)

@@ -14,6 +14,10 @@ every consequence: the folder of a violated round is kept instead, with the hist
     cluster.py           bookies, metadata and client processes, and the network between them
     network.py           partitions in user space: a proxy before each bookie
     namespaces.py        partitions in network namespaces, where the machine allows it
+    firewall.py          the same with a firewall at each place: loss by peer and by direction
+    partitions.py        what these firewalls do to the cluster
+    copies.py            the invariant of copies, where autorecovery runs
+    verdict.py           kept, violated, or a harness that could not tell
     power.py             power loss: a bookie's disk is a file system that can be cut off
     client.py            the client process; client_roles.py, log_roles.py: what the roles do
     recording.py         the calls of a process as JSON lines that outlive its kill -9

@@ -11,8 +11,10 @@ import msgspec
 from tests.chaos import namespaces, power
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.faults import FAULTS, Deck, Fault
+from tests.chaos.firewall import FirewalledNetwork
 from tests.chaos.namespaces import NamespaceNetwork
 from tests.chaos.network import Network, ProxiedNetwork
+from tests.chaos.partitions import PARTITIONS
 from tests.chaos.rounds import Kept, run_round
 from tests.chaos.world import CLIENT_PLACE_COUNT
 from zbk.cluster.java import find_java, zookeeper_class_path
@@ -22,6 +24,13 @@ from zbk.system.clock import monotonic_s
 BOOKIE_COUNT = 5
 COMPARED_LEDGER_COUNT = 8  # of earlier rounds, in each round
 ROUND_SECONDS_MIN = 4.0
+BESIDE_PARTITIONS = (
+    "kill -9 of a bookie",
+    "connections of a bookie cut in the middle",
+    "takeover of live writers",
+    "kill -9 of a writer",
+)
+"""Faults of processes, and resets, among those of the network."""
 
 Say = Callable[[str], None]
 
@@ -35,6 +44,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     can_zookeeper: bool = True
     can_namespaces: bool = True
     can_power: bool = True
+    is_partitioned: bool = False  # firewalls, autorecovery, and faults of the network above all
 
 
 class Report(msgspec.Struct):
@@ -43,14 +53,15 @@ class Report(msgspec.Struct):
     injected: Counter[str] = msgspec.field(default_factory=Counter)
     checked: Counter[str] = msgspec.field(default_factory=Counter)
     violations: list[str] = []
+    troubles: list[str] = []  # of the harness itself
 
 
 def run(settings: Settings, folder: Path, say: Say) -> Report:
     """Run rounds on one cluster in ``folder`` until the time is over or a promise is broken."""
     dice = random.Random(settings.seed)
     abilities = _abilities(settings, folder, say)
-    faults = [fault for fault in FAULTS if not fault.needs or fault.needs in abilities]
-    network = _network("pairs" in abilities)
+    faults = _faults(settings, abilities)
+    network = _network(settings, abilities)
     store = "ZooKeeper" if "zookeeper" in abilities else "SQLite"
     say(f"{BOOKIE_COUNT} bookies, metadata in {store}, {network.description}")
     report = Report()
@@ -64,8 +75,9 @@ def run(settings: Settings, folder: Path, say: Say) -> Report:
         bookie_count=BOOKIE_COUNT,
         use_zookeeper="zookeeper" in abilities,
         has_power="power" in abilities,
+        has_autorecovery=settings.is_partitioned,
     ) as cluster:
-        while monotonic_s() < deadline_s and not report.violations:
+        while monotonic_s() < deadline_s and not (report.violations or report.troubles):
             number += 1
             left_s = max(ROUND_SECONDS_MIN, deadline_s - monotonic_s())
             outcome = run_round(
@@ -79,14 +91,25 @@ def run(settings: Settings, folder: Path, say: Say) -> Report:
             report.injected += outcome.faults
             report.checked += outcome.counts
             report.violations += outcome.violations
+            report.troubles += outcome.troubles
             kept += outcome.kept
             _say_round(say, number, outcome.faults, outcome.counts)
     _say_summary(say, faults, report)
     return report
 
 
-def _network(has_pairs: bool) -> Network:
-    if has_pairs:
+def _faults(settings: Settings, abilities: set[str]) -> list[Fault]:
+    possible = [fault for fault in FAULTS if not fault.needs or fault.needs in abilities]
+    if not settings.is_partitioned:
+        return possible
+    processes = [fault for fault in possible if fault.name in BESIDE_PARTITIONS]
+    return [*PARTITIONS, *processes]
+
+
+def _network(settings: Settings, abilities: set[str]) -> Network:
+    if settings.is_partitioned:
+        return FirewalledNetwork(BOOKIE_COUNT)
+    if "pairs" in abilities:
         return NamespaceNetwork(BOOKIE_COUNT, CLIENT_PLACE_COUNT)
     return ProxiedNetwork(BOOKIE_COUNT)
 
@@ -94,10 +117,11 @@ def _network(has_pairs: bool) -> Network:
 def _abilities(settings: Settings, folder: Path, say: Say) -> set[str]:
     """Return which faults are possible here; say why the others are not."""
     not_wanted = "not asked for"
+    can_power = settings.can_power and not settings.is_partitioned
     reasons = {
         "zookeeper": _why_no_zookeeper() if settings.can_zookeeper else not_wanted,
         "pairs": namespaces.why_not() if settings.can_namespaces else not_wanted,
-        "power": power.why_not(folder) if settings.can_power else not_wanted,
+        "power": power.why_not(folder) if can_power else not_wanted,
     }
     texts = {
         "zookeeper": "ZooKeeper (metadata is in SQLite instead)",

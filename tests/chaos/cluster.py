@@ -14,7 +14,7 @@ import msgspec
 
 from tests.chaos.client import Spec
 from tests.chaos.metadata_history import NodeVersion, SqliteHistory, ZooKeeperHistory
-from tests.chaos.network import Network
+from tests.chaos.network import AUTORECOVERY, Network
 from tests.chaos.power import PowerDisk
 from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
@@ -34,6 +34,15 @@ BOOKIE_OPTIONS: Mapping[str, int | str] = {
     "limbo_grace_ms": 3_000,
 }
 """Small limits: what is rare in a long run is common in a short one."""
+
+AUTORECOVERY_OPTIONS: Mapping[str, int | str] = {
+    "session_timeout_ms": SESSION_TIMEOUT_MS,
+    "lost_bookie_delay_ms": 4_000,
+    "brake_window_ms": 2_000,
+    "brake_hold_ms": 2_000,
+    "open_ledger_grace_ms": 3_000,
+    "repair_retry_ms_max": 2_000,
+}
 
 
 class PlacedCluster(LocalCluster):
@@ -71,6 +80,10 @@ class PlacedCluster(LocalCluster):
     def _bookie_command(self, index: int, port: int) -> list[str]:
         return self._network.command(f"b{index}", super()._bookie_command(index, port))
 
+    def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
+        placed = {"metadata": self._network.metadata_uri(self.metadata_uri), **options}
+        return self._network.command(AUTORECOVERY, super()._autorecovery_command(placed))
+
 
 class ChaosCluster:
     """Everything that runs. One thread uses it."""
@@ -83,7 +96,9 @@ class ChaosCluster:
         bookie_count: int,
         use_zookeeper: bool,
         has_power: bool,
+        has_autorecovery: bool = False,
     ) -> None:
+        self.has_autorecovery = has_autorecovery
         self.folder = folder
         self.network = network
         self.zookeeper: LocalZooKeeper | None = None
@@ -159,6 +174,8 @@ class ChaosCluster:
             self.folder / "data", self._bookie_count, uri, self.network, self.disks
         )
         self._exit.enter_context(self.bookies)
+        if self.has_autorecovery:
+            self.bookies.start_autorecovery(AUTORECOVERY_OPTIONS)
         store = open_store(uri)
         self._exit.callback(store.close)
         self.ledgers = LedgerStore(store)
@@ -169,7 +186,7 @@ class ChaosCluster:
             open_store(uri).close()  # makes the tables
             self._history = SqliteHistory(uri)
             return uri
-        self.zookeeper = LocalZooKeeper(self.folder / "zookeeper")
+        self.zookeeper = self.network.zookeeper(self.folder / "zookeeper")
         self._exit.callback(self.zookeeper.stop)
         self.zookeeper.start()
         self._history = ZooKeeperHistory(self.folder / "zookeeper" / "data", ZOOKEEPER_ROOT)

@@ -12,10 +12,12 @@ several runs do not meet.
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.support.tcp_proxy import Direction, TcpProxy
+from zbk.cluster.zookeeper import LocalZooKeeper
 
 BOOKIE_PORT = 3181
 METADATA = "metadata"
@@ -27,13 +29,17 @@ class NamespaceNetwork:
     description = "a network namespace for each process"
     has_pairs = True
 
-    def __init__(self, bookie_count: int, client_count: int) -> None:
+    def __init__(
+        self, bookie_count: int, client_count: int, others: Mapping[str, int] | None = None
+    ) -> None:
+        """``others``: more places, with the last number of their addresses."""
         pid = os.getpid()
         self._bridge = f"zbk{pid}"
         prefix = f"10.{200 + pid % 50}.{pid % 250}"
         self._bridge_ip = f"{prefix}.1"
         self._ips = {f"b{n}": f"{prefix}.{10 + n}" for n in range(bookie_count)}
         self._ips |= {f"c{n}": f"{prefix}.{100 + n}" for n in range(client_count)}
+        self._ips |= {place: f"{prefix}.{number}" for place, number in (others or {}).items()}
         self._off_bridge: set[str] = set()
         self._black_holes: set[tuple[str, str]] = set()  # at a place, towards an address
         self._relay: TcpProxy | None = None
@@ -60,6 +66,9 @@ class NamespaceNetwork:
             assert parts.port is not None, "ZooKeeper was started here at a port of its own"
             self._relay = TcpProxy((parts.hostname, parts.port), host=self._bridge_ip)
         return f"zk://{self._bridge_ip}:{self._relay.port}{parts.path}"
+
+    def zookeeper(self, folder: Path) -> LocalZooKeeper:
+        return LocalZooKeeper(folder)
 
     def command(self, place: str, command: Sequence[str]) -> list[str]:
         # not `ip netns exec`: that would keep copies of all mounts, and power loss unmounts

@@ -1,18 +1,23 @@
 """What lies between clients and bookies, and how it breaks; here in user space, on any machine.
 
-A *place* is where a process runs: ``b0`` the first bookie, ``c0`` the first client, and so on. A
-network knows how to start a process at a place, and which of its ways are cut. Everybody can have a
-bookie isolated, one way or both, and its connections reset; parting one client from one bookie, and
-anybody from the metadata, takes namespaces (``tests/chaos/namespaces.py``).
+A *place* is where a process runs: ``b0`` the first bookie, ``c0`` the first client, ``a0`` the
+autorecovery process, ``z0`` ZooKeeper. A network knows how to start a process at a place, and which
+of its ways are cut. Every network can isolate a bookie, one way or both, and reset its connections.
+To part one client from one bookie, or from the metadata, takes namespaces
+(``tests/chaos/namespaces.py``); all else takes firewalls (``tests/chaos/firewall.py``).
 """
 
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol
 
 from tests.support.tcp_proxy import Direction, TcpProxy
+from zbk.cluster.zookeeper import LocalZooKeeper
 
 LOOPBACK = "127.0.0.1"
+AUTORECOVERY = "a0"
+ZOOKEEPER = "z0"
 
 
 class Network(Protocol):
@@ -31,6 +36,10 @@ class Network(Protocol):
 
     def metadata_uri(self, uri: str) -> str:
         """Return how processes at places reach the store at ``uri``."""
+        ...
+
+    def zookeeper(self, folder: Path) -> LocalZooKeeper:
+        """Return the ZooKeeper of this network, not started."""
         ...
 
     def command(self, place: str, command: Sequence[str]) -> list[str]:
@@ -76,6 +85,9 @@ class ProxiedNetwork:
 
     def metadata_uri(self, uri: str) -> str:
         return uri
+
+    def zookeeper(self, folder: Path) -> LocalZooKeeper:
+        return LocalZooKeeper(folder)
 
     def command(self, place: str, command: Sequence[str]) -> list[str]:
         assert place, "every process has a place"

@@ -1,14 +1,17 @@
 """One round: clients work, faults come and go, everything is healed, and the judge looks.
 
 The judgement: every ledger of the round can be closed by recovery and read to its end; the checker
-finds no broken promise in what all processes saw; no bookie and no client ended by itself; and
-ledgers of earlier rounds still hold the same bytes.
+finds no broken promise in what all processes saw; no bookie and no client ended by itself; ledgers
+of earlier rounds still hold the same bytes; and where autorecovery runs, no copy is missing in the
+end. What the harness itself could not do is a trouble and no violation (``verdict``).
 """
 
 import random
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +19,7 @@ import msgspec
 from tests.chaos.client import connect
 from tests.chaos.client_roles import Reading, recover_one
 from tests.chaos.cluster import ChaosCluster
+from tests.chaos.copies import not_whole
 from tests.chaos.faults import Deck
 from tests.chaos.log_roles import open_log, read_whole_log
 from tests.chaos.recording import LogLine, MetadataLine, Recorder, merge
@@ -54,7 +58,12 @@ class Outcome(msgspec.Struct):
     faults: Counter[str]
     counts: Counter[str]
     violations: list[str]
+    troubles: list[str]
     kept: list[Kept]
+
+
+class Trouble(Exception):  # noqa: N818 - it says what kept the judge from judging
+    """The harness itself failed, in words."""
 
 
 class Judgement(Exception):  # noqa: N818 - it says what was found, and stops the round
@@ -74,7 +83,7 @@ def run_round(
     folder.mkdir(parents=True)
     first_ledger_id = max(cluster.ledgers.list(), default=-1) + 1
     world = World(cluster, folder, random.Random(seed), first_ledger_id)
-    outcome = Outcome(Counter(), Counter(), [], [])
+    outcome = Outcome(Counter(), Counter(), [], [], [])
     try:
         world.start_clients()
         deadline_s = monotonic_s() + seconds
@@ -86,14 +95,17 @@ def run_round(
         world.network.heal()
         world.end_clients()
         _judge(world, folder, outcome, kept)
-    except ZbkError as error:
-        outcome.violations.append(f"the harness got {type(error).__name__}: {error}")
+    except (Trouble, ZbkError, subprocess.SubprocessError) as error:
+        outcome.troubles.append(f"the harness got {type(error).__name__}: {error}")
     finally:
         world.network.heal()
         world.kill_clients()
     outcome.violations += [f"a client ended by itself: {text}" for text in world.deaths]
     for index, death in cluster.bookies.deaths().items():
         outcome.violations.append(f"bookie {index} ended by itself: {death}")
+    autorecovery = cluster.bookies.autorecovery
+    if autorecovery is not None and autorecovery.exit_code is not None:
+        outcome.violations.append(f"autorecovery ended by itself: {autorecovery.death()}")
     return outcome
 
 
@@ -119,9 +131,13 @@ def _judge(world: World, folder: Path, outcome: Outcome, kept: Sequence[Kept]) -
     recorder = Recorder(folder / "judge.jsonl", "judge")
     try:
         with connect(world.cluster.uri) as client:  # past the network: it is there
-            _close_and_read_everything(world, client, recorder, outcome)
+            judge = _Judge(client, recorder)
+            judge.close_and_read_everything(world, outcome)
             for one in kept:
-                _compare(client, one)
+                judge.compare(one)
+            if world.cluster.has_autorecovery:
+                ledger_ids = [*world.ledgers(), *(one.ledger_id for one in kept)]
+                outcome.violations += not_whole(world.cluster.uri, ledger_ids)
     except Judgement as found:
         outcome.violations.append(str(found))
     history = _history(world)
@@ -131,68 +147,98 @@ def _judge(world: World, folder: Path, outcome: Outcome, kept: Sequence[Kept]) -
     outcome.counts["ledgers of earlier rounds"] = len(kept)
 
 
-def _close_and_read_everything(
-    world: World, client: Client, recorder: Recorder, outcome: Outcome
-) -> None:
-    _patiently(lambda: open_log(client, recorder, world.log).close(), "take over the log")
-    ledger_ids = world.ledgers()
-    for ledger_id in ledger_ids:
-        _patiently(lambda n=ledger_id: recover_one(client, recorder, n), f"recover {ledger_id}")  # type: ignore[misc]
-    for ledger_id in ledger_ids:
-        outcome.kept.append(_read_all(client, recorder, ledger_id))
-    _patiently(lambda: read_whole_log(client, recorder, world.log, "/log"), "read the log")
+class _Judge:
+    """Closes and reads what a round left. The cluster is healed, so everything has to work."""
 
+    def __init__(self, client: Client, recorder: Recorder) -> None:
+        self._client = client
+        self._recorder = recorder
 
-def _patiently(do: Callable[[], object], what: str) -> None:
-    """Try until it works: the cluster is whole, so it must."""
-    deadline_s = monotonic_s() + JUDGE_PATIENCE_S
-    pause = threading.Event()
-    while True:
-        try:
-            do()
-        except ZbkError as error:
-            if monotonic_s() > deadline_s:
-                raise Judgement(
-                    f"I35: {what}: not within {JUDGE_PATIENCE_S:g} s on a healed cluster: "
-                    f"{type(error).__name__}: {error}"
-                ) from error
-        else:
+    def close_and_read_everything(self, world: World, outcome: Outcome) -> None:
+        """Take over the log, recover every ledger, read all.
+
+        Raises:
+            Judgement: something does not work, or has lost entries.
+            Trouble: nothing works on this machine.
+        """
+        client, recorder = self._client, self._recorder
+        self._patiently(lambda: open_log(client, recorder, world.log).close(), "take over the log")
+        ledger_ids = world.ledgers()
+        for ledger_id in ledger_ids:
+            self._patiently(
+                partial(recover_one, client, recorder, ledger_id), f"recover {ledger_id}"
+            )
+        for ledger_id in ledger_ids:
+            outcome.kept.append(self._read_all(ledger_id))
+        self._patiently(lambda: read_whole_log(client, recorder, world.log, "/log"), "read the log")
+
+    def compare(self, one: Kept) -> None:
+        """Compare a ledger of an earlier round with what it held then. Raises as above."""
+        metadata = self._client.get_ledger_metadata(one.ledger_id)
+        if metadata.last_entry_id != one.last_entry_id:
+            raise Judgement(
+                f"I11: the end of ledger {one.ledger_id} moved from {one.last_entry_id}"
+            )
+        if one.last_entry_id == NO_ENTRY:
             return
-        pause.wait(RETRY_S)
+        hashes: list[str] = []
 
+        def read() -> None:
+            with self._client.open_ledger(one.ledger_id) as reader:
+                hashes[:] = [hash_of(bytes(e.payload)) for e in reader.read(0, one.last_entry_id)]
 
-def _read_all(client: Client, recorder: Recorder, ledger_id: int) -> Kept:
-    found: list[str] = []
-    last = client.get_ledger_metadata(ledger_id).last_entry_id
-    assert last is not None, "it was recovered"
+        self._patiently(read, f"read ledger {one.ledger_id} of an earlier round")
+        if hash_of("".join(hashes).encode()) != one.hash:
+            raise Judgement(f"I3: ledger {one.ledger_id} of an earlier round has other bytes now")
 
-    def read() -> None:
-        found.clear()
-        reading = Reading(client, recorder, ledger_id, f"/L{ledger_id}")
-        for first in range(0, last + 1, READ_COUNT):
-            found.extend(reading.read(first, min(last, first + READ_COUNT - 1)))
+    def _read_all(self, ledger_id: int) -> Kept:
+        found: list[str] = []
+        last = self._client.get_ledger_metadata(ledger_id).last_entry_id
+        assert last is not None, "it was recovered"
 
-    _patiently(read, f"read ledger {ledger_id} up to {last}")
-    if len(found) != last + 1:
-        raise Judgement(f"I3: ledger {ledger_id} ends at {last} and gave {len(found)} entries")
-    return Kept(ledger_id, last, hash_of("".join(found).encode()))
+        def read() -> None:
+            found.clear()
+            reading = Reading(self._client, self._recorder, ledger_id, f"/L{ledger_id}")
+            for first in range(0, last + 1, READ_COUNT):
+                found.extend(reading.read(first, min(last, first + READ_COUNT - 1)))
 
+        self._patiently(read, f"read ledger {ledger_id} up to {last}")
+        if len(found) != last + 1:
+            raise Judgement(f"I3: ledger {ledger_id} ends at {last} and gave {len(found)} entries")
+        return Kept(ledger_id, last, hash_of("".join(found).encode()))
 
-def _compare(client: Client, one: Kept) -> None:
-    metadata = client.get_ledger_metadata(one.ledger_id)
-    if metadata.last_entry_id != one.last_entry_id:
-        raise Judgement(f"I11: the end of ledger {one.ledger_id} moved from {one.last_entry_id}")
-    if one.last_entry_id == NO_ENTRY:
-        return
-    hashes: list[str] = []
+    def _patiently(self, do: Callable[[], object], what: str) -> None:
+        """Try until it works, for ``JUDGE_PATIENCE_S``."""
+        deadline_s = monotonic_s() + JUDGE_PATIENCE_S
+        pause = threading.Event()
+        while True:
+            try:
+                do()
+            except ZbkError as error:
+                if monotonic_s() > deadline_s:
+                    text = f"{what}: not within {JUDGE_PATIENCE_S:g} s on a healed cluster: "
+                    text += f"{type(error).__name__}: {error}"
+                    self._check_control(text)
+                    raise Judgement(f"I35: {text}") from error
+            else:
+                return
+            pause.wait(RETRY_S)
 
-    def read() -> None:
-        with client.open_ledger(one.ledger_id) as reader:
-            hashes[:] = [hash_of(bytes(e.payload)) for e in reader.read(0, one.last_entry_id)]
+    def _check_control(self, what: str) -> None:
+        """Write, close and read a ledger that no fault has met.
 
-    _patiently(read, f"read ledger {one.ledger_id} of an earlier round")
-    if hash_of("".join(hashes).encode()) != one.hash:
-        raise Judgement(f"I3: ledger {one.ledger_id} of an earlier round has other bytes now")
+        Raises:
+            Trouble: not even that works, so the machine or the harness is at fault.
+        """
+        try:
+            with self._client.create_ledger(
+                ensemble_size=3, write_quorum_size=3, ack_quorum_size=2
+            ) as ledger:
+                ledger.append(b"control")
+            with self._client.open_ledger(ledger.ledger_id) as reader:
+                list(reader.read(0, 0))
+        except ZbkError as error:
+            raise Trouble(f"{what}; a control ledger failed, too: {error}") from error
 
 
 def _history(world: World) -> History:

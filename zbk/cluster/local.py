@@ -162,10 +162,7 @@ class LocalCluster:
         ``options`` are fields of ``AutorecoveryConfig``.
         """
         assert self._autorecovery is None, "one is enough"
-        command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
-        defaults = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS}
-        for name, value in {**defaults, **(options or {})}.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
+        command = self._autorecovery_command(options or {})
         self._autorecovery = Child("autorecovery", command, self.folder / "autorecovery.log")
         return self._autorecovery.pid
 
@@ -365,6 +362,13 @@ class LocalCluster:
         program = self._programs.get(index, BOOKIE_PROGRAM)
         command = [sys.executable, *program, "--stop-with-parent"]
         for name, value in self._bookie_options(index, port).items():
+            command += [f"--{name.replace('_', '-')}", str(value)]
+        return command
+
+    def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
+        command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
+        defaults = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS}
+        for name, value in {**defaults, **options}.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         return command
 

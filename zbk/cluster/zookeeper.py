@@ -1,6 +1,7 @@
 """A real ZooKeeper on this machine: one server, for tests, demos and clusters of one host.
 
-It listens on loopback only, at a free port, without admin server, in a small heap. In its folder:
+It listens on loopback, at a free port, without admin server, in a small heap; tests may put it into
+a network namespace of its own. In its folder:
 
     zoo.cfg, log4j2.properties   written anew at each start
     data/                        snapshots and transaction log: a second start goes on from there
@@ -20,7 +21,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -95,7 +96,9 @@ _KILL_WHEN_THE_PIPE_CLOSES = 'read -r _; kill -9 "$1"'
 class LocalZooKeeper:
     """One ZooKeeper server in a folder of ours.
 
-    ``port`` 0 takes a free one, and keeps it for later starts of this object.
+    ``port`` 0 takes a free one, and keeps it for later starts of this object. ``host`` is where it
+    listens. ``run_in`` is a command that replaces itself with the one that follows it, for example
+    ``nsenter`` with a network namespace.
 
     >>> with LocalZooKeeper(folder) as zookeeper:  # doctest: +SKIP
     ...     store = open_store(zookeeper.uri())
@@ -108,11 +111,15 @@ class LocalZooKeeper:
         self,
         folder: str | Path,
         *,
+        host: str = HOST,
         port: int = 0,
         environment: Mapping[str, str] | None = None,
+        run_in: Sequence[str] = (),
     ) -> None:
         self._folder = Path(folder).absolute()
+        self._host = host
         self._port = port
+        self._run_in = tuple(run_in)
         self._environment = dict(os.environ if environment is None else environment)
         self._java = find_java(self._environment)
         self._jars, self._has_log = zookeeper_class_path()
@@ -201,13 +208,13 @@ class LocalZooKeeper:
 
     @property
     def port(self) -> int:
-        """Where it listens, on loopback; 0 before the first start."""
+        """Where it listens; 0 before the first start."""
         return self._port
 
     def uri(self, root: str = "/zbk") -> str:
         """Return the address of a store below ``root``, for ``open_store``."""
         assert self._port, "the server was started"
-        return f"zk://{HOST}:{self._port}{root}"
+        return f"zk://{self._host}:{self._port}{root}"
 
     # -------------------------------------------------------------- private
 
@@ -216,13 +223,13 @@ class LocalZooKeeper:
             _CONFIGURATION.format(
                 tick_ms=_TICK_MS,
                 port=port,
-                host=HOST,
+                host=self._host,
                 session_timeout_min_ms=2 * _TICK_MS,
                 session_timeout_max_ms=_SESSION_TIMEOUT_MAX_MS,
             ),
             encoding="ascii",
         )
-        command = [str(self._java), *_JAVA_OPTIONS]
+        command = [*self._run_in, str(self._java), *_JAVA_OPTIONS]
         if self._has_log:
             (self._folder / "log4j2.properties").write_text(_LOGGING, encoding="ascii")
             command.append("-Dlog4j2.configurationFile=log4j2.properties")
@@ -253,14 +260,25 @@ class LocalZooKeeper:
         pause = threading.Event()
         while self._process.poll() is None:
             # that it is ours that answers, not another one that got the port, its folder tells
-            if "Mode:" in _ask(port, b"srvr") and self._is_ours(_ask(port, b"conf")):
+            if "Mode:" in self._ask(port, b"srvr") and self._is_ours(self._ask(port, b"conf")):
                 return True
             if monotonic_s() > deadline_s:
                 raise self._failure(port, "it runs and does not answer")
             pause.wait(_POLL_S)
-        if "BindException" in self._log_tail() or not _is_free(port):
+        is_local = self._host == HOST
+        if "BindException" in self._log_tail() or (is_local and not _is_free(port)):
             return False
         raise self._failure(port, f"it ended with exit code {self._process.returncode}")
+
+    def _ask(self, port: int, command: bytes) -> str:
+        """Return the answer to a four-letter word; empty if there is none."""
+        answer = b""
+        address = (self._host, port)
+        with suppress(OSError), socket.create_connection(address, _PROBE_TIMEOUT_S) as connection:
+            connection.sendall(command)
+            while part := connection.recv(4096):
+                answer += part
+        return answer.decode(errors="replace")
 
     def _is_ours(self, configuration: str) -> bool:
         # what Java's locale can not write is a question mark in its answer: compare the rest
@@ -269,7 +287,7 @@ class LocalZooKeeper:
     def _failure(self, port: int, reason: str) -> MetadataUnavailableError:
         last_words = "".join(f"\n    {line}" for line in self._log_tail().splitlines())
         return MetadataUnavailableError(
-            f"zk://{HOST}:{port}",
+            f"zk://{self._host}:{port}",
             f"ZooKeeper in {self._folder} did not start: {reason}; the end of its log:"
             f"{last_words or ' (it is empty)'}",
         )
@@ -292,16 +310,6 @@ class LocalZooKeeper:
             assert self._guard.stdin is not None, "the guard reads a pipe"
             self._guard.stdin.close()
             self._guard = None
-
-
-def _ask(port: int, command: bytes) -> str:
-    """Return the answer to a four-letter word; empty if there is none."""
-    answer = b""
-    with suppress(OSError), socket.create_connection((HOST, port), _PROBE_TIMEOUT_S) as connection:
-        connection.sendall(command)
-        while part := connection.recv(4096):
-            answer += part
-    return answer.decode(errors="replace")
 
 
 def _plain(text: str) -> str:
