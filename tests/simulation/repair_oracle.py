@@ -10,7 +10,7 @@ That what is copied are the bytes that were written is I30's matter (``BookieOra
 """
 
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tests.simulation.kernel import MS
@@ -21,6 +21,7 @@ from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.fragment_repair import ends_of
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.replication_events import ReplaceBookie
+from zbk.protocol.spans import Span
 
 AT_ONCE_US: Final = 50 * MS
 """Bookies that vanish within so long vanish together."""
@@ -222,8 +223,9 @@ class CheckedTasks(UnderreplicationStore):
         reason: MissingReason,
         *,
         is_quiet: bool = False,
+        ranges: Mapping[str, Sequence[Span]] | None = None,
     ) -> bool:
         """Report, and have it judged."""
-        is_news = super().report(ledger_id, bookie_ids, reason, is_quiet=is_quiet)
+        is_news = super().report(ledger_id, bookie_ids, reason, is_quiet=is_quiet, ranges=ranges)
         self._oracle.reported(self._session, ledger_id, bookie_ids)
         return is_news

@@ -41,7 +41,6 @@ from zbk.protocol.fragment_copy_events import AskHoldings as AskTarget
 from zbk.protocol.fragment_copy_events import Effect as CopyEffect
 from zbk.protocol.fragment_copy_events import Event as CopyEvent
 from zbk.protocol.fragment_copy_events import HoldingsTold as TargetTold
-from zbk.protocol.fragment_repair import Span
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.metadata_changes import change_ensemble, replace_bookie
 from zbk.protocol.quorum import Quorum
@@ -73,6 +72,7 @@ from zbk.protocol.replication_events import (
     TimePassed,
     WaitUntil,
 )
+from zbk.protocol.spans import Span
 
 KEY = b"k" * 16
 GRACE_MS = 1_000

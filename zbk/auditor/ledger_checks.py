@@ -22,9 +22,9 @@ from zbk.protocol.fragment_check import (
     probes,
     what_counts,
 )
-from zbk.protocol.fragment_repair import Span
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import decode_entries
+from zbk.protocol.spans import Span
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer

@@ -22,7 +22,7 @@ from typing import Final, assert_never
 from zbk.actors.losses import Losses
 from zbk.auditor.copier import Copier, Secret, error_of
 from zbk.auditor.ground import RepairGround
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first, merged
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.durability.limbo_recheck_events import (
     AskPeer,
     ClearLedger,
@@ -41,7 +41,7 @@ from zbk.durability.limbo_recheck_events import (
     WaitUntil,
 )
 from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
-from zbk.protocol.fragment_repair import Span
+from zbk.protocol.spans import Span, merged
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 

@@ -24,7 +24,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.digest import digest_function, is_same_secret, password_digest
-from zbk.protocol.fragment_repair import CopyOrder, Span
+from zbk.protocol.fragment_repair import CopyOrder
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery_of, replace_bookie
 from zbk.protocol.replication import LedgerRepair
@@ -55,6 +55,7 @@ from zbk.protocol.replication_events import (
     TimePassed,
     WaitUntil,
 )
+from zbk.protocol.spans import Span
 from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo

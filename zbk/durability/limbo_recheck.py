@@ -60,14 +60,9 @@ from zbk.durability.limbo_recheck_events import (
 )
 from zbk.errors import UnknownLedgerStateError, ZbkError
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import (
-    CopyOrder,
-    Span,
-    ends_of,
-    missing_spans,
-    without_source,
-)
+from zbk.protocol.fragment_repair import CopyOrder, ends_of, missing_spans, without_source
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.spans import Span, merged, overlaps, spans_text
 from zbk.protocol.words import ENTRY_ID_MAX
 
 ASK_PAUSE_MS = 1_000
@@ -251,7 +246,7 @@ class LedgerRecheck:
             self._start_id = spans[0][0] + 1
             spans = self._missing(metadata, part, self._own)
         if not self._has_lost_fences:
-            spans = tuple(_overlaps(spans, merged(self._held)))
+            spans = tuple(overlaps(spans, merged(self._held)))
         if not spans:
             del self._parts[0]
             return self._begin_part(now_ms)
@@ -263,7 +258,7 @@ class LedgerRecheck:
         quorum = metadata.quorum
         away = tuple(one for one in spans if without_source(quorum, part.slot, one, sources))
         if away:  # of some of a span, at least: all of it is tried again
-            self._problems.append(f"no peer is there that could give entries {_text(away)}")
+            self._problems.append(f"no peer is there that could give entries {spans_text(away)}")
             spans = tuple(one for one in spans if one not in away)
         if not spans:
             del self._parts[0]
@@ -345,39 +340,8 @@ def listed_first(left: Sequence[Span], listed: Iterable[int]) -> Iterator[int]:
         yield from range(start, last + 1)
 
 
-def merged(spans: Iterable[Span]) -> list[Span]:
-    """Return the same ids as ascending spans that do not touch.
-
-    >>> merged([(5, 9), (0, 1), (2, 3), (6, 7)])
-    [(0, 3), (5, 9)]
-    """
-    result: list[Span] = []
-    for first, last in sorted(spans):
-        if result and first <= result[-1][1] + 1:
-            result[-1] = (result[-1][0], max(result[-1][1], last))
-        else:
-            result.append((first, last))
-    return result
-
-
-def _overlaps(left: Sequence[Span], right: Sequence[Span]) -> Iterator[Span]:
-    """Yield what is in both, each ascending."""
-    at = 0
-    for first, last in left:
-        while at < len(right) and right[at][1] < first:
-            at += 1
-        index = at
-        while index < len(right) and right[index][0] <= last:
-            yield max(first, right[index][0]), min(last, right[index][1])
-            index += 1
-
-
 def _problem(result: CopyResult) -> str:
     if result.lost:
         return "no peer has these any more: " + "; ".join(map(str, result.lost))
     error = result.source_error or result.target_error
     return "it was told to stop" if error is None else f"entries could not be copied: {error}"
-
-
-def _text(spans: Sequence[Span]) -> str:
-    return ", ".join(f"{first} .. {last}" if last > first else str(first) for first, last in spans)

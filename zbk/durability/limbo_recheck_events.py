@@ -17,8 +17,9 @@ import msgspec
 
 from zbk.errors import ZbkError
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, Span
+from zbk.protocol.fragment_repair import CopyOrder
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.spans import Span
 
 # ------------------------------------------------------------------ events
 

@@ -8,9 +8,9 @@ go with their worker's session.
 What is news. Every report on a task that is there bumps its version, also one that says what is
 noted already: the worker may have found that very bookie well before it was lost once more, and a
 loss can not be told from a repetition. The price is one more look at the ledger. A ledger that is
-*unrepairable* is handed out again only by a report that names a bookie or a reason which is not
-noted yet, by ``retry_unrepairable``, or by ``trigger``: whoever reports the same loss each day does
-not make it be tried for ever.
+*unrepairable* is handed out again only by a report that names a bookie, a reason or missing entries
+which are not noted yet, by ``retry_unrepairable``, or by ``trigger``: the same loss, reported each
+day, is not tried for ever.
 
 Only the owner of the lock (``task_locks``) ends a task. Lost replies: whoever reports reads back
 what is there, with a token of its own in it. If that gets no answer either,
@@ -25,7 +25,7 @@ its own for each task. Any thread; every method blocks.
 Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from uuid import uuid4
 
@@ -53,7 +53,8 @@ from zbk.metadata.paths import (
 from zbk.metadata.store import Create, Delete, Node, Operation, SetValue, Watch
 from zbk.metadata.task_locks import ATTEMPT_COUNT_MAX, TaskLocks
 from zbk.metadata.values import decode, encode
-from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
+from zbk.protocol.spans import Span
+from zbk.protocol.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
 
 __all__ = ["MissingReason", "UnderreplicatedLedger", "UnderreplicationStore"]
 
@@ -70,8 +71,13 @@ class UnderreplicationStore(TaskLocks):
         reason: MissingReason,
         *,
         is_quiet: bool = False,
+        ranges: Mapping[str, Sequence[Span]] | None = None,
     ) -> bool:
         """Note that a ledger lacks what these bookies should hold.
+
+        ``ranges``, by bookie id, are the first and last ids of the entries that are missing, where
+        they are known. A task keeps ``RANGES_COUNT_MAX`` of a bookie; more are merged into covering
+        ones.
 
         False if it is known to be unrepairable and this is no news. With ``is_quiet`` nobody is
         told; ``announce`` does it for many reports at once.
@@ -81,8 +87,10 @@ class UnderreplicationStore(TaskLocks):
             MetadataUnavailableError: the report may or may not have been noted; repeat it.
         """
         assert bookie_ids, "a report names who lacks something"
+        missing = NO_RANGES if ranges is None else ranges
+        assert missing.keys() <= set(bookie_ids), "ranges are those of bookies that are named"
         for _ in range(ATTEMPT_COUNT_MAX):
-            noted = self._try_report(ledger_id, bookie_ids, reason)
+            noted = self._try_report(ledger_id, bookie_ids, reason, missing)
             if noted is None:
                 continue
             if noted and not is_quiet:
@@ -95,7 +103,11 @@ class UnderreplicationStore(TaskLocks):
         self._count_up_if_possible(TASK_NEWS)
 
     def _try_report(
-        self, ledger_id: int, bookie_ids: Collection[str], reason: MissingReason
+        self,
+        ledger_id: int,
+        bookie_ids: Collection[str],
+        reason: MissingReason,
+        ranges: Mapping[str, Sequence[Span]],
     ) -> bool | None:
         """Return what ``report`` does, or ``None``: somebody was quicker, look again."""
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
@@ -103,13 +115,13 @@ class UnderreplicationStore(TaskLocks):
         shelved = self._shelved(ledger_id)
         if shelved is not None and self._find(path) is None:
             task, version = shelved
-            if not task.is_news(bookie_ids, reason):
+            if not task.is_news(bookie_ids, reason, ranges):
                 return False
-            wanted = task.merged(bookie_ids, reason, now_ms).to_work_on()
+            wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
             value = encode(wanted, write_token=uuid4().hex)
             shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
             return self._attempt(path, value, [Delete(shelf_path, version), Create(path, value)])
-        first = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms)
+        first = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms, ranges)
         value = encode(first, write_token=uuid4().hex)
         if self._attempt(path, value, [Create(path, value)]):
             return True
@@ -117,7 +129,7 @@ class UnderreplicationStore(TaskLocks):
         if found is None:
             return None
         task, version = found
-        wanted = task.merged(bookie_ids, reason, now_ms)
+        wanted = task.merged(bookie_ids, reason, now_ms, ranges)
         value = encode(msgspec.structs.replace(wanted, failure_count=0), write_token=uuid4().hex)
         return self._attempt(path, value, [SetValue(path, value, version)])
 

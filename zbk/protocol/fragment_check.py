@@ -34,8 +34,9 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.fragment_repair import Span, ends_of, missing_spans
+from zbk.protocol.fragment_repair import ends_of, missing_spans
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.spans import Span
 from zbk.protocol.underreplicated import MissingReason
 from zbk.protocol.words import LedgerType
 

@@ -61,9 +61,10 @@ from zbk.protocol.fragment_copy_events import (
     SendAdd,
     SendRead,
 )
-from zbk.protocol.fragment_repair import CopyOrder, Span, missing_spans
+from zbk.protocol.fragment_repair import CopyOrder, missing_spans
 from zbk.protocol.read_batch import ReadBatch
 from zbk.protocol.reader import RangeRead
+from zbk.protocol.spans import Span
 
 FIRST_CHUNK_COUNT = 4
 """Entries of the first chunks, while the size of entries is not known."""

@@ -18,7 +18,8 @@ import msgspec
 
 from zbk.errors import ZbkError
 from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.fragment_repair import LostEntries, Span
+from zbk.protocol.fragment_repair import LostEntries
+from zbk.protocol.spans import Span
 
 
 class CopyLimits(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,15 +11,12 @@ Rereplication process.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeAlias
 
 import msgspec
 
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.quorum import Quorum
-
-Span: TypeAlias = tuple[int, int]
-"""First and last entry id, both included."""
+from zbk.protocol.spans import Span
 
 
 class LostEntries(msgspec.Struct, frozen=True):

@@ -45,7 +45,7 @@ import msgspec
 from zbk.errors import BusyError, NotEnoughBookiesError, ZbkError
 from zbk.protocol.fragment_check import what_counts
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, LostEntries, Span, missing_spans
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries, missing_spans
 from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.replication_events import (
     AskHoldings,
@@ -77,6 +77,7 @@ from zbk.protocol.replication_events import (
     WaitUntil,
 )
 from zbk.protocol.replication_view import FragmentSlot, LedgerView
+from zbk.protocol.spans import Span
 from zbk.protocol.words import DigestType
 
 

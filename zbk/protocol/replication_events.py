@@ -20,8 +20,9 @@ import msgspec
 
 from zbk.errors import ZbkError
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, LostEntries, Span
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.spans import Span
 from zbk.protocol.words import NO_ENTRY
 
 

@@ -7,15 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from zbk.protocol.fragment_repair import (
-    CopyOrder,
-    LostEntries,
-    Span,
-    ends_of,
-    without_source,
-)
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries, ends_of, without_source
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.replication_events import RepairAim
+from zbk.protocol.spans import Span
 
 
 class FragmentSlot(msgspec.Struct, frozen=True):

@@ -14,6 +14,8 @@ from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 
 LOST = MissingReason.LOST
 DAMAGED = MissingReason.DAMAGED
+NOT_WRITTEN = MissingReason.NOT_WRITTEN
+UNCHECKED = MissingReason.UNCHECKED
 
 
 @pytest.fixture
@@ -45,6 +47,36 @@ def test_reports_make_one_task_and_merge(
     task, version = found
     assert task.missing == {"b1": (LOST,), "b2": (LOST, DAMAGED), "b3": (DAMAGED,)}
     assert (task.ledger_id, task.report_count, version) == (7, 2, 1)
+
+
+def test_reports_merge_the_entries_that_they_name(
+    tasks: UnderreplicationStore, others: UnderreplicationStore
+) -> None:
+    assert tasks.report(7, ["b1", "b2"], NOT_WRITTEN, ranges={"b1": [(5, 9)]})
+    assert others.report(7, ["b1"], UNCHECKED, ranges={"b1": [(0, 1), (10, 2**40 - 1)]})
+    assert tasks.report(7, ["b2"], LOST)
+
+    found = others.read(7)
+    assert found is not None
+    task, _version = found
+    assert task.missing == {"b1": (NOT_WRITTEN, UNCHECKED), "b2": (LOST, NOT_WRITTEN)}
+    assert task.ranges == {"b1": ((0, 1), (5, 2**40 - 1))}
+
+
+def test_entries_that_are_news_hand_an_unrepairable_ledger_out_again(
+    tasks: UnderreplicationStore, others: UnderreplicationStore
+) -> None:
+    tasks.report(7, ["b1"], NOT_WRITTEN, ranges={"b1": [(5, 9)]})
+    assert tasks.lock(7, "w1")
+    assert tasks.mark_unrepairable(7, version_of(tasks, 7), "no replica is left")
+
+    assert not others.report(7, ["b1"], NOT_WRITTEN, ranges={"b1": [(6, 6)]})
+    assert list(others.list()) == []
+    assert others.report(7, ["b1"], NOT_WRITTEN, ranges={"b1": [(20, 20)]})
+
+    found = tasks.read(7)
+    assert found is not None
+    assert found[0].ranges == {"b1": ((5, 9), (20, 20))}
 
 
 def test_concurrent_reports_are_all_kept(body: Body, tasks: UnderreplicationStore) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.quorums import quorums
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first, merged
+from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.durability.limbo_recheck_events import (
     AskPeer,
     ClearLedger,
@@ -28,9 +28,10 @@ from zbk.durability.limbo_recheck_events import (
 )
 from zbk.errors import BookieUnavailableError, MetadataUnavailableError, UnknownLedgerStateError
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import LostEntries, Span
+from zbk.protocol.fragment_repair import LostEntries
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.spans import Span, merged
 from zbk.protocol.words import DigestType, LedgerType
 
 LEDGER_ID = 7

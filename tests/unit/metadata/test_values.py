@@ -125,7 +125,10 @@ VALUES: list[Any] = [
     ),
     UnderreplicatedLedger(
         ledger_id=7,
-        missing={"b1": (MissingReason.CHECKED, MissingReason.LOST), "b2": (MissingReason.DAMAGED,)},
+        missing={
+            "b1": (MissingReason.CHECKED, MissingReason.LOST),
+            "b2": (MissingReason.NOT_WRITTEN,),
+        },
         created_ms=1_700_000_000_000,
         reported_ms=1_700_000_000_001,
         report_count=3,
@@ -133,6 +136,8 @@ VALUES: list[Any] = [
         failure="b3 did not answer",
         unrepairable="no replica is left",
         unrepairable_ms=1_700_000_000_002,
+        ranges={"b2": ((0, 3), (2**40 - 1, 2**40 - 1))},
+        format_version=2,
     ),
     TaskLock(owner="w1", token="t1", locked_ms=1_700_000_000_000),
     TaskProgress(owner="w1", copied_count=3, to_copy_count=9, updated_ms=1_700_000_000_000),
@@ -217,13 +222,14 @@ GOLDEN = {
         "b5aff5128d19"
     ),
     "UnderreplicatedLedger": (
-        "8ba96c65646765725f696407a76d697373696e6782a2623192a7636865636b6564ab626f6f6b6965"
-        "206c6f7374a2623291a764616d61676564aa637265617465645f6d73cf0000018bcfe56800ab7265"
-        "706f727465645f6d73cf0000018bcfe56801ac7265706f72745f636f756e7403ad6661696c757265"
-        "5f636f756e7402a76661696c757265b1623320646964206e6f7420616e73776572ac756e72657061"
-        "697261626c65b26e6f207265706c696361206973206c656674af756e72657061697261626c655f6d"
-        "73cf0000018bcfe56802ae666f726d61745f76657273696f6e01a8636865636b73756dcf9eeca101"
-        "ca663568"
+        "8ca96c65646765725f696407a76d697373696e6782a2623192a7636865636b6564ab626f6f6b6965"
+        "206c6f7374a2623291ab6e6f74207772697474656eaa637265617465645f6d73cf0000018bcfe568"
+        "00ab7265706f727465645f6d73cf0000018bcfe56801ac7265706f72745f636f756e7403ad666169"
+        "6c7572655f636f756e7402a76661696c757265b1623320646964206e6f7420616e73776572ac756e"
+        "72657061697261626c65b26e6f207265706c696361206973206c656674af756e7265706169726162"
+        "6c655f6d73cf0000018bcfe56802a672616e67657381a262329292000392cf000000ffffffffffcf"
+        "000000ffffffffffae666f726d61745f76657273696f6e02a8636865636b73756dcf0d6a38fd5b40"
+        "2403"
     ),
     "TaskLock": (
         "85a56f776e6572a27731a5746f6b656ea27431a96c6f636b65645f6d73cf0000018bcfe56800ae66"
@@ -266,6 +272,15 @@ LEDGER_OF_FORMAT_1 = (
     "4f534544ad6c6173745f656e7472795f69640ca66c656e677468cd0159aa6861735f777269746572c3af"
     "637573746f6d5f6d6574616461746181a36a6f62c4086e696768746c7900ae666f726d61745f76657273"
     "696f6e01a8636865636b73756dcf288fd2eac1e7cfdd"
+)
+TASK_OF_FORMAT_1 = (
+    "8ba96c65646765725f696407a76d697373696e6782a2623192a7636865636b6564ab626f6f6b6965"
+    "206c6f7374a2623291a764616d61676564aa637265617465645f6d73cf0000018bcfe56800ab7265"
+    "706f727465645f6d73cf0000018bcfe56801ac7265706f72745f636f756e7403ad6661696c757265"
+    "5f636f756e7402a76661696c757265b1623320646964206e6f7420616e73776572ac756e72657061"
+    "697261626c65b26e6f207265706c696361206973206c656674af756e72657061697261626c655f6d"
+    "73cf0000018bcfe56802ae666f726d61745f76657273696f6e01a8636865636b73756dcf9eeca101"
+    "ca663568"
 )
 by_type = pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
 
@@ -325,6 +340,16 @@ def test_keys_of_a_later_zbk_are_ignored(value: ValueT) -> None:
     data = repacked(encode(value), colour="blue", nested={"a": [1, None]})
 
     assert decode(type(value), data, "/x") == value
+
+
+def test_a_task_of_format_1_is_read() -> None:
+    task = decode(UnderreplicatedLedger, bytes.fromhex(TASK_OF_FORMAT_1), "/x")
+
+    assert task.missing == {
+        "b1": (MissingReason.CHECKED, MissingReason.LOST),
+        "b2": (MissingReason.DAMAGED,),
+    }
+    assert (task.unrepairable, task.ranges, task.format_version) == ("no replica is left", {}, 1)
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,9 @@ from zbk.protocol.fragment_copy_events import (
     SendAdd,
     SendRead,
 )
-from zbk.protocol.fragment_repair import CopyOrder, LostEntries, Span
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.spans import Span
 
 Q332 = Quorum(3, 3, 2)
 
