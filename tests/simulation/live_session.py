@@ -123,6 +123,7 @@ class LiveSession(Session):
 
     def _offer(self, subscription: Subscription, read: Callable[[], Reading]) -> None:
         if self._state is SessionState.CONNECTED:  # else it looks again when it is
+            self._see_all()
             subscription.offer(read())
 
     # ------------------------------------------------------------------ life

@@ -7,6 +7,9 @@ a write all the same, an operation of somebody else that waits may be run right 
 and a read may be stale, as a read from a ZooKeeper follower is. Replies, and whole requests, get
 lost.
 
+How stale: changes have numbers, as ZooKeeper's zxids, and a session's view only moves forward over
+all nodes. A session that was told that a bookie is gone reads no ledger as it was before that.
+
 Every version of every ledger goes into the history.
 """
 
@@ -48,7 +51,8 @@ class MetadataServer:
         self.tree = Tree("simulated")
         self.is_down = False
         self.is_careful = True  # false: a writer's defect may skip the version
-        self._versions: dict[str, tuple[TreeNode, ...]] = {}
+        self.change_number = 0  # of the last change
+        self._versions: dict[str, tuple[tuple[int, TreeNode], ...]] = {}  # since which change
         self._waiting: deque[tuple[Node, int, Callable[[], None]]] = deque()
         self._depth = 0
         self.current: dict[int, LedgerMetadata] = {}
@@ -109,6 +113,7 @@ class MetadataServer:
 
     def look_again(self, paths: Collection[str]) -> None:
         """Note what changed; the tree calls this."""
+        self.change_number += 1
         for path in sorted(paths):
             node = self.tree.find(path)
             if node is None:
@@ -116,9 +121,9 @@ class MetadataServer:
                 continue
             now = TreeNode(node.value, node.version)
             older = self._versions.get(path, ())
-            if older and older[-1] == now:
+            if older and older[-1][1] == now:
                 continue
-            self._versions[path] = (*older[-3:], now)
+            self._versions[path] = (*older[-3:], (self.change_number, now))
             self._note(path, now)
 
     def _forget(self, path: str) -> None:
@@ -156,8 +161,12 @@ class MetadataServer:
             names = [name for name in names if not self.kernel.tape.draw(2)]
         return names
 
-    def read(self, path: str, *, is_fresh: bool) -> TreeNode:
-        """Return a node as it is, or, if it need not be fresh, as it was a moment ago."""
+    def read(self, path: str, view: int, *, is_fresh: bool) -> tuple[TreeNode, int]:
+        """Return a node as it is, or, if it need not be fresh, as it was after a change.
+
+        ``view`` is the last change that the session has seen, and no node is older than that.
+        Returns also the change that made the node what it is.
+        """
         node = self.tree.find(path)
         if node is None:
             raise NoNodeError(path, "there is no such node")
@@ -167,9 +176,12 @@ class MetadataServer:
             and len(versions) > 1
             and self.kernel.tape.chance(self.faults.stale_read_share)
         ):
-            self.kernel.sometimes["metadata: stale read"] += 1
-            return versions[-1 - self.kernel.tape.draw(len(versions))]
-        return TreeNode(node.value, node.version)
+            oldest = sum(made_by <= view for made_by, _version in versions[1:])
+            chosen = max(oldest, len(versions) - 1 - self.kernel.tape.draw(len(versions)))
+            made_by, version = versions[chosen]
+            self.kernel.sometimes["metadata: stale read"] += chosen < len(versions) - 1
+            return version, made_by
+        return TreeNode(node.value, node.version), self.change_number
 
 
 class Session:
@@ -179,7 +191,7 @@ class Session:
         self._server = server
         self._name = name
         self._is_faulty = is_faulty
-        self._read_versions: dict[str, int] = {}
+        self._view = 0  # the last change that it has seen
         self.is_list_whole = True  # false, to see whether anybody believes a list
         self.is_expired = False
         self._id = server.tree.begin_session(server)
@@ -213,13 +225,8 @@ class Session:
 
     def get(self, path: str, *, is_fresh: bool = False) -> TreeNode:
         self._check_request()
-        node = self._server.read(path, is_fresh=is_fresh)
-        # a session never sees an older version than it has seen before
-        if node.version < self._read_versions.get(path, 0):
-            found = self._server.tree.find(path)
-            assert found is not None, "the path was just read"
-            node = TreeNode(found.value, found.version)
-        self._read_versions[path] = node.version
+        node, made_by = self._server.read(path, self._view, is_fresh=is_fresh)
+        self._view = max(self._view, made_by)
         return node
 
     def set(self, path: str, value: bytes, version: int) -> int:
@@ -231,6 +238,8 @@ class Session:
 
     def children(self, path: str) -> list[str]:
         self._check_request()
+        if self.is_list_whole:
+            self._see_all()
         return self._server.children(path, is_whole=self.is_list_whole)
 
     def multi(self, operations: Sequence[Operation]) -> None:
@@ -265,9 +274,11 @@ class Session:
             kernel.sometimes["metadata: reply of a change lost"] += 1
             kernel.trace(self._name, "the reply of a metadata change is lost")
             raise MetadataUnavailableError(self.address, "the reply was lost")
-        for operation in operations:  # a session sees what it was told that it wrote
-            if isinstance(operation, SetValue):
-                self._read_versions[operation.path] = operation.version + 1
+        self._see_all()  # a session sees what it was told that it wrote
+
+    def _see_all(self) -> None:
+        """Note that this session has seen how things are now."""
+        self._view = self._server.change_number
 
     def _careless(self, operation: Operation) -> Operation:
         """Return a change that fits whatever version there is (a defect)."""
