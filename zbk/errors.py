@@ -4,6 +4,8 @@
     * ``CallerError``                    the call was wrong; sending it again cannot help
         * ``InvalidQuorumError``
         * ``InvalidOptionError``         an option, a config value or an address
+            * ``ArgumentValueError``     an argument of a call; also a ``ValueError``
+            * ``ArgumentTypeError``      likewise; also a ``TypeError``
         * ``EntryTooLargeError``
         * ``UnauthorizedError``          wrong ledger password
         * ``NoSuchLedgerError``
@@ -126,6 +128,18 @@ class InvalidOptionError(CallerError):
     def __str__(self) -> str:
         name, value, reason = self.args
         return f"{name}={value!r}: {reason}"
+
+
+class ArgumentValueError(InvalidOptionError, ValueError):
+    """An argument of a call cannot have this value; nothing was sent or made."""
+
+    code = 130
+
+
+class ArgumentTypeError(InvalidOptionError, TypeError):
+    """An argument of a call cannot be of this type; nothing was sent or made."""
+
+    code = 131
 
 
 class EntryTooLargeError(CallerError):

@@ -79,8 +79,9 @@ def front(
     credit_size: int = 1 << 20,
     message_size_max: int = 1 << 20,
     peer_count_max: int = 100,
+    instance_id: str = INSTANCE_ID,
 ) -> RouterFront:
-    identity = Identity(INSTANCE_ID, BOOKIE_ID, incarnation, credit_size, 1 << 20)
+    identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
     made = RouterFront(
         endpoint,
         identity,

@@ -65,6 +65,8 @@ def test_codes_never_change() -> None:
         "NoSuchVersionError": 121,
         "LoadAbortedError": 122,
         "DataSetConflictError": 123,
+        "ArgumentValueError": 130,
+        "ArgumentTypeError": 131,
         "LedgerFencedError": 200,
         "AppendUnansweredError": 201,
         "LogFencedError": 202,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Final, Self, Unpack
 
+from zbk.client import arguments
 from zbk.client.directory import BookieDirectory
-from zbk.client.garbage_collection import CompactionName, collect_garbage
+from zbk.client.garbage_collection import CompactionName, collect_garbage, compaction_name
 from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.ledger_writer import LedgerWriter
@@ -57,6 +58,7 @@ from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubSta
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
+URI_SIZE_MAX: Final = 4_096
 
 
 def connect(uri: str | None = None, **options: object) -> "Client":
@@ -78,6 +80,8 @@ def connect(uri: str | None = None, **options: object) -> "Client":
         ...         ledger.append(b"hello")
         0
     """
+    if uri is not None:
+        uri = arguments.text("uri", uri, URI_SIZE_MAX)
     config = convert(ClientConfig, options)
     address = uri or os.environ.get(METADATA_VARIABLE) or read_context()
     if not address:
@@ -98,8 +102,9 @@ class Client(LogCalls):
     """
 
     def __init__(self, uri: str, config: ClientConfig) -> None:
+        uri = arguments.text("uri", uri, URI_SIZE_MAX)
         self._pid = os.getpid()
-        self._config = config
+        self._config = arguments.instance("config", config, ClientConfig)
         self._is_closed = False
         self._lock = threading.Lock()
         timeout_s = config.connect_timeout_ms / 1000
@@ -199,8 +204,8 @@ class Client(LogCalls):
             UnsupportedLedgerError: a VD ledger can not be striped.
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
         """
-        self.check_usable()
         plan = plan_ledger(options)
+        self.check_usable()
         return self._writers.start(self._creator.create(plan, has_writer=True), plan.password)
 
     def reserve_ledger(self, **options: Unpack[LedgerOptions]) -> int:
@@ -209,8 +214,9 @@ class Client(LogCalls):
         For a writer in another process than the one that decides about the ledger. The keywords
         are those of ``create_ledger``.
         """
+        plan = plan_ledger(options)
         self.check_usable()
-        return self._creator.create(plan_ledger(options), has_writer=False).ledger_id
+        return self._creator.create(plan, has_writer=False).ledger_id
 
     def open_for_append(self, ledger_id: int, password: bytes = b"") -> LedgerWriter:
         """Become the one writer of a reserved ledger.
@@ -221,6 +227,7 @@ class Client(LogCalls):
             IllegalTransitionError: it has, or had, a writer.
             LedgerClosedError: it is closed.
         """
+        ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()
 
         def claim(current: LedgerMetadata) -> LedgerMetadata:
@@ -239,6 +246,7 @@ class Client(LogCalls):
             LedgerClosedError: it is closed.
             UnsupportedLedgerError: it has a writer: only that one closes it.
         """
+        ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()
 
         def seal(current: LedgerMetadata) -> LedgerMetadata:
@@ -263,6 +271,7 @@ class Client(LogCalls):
             NoSuchLedgerError: there is none.
             UnauthorizedError: the password is another one.
         """
+        ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()
         metadata, _version = self._ledgers.read(ledger_id)
         self._check_password(metadata, password)
@@ -290,6 +299,9 @@ class Client(LogCalls):
             ...     ledger.last_add_confirmed
             41
         """
+        ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
+        default_s = self._config.default_timeout_ms / 1000
+        timeout_s = default_s if timeout is None else arguments.seconds(timeout)
         self.check_usable()
 
         def begin(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -308,8 +320,7 @@ class Client(LogCalls):
                 config=self._config,
                 check_usable=self.check_usable,
             )
-            default_s = self._config.default_timeout_ms / 1000
-            metadata = RecoveryPump(setup).run(default_s if timeout is None else timeout)
+            metadata = RecoveryPump(setup).run(timeout_s)
         return self._reader(metadata, password)
 
     def _reader(self, metadata: LedgerMetadata, password: bytes) -> LedgerReader:
@@ -333,6 +344,7 @@ class Client(LogCalls):
         Raises:
             NoSuchLedgerError: there is none.
         """
+        ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
         return self._ledgers.read(ledger_id)[0]
 
@@ -358,6 +370,7 @@ class Client(LogCalls):
         Raises:
             NoSuchLedgerError: there is none.
         """
+        ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
         self._ledgers.delete(ledger_id)
 
@@ -370,6 +383,7 @@ class Client(LogCalls):
         Raises:
             CannotAdvanceError: too few bookies answered to say how far it is durable.
         """
+        ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()
         metadata, _version = self._ledgers.read(ledger_id)
         self._check_password(metadata, password)
@@ -398,6 +412,7 @@ class Client(LogCalls):
         Raises:
             BookieUnavailableError: it is not there.
         """
+        bookie_id = arguments.bookie_id(bookie_id)
         self.check_usable()
         outcome = self._requests.ask(bookie_id, GetBookieInfo(request_id=0)).outcome
         if isinstance(outcome, ZbkError):
@@ -418,8 +433,11 @@ class Client(LogCalls):
             BookieUnavailableError: it is not there.
             RequestTimeoutError: it is still at it.
         """
+        bookie_id = arguments.bookie_id(bookie_id)
+        compaction = compaction_name(compaction)
+        timeout_s = arguments.seconds(timeout)
         self.check_usable()
-        return collect_garbage(self._requests, bookie_id, timeout, compaction)
+        return collect_garbage(self._requests, bookie_id, timeout_s, compaction)
 
     def scrub(self, bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
         """Have a bookie begin to read all its files for damage; return how it goes, at once.
@@ -429,6 +447,8 @@ class Client(LogCalls):
         Raises:
             BookieUnavailableError: it is not there.
         """
+        bookie_id = arguments.bookie_id(bookie_id)
+        is_pass_wanted = arguments.flag("is_pass_wanted", is_pass_wanted)
         self.check_usable()
         return ask_scrub(self._requests, bookie_id, is_pass_wanted=is_pass_wanted)
 
@@ -446,5 +466,9 @@ class Client(LogCalls):
             BookieUnavailableError: it is not there, or has restarted, and the pass is lost.
             RequestTimeoutError: it is still at it.
         """
+        bookie_id = arguments.bookie_id(bookie_id)
+        begun = arguments.instance("begun", begun, ScrubStatus)
+        timeout_s = arguments.seconds(timeout)
+        tell = arguments.function("tell", tell)
         self.check_usable()
-        return follow_scrub(self._requests, bookie_id, begun, timeout, tell)
+        return follow_scrub(self._requests, bookie_id, begun, timeout_s, tell)

@@ -15,10 +15,11 @@ from typing import Final, Protocol, Unpack
 
 import msgspec
 
-from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.ledger_creation import LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.errors import (
+    ArgumentTypeError,
     CorruptRecordError,
     InvalidOptionError,
     NoSuchLedgerError,
@@ -112,16 +113,17 @@ class DataSetLedgers:
         """Make a data ledger of a load.
 
         Raises:
-            InvalidOptionError: ``options`` have a password: all of a data set have the same one.
+            ArgumentTypeError: ``options`` have a password: all of a data set have the same one.
         """
         if "password" in options:
-            raise InvalidOptionError("password", "...", "give it to DataSets, for all ledgers")
+            raise ArgumentTypeError("password", "...", "give it to DataSets, for all ledgers")
+        plan = plan_ledger(options)
         tags = _tags(ticket) | {
             PARTITION_TAG: str(partition).encode(),
             ATTEMPT_TAG: str(attempt).encode(),
         }
         wanted: LedgerOptions = {**options, "password": self._password}
-        wanted["custom_metadata"] = {**(options.get("custom_metadata") or {}), **tags}
+        wanted["custom_metadata"] = {**plan.custom_metadata, **tags}
         return self._client.create_ledger(**wanted)
 
     def check(self, ticket: LoadTicket, ledgers: Iterable[DataLedger]) -> None:

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import msgspec
 
+from zbk.client import arguments
 from zbk.errors import InvalidOptionError
 from zbk.protocol.dataset import (
     TEXT_SIZE_MAX,
@@ -20,6 +21,9 @@ from zbk.protocol.dataset import (
 
 TTL_MS: Final = 24 * 3_600_000
 """How long a load may take before anybody may abort it."""
+
+TTL_MS_MAX: Final = 100 * 366 * 24 * 3_600_000
+"""A century: the id of a load has twelve hexadecimal digits for the time when it ends."""
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,11 +42,11 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             InvalidOptionError: it can not.
         """
-        for name, text in (("who", self.who), ("stream", self.stream)):
-            if len(text.encode(errors="replace")) > TEXT_SIZE_MAX:
-                raise InvalidOptionError(name, text[:40] + "...", f"is over {TEXT_SIZE_MAX} bytes")
-        if self.ttl_ms < 1:
-            raise InvalidOptionError("ttl_ms", self.ttl_ms, "must be at least 1 ms")
+        arguments.text("who", self.who, TEXT_SIZE_MAX)
+        arguments.text("stream", self.stream, TEXT_SIZE_MAX)
+        check_ttl_ms(self.ttl_ms)
+        arguments.integer("batch_id", self.batch_id, -1, arguments.NUMBER_MAX)
+        arguments.load_id(self.load_id)
         if bool(self.stream) != (self.batch_id >= 0):
             raise InvalidOptionError(
                 "batch_id", self.batch_id, "a stream has a batch id, and nothing else"
@@ -65,3 +69,12 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             stream=self.stream,
             batch_id=self.batch_id,
         )
+
+
+def check_ttl_ms(value: object) -> int:
+    """Return how long a load may take.
+
+    Raises:
+        InvalidOptionError: it is no number of milliseconds, or not one for a load.
+    """
+    return arguments.integer("ttl_ms", value, 1, TTL_MS_MAX)

@@ -12,19 +12,21 @@ what becomes of leftovers in ``zbk.client.dataset_garbage``.
 Source: the seed's motivation, section Close-to-open.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Unpack
 from uuid import uuid4
 
 import msgspec
 
+from zbk.client import arguments
 from zbk.client.dataset_garbage import Collected, DataSetGarbage
 from zbk.client.dataset_ledgers import DataSetClient, DataSetLedgers, LoadTicket
-from zbk.client.dataset_loads import TTL_MS, LoadRequest
+from zbk.client.dataset_loads import TTL_MS, LoadRequest, check_ttl_ms
 from zbk.client.ledger_creation import LedgerOptions, plan_ledger
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.errors import (
+    ArgumentTypeError,
     BusyError,
     CorruptRecordError,
     DataSetConflictError,
@@ -82,8 +84,14 @@ class DataSets:
         *,
         now_ms: Callable[[], int] = wall_ms,
     ) -> None:
+        password = arguments.password(password)
+        now_ms = arguments.function("now_ms", now_ms)
+        try:
+            self._store = client.data_set_store
+        except AttributeError:
+            why = "give what zbk.connect returns"
+            raise ArgumentTypeError("client", type(client).__name__, why) from None
         self._client = client
-        self._store = client.data_set_store
         self._password = password
         self._now_ms = now_ms
         self._ledgers = DataSetLedgers(client, password)
@@ -118,6 +126,8 @@ class DataSets:
             DataSetConflictError: an append, and the data set's ledgers have another password.
             BusyError: too many loads are under way.
         """
+        name = arguments.data_set_name(name)
+        kind = arguments.member(LoadKind, "kind", kind)
         request = LoadRequest(
             kind=kind, who=who, ttl_ms=ttl_ms, stream=stream, batch_id=batch_id, load_id=load_id
         )
@@ -145,7 +155,7 @@ class DataSets:
 
     def new_load_id(self, ttl_ms: int = TTL_MS) -> str:
         """Return the id of a load that is still to be begun."""
-        return new_load_id(self._now_ms() + ttl_ms, uuid4().hex)
+        return new_load_id(self._now_ms() + check_ttl_ms(ttl_ms), uuid4().hex)
 
     def check_options(self, **options: Unpack[LedgerOptions]) -> None:
         """Refuse keywords with which no ledger can be made, before any is.
@@ -168,6 +178,9 @@ class DataSets:
         Raises:
             InvalidOptionError: a password is among them: it is the same for all of a data set.
         """
+        ticket = arguments.struct("ticket", ticket, LoadTicket)
+        partition = arguments.integer("partition", partition, 0, arguments.NUMBER_MAX)
+        attempt = arguments.integer("attempt", attempt, 0, arguments.NUMBER_MAX)
         return self._ledgers.create(ticket, partition, attempt, options)
 
     def commit(self, ticket: LoadTicket, schema: bytes, ledgers: Sequence[DataLedger]) -> DataSet:
@@ -185,6 +198,9 @@ class DataSets:
             MetadataConflictError: other loads were quicker, again and again; commit again.
             MetadataUnavailableError: it may or may not be visible; commit again to know.
         """
+        ticket = arguments.struct("ticket", ticket, LoadTicket)
+        schema = arguments.payload(schema, "schema")
+        ledgers = [arguments.struct("ledgers", one, DataLedger) for one in _listed(ledgers)]
         done = self._committed(ticket)
         if done is not None:
             return done
@@ -213,6 +229,7 @@ class DataSets:
             UnauthorizedError, DamageError: it was aborted, and its ledgers are still there, as
                 nobody can say what the versions list.
         """
+        ticket = arguments.struct("ticket", ticket, LoadTicket)
         load = self._store.abort(ticket.name, ticket.data_set_id, ticket.load_id)
         if load is None or load.state is not LoadState.ABORTED:
             return Aborted(state=load.state if load else None, deleted_count=0)
@@ -226,10 +243,11 @@ class DataSets:
         Raises:
             NoSuchDataSetError: there is none of this name.
         """
-        return self._store.read(name)[0]
+        return self._store.read(arguments.data_set_name(name))[0]
 
     def has_schema(self, name: str, schema: bytes) -> bool:
         """Tell whether the last version has this schema; true where there is no version at all."""
+        schema = arguments.payload(schema, "schema")
         try:
             current = self.history(name).current
         except NoSuchDataSetError:
@@ -253,6 +271,8 @@ class DataSets:
             UnauthorizedError: its ledgers have another password.
             CorruptRecordError: a manifest is damaged, or was deleted by hand.
         """
+        if version is not None:
+            version = _version(version)
         for _ in range(READ_ATTEMPT_COUNT_MAX):
             data_set = self.history(name)
             try:
@@ -272,7 +292,7 @@ class DataSets:
             NoSuchVersionError: there is no such version.
             DataSetConflictError: it is the last one.
         """
-        return self._store.drop_version(name, version)
+        return self._store.drop_version(arguments.data_set_name(name), _version(version))
 
     def drop(self, name: str) -> int:
         """Remove a data set and all of its ledgers; return how many ledgers were deleted.
@@ -284,7 +304,8 @@ class DataSets:
             NoSuchDataSetError: there is none of this name.
             BusyError: too many loads are under way.
         """
-        return self._garbage.delete_all(self._store.drop(name).data_set_id)
+        dropped = self._store.drop(arguments.data_set_name(name))
+        return self._garbage.delete_all(dropped.data_set_id)
 
     def collect(self, name: str, *, is_dry_run: bool = False) -> Collected:
         """Delete the ledgers of a data set that no version lists and no live load may still commit.
@@ -295,11 +316,13 @@ class DataSets:
             NoSuchDataSetError: there is none of this name.
             UnauthorizedError, DamageError: its manifests can not be read; nothing was deleted.
         """
+        name = arguments.data_set_name(name)
+        is_dry_run = arguments.flag("is_dry_run", is_dry_run)
         return self._garbage.collect(name, is_dry_run=is_dry_run)
 
     def collect_all(self, *, is_dry_run: bool = False) -> Iterator[Collected]:
         """Do so for each data set, and for what dropped ones have left."""
-        return self._garbage.collect_all(is_dry_run=is_dry_run)
+        return self._garbage.collect_all(is_dry_run=arguments.flag("is_dry_run", is_dry_run))
 
     def list(self) -> list[str]:
         """Return the names of all data sets, sorted."""
@@ -395,3 +418,14 @@ class DataSets:
 
     def _password_check(self, data_set_id: str) -> str:
         return password_check(self._password, data_set_id)
+
+
+def _version(value: object) -> int:
+    return arguments.integer("version", value, 1, arguments.NUMBER_MAX)
+
+
+def _listed(ledgers: object) -> list[object]:
+    if isinstance(ledgers, Iterable) and not isinstance(ledgers, msgspec.Struct):
+        return list(ledgers)
+    why = "give a sequence of DataLedger"
+    raise ArgumentTypeError("ledgers", type(ledgers).__name__, why)

@@ -7,7 +7,13 @@ import threading
 from typing import Final, Literal, TypeAlias
 
 from zbk.client.requests import Requests
-from zbk.errors import NotEnoughBookiesError, RequestTimeoutError, ZbkError
+from zbk.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    NotEnoughBookiesError,
+    RequestTimeoutError,
+    ZbkError,
+)
 from zbk.system.clock import monotonic_s
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
@@ -15,6 +21,23 @@ CompactionName: TypeAlias = Literal["", "minor", "major"]
 
 POLL_S: Final = 0.1
 """How often the bookie is asked how it goes."""
+
+
+def compaction_name(value: object) -> CompactionName:
+    """Return the name of a kind of compaction; empty is none.
+
+    Raises:
+        ArgumentTypeError: it is no text.
+        ArgumentValueError: there is no such kind.
+    """
+    why = 'give "minor", "major", or "" for none'
+    match value:
+        case "" | "minor" | "major":
+            return value
+        case str():
+            raise ArgumentValueError("compaction", value, why)
+        case _:
+            raise ArgumentTypeError("compaction", type(value).__name__, why)
 
 
 def collect_garbage(

@@ -7,22 +7,21 @@ Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 """
 
 from collections.abc import Mapping
-from typing import TypedDict, TypeVar
+from typing import TypedDict
 from uuid import uuid4
 
 import msgspec
 
+from zbk.client import arguments
 from zbk.client.placer import BookiePlacer
 from zbk.durability.level import level_of
-from zbk.errors import InvalidOptionError
+from zbk.errors import ArgumentTypeError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.protocol.digest import ledger_key, password_digest
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.system.clock import wall_ms
-
-KindT = TypeVar("KindT", LedgerType, DigestType)
 
 
 class LedgerOptions(TypedDict, total=False):
@@ -51,28 +50,33 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
     """Check what was asked for, and fill in what was not.
 
     Raises:
-        TypeError: a keyword that does not exist.
-        InvalidOptionError: no such ledger or digest type.
+        ArgumentTypeError: a keyword that does not exist, or a value of another type.
+        ArgumentValueError: no such ledger or digest type, or a value out of its limits.
         InvalidQuorumError: the sizes do not fit together.
         UnsupportedLedgerError: the ledger type can not work with these sizes.
     """
     unknown = sorted(options.keys() - LedgerOptions.__annotations__.keys())
     if unknown:
-        raise TypeError(f"a ledger has no option {unknown[0]!r}")
+        known = ", ".join(LedgerOptions.__annotations__)
+        raise ArgumentTypeError(
+            unknown[0], "", f"a ledger has no option {unknown[0]!r}; known: {known}"
+        )
     quorum = Quorum(
-        options.get("ensemble_size", 3),
-        options.get("write_quorum_size", 3),
-        options.get("ack_quorum_size", 2),
+        _size("ensemble_size", options.get("ensemble_size", 3)),
+        _size("write_quorum_size", options.get("write_quorum_size", 3)),
+        _size("ack_quorum_size", options.get("ack_quorum_size", 2)),
     )
-    ledger_type = _member(LedgerType, "ledger_type", options.get("ledger_type", "PD_JOURNAL"))
-    level_of(ledger_type).check_quorum(quorum)
-    return LedgerPlan(
+    ledger_type = options.get("ledger_type", LedgerType.PD_JOURNAL)
+    digest_type = options.get("digest_type", DigestType.XXH3)
+    plan = LedgerPlan(
         quorum=quorum,
-        ledger_type=ledger_type,
-        digest_type=_member(DigestType, "digest_type", options.get("digest_type", DigestType.XXH3)),
-        password=options.get("password", b""),
-        custom_metadata=dict(options.get("custom_metadata") or {}),
+        ledger_type=arguments.member(LedgerType, "ledger_type", ledger_type),
+        digest_type=arguments.member(DigestType, "digest_type", digest_type),
+        password=arguments.password(options.get("password", b"")),
+        custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
     )
+    level_of(plan.ledger_type).check_quorum(quorum)
+    return plan
 
 
 class LedgerCreator:
@@ -114,8 +118,5 @@ class LedgerCreator:
         return metadata
 
 
-def _member(kind: type[KindT], name: str, value: str) -> KindT:
-    if value not in list(kind):
-        known = ", ".join(kind)
-        raise InvalidOptionError(name, value, f"is none of {known}")
-    return kind(value)
+def _size(name: str, value: object) -> int:
+    return arguments.integer(name, value, -arguments.NUMBER_MAX, arguments.NUMBER_MAX)

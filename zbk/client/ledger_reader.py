@@ -7,6 +7,7 @@ from weakref import WeakSet
 
 import msgspec
 
+from zbk.client import arguments
 from zbk.client.read_pump import ReadPump
 from zbk.client.requests import ReplyBox, Requests
 from zbk.client.tail import LedgerTail, MetadataNews, TailSetup
@@ -114,13 +115,14 @@ class LedgerReader:
         Raises:
             NotEnoughBookiesError: too few bookies answered to know.
         """
+        timeout_s = self._timeout_s(timeout)
         self._check()
         if not self._metadata.is_closed:
             self._refresh()
         if self._metadata.last_entry_id is not None:
             self._lac = self._metadata.last_entry_id
         else:
-            self._lac = max(self._lac, self._ask_lac(timeout))
+            self._lac = max(self._lac, self._ask_lac(timeout_s))
         return self._lac
 
     def read(
@@ -140,8 +142,8 @@ class LedgerReader:
             ReadBeyondLacError: ``last`` is after the LAC.
             NoSuchEntryError, DigestMismatchError, ...: no replica of an entry can be read.
         """
-        for batch in self.read_batches(first, last, bookie_id=bookie_id, timeout=timeout):
-            yield from batch.entries()
+        batches = self.read_batches(first, last, bookie_id=bookie_id, timeout=timeout)
+        return _entries_of(batches)
 
     def read_batches(
         self,
@@ -152,6 +154,8 @@ class LedgerReader:
         timeout: float | None = None,
     ) -> Iterator[ReadBatch]:
         """As ``read``, in batches: ``batch.first_entry_id``, ``len(batch)``, ``batch[i]``."""
+        first = arguments.entry_id("first", first)
+        last = arguments.last_entry_id("last", last)
         if last >= first and last > self._lac:
             raise ReadBeyondLacError(self.ledger_id, last, self._lac)
         return self._batches(first, last, bookie_id, timeout)
@@ -164,8 +168,9 @@ class LedgerReader:
         Raises:
             NoSuchEntryError: no bookie has the next one (yet).
         """
-        for batch in self._batches(first, last, None, timeout):
-            yield from batch.entries()
+        first = arguments.entry_id("first", first)
+        last = arguments.last_entry_id("last", last)
+        return _entries_of(self._batches(first, last, None, timeout))
 
     def tail(self, first: int = 0, *, timeout: float | None = None) -> LedgerTail:
         """Return an iterator over the entries from ``first`` on, those to come too.
@@ -173,9 +178,9 @@ class LedgerReader:
         It ends when the ledger is closed. ``timeout``, in seconds, is for the wait for one entry;
         without it the tail waits for as long as it takes.
         """
+        first = arguments.entry_id("first", first)
+        timeout_s = None if timeout is None else arguments.seconds(timeout)
         self._check()
-        if first < 0:
-            raise InvalidOptionError("first", first, "entry ids start at 0")
         setup, config = self._setup, self._setup.config
         limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=config.default_timeout_ms)
         tail = LedgerTail(
@@ -185,7 +190,7 @@ class LedgerReader:
                 news=setup.news,
                 ledger_key=setup.ledger_key,
                 requests=setup.requests,
-                timeout_s=timeout,
+                timeout_s=timeout_s,
                 check_usable=setup.check_usable,
             ),
             first,
@@ -211,14 +216,20 @@ class LedgerReader:
     def _batches(
         self, first: int, last: int, bookie_id: str | None, timeout: float | None
     ) -> Iterator[ReadBatch]:
+        timeout_s = self._timeout_s(timeout)
+        if bookie_id is not None:
+            bookie_id = arguments.bookie_id(bookie_id)
         self._check()
-        if first < 0:
-            raise InvalidOptionError("first", first, "entry ids start at 0")
         holders = {b for fragment in self._metadata.fragments for b in fragment.bookies}
         if bookie_id is not None and bookie_id not in holders:
             raise InvalidOptionError(
                 "bookie_id", bookie_id, f"holds nothing of ledger {self.ledger_id}"
             )
+        return self._run(first, last, bookie_id, timeout_s)
+
+    def _run(
+        self, first: int, last: int, bookie_id: str | None, timeout_s: float
+    ) -> Iterator[ReadBatch]:
         setup = self._setup
         pump = ReadPump(
             self._metadata,
@@ -228,7 +239,7 @@ class LedgerReader:
             setup.requests,
             setup.config,
             bookie_id=bookie_id,
-            timeout_s=self._timeout_s(timeout),
+            timeout_s=timeout_s,
         )
         for batch in pump.run(first, last):
             setup.check_usable()
@@ -244,10 +255,11 @@ class LedgerReader:
             raise LedgerClosedError(self.ledger_id)
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return self._setup.config.default_timeout_ms / 1000 if timeout is None else timeout
+        if timeout is None:
+            return self._setup.config.default_timeout_ms / 1000
+        return arguments.seconds(timeout)
 
-    def _ask_lac(self, timeout: float | None) -> int:
-        timeout_s = self._timeout_s(timeout)
+    def _ask_lac(self, timeout_s: float) -> int:
         deadline_s = monotonic_s() + timeout_s
         fragment = self._metadata.last_fragment
         core = LacRead(self._metadata.quorum, max(self._lac, fragment.first_entry_id - 1))
@@ -279,6 +291,11 @@ class LedgerReader:
                 return effect.lac
             case LacReadFailed():
                 raise effect.error
+
+
+def _entries_of(batches: Iterator[ReadBatch]) -> Iterator[Entry]:
+    for batch in batches:
+        yield from batch.entries()
 
 
 def _lac_event(slot: int, reply: Reply) -> LacAnswered | LacRefused:

@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 
 import pykka
 
+from zbk.client import arguments
 from zbk.client.append_future import AppendFuture
 from zbk.client.mailbox import AppendMailbox
 from zbk.client.writer_actor import AskClose, AskSync
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
     EntryTooLargeError,
-    InvalidOptionError,
     MetadataUnavailableError,
     RequestTimeoutError,
 )
@@ -128,15 +128,17 @@ class LedgerWriter:
     def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:
         """Add one entry; return its id once it is as durable as the ledger's type promises.
 
-        ``timeout`` is in seconds.
+        ``timeout`` is in seconds; ``math.inf`` is no limit, ``None`` the client's default.
 
         Raises:
+            ArgumentTypeError, ArgumentValueError: a bad payload or time-out; nothing was added.
             EntryTooLargeError: over the entry limit; nothing was added.
             LedgerClosedError, LedgerFencedError, NotEnoughBookiesError: the ledger takes no more;
                 ``outcome`` says whether the entry may be in it.
             RequestTimeoutError: no answer yet; the entry may be added still.
         """
-        return self._wait(self.append_async(payload, timeout=timeout), timeout)
+        timeout_s = self._timeout_s(timeout)  # before anything is added, not after
+        return self._wait(self.append_async(payload, timeout=timeout_s), timeout_s)
 
     def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
         """Add one entry; return a future of its id. Blocks while too many bytes are pending.
@@ -148,12 +150,13 @@ class LedgerWriter:
             EntryTooLargeError: over the entry limit; nothing was added.
             RequestTimeoutError: no room in time; nothing was added.
         """
-        data = payload if type(payload) is bytes else _to_bytes(payload)
+        data = payload if type(payload) is bytes else arguments.payload(payload)
+        timeout_s = self._timeout_s(timeout)
         if len(data) > self._entry_size_max:
             raise EntryTooLargeError(len(data), self._entry_size_max)
         self._check_usable()
         future = AppendFuture(self._condition, len(data))
-        self._mailbox.put(future, (data,), self._timeout_s(timeout))
+        self._mailbox.put(future, (data,), timeout_s)
         return future
 
     def append_many(
@@ -167,18 +170,11 @@ class LedgerWriter:
             EntryTooLargeError: one is over the entry limit; nothing was added.
             RequestTimeoutError: no room in time; nothing was added.
         """
-        batch = list(payloads)
-        if set(map(type, batch)) - {bytes}:
-            batch = [p if type(p) is bytes else _to_bytes(p) for p in batch]
-        data = cast("list[bytes]", batch)
-        size = sum(map(len, data))
-        if size > self._entry_size_max:  # only then it is worth to look at each
-            largest = max(map(len, data))
-            if largest > self._entry_size_max:
-                raise EntryTooLargeError(largest, self._entry_size_max)
+        timeout_s = self._timeout_s(timeout)
+        data, size = arguments.payloads(payloads, self._entry_size_max)
         self._check_usable()
         future = AppendFuture(self._condition, size, is_many=True)
-        self._mailbox.put(future, data, self._timeout_s(timeout))
+        self._mailbox.put(future, data, timeout_s)
         return future
 
     # ------------------------------------------------------------------ sync and close
@@ -193,7 +189,8 @@ class LedgerWriter:
                 how far it is durable.
             RequestTimeoutError: no answer in time; it may happen still.
         """
-        return self._wait(self.sync_async(), timeout)
+        timeout_s = self._timeout_s(timeout)
+        return self._wait(self.sync_async(), timeout_s)
 
     def sync_async(self) -> "Future[int]":
         """As ``sync``, but return a future."""
@@ -213,13 +210,14 @@ class LedgerWriter:
             LedgerFencedError: another client recovers the ledger; its end is for that client.
             LedgerClosedError: another client has closed it at another end.
         """
+        timeout_s = self._timeout_s(timeout)
         self._check_usable()
         if self._close_future is None or _may_work_now(self._close_future):
             future: Future[int] = AppendFuture()
             self._tell(AskClose(future))
             self._close_future = future
         try:
-            return self._wait(self._close_future, timeout)
+            return self._wait(self._close_future, timeout_s)
         finally:
             if self._close_future.done() and not _may_work_now(self._close_future):
                 self._actor.stop(block=False)
@@ -230,10 +228,9 @@ class LedgerWriter:
             self._actor.tell(message)
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return self._default_timeout_s if timeout is None else timeout
+        return self._default_timeout_s if timeout is None else arguments.seconds(timeout)
 
-    def _wait(self, future: "Future[ResultT]", timeout: float | None) -> ResultT:
-        timeout_s = self._timeout_s(timeout)
+    def _wait(self, future: "Future[ResultT]", timeout_s: float) -> ResultT:
         try:
             return future.result(timeout_s)
         except TimeoutError:
@@ -243,12 +240,3 @@ class LedgerWriter:
 def _may_work_now(close: "Future[int]") -> bool:
     """Tell whether a close failed for want of the metadata store."""
     return close.done() and isinstance(close.exception(), MetadataUnavailableError)
-
-
-def _to_bytes(payload: object) -> bytes:
-    try:
-        return bytes(memoryview(payload))  # type: ignore[arg-type]  # any buffer, checked here
-    except TypeError:
-        raise InvalidOptionError(
-            "payload", type(payload).__name__, "an entry is bytes, or anything with a buffer"
-        ) from None

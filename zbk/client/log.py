@@ -9,6 +9,7 @@ from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
+from zbk.client import arguments
 from zbk.client.ledger_creation import LedgerOptions
 from zbk.client.ledger_writer import BytesLike, LedgerWriter
 from zbk.client.log_driver import LedgerClient, LogDriver
@@ -16,6 +17,7 @@ from zbk.client.log_gate import AppendGate
 from zbk.client.log_reader import LogReading
 from zbk.client.log_tail import LogTail
 from zbk.client.log_truncation import truncate
+from zbk.config import ENTRY_SIZE_MAX_LIMIT
 from zbk.errors import (
     LedgerClosedError,
     LedgerFencedError,
@@ -139,8 +141,8 @@ class Log:
             LogClosedError: this handle was closed; nothing was added.
             RequestTimeoutError: no answer yet; the entry may be added still.
         """
-        future = self.append_async(payload, timeout=timeout)
-        return self._wait(future, timeout)
+        timeout_s = self._timeout_s(timeout)  # before anything is added, not after
+        return self._wait(self.append_async(payload, timeout=timeout_s), timeout_s)
 
     def append_async(
         self, payload: BytesLike, *, timeout: float | None = None
@@ -149,23 +151,26 @@ class Log:
 
         Callbacks of the future run in a thread of the client: they must not block.
         """
+        timeout_s = self._timeout_s(timeout)
+        data = arguments.payload(payload)
         return self._append(
-            lambda writer: writer.append_async(payload, timeout=timeout),
+            lambda writer: writer.append_async(data, timeout=timeout_s),
             LogPosition,
-            [payload],
-            timeout,
+            [data],
+            timeout_s,
         )
 
     def append_many(
         self, payloads: Iterable[BytesLike], *, timeout: float | None = None
     ) -> "Future[LogRange]":
         """Add many entries in one go, all to one ledger; return a future of their positions."""
-        batch = list(payloads)
+        timeout_s = self._timeout_s(timeout)
+        batch, _size = arguments.payloads(payloads, ENTRY_SIZE_MAX_LIMIT)
         return self._append(
-            lambda writer: writer.append_many(batch, timeout=timeout),
+            lambda writer: writer.append_many(batch, timeout=timeout_s),
             LogRange,
             batch,
-            timeout,
+            timeout_s,
         )
 
     def sync(self, *, timeout: float | None = None) -> LogPosition | None:
@@ -176,9 +181,10 @@ class Log:
         Raises:
             CannotAdvanceError: too few bookies hold what was appended.
         """
+        timeout_s = self._timeout_s(timeout)
         writer, before = self._gate.writer, self._gate.last_position
         try:
-            last = writer.sync(timeout=timeout)
+            last = writer.sync(timeout=timeout_s)
         except (LedgerFencedError, LedgerClosedError) as error:
             raise self._lose(writer.ledger_id, error) from error
         return before if last == NO_ENTRY else LogPosition(writer.ledger_id, last)
@@ -204,6 +210,7 @@ class Log:
         Raises:
             InvalidOptionError: the log has no such ledger.
         """
+        position = arguments.position("position", position)
         self._check_open()
         return truncate(self._setup.client, self._setup.store, self.name, position)
 
@@ -214,13 +221,16 @@ class Log:
 
         That is at least what was confirmed to this owner.
         """
+        start = arguments.optional_position("start", start)
         self._check_open()
         return self._reading().entries(start)
 
     def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
         """Return an iterator over the entries from ``start`` on, those to come too."""
+        start = arguments.optional_position("start", start)
+        timeout_s = None if timeout is None else arguments.seconds(timeout)
         self._check_open()
-        return self._reading().tail(start, timeout=timeout)
+        return self._reading().tail(start, timeout=timeout_s)
 
     # ------------------------------------------------------------------ close
 
@@ -243,10 +253,9 @@ class Log:
         self,
         send: "Callable[[LedgerWriter], Future[Any]]",
         place: Callable[[int, Any], ResultT],
-        payloads: Sequence[BytesLike],
-        timeout: float | None,
+        payloads: Sequence[bytes],
+        timeout_s: float,
     ) -> "Future[ResultT]":
-        timeout_s = self._timeout_s(timeout)
         try:
             ledger_id, inner = self._gate.append(send, payloads, timeout_s)
         except (LedgerFencedError, LedgerClosedError) as error:
@@ -318,10 +327,9 @@ class Log:
             raise LogClosedError(self.name)
 
     def _timeout_s(self, timeout: float | None) -> float:
-        return self._setup.default_timeout_s if timeout is None else timeout
+        return self._setup.default_timeout_s if timeout is None else arguments.seconds(timeout)
 
-    def _wait(self, future: "Future[ResultT]", timeout: float | None) -> ResultT:
-        timeout_s = self._timeout_s(timeout)
+    def _wait(self, future: "Future[ResultT]", timeout_s: float) -> ResultT:
         try:
             return future.result(timeout_s)
         except TimeoutError:

@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from typing import Final, Protocol, Unpack
 
-from zbk.client import log_truncation
+from zbk.client import arguments, log_truncation
 from zbk.client.ledger_creation import LedgerOptions, plan_ledger
 from zbk.client.log import Log, LogSetup
 from zbk.client.log_driver import LedgerClient
 from zbk.client.log_reader import LogReading
 from zbk.client.log_tail import LogTail
 from zbk.config import MIB, ClientConfig
-from zbk.errors import InvalidOptionError
 from zbk.metadata.logs import LogStore
 from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_position import LogEntry, LogPosition
@@ -64,15 +63,16 @@ class LogCalls:
             ...     for entry in log.read(position):
             ...         print(entry.position, entry.payload)
         """
+        name = arguments.log_name(name)
+        create = arguments.flag("create", create)
+        roll_size = arguments.integer("roll_size", roll_size, 1, arguments.NUMBER_MAX)
+        roll_ms = arguments.integer("roll_ms", roll_ms, 0, arguments.NUMBER_MAX)
+        plan = plan_ledger(options)
         self.check_usable()
-        plan_ledger(options)
-        if roll_size < 1 or roll_ms < 0:
-            value = roll_size if roll_size < 1 else roll_ms
-            raise InvalidOptionError("roll_size or roll_ms", value, "is too small")
         if create:
             self._logs.create(name, wall_ms())
-        marked = dict(options.get("custom_metadata") or {}) | {LOG_KEY: name.encode()}
-        options["custom_metadata"] = marked
+        options["custom_metadata"] = {**plan.custom_metadata, LOG_KEY: name.encode()}
+        options["password"] = plan.password
         return Log(
             LogSetup(
                 name=name,
@@ -96,6 +96,9 @@ class LogCalls:
             NoSuchLogError: there is no such log.
             LogTruncatedError: ``start``, or what comes next, was cut off.
         """
+        name = arguments.log_name(name)
+        start = arguments.optional_position("start", start)
+        password = arguments.password(password)
         self.check_usable()
         return LogReading(name, self, self._logs, password).entries(start)
 
@@ -103,6 +106,9 @@ class LogCalls:
         self: LogClient, name: str, start: LogPosition | None = None, *, password: bytes = b""
     ) -> Iterator[ReadBatch]:
         """As ``read_log``, in batches, each of one ledger."""
+        name = arguments.log_name(name)
+        start = arguments.optional_position("start", start)
+        password = arguments.password(password)
         self.check_usable()
         return LogReading(name, self, self._logs, password).batches(start)
 
@@ -123,8 +129,12 @@ class LogCalls:
             NoSuchLogError: there is no such log.
             LogTruncatedError: ``start`` was cut off.
         """
+        name = arguments.log_name(name)
+        start = arguments.optional_position("start", start)
+        password = arguments.password(password)
+        timeout_s = None if timeout is None else arguments.seconds(timeout)
         self.check_usable()
-        return LogReading(name, self, self._logs, password).tail(start, timeout=timeout)
+        return LogReading(name, self, self._logs, password).tail(start, timeout=timeout_s)
 
     def truncate_log(self: LogClient, name: str, position: LogPosition) -> int:
         """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
@@ -133,6 +143,8 @@ class LogCalls:
             NoSuchLogError: there is no such log.
             InvalidOptionError: the log has no such ledger.
         """
+        name = arguments.log_name(name)
+        position = arguments.position("position", position)
         self.check_usable()
         return log_truncation.truncate(self, self._logs, name, position)
 
@@ -144,6 +156,7 @@ class LogCalls:
         Raises:
             NoSuchLogError: there is no such log.
         """
+        name = arguments.log_name(name)
         self.check_usable()
         return log_truncation.delete(self, self._logs, name)
 
@@ -158,5 +171,6 @@ class LogCalls:
         Raises:
             NoSuchLogError: there is no such log.
         """
+        name = arguments.log_name(name)
         self.check_usable()
         return self._logs.read(name)[0]

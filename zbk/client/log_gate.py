@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Final
 
-from zbk.client.ledger_writer import BytesLike, LedgerWriter
+from zbk.client.ledger_writer import LedgerWriter
 from zbk.durability.level import level_of
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.log_position import LogPosition
@@ -72,7 +72,7 @@ class AppendGate:
     def append(
         self,
         send: "Callable[[LedgerWriter], Future[Any]]",
-        payloads: Sequence[BytesLike],
+        payloads: Sequence[bytes],
         timeout_s: float,
     ) -> "tuple[int, Future[Any]]":
         """Hand entries to the current ledger by ``send``; return its id and what that returned.
@@ -88,7 +88,7 @@ class AppendGate:
             if not self._entry_count:
                 self._first_ms = monotonic_ms()
             self._entry_count += len(payloads)
-            self._size += sum(map(_size, payloads))
+            self._size += sum(map(len, payloads))
             return writer.ledger_id, future
 
     def switch(self, new: LedgerWriter) -> None:
@@ -133,7 +133,3 @@ class AppendGate:
             yield
         finally:
             self._lock.release()
-
-
-def _size(payload: BytesLike) -> int:
-    return payload.nbytes if isinstance(payload, memoryview) else len(payload)

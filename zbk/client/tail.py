@@ -15,6 +15,7 @@ from typing import Final, Protocol, Self
 import msgspec
 import pykka
 
+from zbk.client import arguments
 from zbk.client.metadata_actor import MetadataActor, MetadataTask
 from zbk.client.requests import Requests
 from zbk.errors import (
@@ -236,9 +237,9 @@ class LedgerTail(Iterator[Entry]):
 
         ``timeout``, in seconds, is for this call, in place of the tail's own.
         """
+        timeout_s = self._setup.timeout_s if timeout is None else arguments.seconds(timeout)
         if self._watch is None and not self._is_over:
             self._start()
-        timeout_s = self._setup.timeout_s if timeout is None else timeout
         deadline_s = None if timeout_s is None else monotonic_s() + timeout_s
         while True:
             if self._error is not None:
