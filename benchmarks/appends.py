@@ -8,6 +8,8 @@ from benchmarks.case import Amount, Case, Row, Step, at_least, at_most, rate_tex
 FLOOR_SHARE: Final = 0.6
 LOAD_SECONDS: Final = 4  # a step of offered load
 LOAD_BATCH_COUNT: Final = 100
+SLOW_SYNC_MS: Final = 100  # more than they take anyway
+BESIDE_SECONDS: Final = 5
 
 UNITS: Final = {"entries_per_s": "entries/s", "payload_mb_per_s": "MB/s"}
 
@@ -115,6 +117,41 @@ def lone(kind: str) -> Case:
         read=figures.lone,
         rows=rows,
         seconds=5,
+    )
+
+
+def beside_fsyncs() -> Case:
+    """Return the case of a VD writer whose neighbor, a PD writer, waits for slow fsyncs."""
+    delay = f"{SLOW_SYNC_MS}ms"
+    words = ("--api", "sync", "--rate", "100", "--neighbor", "pd", "--slow-disks", delay)
+    title = f"a VD `append` beside a lone PD writer (fsync + {SLOW_SYNC_MS} ms)"
+    goal = f"<= {SLOW_SYNC_MS / 10:.0f} ms: no fsync in it"
+    rows = tuple(
+        Row(
+            title=f"{title}, {name}",
+            goal=goal,
+            step="zbk",
+            unit="ms",
+            zbk=f"latency_{name}_ms",
+            floor=f"neighbor_latency_{name}_ms",
+            ways=(way("figure", at_most(f"latency_{name}_ms", SLOW_SYNC_MS / 10)),),
+        )
+        for name in ("p50", "p95")
+    )
+    step = Step(
+        "zbk",
+        ("write", "--type", "vd", "--size", "100", *words),
+        (Amount("--seconds", BESIDE_SECONDS, "s"),),
+    )
+    names = [f"{who}latency_{name}_ms" for who in ("", "neighbor_") for name in ("p50", "p95")]
+    return Case(
+        name="vd-beside-pd",
+        title=title,
+        steps=(step,),
+        read=figures.fields(*names),
+        rows=rows,
+        seconds=BESIDE_SECONDS + 5,
+        round_count=1,
     )
 
 

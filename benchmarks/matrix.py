@@ -17,7 +17,7 @@ from benchmarks.case import Case
 
 SECONDS_MAX: Final = 15 * 60
 ROUND_COUNT: Final = 3
-LONG_RUN_SECONDS: Final = 60
+LONG_RUN_SECONDS: Final = 50
 
 APPEND_MANY: Final = (
     # type, bytes of payload, entries, field, goal
@@ -60,6 +60,7 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         ),
         reads.tail(),
         growth.beside(),
+        appends.beside_fsyncs(),
         reads.recovery(),
         reads.restart(),
         growth.length(),

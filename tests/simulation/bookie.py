@@ -288,6 +288,7 @@ class SimulatedBookie:
             space,
             1 << 20,
             never_stops,
+            now_ms=self.node.now_ms,
         )
         self._journal_actor.actor_inbox = self._journal_inbox  # type: ignore[assignment] # never filled
 

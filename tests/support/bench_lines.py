@@ -19,11 +19,15 @@ COST = {
 }
 
 
+NEIGHBOR = {f"neighbor_{name}": value for name, value in PERCENTILES.items()}
+
+
 def zbk_line(**fields: float) -> Line:
     """Return the result of a write."""
     line: Line = {"measured": "zbk", "entry_size": 100, "entry_count": 1_000_000, "seconds": 1.0}
     line |= {"entries_per_s": 1_000_000.0, "payload_mb_per_s": 100.0, "histogram": [[1.0, 100]]}
-    return line | PERCENTILES | COST | {"slow_bookie_backlog_size_max": 1 << 20} | fields
+    line |= PERCENTILES | NEIGHBOR | COST
+    return line | {"slow_bookie_backlog_size_max": 1 << 20} | fields
 
 
 def floor_line(**fields: float) -> Line:

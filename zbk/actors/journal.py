@@ -18,8 +18,8 @@ while the last write, or the last fsync, was under way goes together in the next
 covers exactly the groups that were written before it began. ``SyncProgress`` says how far that
 came, to whoever looks; nobody is woken for it unless somebody waits.
 
-A small group that nobody follows is synced by the journal actor itself: waking another thread
-would cost a lone add more than it gains.
+A small group that nobody follows is synced by the journal actor itself where that holds nobody up
+(``zbk.durability.lone_sync``): waking another thread would cost a lone add more than it gains.
 
 On a full disk groups wait, in order, and are tried again: nothing that follows could be promised
 without them. Adds among them are refused at once, so that their writer goes elsewhere; fences are
@@ -38,8 +38,10 @@ import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.space_gate import SpaceGate
+from zbk.durability.lone_sync import LoneSync
 from zbk.errors import NoSpaceError
 from zbk.storage.journal_record import JournalRecord
+from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.transport.router import Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import AddAnswer
@@ -48,7 +50,7 @@ WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
 """Bytes of one gathered write: more waits for the next."""
 
 OWN_SYNC_SIZE_MAX: Final = 64 * 1024
-"""Bytes of a group that the journal actor syncs itself when nobody follows."""
+"""Bytes of a group that the journal actor may sync itself when nobody follows."""
 
 Send: TypeAlias = Callable[[Sequence[Outbound]], None]
 
@@ -141,12 +143,15 @@ class SyncQueue:
         send: Send,
         progress: SyncProgress,
         journal_no: int = 0,
+        now_us: Callable[[], int] = monotonic_us,
     ) -> None:
+        self.lone_sync = LoneSync()
         self._journal = journal
         self._journal_no = journal_no
         self._storage = storage
         self._send = send
         self._progress = progress
+        self._now_us = now_us
         self._groups: list[AppendGroup] = []
         self._groups_lock = threading.Lock()
         self._run_lock = threading.Lock()
@@ -175,7 +180,10 @@ class SyncQueue:
         with self._run_lock:
             groups = self._take()
             if groups:
+                begun_us = self._now_us()
                 self._journal.sync()  # only what was written before counts, and that are these
+                if any(group.records for group in groups):  # else it may have had nothing to do
+                    self.lone_sync.synced(self._now_us() - begun_us)
                 self._tell(groups)
 
     def _take(self) -> list[AppendGroup]:
@@ -206,8 +214,10 @@ class JournalActor(BookieActor):
         space: SpaceGate,
         unsynced_size_max: int,
         stop_bookie: StopBookie,
+        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         super().__init__(stop_bookie)
+        self._now_ms = now_ms
         self._journal = journal
         self._space = space
         self._queue = queue
@@ -292,16 +302,18 @@ class JournalActor(BookieActor):
         """Answer what waits for the write, and have the rest synced."""
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
+        queue = self._queue
         if answers:
             self._send(answers)
-        self._queue.put(groups)
+            queue.lone_sync.written(self._now_ms())
+        queue.put(groups)
         if any(group.is_sync_needed for group in groups):
             is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
-            if is_lone and not self._queue.is_running:
-                self._queue.run()
+            if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):
+                queue.run()
             else:
                 self._syncer.tell(Flush())
-        elif self._queue.unsynced_size >= self._unsynced_size_max:
+        elif queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
 
 

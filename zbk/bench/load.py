@@ -30,6 +30,7 @@ class WriteLoad(msgspec.Struct, frozen=True, kw_only=True):
     rate: float = 0.0  # entries a second that are offered; 0: as fast as it goes
     ledger_count: int = 1  # written at once, by a thread each
     idle_ledger_count: int = 0  # open besides
+    neighbor_type: LedgerType | None = None  # of a ledger that gets one entry after another besides
     roll_entry_count: int = 0  # entries after which a writer goes on in a new ledger; 0: never
     ensemble_size: int = 3
     write_quorum_size: int = 3

@@ -10,19 +10,22 @@ waits for them; while it does, a sampler tells how it goes (``zbk.bench.samples`
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import inf
+from types import TracebackType
+from typing import Self
 
 import msgspec
 
 from zbk.bench.cost import Cost, Meter
 from zbk.bench.histogram import Bucket, merged
 from zbk.bench.ledger_loop import LedgerLoop
-from zbk.bench.load import WriteLoad, create_ledger
+from zbk.bench.load import Api, WriteLoad, create_ledger
 from zbk.bench.pace import Pace
 from zbk.bench.percentiles import Percentiles
 from zbk.bench.samples import Sample, Sampler
 from zbk.client.api import Client
+from zbk.protocol.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 
@@ -41,6 +44,7 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     ledger_entries_per_s_min: float  # of the slowest ledger
     ledger_entries_per_s_max: float
     backlog_size_max: int | None  # bytes held for a slow bookie, where that was watched
+    neighbor_latency: Percentiles | None  # of the appends beside the load, where there were any
     histogram: list[Bucket]
 
 
@@ -64,6 +68,7 @@ def run_write(
             exits.enter_context(LedgerLoop(client, load, index, stop))
             for index in range(load.ledger_count)
         ]
+        neighbor = exits.enter_context(_neighbor(client, load))
         meter = Meter(client)
         started_s = monotonic_s()
         sampler = Sampler(
@@ -71,6 +76,8 @@ def run_write(
         )
         with sampler:
             _write(loops, load, started_s, stop)
+        if neighbor is not None:
+            neighbor.end()
         seconds = max(loop.ended_s for loop in loops) - started_s
         entry_count = sum(loop.sent_count for loop in loops)
         cost = meter.cost(entry_count)
@@ -90,6 +97,7 @@ def run_write(
         ledger_entries_per_s_min=min(rates),
         ledger_entries_per_s_max=max(rates),
         backlog_size_max=sampler.backlog_size_max if is_backlog_watched else None,
+        neighbor_latency=None if neighbor is None else neighbor.latencies.percentiles(),
         histogram=latencies.buckets(),
     )
 
@@ -119,6 +127,50 @@ def _write(
     for loop in loops:
         if loop.failure is not None:
             raise loop.failure
+
+
+class _Neighbor:
+    """Appends one entry after another to a ledger that is not the load's, until ``end``."""
+
+    def __init__(self, client: Client, load: WriteLoad, ledger_type: LedgerType) -> None:
+        lone = msgspec.structs.replace(
+            load, ledger_type=ledger_type, api=Api.SYNC, rate=0.0, seconds=inf, roll_entry_count=0
+        )
+        self._stop = threading.Event()
+        self._loop = LedgerLoop(client, lone, 0, self._stop)
+        self.latencies = self._loop.latencies
+
+    def __enter__(self) -> Self:
+        self._loop.start(Pace(started_s=monotonic_s(), stop=self._stop))
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        self._loop.join()
+        self._loop.__exit__(exception_type, exception, traceback)
+
+    def end(self) -> None:
+        """Return when the append under way has ended.
+
+        Raises:
+            ZbkError: one of the appends failed.
+        """
+        self._stop.set()
+        self._loop.join()
+        if self._loop.failure is not None:
+            raise self._loop.failure
+
+
+def _neighbor(client: Client, load: WriteLoad) -> AbstractContextManager[_Neighbor | None]:
+    """Return the neighbor that the load asks for, if any."""
+    if load.neighbor_type is None:
+        return nullcontext()
+    return _Neighbor(client, load, load.neighbor_type)
 
 
 @contextmanager

@@ -64,6 +64,18 @@ def load_options(command: FunctionT) -> FunctionT:
             "slow_bookie_ms",
             "Each fsync of one bookie of the temporary cluster takes so much longer.",
         ),
+        _duration_option(
+            "--slow-disks",
+            "slow_disks_ms",
+            "Each fsync of every bookie of the temporary cluster takes so much longer.",
+        ),
+        click.option(
+            "--neighbor",
+            "neighbor_type",
+            type=click.Choice(list(LEDGER_TYPES), case_sensitive=False),
+            default=None,
+            help="Append one entry after another to a ledger of this type meanwhile.",
+        ),
         click.option(
             "--roll",
             "roll_entry_count",

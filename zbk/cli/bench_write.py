@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from zbk.bench.load import WriteLoad
     from zbk.bench.samples import Sample
     from zbk.bench.write_load import WriteResult
+    from zbk.protocol.words import LedgerType
 
+BOOKIE_COUNT: Final = 3
 SLOW_BOOKIE: Final = 2  # the number of the one whose disk is slow
 COLLECTING: Final[dict[str, int | str]] = {
     "gc_interval_ms": 3_000,
@@ -103,7 +105,7 @@ def write(
         with bench_folder() as folder:
             result = _measured(context.obj, folder, load, options, output, is_warm=against_floor)
         results.append(result)
-        _print(result, options["slow_bookie_ms"], output)
+        _print(result, options, output)
         if against_floor:  # on a machine as zbk found it: its cluster's files are gone
             with bench_folder() as folder:
                 warm(folder, load)
@@ -146,8 +148,12 @@ def _check(context: click.Context) -> None:
         reason = "--window is for as fast as it goes: at a --rate nothing waits for answers"
     elif options["against_floor"] and (options["rate"] or options["seconds_ms"]):
         reason = "--against-floor compares a --count of entries, as fast as it goes"
-    elif options["slow_bookie_ms"] and options["metadata"] is not None:
-        reason = "--slow-bookie is for a temporary cluster: leave --metadata (ZBK_METADATA) out"
+    elif options["slow_bookie_ms"] and options["slow_disks_ms"]:
+        reason = "--slow-bookie is for one bookie, --slow-disks for all: give one of them"
+    for name in ("slow_bookie", "slow_disks"):
+        if options[f"{name}_ms"] and options["metadata"] is not None:
+            option = name.replace("_", "-")
+            reason = f"--{option} is for a temporary cluster: leave --metadata (ZBK_METADATA) out"
     if reason:
         raise click.UsageError(reason, context)
 
@@ -168,6 +174,7 @@ def _load(options: dict[str, Any]) -> "WriteLoad":
         rate=options["rate"],
         ledger_count=options["ledger_count"],
         idle_ledger_count=options["idle_ledger_count"],
+        neighbor_type=_ledger_type(options["neighbor_type"]),
         roll_entry_count=options["roll_entry_count"],
     )
 
@@ -185,7 +192,6 @@ def _measured(
     from zbk.bench.write_load import run_write
 
     slow_ms = options["slow_bookie_ms"]
-    program = ("-m", "zbk.cli.slow_bookie", "--sync-delay", f"{slow_ms}ms")
     rows: list[dict[str, Any]] = []
     with (
         bench_client(
@@ -194,7 +200,7 @@ def _measured(
             folder,
             use_zookeeper=options["use_zookeeper"],
             bookie_options=COLLECTING if load.roll_entry_count else None,
-            bookie_programs={SLOW_BOOKIE: program} if slow_ms else None,
+            bookie_programs=slow_programs(slow_ms, options["slow_disks_ms"]),
         ) as client,
         live_line(is_wanted=not options["is_sampled"]) as show,
     ):
@@ -205,6 +211,20 @@ def _measured(
     if rows:
         print_rows(rows, list(rows[0]), output)
     return result
+
+
+def _ledger_type(name: str | None) -> "LedgerType | None":
+    from zbk.protocol.words import LedgerType
+
+    return None if name is None else LedgerType(LEDGER_TYPES[name])
+
+
+def slow_programs(slow_bookie_ms: int, slow_disks_ms: int) -> dict[int, Sequence[str]] | None:
+    """Return the programs of the bookies whose fsyncs take longer, by number."""
+    numbers = [SLOW_BOOKIE] if slow_bookie_ms else range(BOOKIE_COUNT)
+    delay_ms = slow_bookie_ms or slow_disks_ms
+    program = ("-m", "zbk.cli.slow_bookie", "--sync-delay", f"{delay_ms}ms")
+    return dict.fromkeys(numbers, program) if delay_ms else None
 
 
 def _printer(rows: list[dict[str, Any]], output: Format) -> "Callable[[Sample], None]":
@@ -219,12 +239,16 @@ def _printer(rows: list[dict[str, Any]], output: Format) -> "Callable[[Sample], 
     return take
 
 
-def _print(result: "WriteResult", slow_ms: int, output: Format) -> None:
+def _print(result: "WriteResult", options: dict[str, Any], output: Format) -> None:
     fields = {"measured": "zbk"} | fields_of(result)
     backlog_size_max = fields.pop("backlog_size_max")
-    if slow_ms:
-        fields["slow_bookie_ms"] = slow_ms
+    if options["slow_bookie_ms"]:
+        fields["slow_bookie_ms"] = options["slow_bookie_ms"]
         fields["slow_bookie_backlog_size_max"] = backlog_size_max
+    if options["slow_disks_ms"]:
+        fields["slow_disks_ms"] = options["slow_disks_ms"]
+    if result.neighbor_latency is None:
+        del fields["neighbor_type"], fields["neighbor_latency"]
     if output == "json":
         print_object(fields, output)
         return

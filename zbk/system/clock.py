@@ -8,6 +8,11 @@ def monotonic_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
+def monotonic_us() -> int:
+    """Return microseconds that only grow; the zero point means nothing."""
+    return time.monotonic_ns() // 1_000
+
+
 def monotonic_s() -> float:
     """Return seconds that only grow; the zero point means nothing."""
     return time.monotonic()

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 
 import pykka
 import pytest
@@ -18,6 +19,7 @@ from zbk.actors.journal import (
     SyncQueue,
 )
 from zbk.actors.space_gate import SpaceGate
+from zbk.durability.lone_sync import QUICK_SYNC_US, SYNC_COUNT, VOLATILE_MS
 from zbk.errors import StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.journal_record import JournalRecord, LedgerKeyRecord
@@ -94,14 +96,19 @@ class FakeJournal:
 class Journals:
     """Both actors; group n tells ``write n`` and ``sync n``, and Synced(n)."""
 
-    def __init__(self, *, unsynced_size_max: int = 1 << 30) -> None:
+    def __init__(self, *, unsynced_size_max: int = 1 << 30, sync_us: int = 0) -> None:
         self.file = FakeJournal()
+        self.now_ms = 1_000_000
         self.progress = Progress()
         self.failures: list[BaseException] = []
         self.failed = threading.Event()
         self.space = SpaceGate("b-test")
         self.synced = SyncProgress()
-        self.queue = SyncQueue(self.file, self.progress, self.progress.send, self.synced)
+        clock_us = count(step=sync_us)  # each fsync takes as long
+        self.queue = SyncQueue(
+            self.file, self.progress, self.progress.send, self.synced, now_us=clock_us.__next__
+        )
+        self.queue.lone_sync.synced(sync_us)
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
         self.writer = JournalActor.start(
             self.file,
@@ -111,6 +118,7 @@ class Journals:
             self.space,
             unsynced_size_max,
             self._fail,
+            now_ms=lambda: self.now_ms,
         )
 
     def _fail(self, error: BaseException) -> None:
@@ -122,16 +130,18 @@ class Journals:
         ticket: int,
         *,
         is_sync_needed: bool,
-        count: int = 1,
+        record_count: int = 1,
         size: int = LARGE,
         is_sync_news: bool = True,
+        has_volatile: bool = True,
     ) -> None:
+        """Tell the writer a group; ``has_volatile``: an answer in it waits for the write only."""
         record = LedgerKeyRecord(7, bytes(16), LedgerType.PD_JOURNAL)
         group = AppendGroup(
             ticket=ticket,
-            records=[record] * count,
+            records=[record] * record_count,
             size=size,
-            after_write=[answer(f"write {ticket}")],
+            after_write=[answer(f"write {ticket}")] if has_volatile else [],
             after_sync=[answer(f"sync {ticket}")],
             is_sync_news=is_sync_news,
             is_sync_needed=is_sync_needed,
@@ -164,9 +174,67 @@ def test_a_small_lone_group_is_synced_by_the_writer_itself(make: Callable[..., J
     journals.syncer.stop()
     journals.file.may_sync.release()
 
-    journals.append(1, is_sync_needed=True, size=100)
+    journals.append(1, is_sync_needed=True, size=100, has_volatile=False)
 
     journals.progress.wait_for(Synced(1))
+
+
+def test_a_volatile_add_does_not_wait_for_the_fsync_of_a_lone_group(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.append(1, is_sync_needed=False)
+    journals.progress.wait_for("write 1")
+    journals.append(2, is_sync_needed=True, size=100, has_volatile=False)
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+
+    journals.append(3, is_sync_needed=False, size=100)
+    journals.progress.wait_for("write 3")
+
+    assert "sync 2" not in journals.progress.news
+    journals.file.may_sync.release()
+    journals.progress.wait_for("sync 2")
+
+
+def test_a_volatile_add_after_a_quiet_time_does_not_wait_for_a_slow_disk(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make(sync_us=10 * QUICK_SYNC_US)
+    journals.append(1, is_sync_needed=True, size=100, has_volatile=False)
+    assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+
+    journals.append(2, is_sync_needed=False, size=100)
+    journals.progress.wait_for("write 2")
+
+    assert "sync 1" not in journals.progress.news
+    journals.file.may_sync.release()
+    journals.progress.wait_for("sync 1")
+
+
+def test_once_volatile_adds_are_long_gone_the_writer_syncs_lone_groups_again(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.append(1, is_sync_needed=False)
+    journals.progress.wait_for("write 1")
+    journals.syncer.stop()
+    journals.now_ms += VOLATILE_MS
+    journals.file.may_sync.release()
+
+    journals.append(2, is_sync_needed=True, size=100, has_volatile=False)
+
+    journals.progress.wait_for(Synced(2))
+
+
+def test_a_barrier_does_not_make_a_slow_disk_quick(make: Callable[..., Journals]) -> None:
+    journals = make()
+    journals.queue.lone_sync.synced(10 * QUICK_SYNC_US)
+    journals.file.may_sync.release(SYNC_COUNT)
+    for ticket in range(1, SYNC_COUNT + 1):  # nothing is written for these
+        journals.append(ticket, is_sync_needed=True, record_count=0, has_volatile=False)
+        journals.progress.wait_for(Synced(ticket))
+
+    assert not journals.queue.lone_sync.is_for_writer(journals.now_ms)
 
 
 def test_what_queues_during_a_write_is_one_write(make: Callable[..., Journals]) -> None:
@@ -239,7 +307,7 @@ def test_a_barrier_without_records_is_synced_and_writes_nothing(
     journals = make()
     journals.file.may_sync.release()
 
-    journals.append(1, is_sync_needed=True, count=0)
+    journals.append(1, is_sync_needed=True, record_count=0)
 
     journals.progress.wait_for(Synced(1))
     assert journals.file.writes == []
@@ -253,24 +321,24 @@ def test_a_failed_fsync_promises_nothing_and_stops_the_bookie(
     journals.file.error = StorageFailedError("journal", "fsync", "EIO")
     journals.file.may_sync.release()
 
-    journals.append(1, is_sync_needed=True, size=size)
+    journals.append(1, is_sync_needed=True, size=size, has_volatile=False)
 
     assert journals.failed.wait(DEADLINE_S)
     assert journals.failures == [journals.file.error]
-    assert journals.progress.news == ["write 1"]
+    assert journals.progress.news == []
 
 
 def test_after_a_failed_fsync_nothing_more_is_written(make: Callable[..., Journals]) -> None:
     journals = make()
     journals.file.error = StorageFailedError("journal", "fsync", "EIO")
     journals.file.may_sync.release()
-    journals.append(1, is_sync_needed=True, size=100)
+    journals.append(1, is_sync_needed=True, size=100, has_volatile=False)
     assert journals.failed.wait(DEADLINE_S)
 
     journals.append(2, is_sync_needed=False)
     journals.writer.stop(block=True)
 
-    assert journals.progress.news == ["write 1"]
+    assert journals.progress.news == []
     assert journals.file.writes == [1]
 
 

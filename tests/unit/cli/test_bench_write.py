@@ -5,6 +5,7 @@ import pytest
 from tests.support.cli import Run
 from zbk.bench.samples import Sample
 from zbk.cli.bench_live import line_of
+from zbk.cli.bench_write import slow_programs
 
 
 @pytest.mark.parametrize(
@@ -15,6 +16,8 @@ from zbk.cli.bench_live import line_of
         (["--rate", "5", "--against-floor"], "--against-floor compares"),
         (["--seconds", "5s", "--against-floor"], "--against-floor compares"),
         (["--slow-bookie", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),
+        (["--slow-disks", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),
+        (["--slow-disks", "5ms", "--slow-bookie", "5ms"], "give one of them"),
         (["--seconds", "soon"], "is no duration"),
     ],
 )
@@ -25,6 +28,17 @@ def test_options_that_contradict_each_other_are_refused(
 
     assert result.exit_code == 2
     assert reason in result.stderr
+
+
+def test_one_bookie_is_slow_or_all_are_or_none_is() -> None:
+    assert slow_programs(0, 0) is None
+    one, every = slow_programs(40, 0), slow_programs(0, 50)
+    assert one is not None
+    assert every is not None
+    assert {number: program[-1] for number, program in one.items()} == {2: "40ms"}
+    assert {number: program[-1] for number, program in every.items()} == dict.fromkeys(
+        range(3), "50ms"
+    )
 
 
 def test_the_live_line_says_how_far_how_fast_and_how_late() -> None:

@@ -1,0 +1,52 @@
+"""Which thread syncs a lone group of journal records: the one that wrote it, or another one.
+
+A *lone* group is small, somebody waits for its fsync, and nothing follows it yet. The writing
+thread saves a lone add the waking of another thread by syncing it itself. Whatever arrives
+meanwhile waits for that fsync, though, even adds that are acknowledged after the write. So the
+writing thread syncs a lone group only if both hold:
+
+    quick    the last ``SYNC_COUNT`` fsyncs took ``QUICK_SYNC_US`` or less on average. A disk of
+             which no fsync was measured is not known to be quick
+    durable  no add was acknowledged after the write within the last ``VOLATILE_MS``
+
+What remains is one fsync of a quick disk for the first such add after a quiet time, and one fsync
+of a disk that has just become slow.
+
+Threads: ``written`` and ``is_for_writer`` belong to the writing thread, ``synced`` to the thread
+that syncs, of which there is one at a time.
+"""
+
+from collections import deque
+from typing import Final
+
+SYNC_COUNT: Final = 8
+"""Fsyncs whose average counts."""
+
+QUICK_SYNC_US: Final = 5_000
+"""Microseconds. Waking another thread takes some tens: a slower disk hides them."""
+
+VOLATILE_MS: Final = 10_000
+"""Milliseconds for which an add that was acknowledged after the write counts as recent."""
+
+
+class LoneSync:
+    """The rule for one journal."""
+
+    def __init__(self) -> None:
+        self._durations_us: deque[int] = deque(maxlen=SYNC_COUNT)
+        self._is_quick = False
+        self._volatile_until_ms: int | None = None
+
+    def written(self, now_ms: int) -> None:
+        """Note that an add was acknowledged after the write."""
+        self._volatile_until_ms = now_ms + VOLATILE_MS
+
+    def synced(self, duration_us: int) -> None:
+        """Note how long an fsync took that had something to sync."""
+        self._durations_us.append(duration_us)
+        self._is_quick = sum(self._durations_us) <= QUICK_SYNC_US * len(self._durations_us)
+
+    def is_for_writer(self, now_ms: int) -> bool:
+        """Return whether the writing thread syncs a lone group that it has written now."""
+        until_ms = self._volatile_until_ms
+        return self._is_quick and (until_ms is None or now_ms >= until_ms)
