@@ -43,7 +43,7 @@
         * ``NoNodeError``
         * ``NotEmptyError``
         * ``IllegalTransitionError``
-    * ``NotDurableError``                close: acknowledged entries did not become durable
+    * ``NotDurableError``                close: acknowledged entries are not durable; still open
     * ``DamageError``                    bytes on disk or on the wire fail their check
         * ``CorruptRecordError``
             * ``ShortRecordError``       the bytes end before the record does
@@ -602,23 +602,34 @@ class IllegalTransitionError(MetadataConflictError):
 
 
 class NotDurableError(ZbkError):
-    """``close()`` of a VD ledger: entries that were acknowledged did not become durable."""
+    """``close()`` of a VD ledger: acknowledged entries are not durable. The ledger stays open."""
 
     code = 410
+    is_retriable = True
 
-    def __init__(self, ledger_id: int, last_durable_id: int, last_acked_id: int) -> None:
-        super().__init__(ledger_id, last_durable_id, last_acked_id)
+    def __init__(
+        self, ledger_id: int, last_durable_id: int, last_acked_id: int, reason: str = ""
+    ) -> None:
+        super().__init__(ledger_id, last_durable_id, last_acked_id, reason)
 
     @property
     def last_durable_id(self) -> int:
-        """Last entry id of the closed ledger; -1 is none."""
+        """Last entry id that is durable on an ack quorum; -1 is none."""
         return int(self.args[1])
 
+    @property
+    def last_acked_id(self) -> int:
+        """Last entry id that was acknowledged."""
+        return int(self.args[2])
+
     def __str__(self) -> str:
-        ledger_id, last_durable_id, last_acked_id = self.args
+        ledger_id, last_durable_id, last_acked_id, reason = self.args
+        cause = f" ({reason})" if reason else ""
         return (
-            f"ledger {ledger_id} was closed at entry {last_durable_id}: entries up to "
-            f"{last_acked_id} were acknowledged and did not become durable on an ack quorum"
+            f"ledger {ledger_id} stays open: entries up to {last_acked_id} are acknowledged, and "
+            f"durable on an ack quorum up to {last_durable_id}{cause}. Nothing is dropped: close "
+            "it again when its bookies are back, or, once its writer is gone, run "
+            f"`zbk ledger recover {ledger_id}`"
         )
 
 

@@ -20,6 +20,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
@@ -125,14 +126,20 @@ class LoadWriter:
             window_size=under_way_size,
             backlog_size=under_way_size,  # not yet answered by the slowest bookie
         )
-        with self.data_sets(client).create_ledger(
+        ledger = self.data_sets(client).create_ledger(
             ticket, partition=partition, attempt=attempt, **self._shape.keywords()
-        ) as ledger:
+        )
+        try:
             filler = _Filler(ledger, spark_schema(self._stored_schema), self._entry_size_max)
             for batch in batches:
                 filler.add(batch)
             filler.wait()
             ledger.sync()
+        except BaseException:
+            with suppress(zbk.ZbkError):  # no manifest lists an attempt that failed
+                ledger.close(accept_loss=True)
+            raise
+        ledger.close()
         return zbk.DataLedger(
             ledger_id=ledger.ledger_id,
             entry_count=filler.entry_count,

@@ -232,6 +232,63 @@ def test_close_to_a_dead_cluster_ends_with_an_error(
     with pytest.raises(zbk.NotEnoughBookiesError):
         ledger.append(ENTRY % 10)
     with pytest.raises(zbk.NotDurableError) as caught:
-        ledger.close()
+        ledger.close(timeout=0.5)
 
     assert caught.value.last_durable_id <= 9
+    assert not client.get_ledger_metadata(ledger.ledger_id).is_closed
+
+
+@pytest.fixture
+def hasty(cluster: LocalCluster) -> Iterator[zbk.Client]:
+    """A client that waits for nothing for long."""
+    limits = {"quorum_grace_ms": 300, "request_timeout_ms": 300, "default_timeout_ms": 1_500}
+    with zbk.connect(cluster.metadata_uri, **limits) as connected:
+        yield connected
+
+
+def test_a_block_left_by_a_failed_append_keeps_what_was_acknowledged(
+    hasty: zbk.Client, cluster: LocalCluster
+) -> None:
+    ledger = hasty.create_ledger(ledger_type="VD_JOURNAL")
+    ledger.append_many([ENTRY % n for n in range(100)]).result(10)
+    cluster.pause(0)
+    cluster.pause(1)
+    try:
+        with pytest.raises(zbk.NotEnoughBookiesError) as caught, ledger:
+            ledger.append(ENTRY % 100)
+    finally:
+        cluster.resume(0)
+        cluster.resume(1)
+
+    assert ledger.last_add_acknowledged == 99
+    assert any("stays open" in note for note in caught.value.__notes__)
+    assert ledger.close(timeout=30) == 99
+    check_all(hasty, ledger.ledger_id, 100)
+
+
+def test_a_close_that_would_drop_acknowledged_entries_leaves_the_ledger_open(
+    hasty: zbk.Client, cluster: LocalCluster
+) -> None:
+    kept, recovered, given_up = (hasty.create_ledger(ledger_type="VD_JOURNAL") for _ in range(3))
+    for ledger in (kept, recovered, given_up):
+        ledger.append_many([ENTRY % n for n in range(10)]).result(10)
+        assert ledger.sync(timeout=30) == 9
+        ledger.append_many([ENTRY % n for n in range(10, 20)]).result(10)
+    cluster.kill(0)
+    cluster.kill(1)
+
+    for ledger in (kept, recovered):
+        with pytest.raises(zbk.NotDurableError) as caught:
+            ledger.close()
+        assert (caught.value.last_durable_id, caught.value.last_acked_id) == (9, 19)
+        assert f"`zbk ledger recover {ledger.ledger_id}`" in str(caught.value)
+        assert not hasty.get_ledger_metadata(ledger.ledger_id).is_closed
+    with pytest.raises(zbk.LedgerClosedError):
+        kept.append(ENTRY % 20)
+    assert given_up.close(timeout=10, accept_loss=True) == 9, "a loss that is accepted"
+    cluster.restart(0)
+
+    assert kept.close(timeout=30) == 19
+    hasty.recover_ledger(recovered.ledger_id, timeout=30).close()
+    for ledger in (kept, recovered):
+        check_all(hasty, ledger.ledger_id, 20)

@@ -219,7 +219,7 @@ def one_ack_less(self: AckTracker, quorum: Quorum, last_entry_id: int = NO_ENTRY
 def close_at_the_last_pushed(self: WriterCore, ticket: object) -> None:
     """M15."""
     last = self._path.last_pushed_id
-    self._effects.append(ev.CloseLedger(ticket, last, self._path._length, None))
+    self._effects.append(ev.CloseLedger(ticket, last, self._path._length))
     self._end()
 
 

@@ -47,6 +47,7 @@ from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_close import Closing
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.compaction_log import CompactionLog
@@ -56,7 +57,7 @@ from zbk.storage.journal_replay import _Replay
 
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
-    "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
+    "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12, "V1": 5,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -242,6 +243,7 @@ def _defects() -> Iterator[Defect]:
         "L4", "a wiped bookie that stops uncleanly is checked for its page cache only", 1_000,
         [(Losses, "left", repair.left_by_reason)], is_fast=False,
     )  # fmt: skip
+    yield from _volatile_defects()
     yield from _collection_defects()
     yield from _repair_defects()
     yield Defect(
@@ -259,6 +261,13 @@ def _defects() -> Iterator[Defect]:
     yield Defect(
         "X7", "an owner of a log serves before its ledger is in the list", 100,
         [(LogOwner, "_write", wrong.serves_before_the_list)],
+    )  # fmt: skip
+
+
+def _volatile_defects() -> Iterator[Defect]:
+    yield Defect(
+        "V1", "a close drops acknowledged entries that are not durable", 50,
+        [(Closing, "accepts_loss", property(lambda _self: True))],
     )  # fmt: skip
 
 

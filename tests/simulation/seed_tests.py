@@ -55,6 +55,8 @@ DANGEROUS_PLACES = (
     "worker: a fragment is copied",
     "worker: a ledger is fenced and recovered",
     "worker: waits for a writer",
+    "writer: a close drops what it may",
+    "writer: a close leaves its ledger open",
     "writer: an ensemble change meets a recovery",
     "writer: no replacement is left",
     "writer: tells its LAC while it is idle",

@@ -17,6 +17,7 @@ from zbk.errors import (
     BookieUnavailableError,
     LedgerFencedError,
     MetadataUnavailableError,
+    NotDurableError,
     NotEnoughBookiesError,
     ZbkError,
 )
@@ -30,6 +31,10 @@ from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, Write
 
 TICK_US: Final = 100 * MS
 CLOSE_ATTEMPT_COUNT_MAX: Final = 20
+CLOSE_WAIT_MS: Final = 300
+STUCK_CLOSE_COUNT_MAX: Final = 4
+LOSS_SHARE: Final = 2
+"""Of so many ledgers, the application of one lets acknowledged entries go that are not durable."""
 
 
 class AddKey(msgspec.Struct, frozen=True):
@@ -81,6 +86,9 @@ class WriterBody:
         self._synced_id = -1
         self._chosen: dict[int, dict[int, tuple[str, str]]] = {}
         self._close_left = CLOSE_ATTEMPT_COUNT_MAX
+        self._stuck_left = STUCK_CLOSE_COUNT_MAX
+        self._accepts_loss = metadata.ledger_id % LOSS_SHARE == LOSS_SHARE - 1
+        self._told_id = -1  # the last entry that the application knows to be acknowledged
         self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
         world.metadata.watchers.append(self._check_fragment)
         for bookie_id, deliver in zip(self._bookies, self._deliver, strict=True):
@@ -104,7 +112,11 @@ class WriterBody:
     def close(self, done: Callable[[ZbkError | None], None] = lambda _error: None) -> None:
         """Call ``close()``."""
         self._on_closed = done
-        self._handle(ev.CloseRequested(self._invoke("close")))
+        self._ask_close()
+
+    def _ask_close(self) -> None:
+        event = ev.CloseRequested(self._invoke("close"), CLOSE_WAIT_MS, self._accepts_loss)
+        self._handle(event)
 
     def give_up(self) -> None:
         """Forget everything: whoever waits never hears."""
@@ -185,7 +197,7 @@ class WriterBody:
                 self._close_in_metadata(effect)
             case ev.CloseFailed():
                 self._end(effect.ticket, "info", error=effect.error)
-                self._finish(effect.error)
+                self._close_failed(effect.error)
             case ev.SlotSuspect():
                 self.node.trace(f"slot {effect.slot} is suspect: {effect.error!r}")
                 self.pool.link(self._bookies[effect.slot]).reset(effect.error)
@@ -229,6 +241,7 @@ class WriterBody:
                 ticket.done(None)
                 continue
             self.world.acknowledged(self.metadata, first, len(ticket))
+            self._told_id = max(self._told_id, first + len(ticket) - 1)
             for entry_id, begun in enumerate(ticket, first):
                 self._end(begun, "ok", ledger_id=self.ledger_id, entry_id=entry_id)
             if ticket:
@@ -299,8 +312,23 @@ class WriterBody:
 
     # ------------------------------------------------------------------ the end
 
+    def _close_failed(self, error: ZbkError) -> None:
+        """Close again, some times, if bookies may still come; then leave it to recovery."""
+        if isinstance(error, NotDurableError):
+            self.world.sometimes["writer: a close leaves its ledger open"] += 1
+            if self._stuck_left:
+                self._stuck_left -= 1
+                self.node.after(100 * MS, self._close_again)
+                return
+        self._finish(error)
+
+    def _close_again(self) -> None:
+        if not self.is_over:
+            self._ask_close()
+
     def _close_in_metadata(self, effect: ev.CloseLedger) -> None:
         last_entry_id, length = effect.last_entry_id, effect.length
+        self._check_nothing_dropped(last_entry_id)
         if last_entry_id > self.core.last_acked_id:
             text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
             self.world.violated("I14", f"{text}, {self.core.last_acked_id} is acknowledged")
@@ -317,12 +345,12 @@ class WriterBody:
                 again = msgspec.structs.replace(effect, ticket=self._invoke("close"))
                 self.node.after(100 * MS, self._close_in_metadata, again)
                 return
-            error = outcome or effect.error
-            if error is None:
-                self._end(effect.ticket, "ok", result=last_entry_id)
+            if outcome is None:
+                kind = "ok" if last_entry_id >= self._told_id else "info"  # it accepts the loss
+                self._end(effect.ticket, kind, result=last_entry_id)
             else:
-                self._end(effect.ticket, "info", error=error)
-            self._finish(error)
+                self._end(effect.ticket, "info", error=outcome)
+            self._finish(outcome)
 
         self.world.metadata.submit(self.node, close, done)
 
@@ -354,6 +382,16 @@ class WriterBody:
             text = f"ledger {self.ledger_id}: a fragment starts at {start}"
             acked_id = self.core.last_acked_id
             self.world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
+
+    def _check_nothing_dropped(self, last_entry_id: int) -> None:
+        """I37: no call drops what the application was told is acknowledged, unless it may."""
+        if last_entry_id >= self._told_id:
+            return
+        if self._accepts_loss:
+            self.world.sometimes["writer: a close drops what it may"] += 1
+            return
+        text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
+        self.world.violated("I37", f"{text}, entry {self._told_id} was acknowledged")
 
     def _check_lac(self) -> None:
         """I7: all up to the LAC is on stable storage at an ack quorum of its write set."""

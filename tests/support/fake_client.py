@@ -11,6 +11,7 @@ from tests.support.fake_logs import FakeLogs
 from zbk.errors import (
     EntryTooLargeError,
     NoSuchLedgerError,
+    NotDurableError,
     UnauthorizedError,
     ZbkError,
 )
@@ -94,7 +95,22 @@ class FakeWriter:
     def last_add_pushed(self) -> int:
         return len(self._client.entries[self.ledger_id]) - 1
 
-    last_add_confirmed = last_add_pushed
+    @property
+    def last_add_acknowledged(self) -> int:
+        return self.last_add_pushed
+
+    @property
+    def last_add_confirmed(self) -> int:
+        return self.last_add_pushed - self._client.volatile_count
+
+    def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
+        """Close it; ``volatile_count`` entries at the end can not become durable."""
+        lac, last_acked_id = self.last_add_confirmed, self.last_add_acknowledged
+        if lac < last_acked_id and not accept_loss:
+            raise NotDurableError(self.ledger_id, lac, last_acked_id, "bookies are down")
+        self.is_closed = True
+        self._client.close_ledger(self.ledger_id)
+        return lac
 
     def append_many(
         self, payloads: Iterable[bytes], *, timeout: float | None = None
@@ -121,8 +137,7 @@ class FakeWriter:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.is_closed = True
-        self._client.close_ledger(self.ledger_id)
+        self.close()
 
 
 class FakeClient(FakeLogs):
@@ -136,6 +151,7 @@ class FakeClient(FakeLogs):
         self.readers: list[FakeReader] = []
         self.failure: BaseException | None = None
         self.append_failure: ZbkError | None = None
+        self.volatile_count = 0
         self.recover_timeout_s: float | None = None
         self.scrubbed: list[tuple[str, bool | None]] = []  # begun, only asked, or waited for
         self.is_closed = False

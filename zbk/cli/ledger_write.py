@@ -2,8 +2,8 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -21,10 +21,14 @@ from zbk.cli.options import (
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
+from zbk.errors import NotDurableError, ZbkError
 
 if TYPE_CHECKING:
     from zbk.client.ledger_writer import LedgerWriter
     from zbk.cluster.load import Loaded
+
+FAILED_CLOSE_S: Final = 10.0
+"""How long a load that failed, or was interrupted, waits for bookies before it gives up."""
 
 
 @click.command(
@@ -70,6 +74,11 @@ def create(
 @click.argument("arguments", metavar="[ID] [FILE]", nargs=-1)
 @framing_options
 @click.option("--keep-open", is_flag=True, help="Leave it open: for `sync`; nobody can add to it.")
+@click.option(
+    "--accept-loss",
+    is_flag=True,
+    help="Close it even without entries that were acknowledged and are not durable.",
+)
 @ledger_options
 @metadata_option
 @output_option
@@ -77,11 +86,13 @@ def create(
 def append(
     ctx: click.Context,
     /,
+    *,
     arguments: tuple[str, ...],
     lines: bool,
     chunk_size: int | None,
     whole: bool,
     keep_open: bool,
+    accept_loss: bool,
     metadata: str | None,
     output: Format,
     **options: Any,  # noqa: ANN401 - those of `ledger_options`
@@ -91,7 +102,12 @@ def append(
     Without ID a ledger is made, with the options below. ID is a ledger that `zbk ledger create`
     reserved; its options are fixed. The ledger is closed at the end. FILE is standard input where
     it is missing or `-`; a file whose name is a number is given as ./42.
+
+    A VD ledger of which acknowledged entries are not durable stays open, and the exit code is 5:
+    `zbk ledger recover ID` closes it when its bookies are back. --accept-loss drops such entries.
     """
+    if keep_open and accept_loss:
+        raise click.UsageError("--keep-open and --accept-loss exclude each other.")
     check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
     ledger_id, file_name = _split(arguments)
     _refuse_fixed(ctx, ledger_id)
@@ -103,7 +119,10 @@ def append(
         else:
             writer = client.open_for_append(ledger_id, options["password"])
         loaded, last_entry_id = _fill(
-            writer, payload_batches(source, chunk_size, is_whole=whole), keep_open=keep_open
+            writer,
+            payload_batches(source, chunk_size, is_whole=whole),
+            keep_open=keep_open,
+            accept_loss=accept_loss,
         )
     shown = {
         "ledger_id": writer.ledger_id,
@@ -235,25 +254,44 @@ def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
 
 
 def _fill(
-    writer: "LedgerWriter", batches: Iterator[list[bytes]], *, keep_open: bool
+    writer: "LedgerWriter", batches: Iterator[list[bytes]], *, keep_open: bool, accept_loss: bool
 ) -> "tuple[Loaded, int]":
-    """Load and close; after a failure say what is in the ledger, for it exists now."""
+    """Load and close; after a failure report what is in the ledger, for it exists now."""
     from zbk.cluster.load import load
 
     try:
-        with ExitStack() as stack:
-            if not keep_open:
-                stack.enter_context(writer)
-            with telling() as on_progress:
-                loaded = load(
-                    writer,
-                    batches,
-                    on_progress=lambda count: on_progress("appended", count),
-                )
+        with telling() as on_progress:
+            loaded = load(
+                writer,
+                batches,
+                on_progress=lambda count: on_progress("appended", count),
+            )
+        if keep_open:
+            return loaded, writer.last_add_pushed
+        last_entry_id = writer.close(accept_loss=accept_loss)
+    except NotDurableError:
+        raise  # it has waited, and says what there is to say
     except BaseException:
-        note(
-            f"zbk: ledger {writer.ledger_id} exists; its entries up to "
-            f"{writer.last_add_confirmed} are confirmed"
-        )
+        _end(writer, keep_open=keep_open, accept_loss=accept_loss)
         raise
-    return loaded, writer.last_add_pushed
+    if last_entry_id < writer.last_add_acknowledged:
+        note(
+            f"zbk: ledger {writer.ledger_id} was closed at entry {last_entry_id}; entries up to "
+            f"{writer.last_add_acknowledged} were acknowledged and are lost"
+        )
+    return loaded, last_entry_id
+
+
+def _end(writer: "LedgerWriter", *, keep_open: bool, accept_loss: bool) -> None:
+    """Close the ledger of a load that failed or was interrupted, if that loses nothing."""
+    is_closed = False
+    if not keep_open:
+        with suppress(ZbkError):
+            writer.close(timeout=FAILED_CLOSE_S, accept_loss=accept_loss)
+            is_closed = True
+    ledger_id = writer.ledger_id
+    state = "is closed" if is_closed else f"is open: `zbk ledger recover {ledger_id}` closes it"
+    note(
+        f"zbk: ledger {ledger_id} {state}; its entries up to {writer.last_add_confirmed} are "
+        f"confirmed, up to {writer.last_add_acknowledged} acknowledged"
+    )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
 
 import pykka
 
@@ -17,6 +17,7 @@ from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
     EntryTooLargeError,
     MetadataUnavailableError,
+    NotDurableError,
     RequestTimeoutError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -27,6 +28,12 @@ if TYPE_CHECKING:
 
 ResultT = TypeVar("ResultT")
 
+WAIT_SHARE: Final = 0.9
+"""Of the time-out of a close, the part in which bookies may make entries durable."""
+
+LOSSY_WAIT_SHARE: Final = 0.5
+"""The same of a close that accepts a loss: the rest is for closing."""
+
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Anything with the buffer protocol is taken; these are what type checkers know of it."""
 
@@ -35,7 +42,9 @@ class LedgerWriter:
     """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
 
     Made by ``Client.create_ledger``. As a context manager it closes the ledger at the end, also
-    after an error: what was acknowledged stays readable.
+    after an error, by ``close()``: every acknowledged entry is in the closed ledger, or the ledger
+    stays open. The error of the block is the one that is raised; that of the close is added to it
+    as a note.
 
     Source: BookKeeper's ``WriteHandle``; ``sync`` from the relaxed-durability proposal.
     """
@@ -199,28 +208,53 @@ class LedgerWriter:
         self._tell(AskSync(future))
         return future
 
-    def close(self, *, timeout: float | None = None) -> int:
+    def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
         """Finish what was appended, sync a VD ledger, close the ledger; return its last entry id.
 
-        Closing twice is fine and gives the same answer; if the metadata store did not answer, it
-        is tried again.
+        The ledger is closed at the last acknowledged entry, never before it. On a VD ledger those
+        entries have to be durable first: this waits for bookies that are away as long as
+        ``timeout`` (seconds) allows. If they do not come back in time the ledger stays open, and
+        ``NotDurableError`` says how far it is durable: call ``close()`` again, or give the writer
+        up and let ``Client.recover_ledger`` find the end. Either way this writer takes no more
+        appends. The same goes for a ``close()`` after an append has failed.
+
+        ``accept_loss=True`` gives up acknowledged entries that are not durable after
+        ``quorum_grace_ms``, or half of ``timeout`` if that is less: the ledger is closed at its
+        LAC, which is returned, and what comes after it is lost. Nothing else drops such entries.
+
+        Closing twice is fine and gives the same answer; after ``NotDurableError``, or if the
+        metadata store did not answer, it is tried again.
 
         Raises:
-            NotDurableError: a VD ledger was closed, and acknowledged entries are not in it.
+            NotDurableError: acknowledged entries are not durable; the ledger is open.
             LedgerFencedError: another client recovers the ledger; its end is for that client.
             LedgerClosedError: another client has closed it at another end.
+            RequestTimeoutError: no answer in time; the ledger may be closed still.
         """
         timeout_s = self._timeout_s(timeout)
+        accept_loss = arguments.flag("accept_loss", accept_loss)
         self._check_usable()
-        if self._close_future is None or _may_work_now(self._close_future):
-            future: Future[int] = AppendFuture()
-            self._tell(AskClose(future))
-            self._close_future = future
+        future = self._close_future
+        if future is None or _may_work_now(future):
+            future = AppendFuture()
+        if not future.done():
+            share = LOSSY_WAIT_SHARE if accept_loss else WAIT_SHARE
+            self._tell(AskClose(future, int(timeout_s * 1000 * share), accept_loss))
+        self._close_future = future
         try:
-            return self._wait(self._close_future, timeout_s)
+            return future.result(timeout_s)
+        except TimeoutError:
+            raise self._not_closed(timeout_s) from None
         finally:
-            if self._close_future.done() and not _may_work_now(self._close_future):
+            if future.done() and not _may_work_now(future):
                 self._actor.stop(block=False)
+
+    def _not_closed(self, timeout_s: float) -> NotDurableError | RequestTimeoutError:
+        lac, last_acked_id = self._core.lac, self._core.last_acked_id
+        if lac < last_acked_id:
+            reason = f"no answer within {timeout_s:g} s"
+            return NotDurableError(self.ledger_id, lac, last_acked_id, reason)
+        return RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s)
 
     def _tell(self, message: AskSync | AskClose) -> None:
         self._mailbox.ask(message.future, is_close=isinstance(message, AskClose))
@@ -238,5 +272,6 @@ class LedgerWriter:
 
 
 def _may_work_now(close: "Future[int]") -> bool:
-    """Tell whether a close failed for want of the metadata store."""
-    return close.done() and isinstance(close.exception(), MetadataUnavailableError)
+    """Return whether a close failed in a way that another one may not."""
+    failure = close.exception() if close.done() else None
+    return isinstance(failure, MetadataUnavailableError | NotDurableError)

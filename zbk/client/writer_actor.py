@@ -64,9 +64,11 @@ class AskSync(msgspec.Struct, frozen=True):
 
 
 class AskClose(msgspec.Struct, frozen=True):
-    """The application calls ``close()``."""
+    """The application calls ``close()``; again with the same future, it changes its terms."""
 
     future: "Future[int]"
+    wait_ms: int  # until all that is acknowledged is durable
+    accepts_loss: bool
 
 
 class WritableChanged(msgspec.Struct, frozen=True):
@@ -211,12 +213,18 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 self._handle(core.SyncRequested(ask.future), now_ms)
             case AskClose():
                 self._mailbox.end(LedgerClosedError(self._ledger_id))
-                if self._end_point is None:
-                    self._handle(core.CloseRequested(ask.future), now_ms)
-                else:  # decided before; the metadata store did not answer
-                    self._close(msgspec.structs.replace(self._end_point, ticket=ask.future))
+                self._ask_close(ask, now_ms)
             case _:
                 assert_never(ask)
+
+    def _ask_close(self, ask: AskClose, now_ms: int) -> None:
+        if ask.future.done():
+            return  # answered while this call was on its way
+        if self._end_point is None:
+            event = core.CloseRequested(ask.future, ask.wait_ms, ask.accepts_loss)
+            self._handle(event, now_ms)
+        elif self._end_point.ticket is not ask.future:  # the metadata store did not answer before
+            self._close(msgspec.structs.replace(self._end_point, ticket=ask.future))
 
     def _on_tick(self, now_ms: int) -> None:
         self._ask_again(now_ms)
@@ -329,7 +337,6 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case core.SyncFailedFor():
                 effect.ticket.set_exception(effect.error)
             case core.CloseLedger():
-                self._end_point = effect
                 self._close(effect)
             case core.CloseFailed():
                 effect.ticket.set_exception(effect.error)
@@ -354,6 +361,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     # -------------------------------------------------------------- the end
 
     def _close(self, end: core.CloseLedger) -> None:
+        self._end_point = end
         self._setup.metadata.close(end, self._tell_self)
 
     def _tell_self(self, news: EnsembleSettled | ClosedInMetadata) -> None:

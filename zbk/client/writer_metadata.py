@@ -116,7 +116,7 @@ class WriterMetadata:
     def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
         """Close the ledger at its end; ``tell`` what came of it, once."""
         future: Future[int] = end.ticket
-        last_entry_id, length, error = end.last_entry_id, end.length, end.error
+        last_entry_id, length = end.last_entry_id, end.length
 
         def write() -> LedgerMetadata:
             metadata, _version = self._ledgers.update(
@@ -129,6 +129,6 @@ class WriterMetadata:
             if isinstance(outcome, ZbkError):
                 tell(ClosedInMetadata(future, last_entry_id, outcome))
             else:
-                tell(ClosedInMetadata(future, last_entry_id, error, outcome))
+                tell(ClosedInMetadata(future, last_entry_id, None, outcome))
 
         self._actor.tell(MetadataTask(write, done))

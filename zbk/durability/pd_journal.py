@@ -39,7 +39,6 @@ class PdJournal:
 
     acknowledges_after: Literal["sync"] = "sync"
     has_sync_cursor = False
-    needs_sync_before_close = False
     allows_ensemble_change = True
     restart_revokes_acks = False  # what was acknowledged is on the disk that it restarts from
 

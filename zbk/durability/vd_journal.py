@@ -44,7 +44,6 @@ class VdJournal:
 
     acknowledges_after: Literal["write"] = "write"
     has_sync_cursor = True
-    needs_sync_before_close = True
     restart_revokes_acks = True
     allows_ensemble_change = False
 

@@ -37,11 +37,6 @@ class WriterLevel(Protocol):
     """A durability level as a writer sees it."""
 
     @property
-    def needs_sync_before_close(self) -> bool:
-        """True when acknowledged entries may still be volatile, so that ``close`` has to sync."""
-        ...
-
-    @property
     def restart_revokes_acks(self) -> bool:
         """True when a bookie that restarted may have lost what it acknowledged."""
         ...

@@ -61,6 +61,7 @@ class SyncRounds:
         self._is_demanded = False
         self._round: _Round | None = None
         self._next_id = 0
+        self._last_failure = ""
 
     def __len__(self) -> int:
         """Return the number of syncs that wait."""
@@ -75,6 +76,11 @@ class SyncRounds:
     def has_round(self) -> bool:
         """True while a round runs."""
         return self._round is not None
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last round that failed did; empty if none has."""
+        return self._last_failure
 
     # ------------------------------------------------------------------ who wants to sync
 
@@ -208,6 +214,7 @@ class SyncRounds:
         errors = {slot: slots.error_of(slot) for slot in slots.down} | ended.errors
         if errors:
             reason += f"; {slots.text(errors)}"
+        self._last_failure = reason
         failures: list[Effect] = []
         while self._waiting and self._waiting[0][1] <= ended.target_id:
             ticket, wanted_id = self._waiting.popleft()

@@ -28,9 +28,12 @@ LAC         what the ledger's level says, moved to ends of acknowledged batches 
 Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
             ``unsynced_batch_count_max`` is reached; at the limit it sends nothing more, and ends
             with CannotAdvance when ``quorum_grace_ms`` does not help.
-Close       no more appends; everything pending is finished; a VD ledger is synced; stragglers of
-            live slots get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an
-            error, except after LedgerFenced: then its end is somebody else's to find.
+Close       no more appends; everything pending is finished; a VD ledger is synced, again and again
+            while the caller waits; stragglers of live slots get ``close_linger_ms``; then the
+            ledger is closed at its LAC. Also after an error, except after LedgerFenced: then its
+            end is somebody else's to find. A close that would drop acknowledged entries fails with
+            NotDurable, unless the caller accepts the loss: the ledger stays open for another close
+            or for recovery (``writer_close``).
 Outcome     the error of an append that may be in the ledger says so: its outcome is "unknown".
 
 Decisions:
@@ -54,6 +57,7 @@ from zbk.errors import (
     AppendUnansweredError,
     BusyError,
     CannotAdvanceError,
+    IllegalTransitionError,
     LedgerClosedError,
     LedgerFencedError,
     NoSuchLedgerError,
@@ -73,13 +77,15 @@ from zbk.protocol.quorum import Quorum
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.words import NO_ENTRY, DigestType
 from zbk.protocol.write_path import WritePath
-from zbk.protocol.writer_close import Closing
+from zbk.protocol.writer_close import ClosePhase, Closing
 from zbk.protocol.writer_slots import WriterSlots
 
 SELF_SYNC_INTERVAL_MS: Final = 1_000
 """Least time between two syncs that a writer asks for by itself."""
 
 _FINAL_ERRORS = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
+_LOST_ERRORS = (*_FINAL_ERRORS, NoSuchLedgerError, IllegalTransitionError)
+"""After these nothing becomes durable any more: the ledger is not this writer's, or is gone."""
 
 
 class WriterCore:
@@ -138,6 +144,7 @@ class WriterCore:
         self._is_last_sync = False  # the grace is over: one more, and then the end
         self._error: ZbkError | None = None
         self._close: Closing | None = None
+        self._is_ending = False  # a close was asked for, whatever came of it
         self._is_closed = False
         self._now_ms = 0
         self._effects: list[ev.Effect] = []
@@ -254,7 +261,7 @@ class WriterCore:
             case ev.SyncRequested():
                 self._on_sync_requested(event.ticket)
             case ev.CloseRequested():
-                self._on_close_requested(event.ticket)
+                self._on_close_requested(event)
             case ev.Abandoned():
                 self._on_abandoned(event.error)
             case _:
@@ -277,13 +284,17 @@ class WriterCore:
         except BusyError as error:
             self._effects.append(ev.SyncFailedFor(ticket, error))
 
-    def _on_close_requested(self, ticket: ev.Ticket) -> None:
+    def _on_close_requested(self, event: ev.CloseRequested) -> None:
+        ticket = event.ticket
         if isinstance(self._error, LedgerFencedError):
             self._effects.append(ev.CloseFailed(ticket, self._error))
+        elif self._close is not None and self._close.ticket == ticket:
+            self._close.take_terms(event, self._now_ms)
         elif self._close is not None or self._is_closed:
             self._effects.append(ev.CloseFailed(ticket, LedgerClosedError(self._ledger_id)))
         else:
-            self._close = Closing(ticket, self._limits.close_linger_ms)
+            self._is_ending = True
+            self._close = Closing(event, self._limits, self._now_ms)
 
     def _on_abandoned(self, error: ZbkError) -> None:
         self._fail(error)
@@ -294,7 +305,7 @@ class WriterCore:
     @property
     def _refusal(self) -> ZbkError | None:
         """Why nothing new is taken, if so."""
-        if self._error is None and (self._close is not None or self._is_closed):
+        if self._error is None and self._is_ending:
             return LedgerClosedError(self._ledger_id)
         return self._error
 
@@ -331,6 +342,8 @@ class WriterCore:
         if self._error is None and not self._is_closed:
             is_revoked = is_restart and self._level.restart_revokes_acks
             self._effects += self._path.resend(slot, self._now_ms, is_revoked=is_revoked)
+        if self._close is not None:
+            self._close.slot_up(self._now_ms)
         sync_id = self._syncs.slot_up(slot)
         if sync_id is not None:
             self._effects.append(ev.SendSync(slot, sync_id, self.lac))
@@ -397,7 +410,7 @@ class WriterCore:
                 self._effects += self._explicit_lac.tick(
                     self.lac, self._path.pushed_lac, self._slots.live, self._now_ms
                 )
-        is_flushed_for_good = is_flushed and self._close is not None
+        is_flushed_for_good = is_flushed and self._is_ending
         self._effects += self._keeper.watch(self._now_ms, is_flushed_for_good=is_flushed_for_good)
 
     def _watch_unsynced(self) -> None:
@@ -421,7 +434,8 @@ class WriterCore:
     def _drive_syncs(self) -> None:
         if self._syncs.is_idle:
             return
-        may_wait = self._error is None
+        close = self._close
+        may_wait = self._error is None if close is None else close.may_wait(self._now_ms)
         self._effects += self._syncs.drive(
             self.lac, self.last_acked_id, self._slots, self._now_ms, may_wait=may_wait
         )
@@ -431,23 +445,34 @@ class WriterCore:
     def _drive_close(self, close: Closing) -> None:
         if self._keeper.is_pending:
             return
-        if close.wants_sync(self._path, needs_sync=self._level.needs_sync_before_close):
+        is_lost = isinstance(self._error, _LOST_ERRORS) and self.lac < self.last_acked_id
+        if self._error is not None and is_lost and not close.accepts_loss:
+            self._leave_open(close.ticket, self._error)
+            return
+        if close.wants_sync(self._path, self._syncs, self._now_ms):
             self._syncs.request(None, self.last_acked_id)
             self._drive_syncs()
-        if close.is_over(self._path, self._syncs, self._now_ms):
+        phase = close.proceed(self._path, self._syncs, self._now_ms)
+        if phase is ClosePhase.STUCK:
+            reason = self._syncs.last_failure
+            error = NotDurableError(self._ledger_id, self.lac, self.last_acked_id, reason)
+            self._leave_open(close.ticket, error)
+        elif phase is ClosePhase.LINGER and close.is_lingering_over(self._path, self._now_ms):
             self._close_ledger(close.ticket)
 
+    def _leave_open(self, ticket: ev.Ticket, error: ZbkError) -> None:
+        """Give up to close the ledger: it is left to another close, or to recovery."""
+        self._close = None
+        self._effects.append(ev.CloseFailed(ticket, error))
+
     def _close_ledger(self, ticket: ev.Ticket) -> None:
-        error = None
-        if self.lac < self.last_acked_id:
-            error = NotDurableError(self._ledger_id, self.lac, self.last_acked_id)
-        self._effects.append(ev.CloseLedger(ticket, self.lac, self.length, error))
+        self._effects.append(ev.CloseLedger(ticket, self.lac, self.length))
         self._end()
 
     def _end(self) -> None:
         self._path.drain()
         self._close = None
-        self._is_closed = True
+        self._is_ending = self._is_closed = True
 
     def _fail(self, error: ZbkError) -> None:
         is_fenced = isinstance(error, LedgerFencedError)

@@ -1,52 +1,110 @@
 """How a writer comes to the end that it closes its ledger at.
 
-    FLUSH     everything appended is acknowledged, and no ensemble change is pending
-    SYNC      on a VD ledger: what is acknowledged is durable, or can not become so
+    FLUSH     everything appended is acknowledged, or has failed; no ensemble change is pending
+    SYNC      what is acknowledged is durable. One sync after the other, as long as the wait lasts:
+              bookies that come back take part in the next one
     LINGER    stragglers of live slots have answered, or ``close_linger_ms`` is over
+    STUCK     the wait is over, and acknowledged entries are not durable
 
-Then the ledger is closed at its LAC.
+Then the ledger is closed at its LAC, which is the last acknowledged entry: a close never drops an
+acknowledged entry. STUCK leaves the ledger open: bookies that do not answer now may hold all of it,
+and a later close, or a recovery, asks them. Only a caller that accepts the loss gets a ledger that
+is closed below what was acknowledged.
+
+On a PD ledger the LAC is the last acknowledged entry at any time, so there SYNC is over at once.
 
 Source: "The BookKeeper protocol", Closing a ledger as a writer; BookKeeper's
 ``LedgerHandle.doAsyncCloseInternal``.
 """
 
 from enum import Enum
+from typing import Final
 
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.write_path import WritePath
-from zbk.protocol.writer_events import Ticket
+from zbk.protocol.writer_events import CloseRequested, Ticket, WriterLimits
+
+SYNC_PAUSE_MS: Final = 500
+"""Least time between a sync of a close that has failed and the next one, unless a bookie comes."""
 
 
-class _Phase(Enum):
+class ClosePhase(Enum):
     """How far a close has come."""
 
     FLUSH = "flush"
     SYNC = "sync"
     LINGER = "linger"
+    STUCK = "stuck"
 
 
 class Closing:
     """A close that is under way."""
 
-    __slots__ = ("_deadline_ms", "_linger_ms", "_phase", "ticket")
+    __slots__ = (
+        "_accepts_loss", "_has_synced", "_limits", "_linger_until_ms", "_next_sync_ms", "_phase",
+        "_wait_until_ms", "ticket",
+    )  # fmt: skip
 
-    def __init__(self, ticket: Ticket, linger_ms: int) -> None:
-        self.ticket = ticket
-        self._linger_ms = linger_ms
-        self._phase = _Phase.FLUSH
-        self._deadline_ms = 0
+    def __init__(self, event: CloseRequested, limits: WriterLimits, now_ms: int) -> None:
+        self.ticket: Ticket = event.ticket
+        self._limits = limits
+        self._phase = ClosePhase.FLUSH
+        self._accepts_loss = False
+        self._wait_until_ms = now_ms
+        self._has_synced = False
+        self._next_sync_ms = now_ms
+        self._linger_until_ms = now_ms
+        self.take_terms(event, now_ms)
 
-    def wants_sync(self, path: WritePath, *, needs_sync: bool) -> bool:
-        """Tell, once, that everything is flushed and a last sync is needed."""
-        if self._phase is not _Phase.FLUSH or not path.is_flushed:
+    @property
+    def accepts_loss(self) -> bool:
+        """True when the caller lets acknowledged entries go that are not durable in time."""
+        return self._accepts_loss
+
+    def take_terms(self, event: CloseRequested, now_ms: int) -> None:
+        """Take the terms of a caller: the longest wait counts; a permission is not taken back."""
+        wait_ms = event.wait_ms
+        if event.accepts_loss:
+            wait_ms = min(wait_ms, self._limits.quorum_grace_ms)
+            self._wait_until_ms = now_ms + wait_ms
+        self._accepts_loss |= event.accepts_loss
+        if not self._accepts_loss:
+            self._wait_until_ms = max(self._wait_until_ms, now_ms + wait_ms)
+
+    def may_wait(self, now_ms: int) -> bool:
+        """Return whether there is time left to wait for bookies that are down."""
+        return now_ms < self._wait_until_ms
+
+    def slot_up(self, now_ms: int) -> None:
+        """Note that a bookie came: another sync may reach further."""
+        self._next_sync_ms = now_ms
+
+    def wants_sync(self, path: WritePath, syncs: SyncRounds, now_ms: int) -> bool:
+        """Return whether to sync now, once for each time: at first, and while the wait lasts."""
+        if self._phase is ClosePhase.FLUSH and path.is_flushed:
+            self._phase = ClosePhase.SYNC
+        is_durable = path.lac >= path.last_acked_id
+        if self._phase is not ClosePhase.SYNC or is_durable or not syncs.is_idle:
+            return False  # there is nothing to do, or a sync is under way
+        is_due = now_ms >= self._next_sync_ms and self.may_wait(now_ms)
+        if self._has_synced and not is_due:
             return False
-        self._phase = _Phase.SYNC
-        return needs_sync and path.lac < path.last_acked_id
+        self._has_synced = True
+        self._next_sync_ms = now_ms + SYNC_PAUSE_MS
+        return True
 
-    def is_over(self, path: WritePath, syncs: SyncRounds, now_ms: int) -> bool:
-        """Tell whether the ledger may be closed now."""
-        if self._phase is _Phase.SYNC and not syncs:
-            self._phase = _Phase.LINGER
-            self._deadline_ms = now_ms + self._linger_ms
-        is_answered = path.is_answered or now_ms >= self._deadline_ms
-        return self._phase is _Phase.LINGER and is_answered
+    def proceed(self, path: WritePath, syncs: SyncRounds, now_ms: int) -> ClosePhase:
+        """Return how far it has come, after ``wants_sync`` was followed."""
+        if self._phase is ClosePhase.SYNC and not syncs:
+            is_durable = path.lac >= path.last_acked_id
+            is_over = syncs.is_idle and not self.may_wait(now_ms)
+            if is_durable or (is_over and self.accepts_loss):
+                self._phase = ClosePhase.LINGER
+                self._linger_until_ms = now_ms + self._limits.close_linger_ms
+            elif is_over:
+                self._phase = ClosePhase.STUCK
+        return self._phase
+
+    def is_lingering_over(self, path: WritePath, now_ms: int) -> bool:
+        """Return whether the ledger may be closed now, once it lingers."""
+        return path.is_answered or now_ms >= self._linger_until_ms

@@ -168,9 +168,18 @@ class BookiesChanged(msgspec.Struct, frozen=True):
 
 
 class CloseRequested(msgspec.Struct, frozen=True):
-    """Finish what was appended, and close the ledger."""
+    """Finish what was appended, and close the ledger.
+
+    ``wait_ms`` is how long bookies may take until all that is acknowledged is durable. Then the
+    close fails with NotDurable and the ledger stays open, unless the caller ``accepts_loss``: then
+    acknowledged entries after the LAC are dropped, after ``quorum_grace_ms`` at most.
+
+    The same ticket again, while it is closing, changes the terms: the longer wait, the permission.
+    """
 
     ticket: Ticket
+    wait_ms: int
+    accepts_loss: bool = False
 
 
 class Abandoned(msgspec.Struct, frozen=True):
@@ -269,18 +278,21 @@ class SyncFailedFor(msgspec.Struct, frozen=True):
 class CloseLedger(msgspec.Struct, frozen=True):
     """Close the ledger in the metadata at this end, then answer the ticket.
 
-    ``length`` is the bytes of payload up to ``last_entry_id``. ``error``, if there is one, is
-    raised to the application after the ledger was closed.
+    ``length`` is the bytes of payload up to ``last_entry_id``. Unless the caller accepted a loss,
+    every acknowledged entry is in it.
     """
 
     ticket: Ticket
     last_entry_id: int
     length: int
-    error: ZbkError | None
 
 
 class CloseFailed(msgspec.Struct, frozen=True):
-    """The ledger must not be closed by this writer, or is being closed already."""
+    """The ledger is not closed: it is not this writer's, or is being closed already.
+
+    NotDurable: acknowledged entries would be dropped. The writer takes no more appends; another
+    CloseRequested tries again.
+    """
 
     ticket: Ticket
     error: ZbkError

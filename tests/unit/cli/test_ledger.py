@@ -148,7 +148,11 @@ def test_an_id_beyond_all_ids_is_a_mistake_of_use(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--chunk", "4", "--whole"], ["--lines", "--whole"], ["a", "b"], ["1", "2", "3"]]
+    "arguments",
+    [
+        *(["--chunk", "4", "--whole"], ["--lines", "--whole"], ["a", "b"], ["1", "2", "3"]),
+        ["--keep-open", "--accept-loss"],
+    ],
 )
 def test_append_with_contradicting_arguments_is_a_mistake_of_use(
     run: Run, client: FakeClient, arguments: list[str]
@@ -170,9 +174,51 @@ def test_a_failed_append_says_what_is_in_the_ledger(run: Run, client: FakeClient
     assert result.exit_code == 5
     assert result.stdout == ""
     assert result.stderr.splitlines() == [
-        "zbk: ledger 0 exists; its entries up to -1 are confirmed",
+        "zbk: ledger 0 is closed; its entries up to -1 are confirmed, up to -1 acknowledged",
         f"zbk: {client.append_failure}",
     ]
+
+
+def test_append_leaves_a_ledger_open_that_would_lose_acknowledged_entries(
+    run: Run, client: FakeClient
+) -> None:
+    client.volatile_count = 2
+
+    result = run("ledger", "append", "--type", "vd", stdin=b"a\nb\nc\n")
+
+    assert (result.exit_code, result.stdout) == (5, "")
+    assert "up to 2 are acknowledged, and durable on an ack quorum up to 0" in result.stderr
+    assert "`zbk ledger recover 0`" in result.stderr
+    assert not client.metadata[0].is_closed
+
+
+def test_append_drops_acknowledged_entries_only_if_that_is_accepted(
+    run: Run, client: FakeClient
+) -> None:
+    client.volatile_count = 2
+    accepted = ("ledger", "append", "--type", "vd", "--accept-loss", "-o", "json")
+
+    result = run(*accepted, stdin=b"a\nb\nc\n")
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["last_entry_id"] == 0
+    assert result.stderr.splitlines() == [
+        "zbk: ledger 0 was closed at entry 0; entries up to 2 were acknowledged and are lost"
+    ]
+
+
+def test_a_failed_append_leaves_the_ledger_to_recovery_if_it_cannot_be_closed_whole(
+    run: Run, client: FakeClient
+) -> None:
+    client.volatile_count = 1
+    client.append_failure = LedgerFencedError(0)
+
+    result = run("ledger", "append", "--type", "vd", stdin=b"a\n")
+
+    assert result.stderr.splitlines()[0] == (
+        "zbk: ledger 0 is open: `zbk ledger recover 0` closes it; its entries up to -2 are "
+        "confirmed, up to -1 acknowledged"
+    )
 
 
 def test_an_entry_that_is_too_large_is_named(run: Run) -> None:

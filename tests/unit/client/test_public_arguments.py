@@ -115,6 +115,7 @@ BAD: dict[str, list[Wrong]] = {
     "ensemble_size": SIZE,
     "first": ID,
     "is_dry_run": FLAG,
+    "accept_loss": FLAG,
     "is_pass_wanted": FLAG,
     "kind": [*types(None, 7, b"append"), *values("replace", "")],
     "last": [*types("0", 0.5, None, YES), *values(2**63)],

@@ -93,7 +93,7 @@ class World:
         return settled.event
 
     def close(self, last_entry_id: int = 4, length: int = 40) -> ClosedInMetadata:
-        end = CloseLedger(Future(), last_entry_id, length, None)
+        end = CloseLedger(Future(), last_entry_id, length)
         self.writer.close(end, self.told.append)
         closed = self.told.pop()
         assert isinstance(closed, ClosedInMetadata)
