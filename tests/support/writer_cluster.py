@@ -7,6 +7,7 @@ those that a real network would hardly ever make. What is asked of the metadata 
 Invariants, by their numbers, checked after every step: what is acknowledged is on the disks of an
 ack quorum of the bookies that the metadata name for it (I1, I7), acknowledged in order and once
 (I5); the LAC never goes down (I6); a new fragment starts behind the last acknowledged entry (I13).
+After the end of a ledger: what a bookie lacks, the writer knows (``check_copies``).
 """
 
 from collections.abc import Callable
@@ -88,6 +89,7 @@ class FakeBookie:
         self.is_connected = False
         self.is_fenced = False
         self.held: set[int] = set()
+        self.taken: set[int] = set()  # held at some time: what a loss of power took is not here
         self.durable: set[int] = set()
         self.lac = NO_ENTRY
         self.is_writable = True  # registered, and not read-only
@@ -325,6 +327,20 @@ class WriterCluster:
         is_closing = self.close_ticket is not None and self.end is None
         return bool(self.appends or self.syncs or is_closing or self.metadata.asked)
 
+    def check_copies(self) -> None:
+        """Judge, at the end, that each copy that is due is there or known to be missing."""
+        if not isinstance(self.end, CloseLedger) or "repaired" in self.seen:
+            return
+        missing = self.core.missing.up_to(self.end.last_entry_id)
+        for entry_id in range(self.end.last_entry_id + 1):
+            for bookie_id in self.metadata.names(entry_id):
+                ranges = missing.get(bookie_id, ())
+                is_known = any(first <= entry_id <= last for first, last in ranges)
+                is_here = entry_id in self.pool[bookie_id].taken
+                assert is_here or is_known, f"{bookie_id} lacks entry {entry_id}: {missing}"
+                if is_known and not is_here:
+                    self.seen.add("missing")
+
     # ------------------------------------------------------------------ the bookies' side
 
     def _add(self, bookie_id: str, request: SendAdd, refusal: ZbkError | None) -> Event:
@@ -332,6 +348,7 @@ class WriterCluster:
         if refusal is not None:
             return AddFailed(slot, batch.first_entry_id, refusal, request.epoch)
         bookie.held |= set(batch.entry_ids)
+        bookie.taken |= set(batch.entry_ids)
         bookie.lac = max(bookie.lac, request.lac)
         for entry_id in batch.entry_ids:
             self.lives.setdefault(entry_id, {})[bookie_id] = bookie.incarnation

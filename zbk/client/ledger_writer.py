@@ -125,9 +125,10 @@ class LedgerWriter:
 
     @property
     def unanswered_size(self) -> int:
-        """Bytes of encoded entries that are held here: some live bookie has not answered them.
+        """Bytes of encoded entries that are held here: some bookie has not answered them.
 
-        An ack quorum may have: then it is what a slow bookie still has to get. It is bounded by
+        An ack quorum may have: then it is what a slow bookie still has to get, or one that is
+        away, should it come back. It is bounded by
         ``backlog_size`` of the client's options, and a batch more.
         """
         return self._core.backlog_size

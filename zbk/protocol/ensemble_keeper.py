@@ -131,9 +131,10 @@ class EnsembleKeeper:
         if not self._changes.is_answer_valid(event.change_id):
             return []
         assert event.first_entry_id <= self._path.last_acked_id + 1, "only writers start fragments"
+        before = self._slots.bookies
         replaced = self._slots.replace(event.ensemble)
         for slot in replaced:
-            self._path.replaced(slot)
+            self._path.replaced(slot, before[slot], event.first_entry_id)
         self._changes.made(replaced, now_ms)
         if replaced and self._graces_left_count:
             self._graces_left_count -= 1

@@ -3,6 +3,7 @@
     AppendQueue      appends that wait for a place in a batch
     BatchEncoder     payloads become batches
     WriteWindow      batches in memory, and who has to answer them
+    MissingEntries   what bookies will not get from this writer, though it is acknowledged
     AckTracker       which of them an ack quorum has acknowledged, in order
     LacPolicy        what of that is durable; the ledger's level knows
     BatchEnds        the LAC, on ends of batches, with the ledger's length there
@@ -13,17 +14,19 @@ While the ensemble is being changed it is *held*: entries are pushed and acks re
 is acknowledged, so the LAC stays. Then the acks of replaced slots are void, and it is released.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from zbk.protocol.ack_tracker import AckTracker
 from zbk.protocol.append_queue import AppendQueue
 from zbk.protocol.batch_encoder import BatchEncoder
 from zbk.protocol.batch_ends import BatchEnds
 from zbk.protocol.lac_policy import LacPolicy
+from zbk.protocol.missing_entries import MissingEntries
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import NO_ENTRY
-from zbk.protocol.write_window import WriteBatch, WriteWindow
+from zbk.protocol.write_window import Missed, WriteBatch, WriteWindow
 from zbk.protocol.writer_events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
+from zbk.protocol.writer_slots import WriterSlots
 
 
 class WritePath:
@@ -40,11 +43,11 @@ class WritePath:
         policy: LacPolicy,
         encoder: BatchEncoder,
         limits: WriterLimits,
-        epochs: Sequence[int],
+        slots: WriterSlots,
     ) -> None:
         self._policy = policy
         self._encoder = encoder
-        self._epochs = epochs  # by slot; they grow where their owner replaces bookies
+        self._slots = slots  # their owner takes them up and down, and replaces bookies
         self._unsynced_count_max = limits.unsynced_batch_count_max
         self._queue = AppendQueue(
             entry_overhead_size=encoder.overhead_size,
@@ -54,6 +57,7 @@ class WritePath:
         self._window = WriteWindow(quorum.ensemble_size, limits)
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
+        self.missing = MissingEntries()
         self._length = 0  # bytes of payload pushed
         self._pushed_lac = NO_ENTRY
 
@@ -107,7 +111,13 @@ class WritePath:
     @property
     def is_answered(self) -> bool:
         """True when, besides, every live slot has answered everything."""
-        return not self._queue and not self._window
+        return not self._queue and self._window.is_answered
+
+    @property
+    def is_awaited_by_newcomers(self) -> bool:
+        """True when a bookie that is being connected, and has not failed, is owed something."""
+        newcomers = set(self._slots.down).difference(self._slots.failed)
+        return any(map(self._window.is_owed, newcomers))
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot, if there is one, that alone holds up appends for ``slow_ms``."""
@@ -133,6 +143,8 @@ class WritePath:
                 first = self._push(taken.payloads, taken.tickets, now_ms)
                 for slot in live:
                     effects += self._send(slot, first)
+                for slot in self._slots.down:
+                    self._window.owe(slot, first)
             elif newest is not None:
                 newest.tickets += taken.tickets
             else:
@@ -140,12 +152,22 @@ class WritePath:
         return effects
 
     def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
-        """Send a slot that came up what is pending of it; all of it if its acks are revoked."""
-        self._window.up(slot, now_ms)
-        pending: Iterable[range] = (
-            self._tracker.revoke(slot) if is_revoked else self._tracker.unacked(slot)
-        )
-        return [effect for ids in pending for effect in self._send(slot, ids.start)]
+        """Send a slot that came up all that it is owed; with what it acked if that is revoked."""
+        if is_revoked:
+            self._revoke(slot)
+        owed = self._window.up(slot, now_ms)
+        return [effect for first in owed for effect in self._send(slot, first)]
+
+    def _revoke(self, slot: int) -> None:
+        """Owe a slot what it acked, as far as it is kept; the rest, beyond the LAC, is missing."""
+        next_id = self.lac + 1
+        for ids in self._window.acked_ids(next_id):
+            self._window.owe(slot, ids.start)
+            self.missing.add(self._slots.bookie(slot), next_id, ids.start - 1)
+            next_id = ids.stop
+        self.missing.add(self._slots.bookie(slot), next_id, self.last_acked_id)
+        for ids in self._tracker.revoke(slot):
+            self._window.owe(slot, ids.start)
 
     def is_awaited(self, slot: int, part_first: int) -> bool:
         """Tell whether a slot has to answer the batch that begins, for it, with this entry."""
@@ -160,6 +182,9 @@ class WritePath:
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Take in what a bookie has synced; -1 says only that it is in this life now."""
+        if last_add_synced > self.lac and self.missing.by_bookie:
+            # the bookie was told no higher LAC, so it has synced what it has behind this one
+            self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)
         self._policy.on_synced(slot, incarnation, last_add_synced)
         self._advance()
 
@@ -171,10 +196,16 @@ class WritePath:
         assert self.lac == self.last_acked_id, "what is acknowledged is durable, or it were lost"
         return self.last_acked_id + 1
 
-    def replaced(self, slot: int) -> None:
-        """Forget what a slot was sent and what it acked: there is another bookie now."""
-        self._window.lost(slot)
+    def replaced(self, slot: int, old: str, first_entry_id: int) -> None:
+        """Forget what a slot was sent and what it acked: there is another bookie now.
+
+        The ``old`` one will not get what it has not answered of its fragment; the new one is owed
+        all that is not acknowledged. Its fragment begins with ``first_entry_id``.
+        """
+        self._miss(self._window.replaced(slot), {slot: old})
         self._tracker.revoke(slot)
+        # what others let the fragment begin with, this writer does not have any more
+        self.missing.add(self._slots.bookie(slot), first_entry_id, self.last_acked_id)
 
     def release(self) -> list[Effect]:
         """Go on; return the appends that are acknowledged by it, if any."""
@@ -183,11 +214,15 @@ class WritePath:
     # ------------------------------------------------------------------ back
 
     def lost(self, slot: int) -> None:
-        """Note that a slot will answer nothing of what it got."""
+        """Note that a slot will answer nothing of what it got: it is owed that."""
         self._window.lost(slot)
 
     def drain(self) -> list[Ticket]:
-        """Forget everything that is not acknowledged; return its tickets, in order."""
+        """Forget everything; return the tickets of what is not acknowledged, in order.
+
+        What was acknowledged, and bookies have not answered, is missing there.
+        """
+        self._miss(self._window.missed())
         tickets = [t for batch in self._window.drain() for t, _first, _count in batch.tickets]
         return tickets + self._queue.drain()
 
@@ -202,6 +237,8 @@ class WritePath:
     # ------------------------------------------------------------------ private
 
     def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket], now_ms: int) -> int:
+        while self._window.is_full:
+            self._miss(self._window.give_up())
         entry_ids = self._tracker.push(len(payloads))
         self._pushed_lac = self.lac
         encoded = self._encoder.encode(entry_ids.start, self._pushed_lac, self._length, payloads)
@@ -211,7 +248,15 @@ class WritePath:
 
     def _send(self, slot: int, first_entry_id: int) -> list[SendAdd]:
         part = self._window.sent(slot, first_entry_id)
-        return [] if part is None else [SendAdd(slot, part, self.lac, self._epochs[slot])]
+        if part is None:
+            return []
+        lac = min(self.lac, first_entry_id - 1)  # it may be acknowledged, and sent late
+        return [SendAdd(slot, part, lac, self._slots.epochs[slot])]
+
+    def _miss(self, missed: Iterable[Missed], bookies: Mapping[int, str] | None = None) -> None:
+        for slot, ids in missed:
+            bookie_id = bookies[slot] if bookies else self._slots.bookie(slot)
+            self.missing.add(bookie_id, ids.start, ids.stop - 1)
 
     def _confirmed(self, confirmed: range) -> list[Effect]:
         if not confirmed:
@@ -219,6 +264,7 @@ class WritePath:
         tickets: list[AckedTicket] = []
         for acked in self._window.acked_until(confirmed[-1]):
             tickets += acked.tickets
+            acked.tickets = []  # a late bookie keeps the batch, and nothing of who appended
             self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
         self._policy.on_acked(confirmed[-1])
         self._advance()

@@ -1,26 +1,37 @@
-"""The batches that a writer keeps in memory, and who still has to answer them.
+"""The batches that a writer keeps in memory, and which slots still lack them.
 
-A batch is kept while it is not acknowledged by an ack quorum, and then while some live slot has
-not answered it. There is a limit for the first, the *window*, and a larger one for both together,
-the *backlog*: a bookie that is slower than the ack quorum, by the time of an fsync or so, holds
+A batch is kept while it is not acknowledged by an ack quorum, and then while some slot has not
+answered it. A live slot was sent the batch, which is *outstanding* there; a slot that is down is
+*owed* it, and gets it when it comes up: the same bookie again, or another one in its place.
+
+There is a limit for the batches that are not acknowledged, the *window*, and a larger one for all,
+the *backlog*. A bookie that is slower than the ack quorum, by the time of an fsync or so, holds
 nothing up, and one that stays behind does, before its queue grows until it fails. A slot that is
-down holds nothing back; when it comes up again it gets the batches that are not acknowledged.
+down holds nothing up: where the backlog has no room left, the oldest batches that only such slots
+lack are *given up*, and are missing on their bookies from then on.
 
 A *laggard* is a slot that alone leaves no room: it has not answered a batch for long, and
 every other slot has answered all that is half as old.
 """
 
 from collections import deque
+from collections.abc import Iterator
+from typing import TypeAlias
 
 from zbk.protocol.batch_encoder import Encoded
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.writer_events import AckedTicket, WriterLimits
 
+Missed: TypeAlias = tuple[int, range]
+"""A slot, and the ids of a batch that its bookie will not get."""
+
 
 class WriteBatch:
     """One batch in the window."""
 
-    __slots__ = ("awaited_count", "encoded", "entry_ids", "is_acked", "pushed_ms", "tickets")
+    __slots__ = (
+        "awaited_count", "encoded", "entry_ids", "is_acked", "owed_count", "pushed_ms", "tickets",
+    )  # fmt: skip
 
     def __init__(
         self, entry_ids: range, encoded: Encoded, tickets: list[AckedTicket], pushed_ms: int
@@ -30,6 +41,7 @@ class WriteBatch:
         self.encoded = encoded
         self.tickets = tickets  # appends that are done with this batch
         self.awaited_count = 0  # live slots that got it and have not answered
+        self.owed_count = 0  # slots that are down and have not answered it
         self.is_acked = False
 
 
@@ -39,7 +51,9 @@ class WriteWindow:
     Invariants, checked in ``_check``:
       * ``size`` is the sum over the batches kept, and ``unacked`` are the newest of them;
       * ``unacked_size`` is the sum over these;
-      * a batch is kept exactly while it is not acked or awaited by some slot.
+      * a batch is kept exactly while it is not acked, or awaited by, or owed to, some slot;
+      * ``late`` are the batches that are only owed, and ``late_size`` is the sum over these;
+      * no slot has batches outstanding and is owed others.
     """
 
     def __init__(self, slot_count: int, limits: WriterLimits) -> None:
@@ -51,12 +65,11 @@ class WriteWindow:
         self._unacked_size = 0
         self._batches: dict[int, WriteBatch] = {}
         self._unacked: deque[WriteBatch] = deque()
+        self._late: dict[int, WriteBatch] = {}  # acked, and no live slot has to answer them
+        self._late_size = 0
         self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
+        self._owed: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
         self._up_ms = [0] * slot_count  # what was pushed before it waits since then
-
-    def __len__(self) -> int:
-        """Return the number of batches kept."""
-        return len(self._batches)
 
     @property
     def size(self) -> int:
@@ -64,13 +77,25 @@ class WriteWindow:
         return self._size
 
     @property
+    def is_answered(self) -> bool:
+        """True when all is acked and every live slot has answered everything."""
+        return len(self._batches) == len(self._late)
+
+    @property
     def has_room(self) -> bool:
-        """True when one more batch may be sent."""
+        """True when one more batch may be sent, if what is late is given up for it."""
         return (
             self._unacked_size < self._size_max
             and len(self._unacked) < self._count_max
-            and self._size < self._backlog_size_max
-            and len(self._batches) < self._backlog_count_max
+            and self._size - self._late_size < self._backlog_size_max
+            and len(self._batches) - len(self._late) < self._backlog_count_max
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """True when something must be given up before one more batch is kept."""
+        return bool(self._late) and (
+            self._size >= self._backlog_size_max or len(self._batches) >= self._backlog_count_max
         )
 
     @property
@@ -95,9 +120,56 @@ class WriteWindow:
             batch.awaited_count += 1
         return part
 
-    def up(self, slot: int, now_ms: int) -> None:
-        """Note that a slot came up: only from now on can it answer."""
+    def owe(self, slot: int, first: int) -> None:
+        """Note that a slot that is down lacks its part of the batch from entry ``first`` on."""
+        batch = self._batches[first]
+        part = batch.encoded.parts[slot]
+        if part is not None and part.first_entry_id not in self._owed[slot]:
+            self._owed[slot][part.first_entry_id] = batch
+            batch.owed_count += 1
+
+    def is_owed(self, slot: int) -> bool:
+        """Tell whether a slot that is down lacks anything that is kept."""
+        return bool(self._owed[slot])
+
+    def acked_ids(self, first: int) -> list[range]:
+        """Return the ids of each batch, from entry ``first`` on, that is acked and kept."""
+        kept = (batch.entry_ids for batch in self._batches.values() if batch.is_acked)
+        return [ids for ids in kept if ids.start >= first]
+
+    def up(self, slot: int, now_ms: int) -> list[int]:
+        """Note that a slot came up; return the first ids of the batches it is owed, in order.
+
+        Only from now on can it answer. Each of them is to be ``sent`` now.
+        """
         self._up_ms[slot] = now_ms
+        owed = sorted(self._owed[slot].items())
+        self._owed[slot].clear()
+        for _part_first, batch in owed:
+            batch.owed_count -= 1
+            self._not_late(batch)
+        return [batch.entry_ids.start for _part_first, batch in owed]
+
+    def give_up(self) -> list[Missed]:
+        """Forget the oldest batch that only slots that are down lack; return which slots."""
+        first = next(iter(self._late))
+        missed = list(self._lacking(self._late[first]))
+        for slot, _entry_ids in missed:
+            self._settle(slot, self._late[first])
+        return missed
+
+    def replaced(self, slot: int) -> list[Missed]:
+        """Note that there is another bookie; return the acked batches that the old one missed.
+
+        The new one is down, and is owed every batch that is not acked.
+        """
+        self.lost(slot)
+        missed = [(slot, b.entry_ids) for b in self._owed[slot].values() if b.is_acked]
+        for batch in list(self._owed[slot].values()):
+            self._settle(slot, batch)
+        for batch in self._unacked:
+            self.owe(slot, batch.entry_ids.start)
+        return missed
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot that alone has left no room for ``slow_ms``, if there is one."""
@@ -121,8 +193,9 @@ class WriteWindow:
         return batch
 
     def lost(self, slot: int) -> None:
-        """Note that a slot will answer nothing of what it got."""
+        """Note that a slot will answer nothing of what it got: it is owed that."""
         for batch in self._outstanding[slot].values():
+            self.owe(slot, batch.entry_ids.start)
             self._drop_awaited(batch)
         self._outstanding[slot].clear()
         self._check()
@@ -135,19 +208,26 @@ class WriteWindow:
             batch.is_acked = True
             self._unacked_size -= batch.encoded.size
             if not batch.awaited_count:
-                self._forget(batch)
+                self._retire(batch)
             acked.append(batch)
         self._check()
         return acked
+
+    def missed(self) -> Iterator[Missed]:
+        """Yield what slots, live or not, have not answered of the acked batches."""
+        for batch in self._batches.values():
+            if batch.is_acked:
+                yield from self._lacking(batch)
 
     def drain(self) -> list[WriteBatch]:
         """Forget everything; return the batches that were not acknowledged."""
         unacked = list(self._unacked)
         self._unacked.clear()
         self._batches.clear()
-        self._size = self._unacked_size = 0
-        for outstanding in self._outstanding:
-            outstanding.clear()
+        self._late.clear()
+        self._size = self._unacked_size = self._late_size = 0
+        for waiting in (*self._outstanding, *self._owed):
+            waiting.clear()
         return unacked
 
     def _waited_ms(self, slot: int, now_ms: int) -> int:
@@ -157,17 +237,50 @@ class WriteWindow:
     def _drop_awaited(self, batch: WriteBatch) -> None:
         batch.awaited_count -= 1
         if batch.is_acked and not batch.awaited_count:
-            self._forget(batch)
+            self._retire(batch)
 
-    def _forget(self, batch: WriteBatch) -> None:
-        del self._batches[batch.entry_ids.start]
-        self._size -= batch.encoded.size
+    def _retire(self, batch: WriteBatch) -> None:
+        """Keep an acked batch that no live slot has to answer only if it is owed."""
+        first = batch.entry_ids.start
+        if batch.owed_count:
+            self._late[first] = batch
+            self._late_size += batch.encoded.size
+        else:
+            del self._batches[first]
+            self._size -= batch.encoded.size
+
+    def _not_late(self, batch: WriteBatch) -> None:
+        if self._late.pop(batch.entry_ids.start, None) is not None:
+            self._late_size -= batch.encoded.size
+
+    def _lacking(self, batch: WriteBatch) -> Iterator[Missed]:
+        for slot, part in enumerate(batch.encoded.parts):
+            if part is not None and (
+                part.first_entry_id in self._owed[slot]
+                or part.first_entry_id in self._outstanding[slot]
+            ):
+                yield slot, batch.entry_ids
+
+    def _settle(self, slot: int, batch: WriteBatch) -> None:
+        """Owe a slot nothing more of a batch."""
+        part = batch.encoded.parts[slot]
+        assert part is not None, "a slot is owed what it holds"
+        del self._owed[slot][part.first_entry_id]
+        batch.owed_count -= 1
+        if not batch.owed_count and batch.is_acked and not batch.awaited_count:
+            self._not_late(batch)
+            self._retire(batch)
 
     def _check(self) -> None:
         assert len(self._unacked) <= len(self._batches)
         assert 0 <= self._unacked_size <= self._size
+        assert 0 <= self._late_size <= self._size - self._unacked_size
+        assert len(self._late) <= len(self._batches) - len(self._unacked)
+        if not self._late:
+            assert self._late_size == 0, "nothing late takes no memory"
         if not self._unacked:
             assert self._unacked_size == 0, "an empty window takes no memory"
         if not self._batches:
             assert self._size == 0, "an empty window takes no memory"
             assert not any(self._outstanding), "nothing kept, nothing awaited"
+            assert not any(self._owed), "nothing kept, nothing owed"

@@ -7,21 +7,22 @@ holds no socket, thread or clock; a client actor is its body. Events and effects
 Batches     form by themselves out of what queued while the window was full; a lone append leaves
             at once. A batch counts against the window until an ack quorum has acknowledged it *and*
             every live slot has answered it: a slow bookie slows the writer down.
-Slots       start down. A slot that is down holds back neither the window nor memory. When it comes
-            up it gets the batches that are not acknowledged; those that were acknowledged without
-            it stay under-replicated until somebody repairs the ledger.
+Slots       start down. A slot that is down is owed every batch that it has not answered, also
+            those that were acknowledged without it, and gets them when it comes up. It holds
+            nothing up: what does not fit into the backlog is given up, and ``missing``.
 Restart     a bookie that comes back with a higher incarnation has, on a VD ledger, lost its acks
-            of pending batches and its ``LastAddSynced``. Answers of an earlier life, of a slot
-            that went down, of a bookie that was replaced, or of a batch that nobody waits for,
-            change nothing.
+            of pending batches and its ``LastAddSynced``; what it acknowledged beyond the LAC it is
+            owed again, or it is missing there until the bookie is heard to have synced it.
+            Answers of an earlier life, of a slot that went down, of a bookie that was replaced, or
+            of a batch that nobody waits for, change nothing.
 Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once. Any other error
             makes the slot suspect. When pending entries could not reach an ack quorum for
             ``quorum_grace_ms`` without progress, the writer ends with NotEnoughBookies.
 Ensemble    on PD ledgers a slot that failed gets another bookie (``ensemble_keeper``), from the
             first entry on that is not acknowledged. Until the metadata say so nothing is
-            acknowledged; then the acks of the replaced bookies are void, and the new ones, once
-            they are up, are sent everything that is pending. What was acknowledged before stays as
-            it is, also where the failed bookie misses it: an ack quorum has it.
+            acknowledged; then the acks of the replaced bookies are void, and the new ones are owed
+            everything from that entry on. What was acknowledged before stays as it is; where the
+            failed bookie has not answered it, it is missing there: an ack quorum has it.
             A slot that alone keeps the window full for ``slow_bookie_ms`` is replaced as well.
 LAC         what the ledger's level says, moved to ends of acknowledged batches only. An idle
             writer tells it to its bookies (``explicit_lac``).
@@ -29,8 +30,8 @@ Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
             ``unsynced_batch_count_max`` is reached; at the limit it sends nothing more, and ends
             with CannotAdvance when ``quorum_grace_ms`` does not help.
 Close       no more appends; everything pending is finished; a VD ledger is synced, again and again
-            while the caller waits; stragglers of live slots get ``close_linger_ms``; then the
-            ledger is closed at its LAC. Also after an error, except after LedgerFenced: then its
+            while the caller waits; stragglers of live slots, and new bookies that are being
+            connected, get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an error, except after LedgerFenced: then its
             end is somebody else's to find. A close that would drop acknowledged entries fails with
             NotDurable, unless the caller accepts the loss: the ledger stays open for another close
             or for recovery (``writer_close``).
@@ -73,6 +74,7 @@ from zbk.protocol.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.explicit_lac import ExplicitLac
 from zbk.protocol.grace import Grace
 from zbk.protocol.lac_policy import WriterLevel
+from zbk.protocol.missing_entries import MissingEntries
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.words import NO_ENTRY, DigestType
@@ -123,7 +125,7 @@ class WriterCore:
         self._slots = WriterSlots(ensemble)
         encoder = BatchEncoder(ledger_id, quorum, digest_type, digest)
         self._path = WritePath(
-            quorum, level.new_lac_policy(quorum), encoder, self._limits, self._slots.epochs
+            quorum, level.new_lac_policy(quorum), encoder, self._limits, self._slots
         )
         self._syncs = SyncRounds(
             ledger_id,
@@ -173,7 +175,7 @@ class WriterCore:
 
     @property
     def backlog_size(self) -> int:
-        """Bytes of batches in memory: some live bookie has not answered them."""
+        """Bytes of batches in memory: some bookie has not answered them."""
         return self._path.backlog_size
 
     @property
@@ -195,6 +197,11 @@ class WriterCore:
     def ensemble(self) -> tuple[str, ...]:
         """The bookies that this writer writes to, by slot."""
         return self._slots.bookies
+
+    @property
+    def missing(self) -> MissingEntries:
+        """What was acknowledged, and bookies will not get from this writer."""
+        return self._path.missing
 
     @property
     def error(self) -> ZbkError | None:

@@ -3,7 +3,8 @@
     FLUSH     everything appended is acknowledged, or has failed; no ensemble change is pending
     SYNC      what is acknowledged is durable. One sync after the other, as long as the wait lasts:
               bookies that come back take part in the next one
-    LINGER    stragglers of live slots have answered, or ``close_linger_ms`` is over
+    LINGER    live slots have answered all, and bookies that are being connected have taken what
+              they are owed, or ``close_linger_ms`` is over
     STUCK     the wait is over, and acknowledged entries are not durable
 
 Then the ledger is closed at its LAC, which is the last acknowledged entry: a close never drops an
@@ -107,4 +108,5 @@ class Closing:
 
     def is_lingering_over(self, path: WritePath, now_ms: int) -> bool:
         """Return whether the ledger may be closed now, once it lingers."""
-        return path.is_answered or now_ms >= self._linger_until_ms
+        is_whole = path.is_answered and not path.is_awaited_by_newcomers
+        return is_whole or now_ms >= self._linger_until_ms
