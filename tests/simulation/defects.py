@@ -57,7 +57,8 @@ from zbk.storage.journal_replay import _Replay
 
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
-    "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12, "V1": 5,
+    "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
+    "R10": 25, "V1": 5,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -339,6 +340,10 @@ def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R9", "a worker copies other bytes", 100,
         [(FragmentCopy, "_send_add", repair.copies_damage)],
+    )  # fmt: skip
+    yield Defect(
+        "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
+        [(LedgerRepair, "_on_partial_copy", repair.waits_for_limbo)],
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from zbk.actors.losses import Losses
 from zbk.durability import limbo_recheck_events as ev
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.errors import NoSuchLedgerError, ZbkError
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.ledger_metadata import LedgerMetadata
 
 ROUND_US: Final = 300 * MS
@@ -57,6 +58,7 @@ class BookieRecheck:
         session = Session(metadata, f"{bookie.bookie_id}.recheck", is_faulty=True)
         session.is_list_whole = False
         self._ledgers = session.ledgers()
+        self._tasks = UnderreplicationStore(Session(metadata, "recheck"))
         self._patience = Patience(grace_ms)
         self._queue: list[tuple[int, bool]] = []  # ledgers, and after which losses
         self._core: LedgerRecheck | None = None
@@ -105,6 +107,15 @@ class BookieRecheck:
         else:
             self._node.kernel.sometimes["limbo: a bookie has left it"] += 1
 
+    def _hand_out(self) -> None:
+        """Have a ledger tried again that was put aside, now that something of it came back."""
+        ledger_id = self._ledger_id
+        if self._tasks.read_unrepairable(ledger_id) is not None:
+            self._node.kernel.sometimes["limbo: a ledger that was put aside is handed out"] += 1
+            self._metadata.submit(
+                self._node, lambda: self._tasks.retry_unrepairable([ledger_id]), lambda _count: None
+            )
+
     def _clear(self, ranges: list[tuple[int, int]]) -> None:
         if self._losses.clear(ranges):
             self._has_cleared = True
@@ -143,10 +154,13 @@ class BookieRecheck:
                 if copied_count:
                     self._node.kernel.sometimes["limbo: what was lost came back"] += 1
                 self._clear([(ledger_id, ledger_id)])
+                self._hand_out()
                 self._next()
-            case ev.ReportLedger(reason):
+            case ev.ReportLedger(reason, copied_count):
                 self._node.trace(f"L{ledger_id} stays in limbo: {reason}")
                 self._node.kernel.sometimes["limbo: a ledger stays in it for now"] += 1
+                if copied_count:
+                    self._hand_out()
                 self._next()
 
     def _on_metadata(self, outcome: LedgerMetadata | ZbkError) -> None:

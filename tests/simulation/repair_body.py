@@ -17,13 +17,12 @@ from tests.simulation.world import World
 from zbk.errors import (
     MetadataConflictError,
     NoSuchLedgerError,
-    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol import replication_events as ev
 from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery_of, replace_bookie
+from zbk.protocol.metadata_changes import begin_recovery_of, cut_fragment, replace_bookie
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.words import NO_ENTRY, LedgerState
 
@@ -80,7 +79,7 @@ class RepairBody:
                 wait_us = max(1, until_ms - self._node.now_ms()) * MS
                 self._node.after(wait_us, self._handle, ev.TimePassed())
             case ev.AskHoldings(bookie_id, span):
-                HoldingsBody(self._pool, bookie_id, ledger_id, span, self._on_holdings(bookie_id))
+                HoldingsBody(self._pool, bookie_id, ledger_id, span, self._on_holdings)
             case ev.ChooseTarget():
                 chosen = self._ground.choose(effect, self._registered)
                 self._node.after(0, self._handle, chosen)
@@ -90,6 +89,8 @@ class RepairBody:
                 CopyBody(self._node, self._pool, order, self._on_copied)
             case ev.ReplaceBookie():
                 self._replace(effect)
+            case ev.CutFragment():
+                self._cut(effect)
             case ev.RecoverLedger(fragment):
                 self._recover(fragment)
             case ev.EndRepair(result):
@@ -114,22 +115,16 @@ class RepairBody:
             metadata, self._registered = outcome
             self._handle(ev.LedgerSeen(metadata, self._registered))
 
-    def _on_holdings(self, bookie_id: str) -> Callable[[Holdings | ZbkError], None]:
-        def done(outcome: Holdings | ZbkError) -> None:
-            if isinstance(outcome, ZbkError):
-                self._handle(ev.HoldingsFailed(outcome))
-            elif outcome.is_in_limbo:
-                error = UnknownLedgerStateError(self._ledger_id, bookie_id)
-                self._handle(ev.HoldingsFailed(error))
-            else:
-                self._handle(ev.HoldingsTold(outcome.ranges, outcome.last_add_synced))
-
-        return done
+    def _on_holdings(self, outcome: Holdings | ZbkError) -> None:
+        if isinstance(outcome, ZbkError):
+            self._handle(ev.HoldingsFailed(outcome))
+        else:
+            told = (outcome.ranges, outcome.last_add_synced, outcome.is_in_limbo)
+            self._handle(ev.HoldingsTold(*told))
 
     # ------------------------------------------------------------------ changing
 
     def _replace(self, wanted: ev.ReplaceBookie) -> None:
-        ground, ledger_id = self._ground, self._ledger_id
         first, old, new = wanted.first_entry_id, wanted.old, wanted.new
         is_ours = False
 
@@ -141,6 +136,26 @@ class RepairBody:
                 self._oracle.check_target(current, wanted)
             return changed
 
+        def done(changed: LedgerMetadata) -> ev.Event:
+            self._world.sometimes["worker: a bookie is replaced"] += is_ours
+            return ev.BookieReplaced(changed, is_ours)
+
+        self._update(change, done)
+
+    def _cut(self, wanted: ev.CutFragment) -> None:
+        self._world.sometimes["worker: a fragment is cut around what is lost"] += 1
+        self._update(
+            lambda current: cut_fragment(current, wanted.first_entry_id, wanted.starts),
+            ev.FragmentCut,
+        )
+
+    def _update(
+        self,
+        change: Callable[[LedgerMetadata], LedgerMetadata | None],
+        done: Callable[[LedgerMetadata], ev.Event],
+    ) -> None:
+        ground, ledger_id = self._ground, self._ledger_id
+
         def swap() -> LedgerMetadata:
             if not ground.tasks.holds(ledger_id):
                 what = f"the lock of ledger {ledger_id}"
@@ -148,16 +163,15 @@ class RepairBody:
             metadata, _version = ground.ledgers.update(ledger_id, change)
             return metadata
 
-        def done(outcome: LedgerMetadata | ZbkError) -> None:
+        def take(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, NoSuchLedgerError):
                 self._handle(ev.LedgerGone())
             elif isinstance(outcome, ZbkError):
                 self._handle(ev.ReplaceFailed(outcome))
             else:
-                self._world.sometimes["worker: a bookie is replaced"] += is_ours
-                self._handle(ev.BookieReplaced(outcome, is_ours))
+                self._handle(done(outcome))
 
-        self._world.metadata.submit(self._node, swap, done)
+        self._world.metadata.submit(self._node, swap, take)
 
     def _recover(self, fragment: Fragment) -> None:
         ground, world, ledger_id = self._ground, self._world, self._ledger_id

@@ -109,6 +109,17 @@ def never_final(self: ReplicationWorker, work: Any, result: RepairResult) -> Non
     self._put_off(work, result.unrepairable)
 
 
+def waits_for_limbo(
+    self: LedgerRepair,
+    _one: FragmentSlot,
+    _order: CopyOrder,
+    copied: copy_ev.CopyResult,
+    now_ms: int,
+) -> Any:  # noqa: ANN401 - an effect
+    """R10: a bookie that does not know what it lost is asked again, and again."""
+    return self._give_up(now_ms, error=copied.source_error, lost=copied.lost)
+
+
 def takes_the_place_at_once(self: LedgerRepair, one: FragmentSlot, target: str, _: Any) -> Any:  # noqa: ANN401 - an effect
     """R8: the metadata name the new bookie before it has anything."""
     self._order = self._view.copy_order(one, target, (self._view.span(one),))

@@ -52,6 +52,14 @@ class SimulatedGround(RepairGround):
         """Return who is registered now."""
         return frozenset(self.store.children(AVAILABLE)) - {READONLY_NAME}
 
+    def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
+        """Return whether a bookie, if it lives, knows what it has of a ledger."""
+        bookie = self._world.bookie(bookie_id)
+        losses = bookie.losses
+        if losses is None or not bookie.node.is_alive:
+            return False
+        return not any(ledger_id in losses.left(has_lost_fences=one) for one in (True, False))
+
     def choose(self, wanted: ChooseTarget, registered: Collection[str]) -> TargetChosen:
         """Return a bookie for a slot, as ``PlacementTarget`` does."""
         names = self._world.tape.shuffled(sorted(registered))

@@ -355,12 +355,21 @@ class Run:
         if repair is None or not self._ledger_ids or not world.tape.draw(2):
             return
         metadata = world.current(world.tape.pick(self._ledger_ids))
-        for bookie_id in metadata.fragments[0].bookies:
-            if world.bookie(bookie_id).node.is_alive:
-                self._lose(world.bookie(bookie_id))
+        alive = [one for one in metadata.fragments[0].bookies if world.bookie(one).node.is_alive]
+        if len(alive) > 1 and world.tape.draw(3):
+            self._wipe(world.bookie(alive.pop(world.tape.draw(len(alive)))))
+        for bookie_id in alive:
+            self._lose(world.bookie(bookie_id))
         self._drain(repair)
         if repair.put_aside():
             world.sometimes["autorecovery: a ledger can not be repaired"] += 1
+
+    def _wipe(self, bookie: SimulatedBookie) -> None:
+        """Leave one in limbo: it waits for peers that will not come."""
+        self._world.sometimes["autorecovery: the last holder is in limbo"] += 1
+        bookie.crash("stopped")
+        bookie.wipe()
+        bookie.start()
 
     def _collect_all(self) -> None:
         """Let bookies drop what was deleted, as long as the metadata store lists a ledger."""

@@ -161,6 +161,18 @@ def test_a_fragment_over_acknowledged_entries_is_seen() -> None:
     assert told.names() == {"I13"}
 
 
+def test_a_fragment_that_is_cut_where_nothing_moves_is_no_break() -> None:
+    told = Told()
+    told.metadata_is()
+    a, b = Fragment(0, ("a", "b", "c")), Fragment(2, ("a", "b", "c"))
+    told.metadata_is(LedgerState.CLOSED, 4, (a,))
+    told.metadata_is(LedgerState.CLOSED, 4, (a, b))
+    assert check(told) == []
+
+    told.metadata_is(LedgerState.CLOSED, 4, (a, b, Fragment(3, ("a", "b", "d"))))
+    assert [violation.invariant for violation in check(told)] == ["I13"]
+
+
 def test_a_close_that_did_not_close_is_seen() -> None:
     told = written(1)
     told.say("w", "close", result=0)

@@ -86,7 +86,7 @@ class FakeHolders:
         return LedgerInfo(
             request_id=0,
             is_known=True,
-            ranges=[(ids[a], ids[b - 1]) for a, b in pairwise(cuts)],
+            ranges=[(ids[a], ids[b - 1]) for a, b in pairwise(cuts) if a < b],
             last_add_synced=self.last_add_synced.get(bookie_id, -1),
             is_in_limbo=bookie_id in self.in_limbo,
         )

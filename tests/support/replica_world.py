@@ -20,6 +20,7 @@ from zbk.errors import (
     IllegalTransitionError,
     NoSuchEntryError,
     NotEnoughBookiesError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.digest import DigestFunction
@@ -42,7 +43,7 @@ from zbk.protocol.fragment_copy_events import Effect as CopyEffect
 from zbk.protocol.fragment_copy_events import Event as CopyEvent
 from zbk.protocol.fragment_copy_events import HoldingsTold as TargetTold
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import change_ensemble, replace_bookie
+from zbk.protocol.metadata_changes import change_ensemble, cut_fragment, replace_bookie
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import (
@@ -50,10 +51,12 @@ from zbk.protocol.replication_events import (
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
+    CutFragment,
     Effect,
     EndRepair,
     Event,
     FragmentCopied,
+    FragmentCut,
     HoldingsFailed,
     HoldingsTold,
     LedgerGone,
@@ -95,6 +98,7 @@ class World:
         }
         self.up = set(self.disks)
         self.refusing: set[str] = set()  # bookies that answer nobody, though they are registered
+        self.in_limbo: set[str] = set()  # bookies that do not deny what they do not have
         self.next_id = 0
         self.now_ms = 0
         self.fragment_changed_ms = 0
@@ -291,7 +295,8 @@ class Repair:
             case LookAtLedger():
                 answer = LedgerSeen(world.metadata, frozenset(world.up))
             case AskHoldings(bookie_id, span):
-                answer = HoldingsTold(held(world.disks[bookie_id], *span))
+                ranges = held(world.disks[bookie_id], *span)
+                answer = HoldingsTold(ranges, is_in_limbo=bookie_id in world.in_limbo)
                 if is_lost or not world.answers(bookie_id):
                     answer = HoldingsFailed(BookieUnavailableError(bookie_id, "silent"))
             case ChooseTarget(ensemble, _slot, exclude):
@@ -299,6 +304,8 @@ class Repair:
                 answer = TargetChosen(self.choose(free) if free else None)
             case ReplaceBookie():
                 answer = self._replace(effect, is_lost=is_lost)
+            case CutFragment():
+                answer = self._cut(effect, is_lost=is_lost)
             case RecoverLedger(fragment):
                 answer = self._recover(fragment, is_lost=is_lost)
             case _:
@@ -319,6 +326,16 @@ class Repair:
         if is_lost:  # the change was made, and nobody heard of it
             return ReplaceFailed(BookieUnavailableError("store", "reply lost"))
         return BookieReplaced(world.metadata, changed is not None)
+
+    def _cut(self, wanted: CutFragment, *, is_lost: bool) -> Event:
+        world = self.world
+        assert world.metadata is not None
+        changed = cut_fragment(world.metadata, wanted.first_entry_id, wanted.starts)
+        if changed is not None:
+            world.set_metadata(changed)
+        if is_lost:
+            return ReplaceFailed(BookieUnavailableError("store", "reply lost"))
+        return FragmentCut(world.metadata)
 
     def _recover(self, fragment: Fragment, *, is_lost: bool) -> Event:
         world = self.world
@@ -344,7 +361,7 @@ class Repair:
             case SendRead(request_id, bookie_id, entry_ids):
                 if is_silent:
                     return ReadRefused(request_id, error)
-                return self._read(request_id, world.disks[bookie_id], entry_ids)
+                return self._read(request_id, bookie_id, entry_ids)
             case SendAdd(request_id):
                 refusal = None if is_silent and not is_lost else self._add(wanted)
                 if is_silent or refusal is not None:
@@ -356,8 +373,11 @@ class Repair:
                 return TargetTold(held(world.disks[bookie_id], first_entry_id, world.next_id))
 
     def _read(
-        self, request_id: int, disk: dict[int, bytes], entry_ids: Sequence[int]
+        self, request_id: int, bookie_id: str, entry_ids: Sequence[int]
     ) -> ReadAnswered | ReadRefused:
+        disk = self.world.disks[bookie_id]
+        if entry_ids[0] not in disk and bookie_id in self.world.in_limbo:
+            return ReadRefused(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
         if entry_ids[0] not in disk:
             return ReadRefused(request_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
         if disk[entry_ids[0]] == DAMAGE:

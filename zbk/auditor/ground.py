@@ -22,6 +22,7 @@ from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.placement import POLICIES
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
+from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 SOFTWARE: Final = "zbk-autorecovery"
 
@@ -72,6 +73,12 @@ class RepairGround:
     def registered(self) -> frozenset[str]:
         """Return the ids of the bookies that are there, read-only ones too, as last heard."""
         return frozenset(one.bookie_id for one in self.directory.registrations())
+
+    def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
+        """Ask a bookie whether it knows what it has of a ledger; false if it does not say."""
+        request = GetLedgerInfo(request_id=0, ledger_id=ledger_id, first_entry_id=0)
+        info = self.requests.ask(bookie_id, request).outcome
+        return isinstance(info, LedgerInfo) and not info.is_in_limbo
 
     def check_usable(self) -> None:
         """Raise if this is closed.

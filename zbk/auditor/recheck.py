@@ -8,6 +8,9 @@ The list of ledgers says only which ones to check first. That a ledger is gone t
 has to say of each directly: a bookie that denies, on the word of a list that leaves ledgers out,
 what it has lost may have entries cut off that were acknowledged.
 
+A ledger of which something came back here may have been put aside as unrepairable, because of what
+this bookie did not know: it is handed out again.
+
 It talks to the bookie as everybody does, over its socket, but for one thing: that a ledger is
 cleared it tells in the process (``zbk.actors.losses``); nobody else can.
 
@@ -82,6 +85,7 @@ class LimboRecheck:
         self._is_stopped = threading.Event()
         self._cleared: list[Span] = []
         self._cleared_ms = 0
+        self._with_news: set[int] = set()  # ledgers to be handed out if they were put aside
         self._reported: dict[int, str] = {}
         self._told_count = 0
         self._thread = threading.Thread(target=self._run, name="zbk-recheck", daemon=True)
@@ -142,14 +146,16 @@ class LimboRecheck:
             if self._is_stopped.is_set():
                 return is_news
             end = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
+            if isinstance(end, ClearLedger) or end.copied_count:
+                self._with_news.add(ledger_id)
             if isinstance(end, ClearLedger):
                 self._tell_silent(ledger_id, end)
                 self._cleared.append((ledger_id, ledger_id))
             else:
                 self._tell_report(ledger_id, end)
             is_news |= isinstance(end, ClearLedger)
-            self._flush(is_due=False)
-        self._flush(is_due=True)
+            self._flush(ground, is_due=False)
+        self._flush(ground, is_due=True)
         return is_news
 
     def _check(
@@ -170,18 +176,27 @@ class LimboRecheck:
 
     # ------------------------------------------------------------------ what comes of it
 
-    def _flush(self, *, is_due: bool) -> None:
-        """Clear what was checked, if that is enough or has waited."""
+    def _flush(self, ground: RepairGround, *, is_due: bool) -> None:
+        """Clear what was checked, if that is enough or has waited; then hand out what has news."""
         now_ms = monotonic_ms()
         if len(self._cleared) >= CLEAR_COUNT or now_ms - self._cleared_ms >= CLEAR_MS or is_due:
             cleared, self._cleared = self._cleared, []
             self._cleared_ms = now_ms
             self._clear(cleared)
             self._count()
+            self._hand_out(ground)
 
     def _clear(self, ranges: list[Span]) -> None:
         if ranges and not self._is_stopped.is_set() and not self._losses.clear(ranges):
             logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
+
+    def _hand_out(self, ground: RepairGround) -> None:
+        """Have workers try ledgers again that they gave up while this bookie did not know."""
+        if self._with_news:
+            wanted = sorted(self._with_news.intersection(ground.tasks.list_unrepairable()))
+            if wanted:
+                ground.tasks.retry_unrepairable(wanted)
+            self._with_news.clear()
 
     def _count(self) -> int:
         left = self._left(has_lost_fences=True) + self._left(has_lost_fences=False)

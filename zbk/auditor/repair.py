@@ -20,22 +20,23 @@ from zbk.errors import (
     MetadataConflictError,
     NoSuchLedgerError,
     UnauthorizedError,
-    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.digest import digest_function, is_same_secret, password_digest
 from zbk.protocol.fragment_repair import CopyOrder
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery_of, replace_bookie
+from zbk.protocol.metadata_changes import begin_recovery_of, cut_fragment, replace_bookie
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
+    CutFragment,
     EndRepair,
     Event,
     FragmentCopied,
+    FragmentCut,
     HoldingsFailed,
     HoldingsTold,
     LedgerGone,
@@ -63,7 +64,13 @@ from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 RECOVERY_TIMEOUT_S: Final = 60.0
 
 Question: TypeAlias = (
-    LookAtLedger | AskHoldings | ChooseTarget | CopyFragment | ReplaceBookie | RecoverLedger
+    LookAtLedger
+    | AskHoldings
+    | ChooseTarget
+    | CopyFragment
+    | ReplaceBookie
+    | CutFragment
+    | RecoverLedger
 )
 """What is answered by doing it."""
 
@@ -139,7 +146,7 @@ class LedgerRepairer:
                 return effect.until_ms
             event = self._carry_out(effect)
 
-    def _carry_out(self, effect: Question) -> Event:
+    def _carry_out(self, effect: Question) -> Event:  # noqa: PLR0911 - a case an effect
         match effect:
             case LookAtLedger():
                 return self._look()
@@ -151,6 +158,8 @@ class LedgerRepairer:
                 return self._copy(order)
             case ReplaceBookie():
                 return self._replace(effect)
+            case CutFragment():
+                return self._cut(effect)
             case RecoverLedger(fragment):
                 return self._recover(fragment)
             case _:
@@ -169,6 +178,7 @@ class LedgerRepairer:
     def _ask_holdings(self, bookie_id: str, span: Span) -> Event:
         ranges: list[Span] = []
         last_add_synced = NO_ENTRY
+        is_in_limbo = False
         next_id: int | None = span[0]
         while next_id is not None and next_id <= span[1] and not self._is_stopped.is_set():
             request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
@@ -176,12 +186,11 @@ class LedgerRepairer:
             info = reply.outcome
             if not isinstance(info, LedgerInfo):
                 return HoldingsFailed(error_of(reply))
-            if info.is_in_limbo:
-                return HoldingsFailed(UnknownLedgerStateError(self._ledger_id, bookie_id))
             ranges += info.ranges
             last_add_synced = info.last_add_synced
+            is_in_limbo |= info.is_in_limbo
             next_id = info.next_entry_id
-        return HoldingsTold(tuple(ranges), last_add_synced)
+        return HoldingsTold(tuple(ranges), last_add_synced, is_in_limbo)
 
     def _copy(self, order: CopyOrder) -> Event:
         self._watcher.copy_begun(order)
@@ -205,18 +214,32 @@ class LedgerRepairer:
             is_ours = changed is not None
             return changed
 
+        changed = self._update(change)
+        if not isinstance(changed, LedgerMetadata):
+            return changed
+        if is_ours:
+            self._watcher.replaced(first, old, new)
+        return BookieReplaced(changed, is_ours)
+
+    def _cut(self, wanted: CutFragment) -> Event:
+        changed = self._update(
+            lambda current: cut_fragment(current, wanted.first_entry_id, wanted.starts)
+        )
+        return FragmentCut(changed) if isinstance(changed, LedgerMetadata) else changed
+
+    def _update(
+        self, change: Callable[[LedgerMetadata], LedgerMetadata | None]
+    ) -> LedgerMetadata | LedgerGone | ReplaceFailed:
+        """Change the metadata while the lock is ours; return them, or why they are as they were."""
         try:
             if not self._holds_lock():
                 what = f"the lock of ledger {self._ledger_id}"
                 return ReplaceFailed(MetadataConflictError(what, "it is not ours any more"))
-            metadata, _version = self._ground.ledgers.update(self._ledger_id, change)
+            return self._ground.ledgers.update(self._ledger_id, change)[0]
         except NoSuchLedgerError:
             return LedgerGone()
         except ZbkError as error:
             return ReplaceFailed(error)
-        if is_ours:
-            self._watcher.replaced(first, old, new)
-        return BookieReplaced(metadata, is_ours)
 
     def _recover(self, fragment: Fragment) -> Event:
         ground = self._ground

@@ -13,7 +13,9 @@ lock is kept.
     whole, or deleted          the task is finished, if nothing was reported meanwhile; else again
     an error                   noted in the task, tried again after a pause that doubles
     nobody has some entries    as an error at first: a bookie may come back; the third time the task
-                               is put aside as unrepairable
+                               is put aside as unrepairable. It is handed out again when a bookie
+                               comes back (the auditor), or when one in limbo has got something of
+                               the ledger back from its peers (``recheck``)
     needs its password         put aside at once
     left to another bookie     the lock is given back
 
@@ -315,16 +317,23 @@ class ReplicationWorker:
 
     def _conclude_loss(self, work: _Work, result: RepairResult) -> None:
         is_final = bool(result.blocked) or work.task.failure_count + 1 >= UNREPAIRABLE_COUNT
+        why = result.unrepairable + way_out(work.ledger_id, result)
         if not is_final:
             self._put_off(work, result.unrepairable)
-        elif self._tasks.mark_unrepairable(work.ledger_id, work.version, result.unrepairable):
+        elif self._tasks.mark_unrepairable(work.ledger_id, work.version, why):
             self._forget(work.ledger_id)
             # who came back before this did not find it among what is to be tried again
-            if result.is_outdated(self._ground.registered()):
+            if self._is_outdated(work, result):
                 self._tasks.retry_unrepairable([work.ledger_id])
             else:
-                why = result.unrepairable
                 LOG.warning("ledger %d can not be repaired: %s", work.ledger_id, why)
+
+    def _is_outdated(self, work: _Work, result: RepairResult) -> bool:
+        """Return whether a bookie came back, or left limbo, before the task was put aside."""
+        return result.is_outdated(self._ground.registered()) or any(
+            self._ground.has_left_limbo(bookie_id, work.ledger_id)
+            for bookie_id in sorted(result.in_limbo)
+        )
 
     def _put_off(self, work: _Work, why: str) -> None:
         self._rest(work.ledger_id)
@@ -393,6 +402,20 @@ def aim_of(task: UnderreplicatedLedger) -> RepairAim:
             for bookie_id, reasons in task.missing.items()
             if any(reason in to_leave for reason in reasons)
         ),
+    )
+
+
+def way_out(ledger_id: int, result: RepairResult) -> str:
+    """Return what an operator can do about lost entries, as the rest of a sentence."""
+    if not result.lost:
+        return ""
+    wait = "it is tried again when one of its bookies has them again"
+    if result.away:
+        names = ", ".join(sorted(result.away))
+        wait = f"start {names} again, and it is tried again by itself"
+    return (
+        f". {wait}; if they are gone for good, `zbk ledger cat {ledger_id} --first N --last M` "
+        f"saves the other entries, and `zbk ledger delete {ledger_id}` ends it"
     )
 
 

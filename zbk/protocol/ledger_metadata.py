@@ -8,7 +8,9 @@ A ledger's metadata is an immutable value; each change makes a new one, and is l
     IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
     IN_RECOVERY  -> CLOSED       by a recoverer, with the fragments that it wrote back to: after
                                  the last one, or in its place
-    CLOSED       -> CLOSED       one bookie replaced by another
+    CLOSED       -> CLOSED       one bookie replaced by another, or one fragment cut into several
+                                 with the same bookies: what is lost on one side of a cut does not
+                                 keep the other side from being repaired
 
 Nothing else may change, ever: not the sizes, the types, the password, the id, the creation. A
 ledger that was made without a writer may get one, once, while it is OPEN: the compare-and-swap
@@ -196,6 +198,24 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         )
         return self._changed(fragments=fragments)
 
+    def with_cut_fragment(self, first_entry_id: int, starts: Sequence[int]) -> Self:
+        """Return the metadata with one fragment cut before each of ``starts``, ascending.
+
+        Raises:
+            IllegalTransitionError: the ledger is not CLOSED, or these are not ids of the fragment
+                behind its first one.
+        """
+        fragment, last = self.fragment_of(first_entry_id)
+        if fragment.first_entry_id != first_entry_id or last is None or starts[-1] > last:
+            raise IllegalTransitionError(
+                f"ledger {self.ledger_id}", f"no fragment at {first_entry_id} is cut at {starts}"
+            )
+        index = self.fragments.index(fragment)
+        parts = (Fragment(start, fragment.bookies) for start in (first_entry_id, *starts))
+        return self._changed(
+            fragments=(*self.fragments[:index], *parts, *self.fragments[index + 1 :])
+        )
+
     def _changed(self, **fields: object) -> Self:
         changed = msgspec.structs.replace(self, **fields)
         check_transition(self, changed)
@@ -240,7 +260,7 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
         raise IllegalTransitionError(name, "a closed ledger's end never changes")
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
-    problem = _fragment_problem(old, new)
+    problem = "" if _is_cut(old, new) else _fragment_problem(old, new)
     if problem:
         raise IllegalTransitionError(name, problem)
 
@@ -274,3 +294,22 @@ def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
     if replaced_count != 1 or added_count:
         return "one bookie of one fragment is replaced at a time"
     return ""
+
+
+def _is_cut(old: LedgerMetadata, new: LedgerMetadata) -> bool:
+    """Return whether the one change is that a closed ledger's fragment became several.
+
+    They have its bookies, and none of them lies behind the end.
+    """
+    last, added_count = old.last_entry_id, len(new.fragments) - len(old.fragments)
+    if last is None or added_count < 1:
+        return False
+    before = old.fragments
+    for index, fragment in enumerate(before):
+        stop = index + added_count + 1
+        parts = new.fragments[index:stop]
+        others = (*new.fragments[:index], *new.fragments[stop:])
+        if others == (*before[:index], *before[index + 1 :]) and parts[0] == fragment:
+            is_inside = parts[-1].first_entry_id <= last
+            return is_inside and all(part.bookies == fragment.bookies for part in parts)
+    return False

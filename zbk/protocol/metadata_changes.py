@@ -137,6 +137,25 @@ def replace_bookie(
     return current.with_replaced_bookie(first_entry_id, old, new) if is_there else None
 
 
+def cut_fragment(
+    current: LedgerMetadata, first_entry_id: int, starts: Sequence[int]
+) -> LedgerMetadata | None:
+    """Return the closed ledger with the fragment at ``first_entry_id`` cut before ``starts``.
+
+    ``None`` if no fragment that starts there has all of these ids any more: somebody else has cut
+    it.
+
+    Raises:
+        IllegalTransitionError: the ledger is not CLOSED.
+    """
+    starts_now = [fragment.first_entry_id for fragment in current.fragments]
+    if first_entry_id not in starts_now or any(
+        first_entry_id < start <= starts[-1] for start in starts_now
+    ):
+        return None
+    return current.with_cut_fragment(first_entry_id, starts)
+
+
 def _with_replacements(
     bookies: tuple[str, ...], replaced: Mapping[int, tuple[str, str]]
 ) -> tuple[str, ...]:

@@ -19,8 +19,11 @@ After that the ledger is looked at again, until nothing is left to do. A slot th
 repaired is told in the result, and not tried twice in one repair; the others are repaired.
 
 Sources are the bookies of the fragment that are registered. Entries that none of them holds are
-*lost*: no copy is made and nothing is changed for that slot, as its bookie may come back. Whether
-fewer replicas are left than anybody promised is never guessed: what can not be verified needs the
+*lost*, also where one of them is in limbo and does not know whether it had them: no waiting brings
+those back (``source_survey``). Their slot keeps its bookie, which may come back. So that they do
+not keep what is left of the fragment on too few bookies, the fragment is *cut* around them if the
+ledger is closed: the parts without a loss are repaired, the others stay as they are. Whether fewer
+replicas are left than anybody promised is never guessed: what can not be verified needs the
 ledger's password (``blocked``).
 
 A fragment without entries is only given another bookie in the metadata.
@@ -32,30 +35,40 @@ Invariants, checked in ``_check``:
   * nothing is fenced that was not seen, unchanged, before and after the grace period; that it is
     still unchanged the compare-and-swap makes sure which begins the recovery.
 
+Limits: one repair cuts a fragment at most ``LOST_SPAN_COUNT_MAX`` times in a go, around the losses
+with the widest gaps between them, and never into more than ``FRAGMENT_COUNT_MAX`` in all.
+
 Source: the autorecovery page; BookKeeper's ``ReplicationWorker`` and ``LedgerFragmentReplicator``.
 Decisions: the closed fragments come first; only the bookies that were reported are looked at
 (``RepairAim.suspects``), so that one that is being restarted is not given up by the way.
 """
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Final, assert_never
 
 import msgspec
 
-from zbk.errors import BusyError, NotEnoughBookiesError, ZbkError
+from zbk.errors import (
+    BusyError,
+    NotEnoughBookiesError,
+    UnknownLedgerStateError,
+    ZbkError,
+)
 from zbk.protocol.fragment_check import what_counts
 from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, LostEntries, missing_spans
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.replication_events import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
+    CutFragment,
     Effect,
     EndRepair,
     Event,
     FragmentCopied,
+    FragmentCut,
     HoldingsFailed,
     HoldingsTold,
     LedgerGone,
@@ -77,8 +90,15 @@ from zbk.protocol.replication_events import (
     WaitUntil,
 )
 from zbk.protocol.replication_view import FragmentSlot, LedgerView
-from zbk.protocol.spans import Span
+from zbk.protocol.source_survey import SourceSurvey
+from zbk.protocol.spans import Span, covering, overlaps
 from zbk.protocol.words import DigestType
+
+LOST_SPAN_COUNT_MAX: Final = 8
+"""Losses that a fragment is cut around at once; those that are closest count as one."""
+
+FRAGMENT_COUNT_MAX: Final = 1_000
+"""A ledger with more fragments is not cut any more: its metadata are one value."""
 
 
 class LedgerRepair:
@@ -94,6 +114,9 @@ class LedgerRepair:
         self._good: set[FragmentSlot] = set()  # held all that was due when they were asked
         self._given_up: set[FragmentSlot] = set()
         self._refused: set[str] = set()  # targets that failed for the slot at work
+        self._survey: SourceSurvey | None = None
+        self._surveyed: set[tuple[FragmentSlot, Span]] = set()
+        self._gone: dict[FragmentSlot, tuple[Span, ...]] = {}  # lost, by slots of cut fragments
         self._open: tuple[Fragment, int] | None = None  # an affected one, and since when
         self._look_count = 0
         self._looked_at_ms = 0
@@ -128,8 +151,8 @@ class LedgerRepair:
                 self._seen = LedgerView(metadata, registered, self._aim)
                 self._seen_at_ms = now_ms
                 effect = self._next(now_ms)
-            case BookieReplaced() | ReplaceFailed():
-                effect = self._on_replaced(event, asked, now_ms)
+            case BookieReplaced() | FragmentCut() | ReplaceFailed():
+                effect = self._on_changed(event, asked, now_ms)
             case LedgerRecovered() | RecoveryFailed():
                 effect = self._on_recovered(event, now_ms)
             case _:
@@ -142,6 +165,9 @@ class LedgerRepair:
         self, event: HoldingsTold | HoldingsFailed | TargetChosen | FragmentCopied, now_ms: int
     ) -> Effect:
         match event:
+            case HoldingsTold(ranges) if self._survey is not None:
+                self._survey.told(ranges, is_in_limbo=event.is_in_limbo)
+                return self._go_on_asking(self._survey, now_ms)
             case HoldingsTold(ranges, last_add_synced):
                 held = what_counts(self._view.metadata, ranges, last_add_synced)
                 return self._on_holdings(held, now_ms)
@@ -173,7 +199,7 @@ class LedgerRepair:
     def _next(self, now_ms: int) -> Effect:
         """Begin with the first slot that is not done; then the open fragment; then look again."""
         view = self._view
-        self._at_work, self._order = None, None
+        self._at_work, self._order, self._survey = None, None, None
         self._refused.clear()
         if not view.is_readable:
             is_bad = any(map(view.is_bad, view.slots(view.metadata.fragments)))
@@ -223,8 +249,11 @@ class LedgerRepair:
     # ------------------------------------------------------------------ one slot
 
     def _seek_target(self, one: FragmentSlot, now_ms: int) -> Effect:
-        lost = self._view.without_source(one, [self._view.span(one)])
-        if lost:
+        span = self._view.span(one)
+        lost = self._view.without_source(one, [span])
+        gone = self._gone.get(one, ())
+        is_gone = gone and not missing_spans(self._view.metadata.quorum, one.slot, span, gone)
+        if lost or is_gone:
             return self._give_up(now_ms, lost=lost)
         exclude = self._aim.to_leave | self._refused
         return ChooseTarget(self._view.fragment(one).bookies, one.slot, exclude)
@@ -272,13 +301,65 @@ class LedgerRepair:
             return self._end(is_stopped=True)
         if copied.target_error is not None:
             return self._on_bad_target(one, order, copied.target_error, now_ms)
-        if copied.source_error is not None:
-            return self._give_up(now_ms, error=copied.source_error, lost=copied.lost)
-        if copied.lost:
-            return self._give_up(now_ms, lost=copied.lost)
+        if copied.source_error is not None or copied.lost:
+            return self._on_partial_copy(one, order, copied, now_ms)
         if order.is_move:
             return ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, order.target)
         return self._finish_slot(now_ms)
+
+    def _on_partial_copy(
+        self, one: FragmentSlot, order: CopyOrder, copied: CopyResult, now_ms: int
+    ) -> Effect:
+        if copied.source_error is None:
+            return self._on_lost(one, order, copied.lost, now_ms)
+        key = (one, self._view.span(one))
+        if isinstance(copied.source_error, UnknownLedgerStateError) and key not in self._surveyed:
+            self._surveyed.add(key)
+            self._survey = SourceSurvey.begun(order)
+            return self._go_on_asking(self._survey, now_ms)
+        return self._give_up(now_ms, error=copied.source_error, lost=copied.lost)
+
+    def _go_on_asking(self, survey: SourceSurvey, now_ms: int) -> Effect:
+        """Ask the next source what it holds; after the last one go on with what there is."""
+        if survey.to_ask:
+            return AskHoldings(survey.to_ask[0], survey.span)
+        self._survey = None
+        one, order, lost = self._at_work, survey.order, survey.lost()
+        assert one is not None, "a survey is for a slot"
+        if not lost:  # somebody has it, and did not give it
+            error = UnknownLedgerStateError(self._aim.ledger_id, min(survey.in_limbo, default="?"))
+            return self._give_up(now_ms, error=error)
+        in_limbo = self._result.in_limbo | survey.in_limbo
+        self._result = msgspec.structs.replace(self._result, in_limbo=in_limbo)
+        if order.is_move:
+            return self._on_lost(one, order, lost, now_ms)
+        self._note(lost=lost)
+        spans = tuple(
+            known
+            for span in order.spans
+            for known in overlaps([span], survey.held)
+            if due_count(order.metadata.quorum, order.slot, *known)
+        )
+        return self._copy(one, order.target, spans) if spans else self._give_up(now_ms)
+
+    def _on_lost(
+        self, one: FragmentSlot, order: CopyOrder, lost: tuple[LostEntries, ...], now_ms: int
+    ) -> Effect:
+        """Cut the fragment around what is lost, if something is left of it then."""
+        metadata = self._view.metadata
+        first, last = self._view.span(one)
+        exact = tuple((a.first_entry_id, a.last_entry_id) for a in lost)
+        edges = (
+            edge for begin, end in covering(exact, LOST_SPAN_COUNT_MAX) for edge in (begin, end + 1)
+        )
+        starts = tuple(edge for edge in edges if first < edge <= last)
+        is_too_much = len(metadata.fragments) + len(starts) > FRAGMENT_COUNT_MAX
+        if not (order.is_move and starts and metadata.is_closed) or is_too_much:
+            return self._give_up(now_ms, lost=lost)
+        self._note(lost=lost)
+        slots = [msgspec.structs.replace(one, first_entry_id=start) for start in (first, *starts)]
+        self._gone |= dict.fromkeys(slots, exact)
+        return CutFragment(one.first_entry_id, starts)
 
     def _on_bad_target(
         self, one: FragmentSlot, order: CopyOrder, error: ZbkError, now_ms: int
@@ -288,17 +369,22 @@ class LedgerRepair:
             return self._give_up(now_ms, error=error)
         return self._seek_target(one, now_ms)
 
-    def _on_replaced(
-        self, event: BookieReplaced | ReplaceFailed, asked: Effect | None, now_ms: int
+    def _on_changed(
+        self,
+        event: BookieReplaced | FragmentCut | ReplaceFailed,
+        asked: Effect | None,
+        now_ms: int,
     ) -> Effect:
         if isinstance(event, ReplaceFailed):
             return self._give_up(now_ms, error=event.error)
         # whoever was chosen may have come since the ledger was looked at
         there = self._view.registered | ({asked.new} if isinstance(asked, ReplaceBookie) else set())
         self._seen = LedgerView(event.metadata, there, self._aim)
+        self._has_changed = True
+        if isinstance(event, FragmentCut):
+            return self._next(now_ms)
         replaced_count = self._result.replaced_count + event.is_ours
         self._result = msgspec.structs.replace(self._result, replaced_count=replaced_count)
-        self._has_changed = True
         return self._finish_slot(now_ms)
 
     def _on_recovered(self, event: LedgerRecovered | RecoveryFailed, now_ms: int) -> Effect:
@@ -379,6 +465,8 @@ class LedgerRepair:
                     and order.fragment.first_entry_id == first
                     and (order.slot, order.fragment.bookies[slot]) == (slot, old)
                 ), "what takes a bookie's place was copied before"
+            case CutFragment():
+                assert self._view.metadata.is_closed, "its writer knows its fragments"
             case RecoverLedger(fragment):
                 assert self._open is not None, "the grace period has begun"
                 assert self._open[0] == fragment

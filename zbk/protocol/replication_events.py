@@ -1,11 +1,11 @@
 """What goes into the repair of one ledger, and what comes out of it.
 
     the body        RepairStarted, RepairStopped, TimePassed
-    the metadata    LedgerSeen, LedgerGone, LookFailed, BookieReplaced, ReplaceFailed
+    the metadata    LedgerSeen, LedgerGone, LookFailed, BookieReplaced, FragmentCut, ReplaceFailed
     the bookies     HoldingsTold, HoldingsFailed, FragmentCopied, LedgerRecovered, RecoveryFailed
     the placement   TargetChosen
 
-    to the metadata    LookAtLedger, ReplaceBookie
+    to the metadata    LookAtLedger, ReplaceBookie, CutFragment
     to the bookies     AskHoldings, CopyFragment, RecoverLedger
     to the placement   ChooseTarget
     to the caller      WaitUntil, EndRepair
@@ -22,7 +22,7 @@ from zbk.errors import ZbkError
 from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.spans import Span
+from zbk.protocol.spans import SHOWN_COUNT, Span
 from zbk.protocol.words import NO_ENTRY
 
 
@@ -54,13 +54,15 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     The ledger *is whole* when nothing was found that is still to be done. Else ``lost`` and
     ``blocked`` say what nobody can ever repair as things are; ``error`` what may work another time;
     ``skipped_count`` how many slots were left: by the placement to another bookie, or
-    to a writer that still uses the bookie that is to leave. With ``lost`` comes ``away``: when one
-    of these is there again, it may be repaired after all.
+    to a writer that still uses the bookie that is to leave. With ``lost`` come ``away`` and
+    ``in_limbo``: when one of the former is there again, or one of the latter has got something back
+    from its peers, the ledger may be repaired after all.
     """
 
     is_gone: bool = False  # deleted: nothing to repair
     lost: tuple[LostEntries, ...] = ()
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered then
+    in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
     blocked: str = ""
     error: ZbkError | None = None
     skipped_count: int = 0
@@ -81,7 +83,9 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     def unrepairable(self) -> str:
         """Why the ledger can not be made whole as things are; empty: that is not known."""
         texts = [self.blocked] if self.blocked else []
-        return "; ".join(texts + [str(one) for one in self.lost])
+        texts += [str(one) for one in self.lost[:SHOWN_COUNT]]
+        more = len(self.lost) - SHOWN_COUNT
+        return "; ".join(texts + ([f"and {more} more ranges"] if more > 0 else []))
 
     def is_outdated(self, registered: Collection[str]) -> bool:
         """Tell whether somebody is there again who was away when nobody could repair the ledger."""
@@ -125,6 +129,7 @@ class HoldingsTold(msgspec.Struct, frozen=True):
 
     ranges: tuple[Span, ...]
     last_add_synced: int = NO_ENTRY  # of a VD ledger: what lies behind it a loss of power may take
+    is_in_limbo: bool = False  # of what it does not hold it does not know whether it had it
 
 
 class HoldingsFailed(msgspec.Struct, frozen=True):
@@ -154,6 +159,12 @@ class BookieReplaced(msgspec.Struct, frozen=True):
 
     metadata: LedgerMetadata
     is_ours: bool = True
+
+
+class FragmentCut(msgspec.Struct, frozen=True):
+    """The ledger as it is now; somebody else may have cut the fragment before."""
+
+    metadata: LedgerMetadata
 
 
 class ReplaceFailed(msgspec.Struct, frozen=True):
@@ -186,6 +197,7 @@ Event: TypeAlias = (
     | TargetChosen
     | FragmentCopied
     | BookieReplaced
+    | FragmentCut
     | ReplaceFailed
     | LedgerRecovered
     | RecoveryFailed
@@ -241,6 +253,16 @@ class ReplaceBookie(msgspec.Struct, frozen=True):
     new: str
 
 
+class CutFragment(msgspec.Struct, frozen=True):
+    """Cut a fragment of a closed ledger before each of ``starts``, ascending.
+
+    Answer: FragmentCut, ReplaceFailed, LedgerGone.
+    """
+
+    first_entry_id: int
+    starts: tuple[int, ...]
+
+
 class RecoverLedger(msgspec.Struct, frozen=True):
     """Fence and close the ledger, as a client does in its writer's place.
 
@@ -264,6 +286,7 @@ Effect: TypeAlias = (
     | ChooseTarget
     | CopyFragment
     | ReplaceBookie
+    | CutFragment
     | RecoverLedger
     | EndRepair
 )

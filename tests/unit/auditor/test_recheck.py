@@ -15,6 +15,7 @@ from zbk.durability.limbo import LossReason
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import named_tree
+from zbk.protocol.underreplicated import MissingReason
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.limbo import LimboFile
 
@@ -92,3 +93,21 @@ def test_a_list_that_leaves_a_ledger_out_leaves_it_in_limbo(world: Recheck, left
     world.check()
 
     assert world.in_limbo() == world.ids
+
+
+def test_a_ledger_that_leaves_limbo_is_handed_out_if_it_was_put_aside(world: Recheck) -> None:
+    """It was put aside because of what this bookie did not know."""
+    tasks = world.ground.tasks
+    for ledger_id in world.ids[:2]:
+        tasks.report(ledger_id, ["b-2", "b-3"], MissingReason.LOST)
+        assert tasks.lock(ledger_id, "worker")
+        found = tasks.read(ledger_id)
+        assert found is not None
+        assert tasks.mark_unrepairable(ledger_id, found[1], "b-1 may have had it")
+    world.ledgers.delete(world.ids[0])
+
+    world.check()
+
+    assert world.ids[0] not in world.in_limbo()
+    assert list(tasks.list()) == [world.ids[0]]
+    assert list(tasks.list_unrepairable()) == [world.ids[1]]

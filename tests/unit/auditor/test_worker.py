@@ -1,23 +1,26 @@
 """What a replication worker does when its session with the metadata store is in doubt."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn, cast
 
 import msgspec
 import pytest
 
 from tests.support.audit_ledgers import ledger
+from tests.support.fake_holders import FakeHolders
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.client.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
-from zbk.errors import RequestTimeoutError
+from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.system.clock import monotonic_ms
-from zbk.wire.messages import Message, Read
+from zbk.transport.news import Reply
+from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read
 
 LEDGER_ID = 0
 HOLD_MS = 500
@@ -77,6 +80,11 @@ class Ground:
     def registered(self) -> frozenset[str]:
         return self.there
 
+    def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
+        request = GetLedgerInfo(request_id=0, ledger_id=ledger_id, first_entry_id=0)
+        info = cast("Holders", self.requests).ask(bookie_id, request).outcome
+        return isinstance(info, LedgerInfo) and not info.is_in_limbo
+
     def check_usable(self) -> None:
         """It always is."""
 
@@ -96,14 +104,22 @@ def ground(tree: MemoryTree) -> Iterator[Ground]:
     made.store.close()
 
 
-@pytest.fixture
-def worker(ground: Ground) -> Iterator[ReplicationWorker]:
+@contextmanager
+def worker_on(ground: Ground) -> Iterator[ReplicationWorker]:
     config = AutorecoveryConfig(worker_count=1, brake_hold_ms=HOLD_MS, repair_retry_ms_max=16)
     failures: list[BaseException] = []
     made = ReplicationWorker(cast("RepairGround", ground), "worker", config, failures.append)
-    yield made
-    made.stop()
+    try:
+        yield made
+    finally:
+        made.stop()
     assert not failures
+
+
+@pytest.fixture
+def worker(ground: Ground) -> Iterator[ReplicationWorker]:
+    with worker_on(ground) as made:
+        yield made
 
 
 def test_a_worker_drops_its_ledger_while_its_session_is_in_doubt(
@@ -158,3 +174,85 @@ def test_a_ledger_is_not_put_aside_when_its_bookie_comes_back_just_then(
     wait_until(lambda: "a" in ground.there, what="the third attempt")
     wait_until(lambda: not list(ground.tasks.list_unrepairable()), what="another attempt")
     assert list(ground.tasks.list()) == [ledger_id]
+
+
+class Holders(FakeHolders):
+    """Answer at once; one in limbo says neither yes nor no of what it has not."""
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: ReplyBox,
+        key: object,
+    ) -> None:
+        is_first_held = not isinstance(request, Read) or (
+            request.first_entry_id in self.entries[bookie_id]
+        )
+        if bookie_id in self.in_limbo and not is_first_held:
+            box.deliver([Reply(bookie_id, key, UnknownLedgerStateError(LEDGER_ID, bookie_id), ())])
+        else:
+            super().send(bookie_id, request, frames, box, key)
+
+    def ask(self, bookie_id: str, request: Message) -> Reply:
+        """Answer who waits."""
+        box = ReplyBox()
+        self.send(bookie_id, request, (), box, bookie_id)
+        reply = box.next()
+        assert reply is not None
+        return reply
+
+
+def in_limbo_alone(ground: Ground) -> Holders:
+    """Let b and c be lost, too, and a be all that is left: in limbo, without any entry."""
+    metadata, _version = ground.ledgers.read(LEDGER_ID)
+    holders = Holders(metadata)
+    holders.entries["a"].clear()
+    holders.in_limbo.add("a")
+    ground.requests = cast("SilentBookies", holders)
+    ground.there = frozenset({"a", "d"})
+    return holders
+
+
+def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seed 7300606: it was tried for ever, as that bookie waits for peers that are not there."""
+    in_limbo_alone(ground)
+    ground.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
+    with worker_on(ground) as worker:
+        worker.start()
+        wait_until(lambda: "ledger 0 can not be repaired" in caplog.text, what="the end")
+
+    task = ground.tasks.read_unrepairable(LEDGER_ID)
+    assert task is not None
+    assert "10 entries, 0 .. 9: no bookie that is there has a replica; a lost data" in (
+        task.unrepairable
+    )
+    assert "start b, c again" in task.unrepairable
+    assert "zbk ledger cat 0 --first N --last M" in task.unrepairable
+    assert "zbk ledger delete 0" in task.unrepairable
+
+
+class LeavesLimbo(UnderreplicationStore):
+    """Just before a task is put aside, the bookie in limbo learns what it had."""
+
+    def __init__(self, store: MemoryStore, holders: Holders) -> None:
+        super().__init__(store)
+        self._holders = holders
+        self.count = 0
+
+    def mark_unrepairable(self, ledger_id: int, version: int, why: str) -> bool:
+        self.count += 1
+        self._holders.in_limbo.clear()
+        return super().mark_unrepairable(ledger_id, version, why)
+
+
+def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(ground: Ground) -> None:
+    """What it got back it had handed out again if that had been put aside then."""
+    ground.tasks = tasks = LeavesLimbo(ground.store, in_limbo_alone(ground))
+    ground.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
+    with worker_on(ground) as worker:
+        worker.start()
+        wait_until(lambda: tasks.count == 2, what="another three attempts")

@@ -185,6 +185,61 @@ def test_one_bookie_is_replaced_at_a_time(fragments: tuple[Fragment, ...]) -> No
         check_transition(LONGER, changed(LONGER, fragments=fragments))
 
 
+def test_a_fragment_of_a_closed_ledger_is_cut_and_each_entry_stays_where_it_was() -> None:
+    closed = LONGER.with_closed(19, 2_000)
+
+    cut = closed.with_cut_fragment(0, (3, 5))
+
+    assert [one.first_entry_id for one in cut.fragments] == [0, 3, 5, 10]
+    assert all(
+        cut.fragment_of(entry_id)[0].bookies == closed.fragment_of(entry_id)[0].bookies
+        for entry_id in range(20)
+    )
+
+
+def test_a_fragment_before_an_empty_last_one_is_cut() -> None:
+    """Seed 9300084: the last fragment lies behind the end."""
+    closed = LONGER.with_closed(9, 1_000)
+
+    cut = closed.with_cut_fragment(0, (3,))
+
+    assert [one.first_entry_id for one in cut.fragments] == [0, 3, 10]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "first_entry_id", "starts"),
+    [
+        (LONGER, 0, (3,)),  # open, behind the end of nothing: its writer knows its fragments
+        (LONGER.with_recovery(), 0, (3,)),
+        (LONGER.with_closed(19, 1), 0, (10,)),  # the next one starts there
+        (LONGER.with_closed(19, 1), 10, (20,)),  # behind the end
+        (LONGER.with_closed(19, 1), 10, (10,)),
+        (LONGER.with_closed(19, 1), 3, (5,)),  # no fragment starts there
+    ],
+)
+def test_no_other_cut_is_made(
+    metadata: LedgerMetadata, first_entry_id: int, starts: tuple[int, ...]
+) -> None:
+    with pytest.raises(IllegalTransitionError):
+        metadata.with_cut_fragment(first_entry_id, starts)
+
+
+@pytest.mark.parametrize(
+    "fragments",
+    [
+        (Fragment(0, ("a", "b", "c")), Fragment(3, ("x", "b", "c")), LONGER.fragments[1]),
+        (Fragment(0, ("a", "b", "c")), Fragment(3, ("a", "b", "c")), Fragment(10, ("x", "y", "z"))),
+        (*LONGER.fragments, Fragment(20, LONGER.fragments[1].bookies)),
+    ],
+    ids=["with another bookie", "and another fragment", "behind the end"],
+)
+def test_a_cut_is_the_only_change(fragments: tuple[Fragment, ...]) -> None:
+    closed = LONGER.with_closed(19, 1)
+
+    with pytest.raises(IllegalTransitionError):
+        check_transition(closed, changed(closed, fragments=fragments))
+
+
 def test_a_recoverer_closes_with_the_fragments_that_it_needed() -> None:
     in_recovery = LONGER.with_recovery()
     more = (*LONGER.fragments, Fragment(20, ("a", "b", "c")), Fragment(30, ("d", "b", "c")))

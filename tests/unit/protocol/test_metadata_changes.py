@@ -11,6 +11,7 @@ from zbk.protocol.metadata_changes import (
     change_ensemble,
     close_by_recovery,
     close_by_writer,
+    cut_fragment,
     replace_bookie,
 )
 from zbk.protocol.words import DigestType, LedgerState, LedgerType
@@ -250,3 +251,35 @@ def test_a_recovery_for_a_fragment_begins_only_while_that_one_is_the_last() -> N
     assert begin_recovery_of(moved_on, OPEN.last_fragment) is None
     assert begin_recovery_of(IN_RECOVERY, OPEN.last_fragment) is None
     assert begin_recovery_of(CLOSED, OPEN.last_fragment) is None
+
+
+# ------------------------------------------------------------------ a repair cuts
+
+
+def test_a_fragment_is_cut_where_its_losses_begin_and_end() -> None:
+    cut = legal(CLOSED, cut_fragment(CLOSED, 10, (12, 14)))
+
+    assert [one.first_entry_id for one in cut.fragments] == [0, 10, 12, 14]
+
+
+def test_a_fragment_that_somebody_else_has_cut_is_looked_at_again() -> None:
+    cut = legal(CLOSED, cut_fragment(CLOSED, 10, (12,)))
+
+    assert cut_fragment(cut, 10, (12, 14)) is None
+    assert cut_fragment(cut, 10, (12,)) is None
+    assert cut_fragment(cut, 11, (12,)) is None
+    assert cut_fragment(cut, 12, (14,)) is not None
+
+
+def test_a_cut_ledger_goes_on_being_repaired() -> None:
+    cut = legal(CLOSED, cut_fragment(CLOSED, 10, (14,)))
+
+    repaired = legal(cut, replace_bookie(cut, 14, 0, "a", "x"))
+
+    assert [one.bookies[0] for one in repaired.fragments] == ["a", "a", "x"]
+
+
+@pytest.mark.parametrize("metadata", [OPEN, IN_RECOVERY])
+def test_a_ledger_that_is_not_closed_is_not_cut(metadata: LedgerMetadata) -> None:
+    with pytest.raises(IllegalTransitionError):
+        cut_fragment(metadata, 0, (5,))

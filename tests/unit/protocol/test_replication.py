@@ -7,21 +7,28 @@ import msgspec
 import pytest
 
 from tests.support.golden import run_script, scripts
-from zbk.errors import BookieUnavailableError, LedgerRecoveryError, MetadataConflictError
+from zbk.errors import (
+    BookieUnavailableError,
+    LedgerRecoveryError,
+    MetadataConflictError,
+    UnknownLedgerStateError,
+)
 from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.fragment_repair import LostEntries
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import replace_bookie
+from zbk.protocol.metadata_changes import cut_fragment, replace_bookie
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
+    CutFragment,
     Effect,
     EndRepair,
     Event,
     FragmentCopied,
+    FragmentCut,
     HoldingsFailed,
     HoldingsTold,
     LedgerGone,
@@ -71,6 +78,7 @@ class RepairScript:
         self.aim = RepairAim(ledger_id=7)
         self.now_ms = 0
         self.replacing: ReplaceBookie | None = None
+        self.cutting: CutFragment | None = None
         return []
 
     def do_fragment(self, first: str, *bookies: str) -> list[Effect]:
@@ -153,6 +161,10 @@ class RepairScript:
         """Answer what the bookie holds: ``0-4``."""
         return self._say(HoldingsTold(tuple(_span(one) for one in spans)))
 
+    def do_limbo_holds(self, *spans: str) -> list[Effect]:
+        """Answer what a bookie in limbo holds."""
+        return self._say(HoldingsTold(tuple(_span(one) for one in spans), is_in_limbo=True))
+
     def do_silent(self) -> list[Effect]:
         """Answer that the bookie does not say what it holds."""
         return self._say(HoldingsFailed(BookieUnavailableError("?", "silent")))
@@ -176,6 +188,10 @@ class RepairScript:
         error = BookieUnavailableError("source", "away")
         return self._say(FragmentCopied(CopyResult(source_error=error)))
 
+    def do_limbo_fails(self) -> list[Effect]:
+        """Answer that a replica could not be read: its bookie is in limbo."""
+        return self._say(FragmentCopied(CopyResult(source_error=UnknownLedgerStateError(7, "?"))))
+
     def do_target_fails(self) -> list[Effect]:
         """Answer that the target did not take it."""
         error = BookieUnavailableError("target", "full")
@@ -191,6 +207,15 @@ class RepairScript:
         if changed is not None:
             self.fragments = list(changed.fragments)
         return self._say(BookieReplaced(self.metadata(), changed is not None))
+
+    def do_cut(self) -> list[Effect]:
+        """Cut the fragment as was asked for, and answer."""
+        wanted = self.cutting
+        assert wanted is not None
+        changed = cut_fragment(self.metadata(), wanted.first_entry_id, wanted.starts)
+        if changed is not None:
+            self.fragments = list(changed.fragments)
+        return self._say(FragmentCut(self.metadata()))
 
     def do_refused(self) -> list[Effect]:
         """Answer that the metadata could not be changed."""
@@ -232,6 +257,8 @@ class RepairScript:
         for effect in effects:
             if isinstance(effect, ReplaceBookie):
                 self.replacing = effect
+            if isinstance(effect, CutFragment):
+                self.cutting = effect
         return effects
 
 
@@ -257,6 +284,8 @@ def _line(effect: Effect) -> str:
             text = f"copy {order.entry_count} of {spans} from {sources} to {order.target}"
         case ReplaceBookie(first, _slot, old, new):
             text = f"replace {old} by {new} at {first}"
+        case CutFragment(first, starts):
+            text = f"cut the fragment at {first} at {','.join(map(str, starts))}"
         case RecoverLedger():
             text = "recover"
         case EndRepair(result):

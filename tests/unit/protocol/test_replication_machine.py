@@ -90,6 +90,11 @@ class ReplicationMachine(RuleBasedStateMachine):
         names = sorted(self.world.disks)
         self.world.punch(names[index % len(names)], entry_id)
 
+    @rule(index=INDEX)
+    def forget_what_it_had(self, index: int) -> None:
+        names = sorted(self.world.disks)
+        self.world.in_limbo ^= {names[index % len(names)]}
+
     # -------------------------------------------------------------- the workers
 
     @rule(who=WHO, index=INDEX, is_by_hand=st.booleans())
@@ -140,6 +145,7 @@ class ReplicationMachine(RuleBasedStateMachine):
         self.ends["recovered"] += result.is_recovered
         self.ends["replaced"] += bool(result.replaced_count)
         self.ends["copied"] += bool(result.copied_count)
+        self.ends["in limbo"] += bool(result.in_limbo)
 
     @precondition(lambda self: self.repairs == [None, None])
     @rule()
@@ -179,6 +185,7 @@ def walk(seed: int) -> ReplicationMachine:
         lambda: machine.hang(rng.randrange(10)),
         lambda: machine.damage(rng.randrange(10), rng.randrange(ENTRY_COUNT_MAX)),
         lambda: machine.punch(rng.randrange(10), rng.randrange(ENTRY_COUNT_MAX)),
+        lambda: machine.forget_what_it_had(rng.randrange(10)),
         lambda: machine.step_is_lost(rng.randrange(2), rng.randrange(10)),
         lambda: machine.wait(rng.choice([1, 400, 600])),
     ]
@@ -199,6 +206,31 @@ def test_long_walks_break_nothing_and_reach_every_danger() -> None:
         ends += walk(seed).ends
     for end in ("whole", "lost", "error", "recovered", "replaced", "copied"):
         assert ends[end] > WALK_COUNT // 50, ends
+    assert ends["in limbo"] > WALK_COUNT // 500, ends
+
+
+def test_what_the_last_holder_in_limbo_has_is_copied_and_the_repair_of_the_rest_ends() -> None:
+    """Seed 7300606: two of three bookies are gone, the third lost 0-3 and waits for the two."""
+    world = World(Quorum(3, 3, 3), spare_count=4)
+    world.append(20)
+    world.close()
+    *lost, last = sorted(world.disks)[:3]
+    world.up.difference_update(lost)
+    for entry_id in range(4):
+        world.punch(last, entry_id)
+    world.in_limbo.add(last)
+
+    result = Repair(world, RepairAim(ledger_id=LEDGER_ID, suspects=frozenset(lost))).run()
+
+    assert result.error is None, "waiting would not help"
+    assert [(one.first_entry_id, one.last_entry_id) for one in result.lost] == [(0, 3)]
+    assert (set(result.away), set(result.in_limbo)) == (set(lost), {last})
+    assert world.metadata is not None
+    assert all(world.good_count(world.metadata, entry_id) == 3 for entry_id in range(4, 20))
+
+    world.up.update(lost)  # their bookies come back after all
+    assert Repair(world).run().is_whole
+    assert not world.lacking()
 
 
 @pytest.mark.parametrize("quorum", QUORUMS, ids=str)

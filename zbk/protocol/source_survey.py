@@ -1,0 +1,54 @@
+"""Asking the sources of a copy what they hold, after one of them could not say. Pure.
+
+A bookie *in limbo* may have lost what it does not hold: it says neither yes nor no. As long as
+another source may have the entry, that is a reason to wait. Once every source has said what it
+holds, entries that are in none of these answers are nowhere to be had: the bookie in limbo waits
+for peers that are not there, and so would a repair. They are lost until one of those is back.
+
+Source: part of ``zbk.protocol.replication``.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
+from zbk.protocol.spans import Span, merged
+
+
+class SourceSurvey(msgspec.Struct):
+    """What was said so far. ``order``: the copy that could not be made."""
+
+    order: CopyOrder
+    to_ask: list[str]
+    held: list[Span] = msgspec.field(default_factory=list)  # in order, by any source
+    in_limbo: set[str] = msgspec.field(default_factory=set)
+
+    @classmethod
+    def begun(cls, order: CopyOrder) -> "SourceSurvey":
+        """Return the survey that a copy needs."""
+        return cls(order, [order.fragment.bookies[slot] for slot in order.sources])
+
+    @property
+    def span(self) -> Span:
+        """All ids that the sources are asked for."""
+        return self.order.spans[0][0], self.order.spans[-1][1]
+
+    def told(self, ranges: Sequence[Span], *, is_in_limbo: bool) -> None:
+        """Note what the first one to be asked holds."""
+        bookie_id = self.to_ask.pop(0)
+        self.held = merged([*self.held, *ranges])
+        if is_in_limbo:
+            self.in_limbo.add(bookie_id)
+
+    def lost(self) -> tuple[LostEntries, ...]:
+        """Return what none of them holds, when all were asked."""
+        assert not self.to_ask, "somebody else may hold it"
+        order, quorum = self.order, self.order.metadata.quorum
+        names = ", ".join(sorted(self.in_limbo))
+        reason = f"no bookie that is there has a replica; {names} lost data and may have had one"
+        return tuple(
+            LostEntries(first, last, due_count(quorum, order.slot, first, last), reason)
+            for span in order.spans
+            for first, last in missing_spans(quorum, order.slot, span, self.held)
+        )
