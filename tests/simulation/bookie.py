@@ -30,6 +30,7 @@ from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.identity import check_identity
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.losses import Losses
 from zbk.actors.read import Fetch, MovedEntries
 from zbk.actors.space_gate import SpaceGate
@@ -173,7 +174,7 @@ class SimulatedBookie:
             open_files_max=8,
         )
         self._find_losses(storage)
-        found = storage.open()
+        found = storage.open(partial(secret_of, self._session.ledgers()))
         if found.cut_record_count:
             self.kernel.sometimes["bookie: torn tail of the journal cut"] += 1
         self._storage = storage
@@ -203,6 +204,7 @@ class SimulatedBookie:
         losses = self.losses = Losses(self.disk, storage.limbo, storage.ledger_dirs, boot_id)
         next_ledger_id = partial(self._session.ledgers().next_ledger_id, is_fresh=True)
         losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped)
+        losses.find_lost_files(storage.owner, next_ledger_id)
         losses.begin_serving()
         self._is_wiped = False
         if losses.reasons:
@@ -455,6 +457,7 @@ class SimulatedBookie:
             checkpoint.sync_entry_logs,
             checkpoint.write_index,
             checkpoint.apply_index,
+            checkpoint.write_census,
             checkpoint.write_mark,
             checkpoint.remove_journals,
             lambda: self.tell_storage_actor(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 
 from tests.simulation.bookie_parts import never_stops
 from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
-from zbk.actors.scrub import ScrubActor, ScrubDue
+from zbk.actors.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.metadata.underreplication import MissingReason
 from zbk.protocol.scrub import DamagedEntries, DamagedFile
 from zbk.storage.bookie_storage import BookieStorage
@@ -52,6 +52,8 @@ class BookieScrubber:
             step_size=STEP_SIZE,
         )
         self._scrub.on_damage = self._found
+        if any(view.lost_logs for view in self._views):
+            self._scrub.actor_ref.tell(LogsLost())
         steps.drive(self._scrub)
         steps.give_every(interval_ms, ScrubDue())
 

@@ -141,6 +141,7 @@ class TwinnedStorage:
                     self.checkpoint.sync_entry_logs,
                     self.checkpoint.write_index,
                     self.checkpoint.apply_index,
+                    self.checkpoint.write_census,
                     self.checkpoint.write_mark,
                     self.checkpoint.remove_journals,
                 )

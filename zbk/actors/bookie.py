@@ -7,8 +7,8 @@ Stop        registration -> socket stops taking -> everything taken is synced an
             actors -> a last checkpoint, so that the next start has nothing to replay -> storage
             -> metadata.
 Failure     the socket closes, the process ends; the journal has what was promised.
-Unclean     a start after one that may have lost what was not synced, or after a wipe, says of
-            ledgers of before neither yes nor no (``losses``).
+Unclean     a start after one that may have lost what was not synced, or after a wipe, or with
+            files gone, says of ledgers of before neither yes nor no (``losses``).
 Full disk   no failure: the bookie is read-only, in its registration, too, until there is space. At
             the start the reserve is tried before it is one.
 
@@ -28,6 +28,7 @@ from zbk.actors.about import VERSION
 from zbk.actors.bookie_actors import BookieActors, BookieGround
 from zbk.actors.identity import check_identity, in_service, service_note
 from zbk.actors.last_checkpoint import take_last_checkpoint
+from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.losses import Losses
 from zbk.actors.service import settle
 from zbk.actors.space_gate import SpaceGate
@@ -168,14 +169,16 @@ class Bookie:
         self, store: MetadataStore, storage: BookieStorage, note: ServiceNote
     ) -> tuple[BookieStorage, int]:
         started_ms = monotonic_ms()
+        ledgers = LedgerStore(store)
         incarnation = self._next_incarnation(storage)
         losses = self._losses = self._losses_of(storage)
         try:
-            next_ledger_id = partial(LedgerStore(store).next_ledger_id, is_fresh=True)
+            next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
             losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped_on_purpose)
             settle(self._files, self._config, note, losses, next_ledger_id)
+            losses.find_lost_files(storage.owner, next_ledger_id)
             losses.begin_serving()
-            replayed = storage.open()
+            replayed = storage.open(partial(secret_of, ledgers))
         except ZbkError:
             storage.close()
             raise

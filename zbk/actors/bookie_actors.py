@@ -30,7 +30,7 @@ from zbk.actors.journal import (
 )
 from zbk.actors.losses import Losses
 from zbk.actors.read import MovedEntries, ReadActor
-from zbk.actors.scrub import ScrubActor, ScrubDue
+from zbk.actors.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
@@ -119,6 +119,8 @@ class BookieActors:
         actors["checkpoint"] = self._start_checkpoints()
         actors["gc"] = self._start_collector()
         actors["scrub"] = self._start_scrubber()
+        if any(view.lost_logs for view in ground.storage.scrubs):
+            actors["scrub"].tell(LogsLost())
         actors["disk"] = self._start_disk_monitor()
         about.watch(actors, queues)
         self._start_ticking()

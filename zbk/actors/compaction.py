@@ -279,6 +279,9 @@ class DirectoryCompaction:
 
     def _remove(self, plan: CompactionPlan) -> None:
         core, counts = self._core, self._counts
+        if not core.forget_sources(plan):
+            self._give_up("there is no space to note that the sources go")
+            return
         log_count = len(core.left_sources(plan))
         freed_size = core.remove_sources(plan) - core.made_size(plan)
         counts.log_count += log_count

@@ -40,6 +40,7 @@ def _run(
         checkpoint.sync_entry_logs,
         checkpoint.write_index,
         checkpoint.apply_index,
+        checkpoint.write_census,
         checkpoint.write_mark,
         checkpoint.remove_journals,
     ):

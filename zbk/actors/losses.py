@@ -4,6 +4,8 @@ Before anything is served, what may be lost is noted in the limbo file (``zbk.st
 then that the bookie serves (``zbk.storage.serving``). That second note goes when the bookie stops
 in good order, behind the last sync.
 
+Files that are gone while others stay are found by the census (``zbk.storage.lost_files``).
+
 A wiped bookie is let in only when its operator says that it was wiped on purpose.
 
 Runs in the thread that starts and stops the bookie. What the re-check of the ledgers needs of a
@@ -14,14 +16,21 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Final
 
 from zbk.durability.limbo import LossReason
 from zbk.storage import serving, unfinished
+from zbk.storage.census import CENSUS_NAME
+from zbk.storage.last_mark import MARK_NAME
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.limbo import LimboFile
+from zbk.storage.lost_files import LostFiles, look, scope_of
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger("zbk.bookie")
+
+NAMED_COUNT: Final = 10
+"""Lost files of a directory that are named in the log."""
 
 
 class Losses:
@@ -52,6 +61,28 @@ class Losses:
             self._find(next_ledger_id, is_wiped_on_purpose)
         except OSError as error:
             raise self._file.failed("look for losses", error) from error
+
+    def find_lost_files(self, owner: bytes, next_ledger_id: Callable[[], int]) -> None:
+        """Note, durably, the ledgers whose index files are gone; tell of entry logs that are.
+
+        Comes behind ``find``, and before storage is opened, which makes anew what it can. Entries
+        whose log is gone are damage: the scrubber finds and reports their ledgers.
+
+        Raises:
+            BookieError: a command has left a directory half changed, or a part is missing.
+            CorruptRecordError, CookieMismatchError, StorageFailedError, MetadataUnavailableError:
+                as ``find``.
+        """
+        try:
+            lost = [self._look(directory, owner) for directory in self._ledger_dirs]
+            for one in lost:
+                self._tell_lost(one)
+            has_lost_census = any(one.census_fault for one in lost)
+            scope = scope_of(lost, next_ledger_id() if has_lost_census else 0)
+            if scope.range_count:
+                self._file.note_lost_indexes(scope)
+        except OSError as error:
+            raise self._file.failed("look for lost files", error) from error
 
     def lose_directory(self, next_ledger_id: Callable[[], int]) -> int:
         """Note, durably, that a directory is gone; return the bound of ledgers that suffer.
@@ -126,6 +157,40 @@ class Losses:
             for directory in wiped:
                 unfinished.forget_wiped(self._files, directory)
 
+    def _look(self, directory: str, owner: bytes) -> LostFiles:
+        unfinished.check_finished(self._files, directory)
+        if self._files.exists(f"{directory}/{MARK_NAME}"):
+            unfinished.check_whole(self._files, directory)
+        return look(self._files, directory, owner)
+
+    def _tell_lost(self, lost: LostFiles) -> None:
+        if lost.census_fault:
+            logger.critical(
+                "%s/%s %s: nothing tells which ledgers and entry logs were here; of ledgers "
+                "without an index file this bookie says neither yes nor no until it has checked "
+                "them against its peers",
+                lost.path,
+                CENSUS_NAME,
+                lost.census_fault,
+            )
+        if lost.ledger_ids:
+            logger.critical(
+                "%s has lost the index files of %d ledgers: %s; they are made anew from the entry "
+                "logs now, and until a ledger is whole this bookie says neither yes nor no of what "
+                "is missing, and checks it against its peers",
+                lost.path,
+                len(lost.ledger_ids),
+                _first_of(lost.ledger_ids),
+            )
+        if lost.logs:
+            logger.critical(
+                "%s has lost %d entry logs, or their ends: %s; reading what was there fails, and "
+                "the ledgers are reported for repair as soon as the index was read",
+                lost.path,
+                len(lost.logs),
+                _first_of([one.path for one in lost.logs]),
+            )
+
     def _note(self, reason: LossReason, bound: int) -> None:
         if not bound:
             return  # there has never been a ledger
@@ -136,3 +201,8 @@ class Losses:
             reason.value,
             bound,
         )
+
+
+def _first_of(things: Sequence[object]) -> str:
+    more = ", ..." if len(things) > NAMED_COUNT else ""
+    return ", ".join(map(str, things[:NAMED_COUNT])) + more

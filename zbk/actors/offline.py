@@ -3,20 +3,22 @@
 Source: BookKeeper's ``BookieShell``.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from zbk.actors.cookies import delete
 from zbk.actors.identity import check_identity, in_service, local_cookie, service_note
+from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.locks import locked
 from zbk.config import BookieConfig
-from zbk.errors import InvalidOptionError, NoSuchLedgerError, StorageFailedError
+from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
-from zbk.protocol.digest import is_same_secret, ledger_key, password_digest
 from zbk.storage import unfinished, wipe
+from zbk.storage.fail_stop import FailStop
 from zbk.storage.identity import read_cookie
+from zbk.storage.limbo import LimboFile
 from zbk.storage.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.rebuild_sources import LedgerSecret
 from zbk.storage.sanity import SanityCheck
@@ -68,7 +70,7 @@ def rebuild_index(
     # one that has lost all of its index first: the others tell what did not live there
     ledger_dirs.sort(key=lambda path: files.exists(f"{path}/index"))
     with locked(files, used):
-        return {
+        reports = {
             path: IndexRebuild(
                 files,
                 journal_dir=config.journal_dirs,
@@ -81,6 +83,26 @@ def rebuild_index(
             ).run()
             for path in ledger_dirs
         }
+        _leave_limbo(files, cookie, [path for path in config.ledger_dirs if path in used], reports)
+        return reports
+
+
+def _leave_limbo(
+    files: FileSystem,
+    cookie: Cookie,
+    ledger_dirs: Sequence[str],
+    reports: Mapping[str, RebuildReport | None],
+) -> None:
+    """Clear the ledgers that had lost their index, and of which no entry is missing now."""
+    fail_stop = FailStop()
+    limbo = LimboFile(files, ledger_dirs[0], bookie_id=cookie.bookie_id, fail_stop=fail_stop)
+    try:
+        limbo.load()
+    except OSError as error:
+        raise limbo.failed("read", error) from error
+    for report in reports.values():
+        if report is not None:
+            limbo.clear_lost_indexes(report.whole)
 
 
 def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieConfig) -> None:
@@ -127,16 +149,4 @@ def _ask(
         raise InvalidOptionError(
             "metadata", "", f"the index of ledger {ledger_id} is lost: the metadata know the rest"
         )
-    try:
-        metadata, _ = LedgerStore(store).read(ledger_id)
-    except NoSuchLedgerError:
-        return None
-    for password in (b"", *passwords):
-        if is_same_secret(password_digest(password, ledger_id), metadata.password_digest):
-            return LedgerSecret(ledger_key(password, ledger_id), metadata.ledger_type)
-    raise InvalidOptionError(
-        "password",
-        "...",
-        f"the index of ledger {ledger_id} is lost, and the bookie needs its password again: "
-        "give --password-file",
-    )
+    return secret_of(LedgerStore(store), ledger_id, passwords)

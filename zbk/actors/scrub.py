@@ -1,8 +1,8 @@
 """The scrub actor: reads what lies on the bookie's disks, and reports the ledgers that are damaged.
 
-mailbox     ScrubDue, from the ticker; ScrubAsked, from whoever asks for a pass; Resume, from the
-            storage actor and the ticker; GoOn, from itself; ReportsDue, from the ticker while
-            reports wait
+mailbox     ScrubDue, from the ticker; ScrubAsked, from whoever asks for a pass; LogsLost, at the
+            start; Resume, from the storage actor and the ticker; GoOn, from itself; ReportsDue,
+            from the ticker while reports wait
 answers     nobody; ``counts`` and ``findings`` tell what came of it
 owns        the pass under way, one at a time, its findings, and the reports that wait
 on failure  the bookie stops; what a disk does not give is a finding and no failure
@@ -10,6 +10,8 @@ on failure  the bookie stops; what a disk does not give is a finding and no fail
 What a pass reads stands in ``zbk.storage.scrub_pass``. Here each step is paid for: after every
 ``STEP_SIZE`` bytes the rate is kept by waiting, and the actor can be stopped. The storage actor is
 asked for one page or header at a time.
+
+After a start that found entry logs gone, a first pass reads the index only, at the same rate.
 
 What follows from damage: a line in the log, once a file and pass; the bookie does not say any more
 that it holds the entry; and its ledger is reported to the metadata store, as one that this bookie
@@ -76,6 +78,13 @@ class ScrubAsked(msgspec.Struct, frozen=True):
     pass_no: int
 
 
+class LogsLost(msgspec.Struct, frozen=True):
+    """Entry logs are gone: find the ledgers whose entries were there, in a pass over the index.
+
+    It comes before any other message.
+    """
+
+
 class Resume(msgspec.Struct, frozen=True):
     """What a step waited for has come."""
 
@@ -91,7 +100,7 @@ class ReportsDue(msgspec.Struct, frozen=True):
     """Try again to report."""
 
 
-ScrubMessage: TypeAlias = ScrubDue | ScrubAsked | Resume | GoOn | ReportsDue
+ScrubMessage: TypeAlias = ScrubDue | ScrubAsked | LogsLost | Resume | GoOn | ReportsDue
 
 
 class RepairReports(Protocol):
@@ -173,6 +182,7 @@ class ScrubActor(BookieActor):
         self._steps: Scrubbing | None = None  # of the pass under way
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
+        self._is_of_index = False  # the pass under way leaves the logs out
         self._wait_no = 0
         self._is_polling = False
         self._debt_size = 0  # read, and not paid for yet
@@ -191,6 +201,9 @@ class ScrubActor(BookieActor):
                 if pass_no > self.counts.begun_pass:
                     self._asked_pass = max(self._asked_pass, pass_no)
                     self._is_checkpoint_wanted = True
+            case LogsLost():
+                self._is_of_index = True
+                self._asked_pass = self.counts.begun_pass + 1
             case Resume(wait_no, value):
                 if wait_no == self._wait_no:  # not a second call of the ticker
                     self._wait_no += 1
@@ -222,7 +235,7 @@ class ScrubActor(BookieActor):
 
     def _pass(self) -> Scrubbing:
         for number, view in enumerate(self._views):
-            scrub = ScrubPass(view)
+            scrub = ScrubPass(view, is_of_index=self._is_of_index)
             steps = scrub.steps()
             answer = None
             while True:
@@ -317,7 +330,12 @@ class ScrubActor(BookieActor):
         counts.ended_ms = wall_ms()
         counts.share = 0.0
         counts.ended_pass = counts.begun_pass
-        logger.info(
+        level = logging.INFO
+        if self._is_of_index:
+            self._is_of_index = False
+            level = logging.ERROR if findings.entry_count else logging.INFO
+        logger.log(
+            level,
             "scrub pass %d: %d bytes read, %d damaged files, %d damaged entries of %d ledgers",
             counts.ended_pass,
             counts.read_size,

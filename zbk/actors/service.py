@@ -33,7 +33,7 @@ from zbk.storage.identity import (
     write_cookie,
     write_place,
 )
-from zbk.storage.last_mark import LastMark
+from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.service_note import OutOfService, ServiceNote, write_note
 from zbk.storage.wipe import remove_tree
 from zbk.system.clock import wall_ms
@@ -227,7 +227,12 @@ def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
     files.sync_dir(path)
     mark = LastMark(files, other, FailStop()).load()
     if mark is not None:
-        LastMark(files, path, FailStop()).write(msgspec.structs.replace(mark, entry_log_id=0))
+        LastMark(files, path, FailStop()).write(_without_ledgers(mark))
+
+
+def _without_ledgers(mark: LogMark) -> LogMark:
+    """Return the mark of a directory in which nothing was ever stored."""
+    return msgspec.structs.replace(mark, entry_log_id=0, entry_log_size=0, has_census=False)
 
 
 def _copy(files: FileSystem, source: str, target: str) -> None:

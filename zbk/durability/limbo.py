@@ -16,12 +16,15 @@ deny. So whoever may have had an entry and lost it says neither yes nor no: *unk
                      after a write   told were synced, and are here
     WIPED            all             that, and whether a ledger was fenced, and how far it was
     DIRECTORY_LOST   all             confirmed
+    INDEX_LOST       its *scope*:    the same
+                     those whose
+                     index is gone
 
 What is here is answered as ever, and a fence is put on and made durable as ever: from then on this
 bookie takes no add of the ledger's writer, which is all that a fence promises.
 
 Lost fences are lost for good: a recovery may have counted this bookie as fenced long ago. So no
-ordinary add is ever taken for a ledger of before such a loss, cleared or not; a writer that is
+ordinary add is ever taken for a ledger that such a loss concerned, cleared or not; a writer that is
 still there takes another bookie. Recovery adds are taken: they bring back what was lost.
 
 The LAC. The same bookie may tell a lower one after a loss than before:
@@ -43,7 +46,7 @@ state, there for all ledgers whose last ensemble has the bookie.
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -57,6 +60,7 @@ class LossReason(Enum):
     UNCLEAN_STOP = "unclean stop"
     WIPED = "wiped"
     DIRECTORY_LOST = "directory lost"
+    INDEX_LOST = "index lost"
 
     @property
     def has_lost_fences(self) -> bool:
@@ -80,6 +84,14 @@ class LedgerSet(Protocol):
         """Return these ids and those of ranges, each of a first and a last id."""
         ...
 
+    def union(self, other: Any) -> Self:  # noqa: ANN401 - another set of the same kind
+        """Return these ids and those of another set."""
+        ...
+
+    def without(self, other: Any) -> Self:  # noqa: ANN401 - another set of the same kind
+        """Return the ids that are here and not there."""
+        ...
+
 
 class Loss(msgspec.Struct, frozen=True):
     """One loss, and what was cleared since."""
@@ -87,16 +99,23 @@ class Loss(msgspec.Struct, frozen=True):
     reason: LossReason
     bound: int  # ledgers below it
     cleared: LedgerSet  # ids below the bound
+    scope: LedgerSet | None = None  # it concerns these only; None: all below the bound
 
     @property
     def is_over(self) -> bool:
         """True when every ledger was cleared."""
+        if self.scope is not None:
+            return not self.scope.without(self.cleared).ledger_count
         return self.cleared.ledger_count == self.bound
+
+    def covers(self, ledger_id: int) -> bool:
+        """Tell whether a ledger was concerned when the loss was found."""
+        return ledger_id < self.bound and (self.scope is None or ledger_id in self.scope)
 
     def concerns(self, ledger_id: int, ledger_type: LedgerType | None) -> bool:
         """Tell whether a ledger, of a type that may not be known, is in limbo because of it."""
         return (
-            ledger_id < self.bound
+            self.covers(ledger_id)
             and ledger_id not in self.cleared
             and (self.reason.has_lost_fences or ledger_type is None or _is_volatile(ledger_type))
         )
@@ -104,7 +123,7 @@ class Loss(msgspec.Struct, frozen=True):
     def with_cleared(self, ranges: Iterable[tuple[int, int]]) -> "Loss":
         """Return the loss with more ledgers cleared."""
         below = [(first, min(last, self.bound - 1)) for first, last in ranges if first < self.bound]
-        return Loss(self.reason, self.bound, self.cleared.with_ranges(below))
+        return msgspec.structs.replace(self, cleared=self.cleared.with_ranges(below))
 
 
 class Limbo(msgspec.Struct, frozen=True):
@@ -118,7 +137,7 @@ class Limbo(msgspec.Struct, frozen=True):
 
     def may_lack_fence(self, ledger_id: int) -> bool:
         """Tell whether this ledger may have been fenced here, and confirmed, unknown to us."""
-        return any(ledger_id < loss.bound for loss in self.losses if loss.reason.has_lost_fences)
+        return any(loss.covers(ledger_id) for loss in self.losses if loss.reason.has_lost_fences)
 
     @property
     def reasons(self) -> tuple[LossReason, ...]:
@@ -128,11 +147,14 @@ class Limbo(msgspec.Struct, frozen=True):
     def with_loss(self, loss: Loss) -> "Limbo":
         """Return the limbo after one more loss: it stands for an earlier one of its reason, too.
 
-        The bound of the later one is never lower, and nothing that was cleared is so any more.
+        The bound of the later one is never lower, and nothing that was cleared is so any more. Of
+        losses that concern some ledgers only, those stay cleared that the later one spares.
         """
         others = tuple(one for one in self.losses if one.reason is not loss.reason)
-        bound = max([loss.bound, *(o.bound for o in self.losses if o.reason is loss.reason)])
-        return Limbo((*others, Loss(loss.reason, bound, loss.cleared)))
+        for before in self.losses:
+            if before.reason is loss.reason:
+                loss = _merged(before, loss)
+        return Limbo((*others, loss))
 
     def with_cleared(self, ranges: Iterable[tuple[int, int]]) -> "Limbo":
         """Return the limbo without these ledgers; a loss that is over and can be forgotten goes.
@@ -142,6 +164,15 @@ class Limbo(msgspec.Struct, frozen=True):
         ranges = list(ranges)
         losses = (loss.with_cleared(ranges) for loss in self.losses)
         return Limbo(tuple(one for one in losses if one.reason.has_lost_fences or not one.is_over))
+
+
+def _merged(before: Loss, loss: Loss) -> Loss:
+    """Return what stands for two losses of one reason."""
+    bound = max(before.bound, loss.bound)
+    if before.scope is None or loss.scope is None:
+        return msgspec.structs.replace(loss, bound=bound, scope=None)
+    cleared = before.cleared.without(loss.scope).union(loss.cleared)
+    return Loss(loss.reason, bound, cleared, before.scope.union(loss.scope))
 
 
 def _is_volatile(ledger_type: LedgerType) -> bool:

@@ -38,7 +38,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import NoSpaceError, StorageFailedError
+from zbk.errors import InvalidOptionError, NoSpaceError, StorageFailedError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
@@ -58,6 +58,7 @@ from zbk.storage.ledger_homes import LedgerHomes
 from zbk.storage.ledger_info import LedgerInfo
 from zbk.storage.limbo import LimboFile
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.rebuild_sources import AskOthers, ask_nobody
 from zbk.storage.recovery import Presence, Replayer
 from zbk.storage.scrub_view import ScrubView
 from zbk.system.files import FileSystem
@@ -107,7 +108,7 @@ class BookieStorage:
             DiskReserve(files, path, reserve_size)
             for path in dict.fromkeys((*journals.values(), *ledger_dirs))
         ]
-        self._owner = bookie_id.encode()
+        self.owner = bookie_id.encode()  # what files say whose they are
         self._fail_stop = FailStop(self._met_no_space)
         self._open_files = OpenFiles(files, open_files_max)
         self._directories = [
@@ -115,7 +116,7 @@ class BookieStorage:
                 files,
                 path,
                 number=number,
-                owner=self._owner,
+                owner=self.owner,
                 open_files=self._open_files,
                 fail_stop=self._fail_stop,
                 log_size_max=log_size_max,
@@ -137,14 +138,17 @@ class BookieStorage:
             files,
             journals,
             count=self._journal_count,
-            owner=self._owner,
+            owner=self.owner,
             fail_stop=self._fail_stop,
             segment_size=segment_size,
         )
         self._checkpoint: Checkpoint | None = None
+        self._ask_others: AskOthers = ask_nobody
 
-    def open(self) -> Recovery:
+    def open(self, ask_others: AskOthers = ask_nobody) -> Recovery:
         """Bring the disk to a state that can be served from: finish, replay, checkpoint.
+
+        ``ask_others`` tells the key of a ledger whose index is lost.
 
         When this returns, all that was replayed is on stable storage, outside of the old journal;
         but on a full disk, or when that takes more than ``LEDGERS_AT_START_MAX`` index files, it
@@ -155,17 +159,19 @@ class BookieStorage:
             CorruptRecordError: the mark, the deleted ledgers, or an index that records belong to,
                 is damaged.
             CookieMismatchError: the files are another bookie's.
+            BookieError: parts are missing, and it was not noted what may be lost with them.
             NoSpaceError: there is no room for what it takes; the reserves were released.
             StorageFailedError: reading or writing failed.
         """
         self._homes.avoid(())
+        self._ask_others = ask_others
         self.journals.make_directories()
         with self._opening(self._directories[0].path):
             self.limbo.load()
         index_file_count = 0
         for one in self._directories:
             with self._opening(one.path):
-                index_file_count += one.open(self._journal_count)
+                index_file_count += one.open(self._journal_count, self.limbo, ask_others)
             for number in range(self._journal_count):
                 if number not in self.journals.numbers:
                     one.last_mark.forget(number)
@@ -274,6 +280,22 @@ class BookieStorage:
         """Take in a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
         home = self._homes.find(ledger_id) or self._homes.choose(ledger_id)
         home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+
+    def take_in_lost(self, ledger_id: int) -> bool:
+        """Take in a ledger whose index was lost, as a replay has more of it; tell whether it was.
+
+        Raises:
+            ZbkError: the metadata store does not tell its key.
+        """
+        if ledger_id not in self.limbo.lost_indexes or self.is_deleted(ledger_id):
+            return False
+        try:
+            secret = self._ask_others(ledger_id)
+        except InvalidOptionError:
+            return False  # an old ledger: only its password tells the key
+        if secret is not None:
+            self.set_ledger_key(ledger_id, secret.ledger_key, secret.ledger_type)
+        return secret is not None
 
     def set_fenced(self, ledger_id: int) -> None:
         """Note that a ledger is fenced, for ever. To be journaled as ``FenceRecord``."""

@@ -5,6 +5,7 @@
     sync_entry_logs   any     the entries are on stable storage
     write_index       any     so is what changes in the index, in the flush file and in new files
     apply_index       any     and in place
+    write_census      any     which index files and logs have to be there (``zbk.storage.census``)
     write_mark        any     the mark: replay begins there from now on
     remove_journals   any     segments before it are not needed any more
     end               owner   the index pages may leave memory
@@ -13,15 +14,16 @@ A crash between any two leaves the mark where it was, or moves it over what is s
 taken once, in order; one thread at a time. One that found no space may be taken again, and so may
 all of them: those that were taken do nothing, or the same.
 
-Each ledger directory has a flush and a mark of its own (``DirectoryFlush``), and its mark, of all
-journals, follows its flush; segments of a journal go when the marks of all directories have passed
-them.
+Each ledger directory has a flush, a census and a mark of its own (``DirectoryFlush``), and its
+mark, of all journals, follows its flush; segments of a journal go when the marks of all directories
+have passed them.
 
 Source: the seed, section Data flush; BookKeeper's ``SyncThread``; BOOKKEEPER-447, #4740, #3329.
 """
 
 from collections.abc import Mapping, Sequence
 
+from zbk.storage.census import Census
 from zbk.storage.index_flush import IndexFlush
 from zbk.storage.journal import Journal
 from zbk.storage.last_mark import LastMark, LogMark
@@ -30,11 +32,21 @@ from zbk.storage.last_mark import LastMark, LogMark
 class DirectoryFlush:
     """What a checkpoint does in one ledger directory."""
 
-    def __init__(self, mark: LogMark, flush: IndexFlush, last_mark: LastMark) -> None:
+    def __init__(
+        self,
+        mark: LogMark,
+        flush: IndexFlush,
+        last_mark: LastMark,
+        census: Census,
+        log_sizes: Mapping[int, int],
+    ) -> None:
         self.mark = mark
         self.flush = flush
         self._last_mark = last_mark
+        self._census = census
+        self._log_sizes = log_sizes  # of logs that are synced with the flush, at the latest
         self._is_index_applied = False
+        self._is_census_written = False
         self._is_mark_written = False
 
     @property
@@ -57,9 +69,16 @@ class DirectoryFlush:
         self.flush.apply()
         self._is_index_applied = True
 
+    def write_census(self) -> None:
+        """Return once a start would miss what is in its place now."""
+        assert self._is_index_applied, "the census has what is on stable storage"
+        self._census.write(self._log_sizes)
+        self._is_census_written = True
+
     def write_mark(self) -> None:
         """Return once replay begins at the mark, as far as this directory is concerned."""
         assert self._is_index_applied, "the mark may not pass what the index does not have"
+        assert self._is_census_written, "nor what would not be missed"
         self._last_mark.write(self.mark)
         self._is_mark_written = True
 
@@ -97,6 +116,11 @@ class Checkpoint:
         for one in self.flushes:
             one.apply_index()
 
+    def write_census(self) -> None:
+        """Return once a start would miss what is in its place now."""
+        for one in self.flushes:
+            one.write_census()
+
     def write_mark(self) -> None:
         """Return once replay begins at the mark."""
         for one in self.flushes:
@@ -114,5 +138,6 @@ class Checkpoint:
         self.sync_entry_logs()
         self.write_index()
         self.apply_index()
+        self.write_census()
         self.write_mark()
         self.remove_journals()

@@ -6,7 +6,7 @@
     relocate  owner  the index points at the new log, wherever it pointed at a source
     verify    both   the index points at no entry of the sources any more
     (a checkpoint that begins behind that ends: so it is on stable storage)
-    remove    gc     the sources go
+    remove    gc     the census forgets the sources, and they go
     forget    gc     the note goes
 
 Each may be the last one before a crash. Up to ``finish`` a start takes away what was made. Behind
@@ -32,6 +32,7 @@ from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSuchLedgerError
 from zbk.protocol.compaction import LogShare
+from zbk.storage.census import Census
 from zbk.storage.compaction_log import CompactionLog, compacting_paths
 from zbk.storage.compaction_note import CompactionNote, CompactionPlan
 from zbk.storage.deleted_ledgers import DeletedLedgers
@@ -67,8 +68,10 @@ class Compaction:
         uses: LogUses,
         lost: LostRegions,
         fail_stop: FailStop,
+        census: Census,
     ) -> None:
         self._files = files
+        self._census = census
         self._owner = owner
         self._log_dir = f"{ledger_dir}/logs"
         self._deleted = deleted
@@ -285,6 +288,7 @@ class Compaction:
         """
         if log.size:
             log.finish()
+            self._census.log_made(plan.target_id, log.size)
         self.open_plan = plan
 
     def abandon(self, log: CompactionLog | None = None) -> None:
@@ -312,8 +316,18 @@ class Compaction:
         paths = [(one, log_path(self._log_dir, one)) for one in plan.source_ids]
         return [one for one, path in paths if self._files.exists(path)]
 
+    def forget_sources(self, plan: CompactionPlan) -> bool:
+        """Have a census without the sources; false if there is no room for it: they have to stay.
+
+        Raises:
+            StorageFailedError: it can not be written, or anything failed before.
+        """
+        return self._census.forget_logs(self.left_sources(plan))
+
     def remove_sources(self, plan: CompactionPlan) -> int:
         """Delete the sources that are still there; return the bytes that this freed.
+
+        After ``forget_sources``.
 
         Raises:
             StorageFailedError: one can not be deleted, or anything failed before.

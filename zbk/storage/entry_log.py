@@ -128,6 +128,7 @@ class EntryLogs:
         self._written = (0, 0)
         self._ahead = (0, 0)  # as ``_written`` was when it was synced ahead of need
         self._last_id = 0  # it, or that of a log that compaction makes
+        self._sealed_sizes: dict[int, int] = {}  # of this life's logs
         self._file: File | None = None
         self._seed = 0
         self._offset = 0
@@ -170,6 +171,7 @@ class EntryLogs:
             OSError: the directory can not be made or read.
         """
         self._files.make_dirs(self._directory)
+        self._files.sync_dir(self._directory)  # names of before are counted on from here on
         self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
         self._last_id = self._log_id
 
@@ -199,6 +201,13 @@ class EntryLogs:
         for batch in batches:
             sizes[batch.ledger_id] = sizes.get(batch.ledger_id, 0) + len(batch.body)
         return bases
+
+    def least_sizes(self) -> dict[int, int]:
+        """Return the bytes of each log of this life that is sealed, and 0 for the one that is not.
+
+        On stable storage once the sync that is begun next has run.
+        """
+        return self._sealed_sizes | ({} if self._file is None else {self._log_id: 0})
 
     def begin_sync(self) -> LogSync:
         """Return the sync of everything appended up to now; it has still to be run."""
@@ -268,6 +277,7 @@ class EntryLogs:
         except OSError as error:
             raise self._fail_stop.failed(path, "remove", error) from error
         finally:
+            self._sealed_sizes.pop(log_id, None)
             # last: a read that opened it before it was removed would keep its bytes on the disk
             self._open_files.forget(path)
 
@@ -282,6 +292,7 @@ class EntryLogs:
         if self._file is not None:
             seal = encode_map(self._size_by_ledger, self._offset, self._seed)
             self._write(self._file, [seal], self._offset)
+            self._sealed_sizes[self._log_id] = self._offset + len(seal)
             self._left.append(self._file)
             self._file = None
         log_id = self._last_id + 1

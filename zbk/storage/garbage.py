@@ -3,7 +3,7 @@
     mark        owner  the ledgers are taken in no more: adds, fences, LACs, replayed records
     note        gc     so it stays after a restart, whatever the journal and the flush file say
     drop        owner  pages, headers and index files go. A crash before: the next start does it
-    remove_log  gc     logs with nothing but noted ledgers go
+    remove_log  gc     logs with nothing but noted ledgers go, after the census has forgotten them
 
 Each step is safe to be the last one, and to be taken again. *Noted* decides about logs, not the
 absence from the index: an index file that a disk lost must not take the entries with it.
@@ -26,6 +26,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import StorageFailedError
+from zbk.storage.census import Census
 from zbk.storage.compaction import Compaction
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids
@@ -65,8 +66,10 @@ class Garbage:
         last_mark: LastMark,
         lost: LostRegions,
         fail_stop: FailStop,
+        census: Census,
     ) -> None:
         self._files = files
+        self._census = census
         self._index_dir = f"{ledger_dir}/index"
         self._log_dir = f"{ledger_dir}/logs"
         self._deleted = deleted
@@ -84,6 +87,7 @@ class Garbage:
             uses=self._uses,
             lost=lost,
             fail_stop=fail_stop,
+            census=census,
         )
 
     # ------------------------------------------------------------------ owner
@@ -186,11 +190,13 @@ class Garbage:
     def remove_if_dead(self, log_id: int) -> int:
         """Delete one of ``left_logs`` if nothing in it is live; return the bytes that this freed.
 
+        Nothing is freed while the disk has no room for a census without it.
+
         Raises:
             StorageFailedError: it can not be deleted, or anything failed before.
         """
         use = self.use_of(log_id)
-        if not use.is_dead(self._deleted.noted):
+        if not use.is_dead(self._deleted.noted) or not self._census.forget_logs([log_id]):
             return 0
         self._logs.remove(log_id)
         self._uses.forget(log_id)

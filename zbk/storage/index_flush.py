@@ -41,6 +41,7 @@ from typing import Final
 
 from zbk.errors import NoSpaceError
 from zbk.storage.byte_order import locations_from_disk
+from zbk.storage.census import Census
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.flush_file import FlushFile, Part
@@ -138,9 +139,16 @@ class IndexFlusher:
     """Writes the index files below ``root``; the flush file lies in ``directory``."""
 
     def __init__(
-        self, files: FileSystem, directory: str, root: str, *, fail_stop: FailStop
+        self,
+        files: FileSystem,
+        directory: str,
+        root: str,
+        *,
+        fail_stop: FailStop,
+        census: Census,
     ) -> None:
         self._files = files
+        self._census = census
         self._root = root
         self._flush_file = FlushFile(files, directory)
         self._fail_stop = fail_stop
@@ -166,6 +174,7 @@ class IndexFlusher:
         self._fail_stop.check()
         with_file = set()
         directories = set()
+        ledger_ids = list(ledger_ids)
         for ledger_id in ledger_ids:
             place = IndexPath.of(self._root, ledger_id)
             with self._failing(place.path, "remove"), self._names_lock:
@@ -178,6 +187,8 @@ class IndexFlusher:
         for directory in sorted(directories):
             with self._failing(directory, "fsync"):
                 self._files.sync_dir(directory)
+        with self._names_lock:
+            self._census.unnamed(ledger_ids)
         return with_file
 
     def recover(self) -> int:
@@ -222,6 +233,9 @@ class IndexFlusher:
         for directory in sorted({place.directory for place in places}):
             with self._failing(directory, "fsync"):
                 self._files.sync_dir(directory)
+        with self._names_lock:
+            named = (change.ledger_id for change in changes)
+            self._census.named([one for one in named if one not in self._deleted])
 
     def parts_of(self, changes: Iterable[LedgerChange]) -> list[Part]:
         """Return what is to be written of ledgers that have files; nothing of deleted ones."""

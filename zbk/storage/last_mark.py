@@ -29,6 +29,20 @@ Format version 2, of a bookie with several journals:
                                       offset, sequence, link, as above; all 0: from its start
      24+32n    8  checksum      u64   xxh3_64 of what is before it
 
+Format version 3, written once the directory has a census (``zbk.storage.census``), which has to be
+there from then on:
+
+    offset  size  field           type  meaning
+    ------  ----  --------------  ----  ------------------------------------------------------
+         0     4  magic           u32   "zbkK"
+         4     2  version         u16   3
+         6     2  count           u16   n; how many journals the bookie has, 1 .. 8
+         8     8  generation      u64   as above
+        16     8  entry_log_id    u64   as above
+        24     8  entry_log_size  u64   bytes of that log that are on stable storage at least
+        32  32 n  positions             as above
+     32+32n    8  checksum        u64   xxh3_64 of what is before it
+
 Guarantees: a crash while one slot is written leaves the other; the mark never goes back, in no
 journal, whatever the order in which checkpoints end, but for a journal that was lost (``forget``).
 No whole slot in a file that is there: refused.
@@ -58,12 +72,14 @@ _MAGIC: Final = b"zbkK\x01\x00"
 _FIELDS = struct.Struct("<6sHQQQQQQ")
 _CHECKSUM = struct.Struct("<Q")
 _MAGIC_2: Final = b"zbkK\x02\x00"
+_MAGIC_3: Final = b"zbkK\x03\x00"
+_FIELDS_3 = struct.Struct("<6sHQQQ")
 _FIELDS_2 = struct.Struct("<6sHQQ")
 _POSITION = struct.Struct("<QQQQ")
 _SLOT_DISTANCE: Final = 512
 
 assert _FIELDS.size + _CHECKSUM.size == 64
-_SLOT_SIZE: Final = _FIELDS_2.size + JOURNAL_COUNT_MAX * _POSITION.size + _CHECKSUM.size
+_SLOT_SIZE: Final = _FIELDS_3.size + JOURNAL_COUNT_MAX * _POSITION.size + _CHECKSUM.size
 
 assert _SLOT_SIZE <= _SLOT_DISTANCE
 
@@ -73,17 +89,22 @@ class LogMark(msgspec.Struct, frozen=True):
 
     positions: tuple[JournalPosition, ...]  # in each journal, in the order of the cookie
     entry_log_id: int  # the highest that adds ever went to
+    has_census: bool = False  # beside it, and has to be there
+    entry_log_size: int = 0  # bytes of that log that are on stable storage at least
 
     def max_with(self, other: "LogMark") -> "LogMark":
         """Return what is farther on in each journal."""
         positions = tuple(map(max, self.positions, other.positions))
-        return LogMark(positions, max(self.entry_log_id, other.entry_log_id))
+        log_id, log_size = max(
+            (self.entry_log_id, self.entry_log_size), (other.entry_log_id, other.entry_log_size)
+        )
+        return LogMark(positions, log_id, self.has_census or other.has_census, log_size)
 
     def without(self, journal_no: int) -> "LogMark":
         """Return the mark with one journal at its start."""
         positions = list(self.positions)
         positions[journal_no] = NO_POSITION
-        return LogMark(tuple(positions), self.entry_log_id)
+        return msgspec.structs.replace(self, positions=tuple(positions))
 
 
 def first_position(marks: Sequence[LogMark | None], journal_no: int) -> JournalPosition | None:
@@ -190,7 +211,10 @@ class LastMark:
 def encode_slot(mark: LogMark, generation: int) -> bytes:
     """Return a slot's bytes."""
     packed = [_POSITION.pack(*msgspec.structs.astuple(one)) for one in mark.positions]
-    if len(packed) == 1:
+    if mark.has_census:
+        counts = len(packed), generation, mark.entry_log_id, mark.entry_log_size
+        fields = _FIELDS_3.pack(_MAGIC_3, *counts) + b"".join(packed)
+    elif len(packed) == 1:
         fields = _FIELDS.pack(
             _MAGIC,
             0,
@@ -211,11 +235,17 @@ def decode_slot(data: bytes) -> tuple[int, LogMark] | None:
     magic, count, generation, log_id = _FIELDS_2.unpack_from(data, 0)
     if magic == _MAGIC:
         return _decode_first(data)
-    size = _FIELDS_2.size + count * _POSITION.size
-    if magic != _MAGIC_2 or not 2 <= count <= JOURNAL_COUNT_MAX or not _is_whole(data, size):
+    has_census = magic == _MAGIC_3
+    start, count_min = (_FIELDS_3.size, 1) if has_census else (_FIELDS_2.size, 2)
+    size = start + count * _POSITION.size
+    if not has_census and magic != _MAGIC_2:
         return None
-    places = _POSITION.iter_unpack(data[_FIELDS_2.size : size])
-    return generation, LogMark(tuple(JournalPosition(*place) for place in places), log_id)
+    if not count_min <= count <= JOURNAL_COUNT_MAX or not _is_whole(data, size):
+        return None
+    places = _POSITION.iter_unpack(data[start:size])
+    positions = tuple(JournalPosition(*place) for place in places)
+    log_size = _FIELDS_3.unpack_from(data, 0)[-1] if has_census else 0
+    return generation, LogMark(positions, log_id, has_census, log_size)
 
 
 def _decode_first(data: bytes) -> tuple[int, LogMark] | None:

@@ -22,13 +22,20 @@ from itertools import repeat
 from operator import attrgetter, sub
 from typing import Final
 
-from zbk.errors import NoSpaceError, NoSuchLedgerError, StorageFailedError
+from zbk.errors import (
+    CorruptRecordError,
+    NoSpaceError,
+    NoSuchLedgerError,
+    StorageFailedError,
+)
 from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.words import LedgerType
+from zbk.storage.census import Census
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.index_change import LedgerChange, PageChange
 from zbk.storage.index_file import (
+    IndexPath,
     IndexReader,
     LedgerIndex,
     encode_header,
@@ -95,15 +102,20 @@ class LedgerCache:
         fail_stop: FailStop,
         memory_size_max: int = MEMORY_SIZE,
         ledger_count_max: int = LEDGER_COUNT_MAX,
+        census: Census | None = None,
     ) -> None:
+        """``census``: that of the directory; without one, no file of the index is missed."""
         self._files = files
+        self._census = census or Census(files, directory, owner=b"", fail_stop=fail_stop)
         self._root = f"{directory}/index"
         self._begin_log_sync = begin_log_sync
         self._fail_stop = fail_stop
         self._memory_size_max = memory_size_max
         self._ledger_count_max = ledger_count_max
         self._reader = IndexReader(self._root, open_files)
-        self._flusher = IndexFlusher(files, directory, self._root, fail_stop=fail_stop)
+        self._flusher = IndexFlusher(
+            files, directory, self._root, fail_stop=fail_stop, census=self._census
+        )
         self._pages = PageCache(
             self._reader,
             self._flusher.place_lock,
@@ -135,8 +147,18 @@ class LedgerCache:
             # a name made just before the crash may be in the page cache only: its ledger would be
             # taken as kept, and be gone after a loss of power
             self._files.sync_dir(directory)
-        self._ledger_count = len(ledger_ids(self._files, self._root))
+        self.count_ledgers()
         return touched_count
+
+    def count_ledgers(self) -> list[int]:
+        """Count the index files that are here; return their ledgers, ascending. Comes first.
+
+        Raises:
+            OSError: the directories can not be read.
+        """
+        found = ledger_ids(self._files, self._root)
+        self._ledger_count = len(found)
+        return found
 
     # ------------------------------------------------------------------ ledgers
 
@@ -441,6 +463,9 @@ class LedgerCache:
             index = self._reader.read_header(ledger_id)
             if index is not None:
                 self._ledgers.add(ledger_id, index, is_dirty=False)
+            elif self._census.has_ledger(ledger_id):
+                path = IndexPath.of(self._root, ledger_id).path
+                raise CorruptRecordError(path, 0, "the index file is gone")
         return index
 
     def _existing(self, ledger_id: int) -> LedgerIndex:

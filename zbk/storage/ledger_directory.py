@@ -1,6 +1,7 @@
 """One ledger directory of a bookie: entry logs, index, last log mark, deleted ledgers.
 
     last_mark          zbk.storage.last_mark
+    census             zbk.storage.census
     index.flush        zbk.storage.flush_file
     deleted_ledgers    zbk.storage.deleted_ledgers
     index/00/01/...    zbk.storage.index_file
@@ -15,32 +16,46 @@ Source: the seed, section Data management; BookKeeper's ``InterleavedLedgerStora
 has one for all directories.
 """
 
+import logging
 from array import array
 from collections.abc import Sequence
 from typing import Final
 
-from zbk.errors import CorruptRecordError, EntryUnreadableError, NoSuchLedgerError
+from zbk.errors import (
+    BookieError,
+    CorruptRecordError,
+    EntryUnreadableError,
+    NoSuchLedgerError,
+)
 from zbk.protocol.entry import has_plain_digest
 from zbk.protocol.entry_batch import EntryBatch
+from zbk.storage.census import Census
 from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.deleted_ledgers import DeletedLedgers
-from zbk.storage.entry_log import EntryLogs
+from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_reader import Resolved, fetch
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.garbage import Garbage
-from zbk.storage.index_file import LedgerIndex
+from zbk.storage.index_file import IndexPath, LedgerIndex
 from zbk.storage.journal_segment import JournalPosition
 from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.ledger_cache import LedgerCache
+from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.storage.limbo import LimboFile
 from zbk.storage.location import ABSENT, entry_locations
+from zbk.storage.lost_files import LostFiles, look
 from zbk.storage.lost_regions import LostRegions
 from zbk.storage.open_files import OpenFiles
 from zbk.storage.page_slots import find_absent, page_runs
+from zbk.storage.rebuild_sources import AskOthers
 from zbk.storage.recovery import Presence
+from zbk.storage.reindex import Reindex
 from zbk.storage.scrub_view import ScrubView
 from zbk.storage.stored_copies import StoredCopies
 from zbk.storage.unfinished import check_finished, check_whole
 from zbk.system.files import FileSystem
+
+logger = logging.getLogger("zbk.bookie")
 
 _NO_LIMIT: Final = 1 << 62
 
@@ -73,15 +88,19 @@ class LedgerDirectory:
             fail_stop=fail_stop,
             log_size_max=log_size_max,
         )
+        self.census = Census(files, path, owner=owner, fail_stop=fail_stop)
         self.cache = LedgerCache(
             files,
             path,
+            census=self.census,
             begin_log_sync=self.logs.begin_sync,
             open_files=open_files,
             fail_stop=fail_stop,
             memory_size_max=memory_size_max,
             ledger_count_max=ledger_count_max,
         )
+        self._owner = owner
+        self._fail_stop = fail_stop
         self.deleted = DeletedLedgers(files, path, owner=owner, fail_stop=fail_stop)
         lost = LostRegions()
         self.garbage = Garbage(
@@ -94,6 +113,7 @@ class LedgerDirectory:
             last_mark=self.last_mark,
             lost=lost,
             fail_stop=fail_stop,
+            census=self.census,
         )
         self.scrub = ScrubView(
             files,
@@ -104,15 +124,20 @@ class LedgerDirectory:
             logs=self.logs,
             last_mark=self.last_mark,
             lost=lost,
+            census=self.census,
         )
         self._copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1
 
-    def open(self, journal_count: int) -> int:
+    def open(self, journal_count: int, limbo: LimboFile, ask_others: AskOthers) -> int:
         """Finish what a crash cut short; return how many index files that were.
 
+        Index files that are gone are made anew where the entry logs tell; ``ask_others`` tells the
+        keys of their ledgers.
+
         Raises:
-            BookieError: a command has left the directory half changed, or a part is missing.
+            BookieError: a command has left the directory half changed, or a part is missing, or
+                index files are gone whose ledgers are not in limbo.
             CorruptRecordError: the mark or the deleted ledgers are damaged.
             StorageFailedError, OSError: reading or writing failed.
         """
@@ -123,14 +148,89 @@ class LedgerDirectory:
             if len(mark.positions) != journal_count:
                 told = f"it is of {len(mark.positions)} journals; the bookie has {journal_count}"
                 raise CorruptRecordError(f"{self.path}/last_mark", 0, told)
-        self.logs.open(0 if mark is None else mark.entry_log_id)
+        lost = look(self._files, self.path, self._owner)
+        counted_ids = lost.least_sizes or ()
+        self.logs.open(max(0 if mark is None else mark.entry_log_id, *counted_ids, 0))
         self.deleted.load()
         # the names of notes may be in the page cache only, if a crash came right after they were
         # given: what is built on them from here on must not outlive them
         self._files.sync_dir(self.path)
+        self._remove_short(lost, limbo)
         index_file_count = self.cache.open()
+        self._find_again(lost, limbo, ask_others)
+        if not lost.census_fault:
+            self.census.load()
+        self.census.begin(self.cache.count_ledgers(), self._log_sizes(lost))
+        self.scrub.lost_logs = {one.log_id: one.size or 0 for one in lost.logs}
         self.garbage.finish()
         return index_file_count
+
+    def _remove_short(self, lost: LostFiles, limbo: LimboFile) -> None:
+        """Remove index files that end inside their header: nothing is in them."""
+        unnoted = [one for one in lost.ledger_ids if one not in limbo.lost_indexes]
+        if unnoted:
+            raise BookieError(
+                f"{self.path} has lost the index files of {len(unnoted)} ledgers, {unnoted[0]} "
+                "among them, and it was not noted that they may be denied no more: start the "
+                "bookie with `zbk bookie run`"
+            )
+        for ledger_id in lost.short_ids:
+            place = IndexPath.of(f"{self.path}/index", ledger_id)
+            self._files.remove(place.path)
+            self._files.sync_dir(place.directory)
+
+    def _find_again(self, lost: LostFiles, limbo: LimboFile, ask_others: AskOthers) -> None:
+        """Make the index of lost ledgers anew, and clear those that are whole again."""
+        wanted = LedgerRanges().with_ids(lost.ledger_ids)
+        if lost.census_fault:  # any that was lost may have lived here
+            here = LedgerRanges().with_ids(lost.here)
+            wanted = limbo.lost_indexes.without(here).without(lost.deleted)
+        if not wanted.range_count:
+            return
+        found = Reindex(
+            self._files,
+            self.path,
+            owner=self._owner,
+            lost=wanted,
+            least_sizes=lost.least_sizes,
+            ask_others=ask_others,
+            fail_stop=self._fail_stop,
+        ).run()
+        whole = LedgerRanges()
+        if not found.doubt:
+            whole = wanted.without(LedgerRanges().with_ids(found.doubtful_ids))
+            if whole.range_count:
+                limbo.clear_lost_indexes(whole)
+        logger.error(
+            "%s: the index of %d ledgers was made anew from the entry logs, with %d entries; of %d "
+            "ledgers that lost their index nothing is missing%s",
+            self.path,
+            found.ledger_count,
+            found.entry_count,
+            whole.ledger_count,
+            f"; the others stay in limbo: {found.doubt}" if found.doubt else "",
+        )
+
+    def _log_sizes(self, lost: LostFiles) -> dict[int, int]:
+        """Return the logs that have to be there from now on, and their bytes at least.
+
+        Nothing is written any more to those of before: they are synced once, and counted whole.
+        """
+        known = dict(lost.least_sizes or {})
+        for log_id in log_ids(self._files, f"{self.path}/logs"):
+            if known.get(log_id):
+                continue
+            try:
+                file = self._files.open(log_path(f"{self.path}/logs", log_id), write=False)
+            except OSError:
+                known[log_id] = 0  # whoever reads it meets that
+                continue
+            try:
+                file.sync()
+                known[log_id] = file.size()
+            finally:
+                file.close()
+        return known
 
     def has(self, ledger_id: int) -> bool:
         """Tell whether a ledger lives here.
@@ -244,7 +344,15 @@ class LedgerDirectory:
             StorageFailedError: anything failed before.
         """
         flush = self.cache.begin_flush()
-        return DirectoryFlush(LogMark(positions, self.logs.last_log_id), flush, self.last_mark)
+        log_id = self.logs.last_log_id
+        written_id, written_size = self.logs.written
+        mark = LogMark(
+            positions,
+            log_id,
+            has_census=True,
+            entry_log_size=written_size if written_id == log_id else 0,
+        )
+        return DirectoryFlush(mark, flush, self.last_mark, self.census, self.logs.least_sizes())
 
 
 def _is_enough(locations: "array[int]", size_max: int) -> bool:

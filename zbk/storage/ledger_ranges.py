@@ -55,6 +55,14 @@ class LedgerRanges(msgspec.Struct, frozen=True):
                 lasts.append(last)
         return LedgerRanges(tuple(firsts), tuple(lasts))
 
+    def union(self, other: "LedgerRanges") -> "LedgerRanges":
+        """Return the ids that are here or there.
+
+        >>> LedgerRanges((1,), (3,)).union(LedgerRanges((4, 9), (5, 9)))
+        LedgerRanges(firsts=(1, 9), lasts=(5, 9))
+        """
+        return self.with_ranges(zip(other.firsts, other.lasts, strict=True))
+
     def without(self, other: "LedgerRanges") -> "LedgerRanges":
         """Return the ids that are here and not there.
 

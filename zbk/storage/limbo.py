@@ -18,6 +18,18 @@ Format version 1 of ``limbo``. All integers little-endian.
         16     8  count          u64      c; how many ranges, at most 65536
         24  16 c  cleared        i64 i64  first and last ledger id, ascending, not adjacent
 
+Format version 2, written while a loss of reason 4 is noted: version 1, but for each loss
+
+        offset  size  field          type     meaning
+        ------  ----  -------------  -------  --------------------------------------------------
+             0     8  reason         u64      as above; 4 index lost
+             8     8  bound          i64      ledgers below it
+            16     8  count          u64      c, as above
+            24     8  scope_count    u64      s; how many ranges, at most 65536, of ledgers that it
+                                              concerns; 0: all below the bound
+            32  16 c  cleared        i64 i64  as above
+     32 + 16 c  16 s  scope          i64 i64  first and last ledger id, ascending, not adjacent
+
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
 A loss is in the file before the bookie serves, and a ledger is cleared there before anything about
 it is denied. Without losses there is no file.
@@ -35,6 +47,8 @@ Threads: ``limbo`` belongs to all; everything else to one thread at a time.
 import struct
 from collections.abc import Iterable
 from typing import Final
+
+import msgspec
 
 from zbk.durability.limbo import Limbo, Loss, LossReason
 from zbk.errors import (
@@ -56,13 +70,16 @@ RANGE_COUNT_MAX: Final = 65_536
 _MAGIC: Final = b"zbkL\x01\x00"
 _FIELDS = struct.Struct("<6sHQQQ")
 _CHECKSUM = struct.Struct("<Q")
+_MAGIC_2: Final = b"zbkL\x02\x00"
 _LOSS = struct.Struct("<QqQ")
+_LOSS_2 = struct.Struct("<QqQQ")
 _RANGE = struct.Struct("<qq")
 _HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
 _NUMBERS: Final = {
     LossReason.UNCLEAN_STOP: 1,
     LossReason.WIPED: 2,
     LossReason.DIRECTORY_LOST: 3,
+    LossReason.INDEX_LOST: 4,
 }
 _REASONS: Final = {number: reason for reason, number in _NUMBERS.items()}
 
@@ -127,13 +144,52 @@ class LimboFile:
         """
         self._write(self._limbo.with_loss(Loss(reason, bound, LedgerRanges())))
 
+    def note_lost_indexes(self, scope: LedgerRanges) -> None:
+        """Note, durably, that the index of these ledgers is gone. Raises as ``note_loss``."""
+        loss = Loss(LossReason.INDEX_LOST, scope.lasts[-1] + 1, LedgerRanges(), scope)
+        limbo = self._limbo.with_loss(loss)
+        if self._lost_indexes_of(limbo).range_count > self._range_count_max:
+            whole = LedgerRanges((0,), (loss.bound - 1,))
+            limbo = self._limbo.with_loss(msgspec.structs.replace(loss, scope=whole))
+        self._write(limbo)
+
+    @property
+    def lost_indexes(self) -> LedgerRanges:
+        """The ledgers whose index was lost once, cleared or not."""
+        return self._lost_indexes_of(self._limbo)
+
+    @staticmethod
+    def _lost_indexes_of(limbo: Limbo) -> LedgerRanges:
+        scopes = (_scope(one) for one in limbo.losses if one.reason is LossReason.INDEX_LOST)
+        return next(scopes, LedgerRanges())
+
+    def clear_lost_indexes(self, ledgers: LedgerRanges) -> bool:
+        """Clear ledgers of which every entry is in the index again; false as ``clear``.
+
+        What else concerns them is as it was.
+
+        Raises:
+            StorageFailedError: writing failed, or anything failed before.
+        """
+        ranges = list(_ranges_of(ledgers))
+        return self._replace(
+            Limbo(
+                tuple(
+                    one.with_cleared(ranges) if one.reason is LossReason.INDEX_LOST else one
+                    for one in self._limbo.losses
+                )
+            )
+        )
+
     def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
         """Clear ledgers, durably; false, and nothing changed, if there is no room for it.
 
         Raises:
             StorageFailedError: writing failed, or anything failed before.
         """
-        limbo = self._limbo.with_cleared(ranges)
+        return self._replace(self._limbo.with_cleared(ranges))
+
+    def _replace(self, limbo: Limbo) -> bool:
         if max((_cleared(one).range_count for one in limbo.losses), default=0) > (
             self._range_count_max
         ):
@@ -148,10 +204,7 @@ class LimboFile:
         """Return the ids that are in limbo for one of these reasons."""
         wanted = set(reasons)
         return LedgerRanges().with_ranges(
-            gap
-            for loss in self._limbo.losses
-            if loss.reason in wanted
-            for gap in _cleared(loss).gaps(loss.bound)
+            gap for loss in self._limbo.losses if loss.reason in wanted for gap in _left(loss)
         )
 
     # -------------------------------------------------------------- private
@@ -173,14 +226,32 @@ class LimboFile:
         self._limbo = limbo
 
 
+def _left(loss: Loss) -> Iterable[tuple[int, int]]:
+    """Return the ranges of ledgers that a loss concerns, and that are not cleared."""
+    if loss.scope is None:
+        return _cleared(loss).gaps(loss.bound)
+    return _ranges_of(_scope(loss).without(_cleared(loss)))
+
+
+def _ranges_of(ranges: LedgerRanges) -> Iterable[tuple[int, int]]:
+    return zip(ranges.firsts, ranges.lasts, strict=True)
+
+
+def _scope(loss: Loss) -> LedgerRanges:
+    assert loss.scope is None or isinstance(loss.scope, LedgerRanges), "made here"
+    return loss.scope or LedgerRanges()
+
+
 def _cleared(loss: Loss) -> LedgerRanges:
     assert isinstance(loss.cleared, LedgerRanges), "made here"
     return loss.cleared
 
 
 def _encode(limbo: Limbo, owner_hash: int) -> bytes:
-    body = b"".join(map(_encode_loss, limbo.losses))
-    fields = _FIELDS.pack(_MAGIC, len(limbo.losses), owner_hash, len(body), checksum(body))
+    has_scopes = any(loss.scope is not None for loss in limbo.losses)
+    body = b"".join(map(_encode_loss_2 if has_scopes else _encode_loss, limbo.losses))
+    magic = _MAGIC_2 if has_scopes else _MAGIC
+    fields = _FIELDS.pack(magic, len(limbo.losses), owner_hash, len(body), checksum(body))
     return fields + _CHECKSUM.pack(checksum(fields)) + body
 
 
@@ -190,12 +261,20 @@ def _encode_loss(loss: Loss) -> bytes:
     return head + b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
 
 
+def _encode_loss_2(loss: Loss) -> bytes:
+    ranges, scope = _cleared(loss), _scope(loss)
+    counts = ranges.range_count, scope.range_count
+    head = _LOSS_2.pack(_NUMBERS[loss.reason], loss.bound, *counts)
+    pairs = zip(ranges.firsts + scope.firsts, ranges.lasts + scope.lasts, strict=True)
+    return head + b"".join(_RANGE.pack(*pair) for pair in pairs)
+
+
 def _decode(data: bytes, owner_hash: int, where: str) -> Limbo:
     if len(data) < _HEADER_SIZE:
         raise CorruptRecordError(where, 0, "ends inside its header")
     magic, loss_count, own_hash, body_size, body_checksum = _FIELDS.unpack_from(data, 0)
     (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
-    if magic != _MAGIC or checksum(data[: _FIELDS.size]) != stored:
+    if magic not in {_MAGIC, _MAGIC_2} or checksum(data[: _FIELDS.size]) != stored:
         raise CorruptRecordError(where, 0, "the header is damaged")
     if own_hash != owner_hash:
         raise CookieMismatchError(f"{where} is another bookie's")
@@ -204,24 +283,35 @@ def _decode(data: bytes, owner_hash: int, where: str) -> Limbo:
         raise CorruptRecordError(where, _HEADER_SIZE, "the losses are damaged")
     limbo, offset = Limbo(), 0
     for _ in range(loss_count):
-        loss, offset = _decode_loss(body, offset, where)
+        loss, offset = _decode_loss(body, offset, where, has_scope=magic == _MAGIC_2)
         limbo = limbo.with_loss(loss)
     if offset != body_size or len(limbo.losses) != loss_count:
         raise CorruptRecordError(where, _HEADER_SIZE, "the losses are not as many as it says")
     return limbo
 
 
-def _decode_loss(body: bytes, offset: int, where: str) -> tuple[Loss, int]:
+def _decode_loss(body: bytes, offset: int, where: str, *, has_scope: bool) -> tuple[Loss, int]:
+    head = _LOSS_2 if has_scope else _LOSS
     try:
-        number, bound, count = _LOSS.unpack_from(body, offset)
+        number, bound, count, *more = head.unpack_from(body, offset)
         reason = _REASONS[number]
     except (struct.error, KeyError) as error:
         raise CorruptRecordError(where, _HEADER_SIZE + offset, f"no loss: {error}") from error
-    start = offset + _LOSS.size
+    offset += head.size
+    cleared, offset = _decode_ranges(body, offset, count, bound, where)
+    scope = None
+    if more and more[0]:
+        scope, offset = _decode_ranges(body, offset, more[0], bound, where)
+    return Loss(reason, bound, cleared, scope), offset
+
+
+def _decode_ranges(
+    body: bytes, start: int, count: int, bound: int, where: str
+) -> tuple[LedgerRanges, int]:
     stop = start + count * _RANGE.size
     bounds = list(_RANGE.iter_unpack(body[start:stop])) if stop <= len(body) else []
     firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
     is_below = max(lasts, default=-1) < bound
     if stop > len(body) or not is_below or not is_in_order(firsts, lasts):
         raise CorruptRecordError(where, _HEADER_SIZE + start, "the ranges are not in order")
-    return Loss(reason, bound, LedgerRanges(tuple(firsts), tuple(lasts))), stop
+    return LedgerRanges(tuple(firsts), tuple(lasts)), stop

@@ -149,7 +149,7 @@ class LogRuns:
         body = file.pread(header.body_size, block.offset)
         if checksum(body) != header.body_checksum:
             raise CorruptRecordError(self._path, block.offset, "a block fails its checksum")
-        found = _entries_of(body, header.count)
+        found = entries_of(body, header.count)
         if found is None or found[0] != header.ledger_id or found[1][0] != header.first_entry_id:
             raise CorruptRecordError(self._path, block.offset, "a block holds something else")
         ledger_id, entry_ids, sizes = found
@@ -167,7 +167,7 @@ class LogRuns:
             )
 
 
-def _entries_of(body: bytes, count: int) -> tuple[int, Sequence[int], "array[int]"] | None:
+def entries_of(body: bytes, count: int) -> tuple[int, Sequence[int], "array[int]"] | None:
     """Return ledger, ids and sizes of the entries in a body; ``None`` if it does not hold them."""
     if not count or not body:
         return None

@@ -8,7 +8,8 @@
               or an entry is gone of which the old index knew: nothing was changed
     verify    the new files are read back
     swap      a note is made that keeps the bookie from starting (``zbk.storage.unfinished``); the
-              flush file is made void; each new file gets its name, over the old one; the note goes
+              flush file is made void; each new file gets its name, over the old one; a new census
+              is written; the note goes
 
 A crash before the note leaves the old index; behind it, ``run`` goes on with the swap. Ledgers that
 were deleted stay away; where a header was lost, ``zbk.storage.rebuild_sources`` says what happens.
@@ -26,6 +27,7 @@ Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fenc
 
 from array import array
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -33,6 +35,7 @@ import msgspec
 from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, ZbkError
 from zbk.protocol.digest import checksum
 from zbk.storage import unfinished
+from zbk.storage.census import Census
 from zbk.storage.compaction_note import CompactionNote
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import LogSync, log_ids, log_path
@@ -53,7 +56,9 @@ from zbk.storage.inspection import Fault
 from zbk.storage.journal_segment import NO_POSITION
 from zbk.storage.last_mark import LastMark, LogMark
 from zbk.storage.ledger_cache import LedgerCache
+from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.location import ABSENT, location_of
+from zbk.storage.lost_files import look
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.rebuild_sources import AskOthers, KnownLedgers
 from zbk.storage.wipe import remove_tree
@@ -76,6 +81,7 @@ class RebuildReport(msgspec.Struct, frozen=True):
     fenced_ids: tuple[int, ...]  # ledgers whose header was lost
     left_out_ids: tuple[int, ...]  # ledgers that were deleted
     torn_tails: tuple[str, ...]  # of logs that were not sealed
+    whole: LedgerRanges = LedgerRanges()  # ledgers of which no entry can be missing
 
 
 class IndexRebuild:
@@ -118,6 +124,7 @@ class IndexRebuild:
         self._is_old_whole = files.exists(self._root)
         self._losses: list[CorruptRecordError] = []
         self._torn_tails: list[str] = []
+        self._is_log_set_known = False
         self._read_count = 0  # copies count
         self._entry_count = self._added_count = self._moved_count = self._kept_count = 0
 
@@ -175,6 +182,7 @@ class IndexRebuild:
             self._known.read_index(self._files, self._root, self._reader)
             self._is_old_whole = not self._known.has_lost_headers
         self._mark = LastMark(self._files, self._ledger_dir, self._fail_stop).load()
+        self._miss_files()
         self._read_journals()
         self._read_others()
         deleted = DeletedLedgers(
@@ -226,6 +234,16 @@ class IndexRebuild:
         cache = self._cache(self._new_dir)
         cache.open()
         return cache
+
+    def _miss_files(self) -> None:
+        """Note what the census has, and what is gone of it."""
+        lost = look(self._files, self._ledger_dir, self._owner)
+        self._known.named_ids.update(lost.ledger_ids)
+        self._is_old_whole &= not lost.ledger_ids
+        self._is_log_set_known = lost.least_sizes is not None
+        for log in lost.logs:
+            told = "is gone" if log.size is None else f"ends here, and had {log.least_size} bytes"
+            self._losses.append(_loss(log.path, Fault(log.size or 0, 0, told)))
 
     def _scan_logs(self, cache: LedgerCache) -> None:
         directory = f"{self._ledger_dir}/logs"
@@ -369,8 +387,33 @@ class IndexRebuild:
                 index_directories(self._files, root) if self._files.exists(root) else ()
             ):
                 self._files.sync_dir(directory)
+        self._write_census()
         unfinished.end(self._files, self._ledger_dir)
         self._remove_new()
+
+    def _write_census(self) -> None:
+        """Count what is there now; logs that are gone stay counted: old index files point there."""
+        census = Census(self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop)
+        sizes: dict[int, int] = {}
+        with suppress(CorruptRecordError):
+            counted = census.load()
+            sizes = {} if counted is None else dict(counted.log_sizes)
+        log_dir = f"{self._ledger_dir}/logs"
+        for log_id in log_ids(self._files, log_dir) if self._files.exists(log_dir) else ():
+            sizes[log_id] = max(sizes.get(log_id, 0), self._size(log_path(log_dir, log_id)))
+        census.begin(ledger_ids(self._files, self._root), {})
+        census.write(sizes)
+
+    def _size(self, path: str) -> int:
+        """Return the bytes of a log, which were synced when it was read; 0: it cannot be opened."""
+        try:
+            file = self._files.open(path, write=False)
+        except OSError:
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
 
     def _remove_new(self) -> None:
         if self._files.exists(self._new_dir):
@@ -386,6 +429,7 @@ class IndexRebuild:
 
     def _report(self) -> RebuildReport:
         here = self._known_ids()
+        is_whole = self._is_log_set_known and not self._losses
         return RebuildReport(
             ledger_count=len(here),
             entry_count=self._entry_count,
@@ -395,6 +439,7 @@ class IndexRebuild:
             fenced_ids=tuple(sorted(self._known.fenced_ids)),
             left_out_ids=tuple(sorted(set(self._taken) - set(here) - self._elsewhere_ids)),
             torn_tails=tuple(self._torn_tails),
+            whole=LedgerRanges().with_ids(here if is_whole else ()),
         )
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from zbk.errors import CorruptRecordError
+from zbk.errors import CorruptRecordError, InvalidOptionError
 from zbk.protocol.words import LedgerType
 from zbk.storage.flush_file import HEADER_PAGE, FlushFile
 from zbk.storage.index_file import IndexReader, LedgerIndex, decode_header, ledger_ids
@@ -41,6 +41,15 @@ class LedgerSecret(msgspec.Struct, frozen=True):
 
 AskOthers = Callable[[int], LedgerSecret | None]
 """From a ledger id to what others know; ``None``: the ledger was deleted. Raises ``ZbkError``."""
+
+
+def ask_nobody(ledger_id: int) -> LedgerSecret | None:
+    """Ask where there are no metadata.
+
+    Raises:
+        InvalidOptionError: always.
+    """
+    raise InvalidOptionError("metadata", "", f"they know the key of ledger {ledger_id}")
 
 
 class KnownLedgers:

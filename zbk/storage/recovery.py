@@ -54,6 +54,10 @@ class ReplayTarget(Protocol):
         """Take in a ledger."""
         ...
 
+    def take_in_lost(self, ledger_id: int) -> bool:
+        """Take in a ledger whose index was lost; false if it was not, or was deleted."""
+        ...
+
     def set_fenced(self, ledger_id: int) -> None:
         """Note a fence."""
         ...
@@ -121,6 +125,9 @@ class Replayer:
         if ledger_id in self._known:
             return True
         if self._storage.ledger_info(ledger_id) is not None:
+            self._known.add(ledger_id)
+            return True
+        if self._storage.take_in_lost(ledger_id):
             self._known.add(ledger_id)
             return True
         self.orphan_count += 1  # deleted: its key record lies before the mark, its index is gone

@@ -1,5 +1,6 @@
 """Checks all files of a stopped bookie, and that what the index says is so. Changes nothing.
 
+    census     every index file and entry log that has to be there is, up to its size
     journal    a start would accept each of them, and the lists of deleted ledgers
     logs       every block and every map passes its checksum; but the tail of a log that was not
                sealed may be torn by a crash
@@ -21,6 +22,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptJournalError, CorruptRecordError, EntryUnreadableError
+from zbk.storage.census import CENSUS_NAME
 from zbk.storage.compaction_note import CompactionNote
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import log_ids, log_path
@@ -34,6 +36,8 @@ from zbk.storage.inspection import Fault
 from zbk.storage.journal_replay import look
 from zbk.storage.last_mark import LastMark, LogMark, first_position
 from zbk.storage.location import ABSENT, split_location
+from zbk.storage.lost_files import LostFiles
+from zbk.storage.lost_files import look as look_for_lost
 from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.system.files import FileSystem
 
@@ -124,6 +128,19 @@ class SanityCheck:
             yield Problem(f"{directory}/last_mark", 0, told)
         DeletedLedgers(self._files, directory, owner=owner, fail_stop=FailStop()).load()
         CompactionNote(self._files, directory, owner).read()
+        yield from self._lost(look_for_lost(self._files, directory, owner))
+
+    def _lost(self, lost: LostFiles) -> Iterator[Problem]:
+        if lost.census_fault:
+            yield Problem(f"{lost.path}/{CENSUS_NAME}", 0, lost.census_fault)
+        short_ids = set(lost.short_ids)
+        for ledger_id in lost.ledger_ids:
+            if ledger_id not in short_ids:  # those are told of with the index
+                path = IndexPath.of(f"{lost.path}/index", ledger_id).path
+                yield Problem(path, 0, f"is missing: ledger {ledger_id} was here")
+        for log in lost.logs:
+            cut = f"ends here, and had {log.least_size} bytes"
+            yield Problem(log.path, log.size or 0, "is missing" if log.size is None else cut)
 
     def _journal(self, number: int, directory: str) -> Iterator[Problem]:
         if len(self._marks) < len(self._ledger_dirs):

@@ -8,6 +8,9 @@ So a ledger is reported only if its index points into damage. If nothing does, a
 was seen, nobody misses what was there: mostly a loss of power has taken what was not synced, of a
 sealed log, too. That is logged, and is no damage (``zbk.storage.lost_regions``).
 
+A log that is gone, as the census has it, is a region as a whole: whatever points there is damage. A
+pass that sees all of the index, and nothing that points there, has the census forget it.
+
 What is written while the pass is under way is left to the next one, but for the beginnings of
 entries. An entry of which the index has nothing is not missed here: `zbk bookie rebuild-index` of a
 stopped bookie sees those.
@@ -41,8 +44,16 @@ REGION_COUNT_MAX: Final = 10_000
 class ScrubPass:
     """One pass. ``steps`` is called once."""
 
-    def __init__(self, view: ScrubView, *, region_count_max: int = REGION_COUNT_MAX) -> None:
+    def __init__(
+        self,
+        view: ScrubView,
+        *,
+        region_count_max: int = REGION_COUNT_MAX,
+        is_of_index: bool = False,
+    ) -> None:
+        """``is_of_index``: leave the entry logs out."""
         self._view = view
+        self._is_of_index = is_of_index
         self._region_count_max = region_count_max
         self._region_count = 0
         self._regions: Regions = {}
@@ -60,7 +71,10 @@ class ScrubPass:
     def steps(self) -> Scrubbing:
         """Yield the steps of the pass."""
         self._left_below_id = self._view.left_below_id
-        yield from self._logs()
+        if not self._is_of_index:
+            yield from self._logs()
+        for log_id, size in self._view.lost_logs.items():
+            self._regions[log_id] = [*self._regions.get(log_id, ()), (size, OFFSET_MAX)]
         self.share = 0.5
         yield from self._ledgers()
         yield from self._judge()
@@ -111,6 +125,8 @@ class ScrubPass:
     def _judge(self) -> Iterator[DamagedFile]:
         """Tell of what was held back, or that nobody misses it."""
         view = self._view
+        if self._index.is_complete:
+            view.forget_logs(view.lost_logs.keys() - self._index.pointed_ids)
         for log_id, damage in self._held_back.items():
             path = log_path(view.log_dir, log_id)
             if not view.files.exists(path):

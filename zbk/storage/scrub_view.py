@@ -8,11 +8,12 @@ a page at most; everything else to one thread, any.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, ShortRecordError
+from zbk.storage.census import Census
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.index_file import IndexReader, index_directories, ledger_id_in
@@ -51,7 +52,10 @@ class ScrubView:
         logs: EntryLogs,
         last_mark: LastMark,
         lost: LostRegions,
+        census: Census,
     ) -> None:
+        self._census = census
+        self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
         self.files = files
         self.path = path
         self.owner = owner
@@ -110,6 +114,16 @@ class ScrubView:
             found = [one for name in names if (one := ledger_id_in(name)) is not None]
             if found:
                 yield found
+
+    def forget_logs(self, log_ids: Iterable[int]) -> None:
+        """Note, durably, that nothing points any more at logs that are lost.
+
+        Raises:
+            StorageFailedError: it cannot be written, or anything failed before.
+        """
+        gone = frozenset(log_ids)
+        if gone and self._census.forget_logs(gone):
+            self.lost_logs = {one: self.lost_logs[one] for one in self.lost_logs.keys() - gone}
 
     def read_log(self, location: int, size: int) -> bytes:
         """Return up to ``size`` bytes from a location on.

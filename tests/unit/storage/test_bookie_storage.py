@@ -407,6 +407,8 @@ def test_records_of_a_deleted_ledger_are_counted_and_left_out(
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
     storage.journal.append([EntriesRecord(batch_of(1, range(5, 9))), FenceRecord(1)])
+    assert storage.mark_deleted([1])
+    assert storage.garbages[0].note()
     storage.delete_ledger(1)
     assert storage.ledger_count == 0
     disk.process_crash()
@@ -541,6 +543,7 @@ def test_a_checkpoint_has_an_order(storage: BookieStorage) -> None:
     for too_early in (
         checkpoint.write_index,
         checkpoint.apply_index,
+        checkpoint.write_census,
         checkpoint.write_mark,
         checkpoint.remove_journals,
         storage.begin_checkpoint,

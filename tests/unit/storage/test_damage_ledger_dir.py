@@ -329,6 +329,8 @@ def check_start(bookie: TwinnedStorage) -> None:
 
 # ---------------------------------------------------------------- the last log mark
 
+SLOT_SIZE = 72  # of a mark with one journal, beside a census
+
 
 def with_two_marks(*, is_first_kept: bool) -> TwinnedStorage:
     """Return killed storage with two slots; the segment of the older one is there, or long gone."""
@@ -356,24 +358,28 @@ def test_every_flipped_bit_of_the_last_mark_is_seen_or_harmless(is_first_kept: b
     the mark points at a segment that is gone, or no slot is whole.
     """
     size = len(with_two_marks(is_first_kept=is_first_kept).disk.content("/l/last_mark"))
-    assert size == 576
-    bits = [*range(0, 8 * 64, 5), *range(8 * 64, 8 * 512, 409), *range(8 * 512, 8 * 576, 5)]
+    assert size == 512 + SLOT_SIZE
+    bits = [
+        *range(0, 8 * SLOT_SIZE, 5),
+        *range(8 * SLOT_SIZE, 8 * 512, 409),
+        *range(8 * 512, 8 * size, 5),
+    ]
     refused = []
     for bit in bits:
         bookie = with_two_marks(is_first_kept=is_first_kept)
         bookie.disk.flip_bit("/l/last_mark", bit)
         if not _starts(bookie):
             refused.append(bit)
-    last_slot = [bit for bit in bits if bit < 8 * 64]  # generation 4
+    last_slot = [bit for bit in bits if bit < 8 * SLOT_SIZE]  # generation 4
     assert refused == ([] if is_first_kept else last_slot)
 
 
 @pytest.mark.parametrize("is_first_kept", [True, False], ids=["journal there", "journal gone"])
 def test_a_last_mark_cut_at_any_byte_is_seen_or_harmless(is_first_kept: bool) -> None:
-    for size in range(576):
+    for size in range(512 + SLOT_SIZE):
         bookie = with_two_marks(is_first_kept=is_first_kept)
         bookie.disk.set_content("/l/last_mark", bookie.disk.content("/l/last_mark")[:size])
-        assert _starts(bookie) or size < 64 or not is_first_kept
+        assert _starts(bookie) or size < SLOT_SIZE or not is_first_kept
 
 
 def _starts(bookie: TwinnedStorage) -> bool:

@@ -1,0 +1,38 @@
+"""What the cluster's metadata know of a ledger whose index is lost: its key and its type.
+
+Ledgers made by an old zbk have no key in their metadata; then the passwords that are known are
+tried, and no password.
+"""
+
+from collections.abc import Sequence
+
+from zbk.errors import InvalidOptionError, NoSuchLedgerError
+from zbk.metadata.ledgers import LedgerStore
+from zbk.protocol.digest import is_same_secret, ledger_key, password_digest
+from zbk.storage.rebuild_sources import LedgerSecret
+
+
+def secret_of(
+    ledgers: LedgerStore, ledger_id: int, passwords: Sequence[bytes] = ()
+) -> LedgerSecret | None:
+    """Return the key and the type of a ledger; ``None``: it was deleted.
+
+    Raises:
+        InvalidOptionError: only its password tells the key, and none of these is it.
+        MetadataUnavailableError: the metadata store does not answer.
+    """
+    try:
+        metadata, _ = ledgers.read(ledger_id, is_fresh=True)
+    except NoSuchLedgerError:
+        return None
+    if metadata.ledger_key:
+        return LedgerSecret(metadata.ledger_key, metadata.ledger_type)
+    for password in (b"", *passwords):
+        if is_same_secret(password_digest(password, ledger_id), metadata.password_digest):
+            return LedgerSecret(ledger_key(password, ledger_id), metadata.ledger_type)
+    raise InvalidOptionError(
+        "password",
+        "...",
+        f"the index of ledger {ledger_id} is lost, and the bookie needs its password again: "
+        "give --password-file",
+    )
