@@ -6,10 +6,14 @@ from collections.abc import Iterator
 
 import pykka
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
+
+settings.register_profile("zbk", deadline=None)  # a busy machine makes no example wrong
+settings.load_profile("zbk")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

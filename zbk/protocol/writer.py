@@ -31,10 +31,10 @@ Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
             with CannotAdvance when ``quorum_grace_ms`` does not help.
 Close       no more appends; everything pending is finished; a VD ledger is synced, again and again
             while the caller waits; stragglers of live slots, and new bookies that are being
-            connected, get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an error, except after LedgerFenced: then its
-            end is somebody else's to find. A close that would drop acknowledged entries fails with
-            NotDurable, unless the caller accepts the loss: the ledger stays open for another close
-            or for recovery (``writer_close``).
+            connected, get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an
+            error, except after LedgerFenced: then its end is somebody else's to find. A close that
+            would drop acknowledged entries fails with NotDurable, unless the caller accepts the
+            loss: the ledger stays open for another close or for recovery (``writer_close``).
 Outcome     the error of an append that may be in the ledger says so: its outcome is "unknown".
 
 Decisions:
