@@ -79,7 +79,7 @@ class Autorecovery:
 
     def is_drained(self) -> bool:
         """Tell whether no task is left, and every ledger is whole or was put aside."""
-        if not all(map(self._is_stuck, self._tasks.list())):
+        if not all(map(self.is_stuck, self._tasks.list())):
             return False
         aside = self.put_aside()
         world = self._world
@@ -87,11 +87,11 @@ class Autorecovery:
         return not any(
             not lost.isdisjoint(fragment.bookies)
             for ledger_id, metadata in world.metadata.current.items()
-            if ledger_id not in aside and not self._is_stuck(ledger_id)
+            if ledger_id not in aside and not self.is_stuck(ledger_id)
             for fragment in metadata.fragments
         )
 
-    def _is_stuck(self, ledger_id: int) -> bool:
+    def is_stuck(self, ledger_id: int) -> bool:
         """Tell whether a task says why it can not end: somebody who is there is damaged.
 
         It is tried again, ever more rarely, until that bookie is mended or gone.

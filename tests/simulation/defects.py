@@ -14,9 +14,11 @@ from unittest.mock import patch
 import msgspec
 
 from tests.simulation import collection_defects as collection
+from tests.simulation import copy_defects as copies
 from tests.simulation import defect_methods as wrong
 from tests.simulation import repair_defects as repair
 from tests.simulation.bookie_parts import TimedSyncQueue
+from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.world import Parts, World
@@ -46,6 +48,7 @@ from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_close import Closing
 from zbk.storage.bookie_storage import BookieStorage
@@ -58,7 +61,7 @@ from zbk.storage.journal_replay import _Replay
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
     "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "V1": 5,
+    "R10": 25, "V1": 5, "W1": 94, "W2": 24, "W3": 45,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -247,6 +250,7 @@ def _defects() -> Iterator[Defect]:
     yield from _volatile_defects()
     yield from _collection_defects()
     yield from _repair_defects()
+    yield from _copy_defects()
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
         [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],
@@ -344,6 +348,24 @@ def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
         [(LedgerRepair, "_on_partial_copy", repair.waits_for_limbo)],
+    )  # fmt: skip
+
+
+def _copy_defects() -> Iterator[Defect]:
+    yield Defect(
+        "W1", "a bookie that comes up gets what is pending, and nothing that is acknowledged", 200,
+        [(WritePath, "resend", copies.sends_what_is_pending)],
+    )  # fmt: skip
+    yield Defect(
+        "W2", "a writer does not report what bookies lack", 200,
+        [
+            (WritePath, "missing_of_closed", copies.knows_of_nothing_missing),
+            (WritePath, "missing_of_fragments", copies.knows_of_nothing_missing),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "W3", "a recovery has nothing compared", 200,
+        [(RecoveryBody, "report_of", staticmethod(copies.has_nothing_compared))],
     )  # fmt: skip
 
 

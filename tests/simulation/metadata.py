@@ -24,11 +24,13 @@ from tests.support.history import History
 from zbk.errors import MetadataUnavailableError, NoNodeError, ZbkError
 from zbk.metadata.arguments import parent_of
 from zbk.metadata.instance import initialise
+from zbk.metadata.ledger_closing import LedgerCloser
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory_tree import Tree
 from zbk.metadata.paths import LEDGERS, LOGS, is_ledger_name
 from zbk.metadata.store import Create, Delete, Operation, SessionState, SetValue, Watch
 from zbk.metadata.store import Node as TreeNode
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.metadata.values import decode
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
@@ -207,6 +209,10 @@ class Session:
     def ledgers(self) -> LedgerStore:
         """Return the ledgers' metadata as this client sees it."""
         return LedgerStore(self, pause=lambda _seconds: None, rng=Random(1))
+
+    def closer(self) -> LedgerCloser:
+        """Return what closes ledgers and reports what they lack, as this client sees it."""
+        return LedgerCloser(self.ledgers(), UnderreplicationStore(self))
 
     def create(
         self,

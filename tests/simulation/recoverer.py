@@ -11,6 +11,7 @@ from tests.simulation.metadata import Session
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol import recovery_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
@@ -29,6 +30,8 @@ Done: TypeAlias = Callable[[LedgerMetadata | ZbkError], None]
 class RecoveryBody:
     """One recovery of one ledger, for one client; ends with one call of ``done``."""
 
+    report_of = staticmethod(MissingReport.unchecked)
+
     def __init__(
         self,
         world: World,
@@ -42,6 +45,7 @@ class RecoveryBody:
         self._node = node
         self._pool = pool
         self._ledgers = session.ledgers()
+        self._closer = session.closer()
         self._ledger_id = ledger_id
         self._done = done
         self._core: RecoveryCore | None = None
@@ -165,13 +169,13 @@ class RecoveryBody:
             self._world.sometimes["recovery: a fence is missing on exactly one bookie"] += 1
 
         def close() -> LedgerMetadata:
-            metadata, _version = self._ledgers.update(
+            return self._closer.close(
                 self._ledger_id,
                 lambda now: close_by_recovery(
                     now, effect.fragments, effect.last_entry_id, effect.length
                 ),
+                self.report_of,
             )
-            return metadata
 
         def done(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, LedgerMetadata) and outcome.last_entry_id is not None:

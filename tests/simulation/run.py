@@ -19,6 +19,7 @@ import msgspec
 from tests.simulation.autorecovery import Autorecovery
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.collector import UpkeepPlan
+from tests.simulation.copies import check_copies
 from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Node
@@ -334,6 +335,7 @@ class Run:
         if self._repair is None:
             return
         self._drain(self._repair)
+        check_copies(world, self._repair)
         for _ in range(world.tape.draw(3)):
             there = [b for b in world.bookies if not b.is_lost]
             doubtful = [b for b in there if b.oracle.is_damaged or b.lacks_copies]
@@ -343,6 +345,7 @@ class Run:
                 world.sometimes["autorecovery: a bookie is lost when all is whole"] += 1
                 self._lose(bookie)
             self._drain(self._repair)
+            check_copies(world, self._repair)
 
     def _lose(self, bookie: SimulatedBookie) -> None:
         bookie.crash("lost for ever")

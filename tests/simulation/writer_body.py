@@ -21,6 +21,7 @@ from zbk.errors import (
     NotEnoughBookiesError,
     ZbkError,
 )
+from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
@@ -78,7 +79,9 @@ class WriterBody:
         self.is_over = False
         self.core = world.parts.writer_core(world, metadata)
         self._on_failed = on_failed
-        self._ledgers = world.session(node.name).ledgers()
+        session = world.session(node.name)
+        self._ledgers = session.ledgers()
+        self._closer = session.closer()
         self._bookies = list(metadata.last_fragment.bookies)
         self._deliver: list[Callable[[News], None]] = [self._news_of(b) for b in self._bookies]
         self._key = world.ledger_key(self.ledger_id)
@@ -193,6 +196,8 @@ class WriterBody:
                 self._end(effect.ticket, "info", error=effect.error)
             case ev.ChangeEnsemble():
                 self._change_ensemble(effect)
+            case ev.ReportMissing():
+                self._report(effect)
             case ev.CloseLedger():
                 self._close_in_metadata(effect)
             case ev.CloseFailed():
@@ -310,6 +315,19 @@ class WriterBody:
                 self._deliver[slot] = self._news_of(new)
                 self.pool.link(new).subscribe(self._deliver[slot])
 
+    def _report(self, effect: ev.ReportMissing) -> None:
+        self.world.sometimes["writer: reports what a replaced bookie lacks"] += 1
+        self.node.trace(f"reports {effect.missing}")
+        report = MissingReport.not_written(effect.missing)
+
+        def done(outcome: ZbkError | None) -> None:
+            if outcome is None and not self.is_over:
+                self._handle(ev.MissingReported(effect.missing))
+
+        self.world.metadata.submit(
+            self.node, lambda: self._closer.report(self.ledger_id, report), done
+        )
+
     # ------------------------------------------------------------------ the end
 
     def _close_failed(self, error: ZbkError) -> None:
@@ -333,9 +351,15 @@ class WriterBody:
             text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
             self.world.violated("I14", f"{text}, {self.core.last_acked_id} is acknowledged")
 
+        if effect.missing:
+            self.world.sometimes["writer: closes a ledger that is not whole"] += 1
+            self.node.trace(f"closes, and reports {effect.missing}")
+
         def close() -> None:
-            self._ledgers.update(
-                self.ledger_id, lambda now: close_by_writer(now, last_entry_id, length)
+            self._closer.close(
+                self.ledger_id,
+                lambda now: close_by_writer(now, last_entry_id, length),
+                lambda _closed: MissingReport.not_written(effect.missing),
             )
 
         def done(outcome: ZbkError | None) -> None:

@@ -26,6 +26,7 @@ from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import decode_entry, entry_size
 from zbk.protocol.metadata_changes import begin_recovery
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.spans import Span, merged, overlaps
 from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import (
@@ -45,6 +46,8 @@ from zbk.protocol.writer_events import (
     Event,
     Failed,
     LacFailed,
+    MissingReported,
+    ReportMissing,
     SendAdd,
     SendLac,
     SendSync,
@@ -156,6 +159,8 @@ class WriterCluster:
         self.close_ticket: int | None = None
         self.end: CloseLedger | CloseFailed | None = None
         self.accepts_loss = False
+        self.reports: list[ReportMissing] = []  # that the metadata store has not noted
+        self.reported: dict[str, list[Span]] = {}
         self.seen: set[str] = set()  # kinds of effects and errors
 
     @property
@@ -328,10 +333,12 @@ class WriterCluster:
         return bool(self.appends or self.syncs or is_closing or self.metadata.asked)
 
     def check_copies(self) -> None:
-        """Judge, at the end, that each copy that is due is there or known to be missing."""
+        """Judge, at the end, that each copy that is due is there or reported as missing."""
         if not isinstance(self.end, CloseLedger) or "repaired" in self.seen:
             return
-        missing = self.core.missing.up_to(self.end.last_entry_id)
+        missing: dict[str, list[Span]] = {one: list(ids) for one, ids in self.reported.items()}
+        for bookie_id, ranges in self.end.missing.items():
+            missing.setdefault(bookie_id, []).extend(ranges)
         for entry_id in range(self.end.last_entry_id + 1):
             for bookie_id in self.metadata.names(entry_id):
                 ranges = missing.get(bookie_id, ())
@@ -339,7 +346,7 @@ class WriterCluster:
                 is_here = entry_id in self.pool[bookie_id].taken
                 assert is_here or is_known, f"{bookie_id} lacks entry {entry_id}: {missing}"
                 if is_known and not is_here:
-                    self.seen.add("missing")
+                    self.seen.add("reported" if bookie_id in self.reported else "missing")
 
     # ------------------------------------------------------------------ the bookies' side
 
@@ -387,6 +394,7 @@ class WriterCluster:
             SlotSuspect: self._on_suspect,
             SendLac: self._on_send_lac,
             ChangeEnsemble: self._on_change_ensemble,
+            ReportMissing: self._on_report_missing,
         }
         carry_out[type(effect)](effect)
 
@@ -490,6 +498,22 @@ class WriterCluster:
             self.end = effect
         else:
             assert isinstance(effect.error, LedgerClosedError | LedgerFencedError)
+
+    def _on_report_missing(self, effect: ReportMissing) -> None:
+        open_id = self.metadata.ledger.last_fragment.first_entry_id
+        for bookie_id, ranges in effect.missing.items():
+            assert ranges[-1][1] < open_id, "what is open may still be written"
+            for told in self.reported.get(bookie_id, ()):
+                assert not list(overlaps([told], ranges)), "each hole is reported once"
+        self.reports.append(effect)
+
+    def note_reports(self) -> None:
+        """Let the metadata store note every report that waits."""
+        while self.reports:
+            report = self.reports.pop(0)
+            for bookie_id, ranges in report.missing.items():
+                self.reported[bookie_id] = merged([*self.reported.get(bookie_id, ()), *ranges])
+            self.handle(MissingReported(report.missing))
 
     def _on_suspect(self, effect: SlotSuspect) -> None:
         self.seen.add(f"suspect: {type(effect.error).__name__}")

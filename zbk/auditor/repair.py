@@ -260,6 +260,7 @@ class LedgerRepairer:
                 requests=ground.requests,
                 placer=ground.placer,
                 ledgers=ground.ledgers,
+                tasks=ground.tasks,
                 config=ground.config,
                 check_usable=self._check_going,
             )

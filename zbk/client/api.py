@@ -44,6 +44,7 @@ from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.logs import LogStore
 from zbk.metadata.store import MetadataStore
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.digest import digest_function, is_same_secret, ledger_key, password_digest
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -113,6 +114,7 @@ class Client(LogCalls):
         )
         try:
             self._ledgers = LedgerStore(self._store)
+            self._tasks = UnderreplicationStore(self._store)
             self._logs = LogStore(self._store)
             self._data_sets = DataSetStore(self._store)
             registry = BookieRegistry(self._store)
@@ -134,6 +136,7 @@ class Client(LogCalls):
                 config=config,
                 pool=self._pool,
                 ledgers=self._ledgers,
+                tasks=self._tasks,
                 placer=self._placer,
                 metadata_actor=self._metadata_actor,
                 ticker=self._ticker,
@@ -317,6 +320,7 @@ class Client(LogCalls):
                 requests=self._requests,
                 placer=self._placer,
                 ledgers=self._ledgers,
+                tasks=self._tasks,
                 config=self._config,
                 check_usable=self.check_usable,
             )

@@ -1,7 +1,7 @@
 """What an application holds of a ledger that it writes."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from types import TracebackType
@@ -21,6 +21,7 @@ from zbk.errors import (
     RequestTimeoutError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.spans import Span
 from zbk.protocol.writer import WriterCore
 
 if TYPE_CHECKING:
@@ -132,6 +133,19 @@ class LedgerWriter:
         ``backlog_size`` of the client's options, and a batch more.
         """
         return self._core.backlog_size
+
+    @property
+    def under_replicated(self) -> Mapping[str, Sequence[Span]]:
+        """Ranges of acknowledged entries that bookies lack, by bookie id; usually none.
+
+        Each is a first and a last id; on a striped ledger it means those that are due on the
+        bookie. They have fewer copies than the write quorum, and an ack quorum at least. This
+        writer will not write them any more: a bookie was away for longer than ``backlog_size``
+        lasts, or was replaced, or had not answered when the ledger was closed. Autorecovery is told
+        of them when the ensemble changes and when the ledger is closed.
+        """
+        end = self.metadata.last_entry_id
+        return self._core.missing.up_to(self.last_add_acknowledged if end is None else end)
 
     # ------------------------------------------------------------------ append
 

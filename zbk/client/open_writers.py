@@ -27,6 +27,7 @@ from zbk.client.writer_metadata import WriterMetadata
 from zbk.config import ClientConfig
 from zbk.durability.level import level_of
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.digest import digest_function, ledger_key
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
@@ -47,6 +48,7 @@ class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
     config: ClientConfig
     pool: BookiePool
     ledgers: LedgerStore
+    tasks: UnderreplicationStore
     placer: BookiePlacer
     metadata_actor: "pykka.ActorRef[Any]"
     ticker: Ticker
@@ -96,7 +98,9 @@ class OpenWriters:
                 self._actors.pop(serial, None)
 
         mailbox = AppendMailbox(config.pending_size_max, lambda: _tell(reference[0], Drain()))
-        current = WriterMetadata(metadata, ground.ledgers, ground.placer, ground.metadata_actor)
+        current = WriterMetadata(
+            metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actor
+        )
         setup = WriterSetup(
             metadata=current,
             ledger_key=ledger_key(password, metadata.ledger_id),

@@ -12,7 +12,9 @@ import msgspec
 from zbk.client.requests import ReplyBox
 from zbk.config import ClientConfig
 from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.digest import DigestFunction
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -85,6 +87,7 @@ class RecoverySetup(msgspec.Struct, frozen=True):
     requests: RequestSender
     placer: ReplacementChooser
     ledgers: LedgerStore
+    tasks: UnderreplicationStore
     config: ClientConfig
     check_usable: Callable[[], None]
 
@@ -206,8 +209,8 @@ class RecoveryPump:
         def change(current: LedgerMetadata) -> LedgerMetadata | None:
             return close_by_recovery(current, effect.fragments, effect.last_entry_id, effect.length)
 
-        metadata, _version = self._setup.ledgers.update(self._metadata.ledger_id, change)
-        return metadata
+        closer = LedgerCloser(self._setup.ledgers, self._setup.tasks)
+        return closer.close(self._metadata.ledger_id, change, MissingReport.unchecked)
 
     def _read_closed(self, error: ZbkError) -> LedgerMetadata:
         """Return the ledger if another recoverer closed it; else raise why we could not."""

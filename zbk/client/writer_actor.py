@@ -1,8 +1,8 @@
 """The writer actor: one for each ledger that this client writes.
 
 mailbox     Drain, when appends wait in the mailbox; Deliver, news from the connections; Ask, a
-            sync or a close; EnsembleSettled and ClosedInMetadata, from the metadata actor;
-            WritableChanged, from the directory of bookies; Tick, from the ticker
+            sync or a close; EnsembleSettled, MissingNoted and ClosedInMetadata, from the
+            metadata actor; WritableChanged, from the directory of bookies; Tick, from the ticker
 answers     the futures of the application, in this actor's thread or in that of the connections,
             which handles what comes alone while the actor is idle (``DirectInbox``)
 owns        a WriterCore; everything it decides is carried out here: what goes to bookies in
@@ -22,7 +22,12 @@ import pykka
 
 from zbk.client.append_future import AppendFuture, resolve_all
 from zbk.client.mailbox import AppendMailbox
-from zbk.client.writer_metadata import ClosedInMetadata, EnsembleSettled, WriterMetadata
+from zbk.client.writer_metadata import (
+    ClosedInMetadata,
+    EnsembleSettled,
+    MissingNoted,
+    WriterMetadata,
+)
 from zbk.client.writer_requests import WriterRequests, event_of
 from zbk.errors import (
     BookieUnavailableError,
@@ -83,6 +88,7 @@ WriterMessage: TypeAlias = (
     | AskClose
     | EnsembleSettled
     | ClosedInMetadata
+    | MissingNoted
     | WritableChanged
     | Failed
 )
@@ -175,7 +181,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case AskSync() | AskClose():
                 self._drain(now_ms)  # what was appended before this call and waits
                 self._on_ask(message, now_ms)
-            case EnsembleSettled() | ClosedInMetadata():
+            case EnsembleSettled() | ClosedInMetadata() | MissingNoted():
                 self._on_metadata(message, now_ms)
             case WritableChanged():
                 self._refusing = dict.fromkeys(self._refusing, now_ms)
@@ -251,7 +257,9 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case _:
                 assert_never(news)
 
-    def _on_metadata(self, news: EnsembleSettled | ClosedInMetadata, now_ms: int) -> None:
+    def _on_metadata(
+        self, news: EnsembleSettled | ClosedInMetadata | MissingNoted, now_ms: int
+    ) -> None:
         self._setup.metadata.take_in(news)
         match news:
             case EnsembleSettled():
@@ -259,6 +267,8 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 self._follow_ensemble()
                 for effect in effects:
                     self._carry_out(effect)
+            case MissingNoted(report):
+                self._handle(core.MissingReported(report.missing), now_ms)
             case ClosedInMetadata(future, _, None):
                 future.set_result(news.last_entry_id)
             case ClosedInMetadata(future, _, error):
@@ -329,9 +339,18 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 self._carry_out_rare(effect)
 
     def _carry_out_rare(
-        self, effect: core.SyncDone | core.SyncFailedFor | core.CloseLedger | core.CloseFailed
+        self,
+        effect: (
+            core.SyncDone
+            | core.SyncFailedFor
+            | core.ReportMissing
+            | core.CloseLedger
+            | core.CloseFailed
+        ),
     ) -> None:
         match effect:
+            case core.ReportMissing():
+                self._setup.metadata.report_missing(effect, self._tell_self)
             case core.SyncDone():
                 effect.ticket.set_result(effect.last_entry_id)
             case core.SyncFailedFor():
@@ -364,7 +383,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._end_point = end
         self._setup.metadata.close(end, self._tell_self)
 
-    def _tell_self(self, news: EnsembleSettled | ClosedInMetadata) -> None:
+    def _tell_self(self, news: EnsembleSettled | ClosedInMetadata | MissingNoted) -> None:
         with suppress(pykka.ActorDeadError):
             self.actor_ref.tell(news)
 

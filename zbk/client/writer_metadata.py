@@ -1,9 +1,10 @@
-"""What a writer does in the metadata store: another ensemble, and the end of its ledger.
+"""What a writer does in the metadata store: another ensemble, what bookies lack, the ledger's end.
 
 The store blocks, so the metadata actor waits for it; what comes of it is told to the writer's actor
 as a message. ``current`` may be read in any thread; everything else is the writer's actor's.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeAlias
@@ -14,7 +15,9 @@ import pykka
 from zbk.client.metadata_actor import MetadataTask
 from zbk.client.placer import BookiePlacer
 from zbk.errors import NotEnoughBookiesError, ZbkError
+from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
 from zbk.protocol.writer_events import (
@@ -22,7 +25,10 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     EnsembleChanged,
     EnsembleChangeFailed,
+    ReportMissing,
 )
+
+LOG = logging.getLogger("zbk.client")
 
 
 class EnsembleSettled(msgspec.Struct, frozen=True):
@@ -41,7 +47,14 @@ class ClosedInMetadata(msgspec.Struct, frozen=True):
     metadata: LedgerMetadata | None = None
 
 
-MetadataNews: TypeAlias = EnsembleSettled | ClosedInMetadata
+class MissingNoted(msgspec.Struct, frozen=True):
+    """Autorecovery has been told what bookies lack."""
+
+    report: ReportMissing
+    metadata: None = None
+
+
+MetadataNews: TypeAlias = EnsembleSettled | ClosedInMetadata | MissingNoted
 
 
 class WriterMetadata:
@@ -51,11 +64,13 @@ class WriterMetadata:
         self,
         metadata: LedgerMetadata,
         ledgers: LedgerStore,
+        tasks: UnderreplicationStore,
         placer: BookiePlacer,
         metadata_actor: "pykka.ActorRef[Any]",
     ) -> None:
         self._current = metadata
         self._ledgers = ledgers
+        self._closer = LedgerCloser(ledgers, tasks)
         self._placer = placer
         self._actor = metadata_actor
         self._decided_id = -1
@@ -113,17 +128,30 @@ class WriterMetadata:
             self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}
         return self._replaced
 
+    def report_missing(self, report: ReportMissing, tell: Callable[[MissingNoted], None]) -> None:
+        """Tell autorecovery what bookies lack; ``tell`` once it is noted, if it is."""
+        ledger_id = self._current.ledger_id
+
+        def done(outcome: ZbkError | None) -> None:
+            if outcome is None:
+                tell(MissingNoted(report))
+            else:
+                LOG.info("ledger %d: missing entries are reported later: %s", ledger_id, outcome)
+
+        note = MissingReport.not_written(report.missing)
+        self._actor.tell(MetadataTask(lambda: self._closer.report(ledger_id, note), done))
+
     def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
-        """Close the ledger at its end; ``tell`` what came of it, once."""
+        """Close the ledger at its end, and report what it lacks; ``tell`` what came of it, once."""
         future: Future[int] = end.ticket
         last_entry_id, length = end.last_entry_id, end.length
 
         def write() -> LedgerMetadata:
-            metadata, _version = self._ledgers.update(
+            return self._closer.close(
                 self._current.ledger_id,
                 lambda current: close_by_writer(current, last_entry_id, length),
+                lambda _closed: MissingReport.not_written(end.missing),
             )
-            return metadata
 
         def done(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, ZbkError):

@@ -50,7 +50,7 @@ from zbk.metadata.paths import (
     ledger_path,
 )
 from zbk.metadata.retries import Retries, wait_s
-from zbk.metadata.store import Create, MetadataStore, Node, SetValue, Watch
+from zbk.metadata.store import Create, MetadataStore, Node, Operation, SetValue, Watch
 from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
 
@@ -128,13 +128,19 @@ class LedgerStore:
         return self._decoded(ledger_id, node), node.version
 
     def update(
-        self, ledger_id: int, change: Callable[[LedgerMetadata], LedgerMetadata | None]
+        self,
+        ledger_id: int,
+        change: Callable[[LedgerMetadata], LedgerMetadata | None],
+        *,
+        beside: Callable[[LedgerMetadata], Sequence[Operation]] | None = None,
     ) -> tuple[LedgerMetadata, int]:
         """Change a ledger's metadata; return what is there afterwards, and its version.
 
         ``change`` gets the metadata as it is and returns it as it should be, or ``None`` if there
         is nothing to do; what it raises goes to the caller. It is called again with what is there
         then whenever somebody else was quicker, or a reply was lost and our write is not there.
+        ``beside`` gets what is about to be written and returns what is done in the same step, on
+        other nodes; it is called again, too.
 
         Raises:
             NoSuchLedgerError: there is no such ledger, or no more.
@@ -151,12 +157,18 @@ class LedgerStore:
                 return current, node.version
             check_transition(current, wanted)
             value = encode(wanted, write_token=uuid4().hex)
+            others = () if beside is None else beside(wanted)
             try:
-                return wanted, self._store.set(path, value, node.version)
-            except BadVersionError:
+                if not others:
+                    return wanted, self._store.set(path, value, node.version)
+                self._store.multi([SetValue(path, value, node.version), *others])
+                return wanted, node.version + 1
+            except (BadVersionError, NodeExistsError):
                 self._retries.wait(attempt)
             except NoNodeError as error:
-                raise NoSuchLedgerError(ledger_id) from error
+                if not others:
+                    raise NoSuchLedgerError(ledger_id) from error
+                self._retries.wait(attempt)  # which of them it was shows when it is read again
             except MetadataUnavailableError:
                 found = self._get(ledger_id)
                 if found.value == value:

@@ -98,6 +98,43 @@ class UnderreplicationStore(TaskLocks):
             return noted
         raise self._too_many(task_path(UNDERREPLICATED_LEDGERS, ledger_id))
 
+    def report_operations(
+        self,
+        ledger_id: int,
+        bookie_ids: Collection[str],
+        reason: MissingReason,
+        *,
+        ranges: Mapping[str, Sequence[Span]],
+    ) -> Sequence[Operation]:
+        """Return what ``report`` would do now, to be done in one step with something else.
+
+        If somebody is quicker they fail, with all that is done with them: ask again then. Nobody is
+        told (``announce``).
+
+        Raises:
+            CorruptRecordError: the task that is there is damaged.
+            MetadataUnavailableError: the store does not answer.
+        """
+        path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
+        now_ms = self._wall_clock_ms()
+        found = self.read(ledger_id)
+        if found is not None:
+            task = found[0].merged(bookie_ids, reason, now_ms, ranges)
+            value = encode(msgspec.structs.replace(task, failure_count=0))
+            return [SetValue(path, value, found[1])]
+        shelved = self._shelved(ledger_id)
+        if shelved is None:
+            task = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms, ranges)
+            self._make_parents(path)
+            return [Create(path, encode(task))]
+        task, version = shelved
+        if not task.is_news(bookie_ids, reason, ranges):
+            return []
+        wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
+        self._make_parents(path)
+        shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
+        return [Delete(shelf_path, version), Create(path, encode(wanted))]
+
     def announce(self) -> None:
         """Tell those who watch that there are tasks. They look by themselves too, now and then."""
         self._count_up_if_possible(TASK_NEWS)

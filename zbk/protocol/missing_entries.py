@@ -5,10 +5,12 @@ are due on the bookie. There are at most ``RANGES_COUNT_MAX`` of one bookie: mor
 the smallest gaps, so the ranges may name entries that the bookie has, and never leave one out that
 it lacks.
 
+What autorecovery was told of is *reported*: it stays missing, and is not reported again.
+
 A value is replaced, never changed: any thread may read ``by_bookie``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from zbk.protocol.spans import Span, covering, merged
 from zbk.protocol.underreplicated import RANGES_COUNT_MAX
@@ -32,10 +34,17 @@ class MissingEntries:
     """The missing entries of one ledger, by bookie id.
 
     Invariant: no bookie is named without a range.
+
+    >>> missing = MissingEntries()
+    >>> missing.add("a", 3, 5), missing.reported({"a": [(3, 5)]}), missing.add("a", 6, 9)
+    (None, None, None)
+    >>> missing.up_to(7), missing.unreported(7)
+    ({'a': ((3, 7),)}, {'a': ((6, 7),)})
     """
 
     def __init__(self) -> None:
         self.by_bookie: Mapping[str, tuple[Span, ...]] = {}
+        self._reported: dict[str, tuple[Span, ...]] = {}
 
     def add(self, bookie_id: str, first: int, last: int) -> None:
         """Note that a bookie lacks what is due on it of ``first .. last``, if that is anything."""
@@ -66,3 +75,19 @@ class MissingEntries:
             for bookie_id, ranges in sorted(self.by_bookie.items())
         }
         return {bookie_id: ranges for bookie_id, ranges in cut.items() if ranges}
+
+    def unreported(
+        self, last_entry_id: int, *, leave_out: Collection[str] = ()
+    ) -> dict[str, tuple[Span, ...]]:
+        """Return what is missing of the entries up to one and is not reported, but of some."""
+        left = self.up_to(last_entry_id)
+        for bookie_id, ranges in self._reported.items():
+            for first, last in ranges:
+                left[bookie_id] = without(left.get(bookie_id, ()), first, last)
+        return {one: ranges for one, ranges in left.items() if ranges and one not in leave_out}
+
+    def reported(self, missing: Mapping[str, Sequence[Span]]) -> None:
+        """Note what autorecovery was told of."""
+        for bookie_id, ranges in missing.items():
+            known = self._reported.get(bookie_id, ())
+            self._reported[bookie_id] = tuple(merged([*known, *ranges]))

@@ -23,6 +23,7 @@ from zbk.protocol.batch_ends import BatchEnds
 from zbk.protocol.lac_policy import LacPolicy
 from zbk.protocol.missing_entries import MissingEntries
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.spans import Span
 from zbk.protocol.words import NO_ENTRY
 from zbk.protocol.write_window import Missed, WriteBatch, WriteWindow
 from zbk.protocol.writer_events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
@@ -216,6 +217,20 @@ class WritePath:
     def lost(self, slot: int) -> None:
         """Note that a slot will answer nothing of what it got: it is owed that."""
         self._window.lost(slot)
+
+    def missing_of_closed(self, last_entry_id: int) -> dict[str, tuple[Span, ...]]:
+        """Return what is to be reported of a ledger that ends here: nothing more is sent."""
+        self._miss(self._window.missed())
+        return self.missing.unreported(last_entry_id)
+
+    def missing_of_fragments(self, first_entry_id: int) -> dict[str, tuple[Span, ...]]:
+        """Return what is to be reported of the fragments before the one that starts there.
+
+        Nothing of a bookie that is down and whose slot is still its own: others find it if it is
+        lost, and only them a worker gives the time that a writer needs to leave it.
+        """
+        down = {self._slots.bookie(slot) for slot in self._slots.down}
+        return self.missing.unreported(first_entry_id - 1, leave_out=down)
 
     def drain(self) -> list[Ticket]:
         """Forget everything; return the tickets of what is not acknowledged, in order.

@@ -24,6 +24,9 @@ Ensemble    on PD ledgers a slot that failed gets another bookie (``ensemble_kee
             everything from that entry on. What was acknowledged before stays as it is; where the
             failed bookie has not answered it, it is missing there: an ack quorum has it.
             A slot that alone keeps the window full for ``slow_bookie_ms`` is replaced as well.
+Missing     what bookies lack for good, as far as this writer is concerned, goes to autorecovery:
+            of the fragments that a change of the ensemble ends, then; the rest with the close. A
+            writer that dies leaves it to the recovery, which has all bookies compared.
 LAC         what the ledger's level says, moved to ends of acknowledged batches only. An idle
             writer tells it to its bookies (``explicit_lac``).
 Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
@@ -240,15 +243,23 @@ class WriterCore:
                 self._on_sync_failed(event)
             case ev.LacFailed():
                 self._explicit_lac.failed(event.slot, event.lac)
-            case ev.EnsembleChanged() | ev.EnsembleChangeFailed() | ev.BookiesChanged():
-                self._take_in_ensemble(event)
+            case (
+                ev.EnsembleChanged()
+                | ev.EnsembleChangeFailed()
+                | ev.BookiesChanged()
+                | ev.MissingReported()
+            ):
+                self._take_in_metadata(event)
             case _:
                 self._take_in_call(event)
 
-    def _take_in_ensemble(self, event: ev.MetadataEvent) -> None:
+    def _take_in_metadata(self, event: ev.MetadataEvent) -> None:
         match event:
             case ev.EnsembleChanged():
                 self._effects += self._keeper.changed(event, self._now_ms)
+                missing = self._path.missing_of_fragments(event.first_entry_id)
+                if missing:
+                    self._effects.append(ev.ReportMissing(missing))
             case ev.EnsembleChangeFailed():
                 try:
                     self._effects += self._keeper.change_failed(event, self._now_ms)
@@ -256,6 +267,8 @@ class WriterCore:
                     self._fail(error)
             case ev.BookiesChanged():
                 self._keeper.bookies_changed()
+            case ev.MissingReported():
+                self._path.missing.reported(event.missing)
             case _:
                 assert_never(event)
 
@@ -473,7 +486,8 @@ class WriterCore:
         self._effects.append(ev.CloseFailed(ticket, error))
 
     def _close_ledger(self, ticket: ev.Ticket) -> None:
-        self._effects.append(ev.CloseLedger(ticket, self.lac, self.length))
+        missing = self._path.missing_of_closed(self.lac)
+        self._effects.append(ev.CloseLedger(ticket, self.lac, self.length, missing))
         self._end()
 
     def _end(self) -> None:

@@ -3,12 +3,12 @@
     the application          Append, Appends, SyncRequested, CloseRequested, Abandoned
     the connections          SlotUp, SlotDown, AddAnswered, AddFailed, SyncAnswered, SyncFailed,
                              LacFailed
-    the metadata             EnsembleChanged, EnsembleChangeFailed, BookiesChanged
+    the metadata             EnsembleChanged, EnsembleChangeFailed, BookiesChanged, MissingReported
     the clock                Tick
 
     to the application       Acked, Failed, SyncDone, SyncFailedFor, CloseFailed
     to the connections       SendAdd, SendSync, SendLac, SlotSuspect
-    to the metadata          ChangeEnsemble, CloseLedger
+    to the metadata          ChangeEnsemble, ReportMissing, CloseLedger
 
 A *ticket* is whatever the caller wants to get back: the writer never looks at it. Every ticket
 comes back exactly once.
@@ -25,6 +25,7 @@ import msgspec
 
 from zbk.errors import BookieUnavailableError, RequestTimeoutError, WireError, ZbkError
 from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.spans import Span
 
 Ticket: TypeAlias = Any
 AckedTicket: TypeAlias = tuple[Ticket, int, int]
@@ -167,6 +168,12 @@ class BookiesChanged(msgspec.Struct, frozen=True):
     """Bookies have begun or ceased to take new entries: a replacement may be found now."""
 
 
+class MissingReported(msgspec.Struct, frozen=True):
+    """What a ``ReportMissing`` said is noted."""
+
+    missing: Mapping[str, Sequence[Span]]
+
+
 class CloseRequested(msgspec.Struct, frozen=True):
     """Finish what was appended, and close the ledger.
 
@@ -196,7 +203,7 @@ ApplicationEvent: TypeAlias = Append | Appends | SyncRequested | CloseRequested 
 ConnectionEvent: TypeAlias = (
     AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacFailed
 )
-MetadataEvent: TypeAlias = EnsembleChanged | EnsembleChangeFailed | BookiesChanged
+MetadataEvent: TypeAlias = EnsembleChanged | EnsembleChangeFailed | BookiesChanged | MissingReported
 Event: TypeAlias = ApplicationEvent | ConnectionEvent | MetadataEvent | Tick
 
 
@@ -245,6 +252,16 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
     is_urgent: bool
 
 
+class ReportMissing(msgspec.Struct, frozen=True):
+    """Tell autorecovery that bookies lack entries of closed fragments, by bookie id.
+
+    Answer with MissingReported if it is noted. If not, it is reported again with what is missing
+    when the next fragment ends, or the ledger; nobody waits.
+    """
+
+    missing: Mapping[str, Sequence[Span]]
+
+
 class Acked(msgspec.Struct, frozen=True):
     """These appends are acknowledged, in order."""
 
@@ -280,11 +297,15 @@ class CloseLedger(msgspec.Struct, frozen=True):
 
     ``length`` is the bytes of payload up to ``last_entry_id``. Unless the caller accepted a loss,
     every acknowledged entry is in it.
+    ``missing`` is what bookies lack, by bookie id, and autorecovery was not told of. It is reported
+    in one step with the close: a worker must neither see the report while the ledger may still
+    grow, nor miss it because the writer died.
     """
 
     ticket: Ticket
     last_entry_id: int
     length: int
+    missing: Mapping[str, Sequence[Span]] = {}
 
 
 class CloseFailed(msgspec.Struct, frozen=True):
@@ -318,6 +339,7 @@ Effect: TypeAlias = (
     | SendSync
     | SendLac
     | ChangeEnsemble
+    | ReportMissing
     | Acked
     | Failed
     | SyncDone

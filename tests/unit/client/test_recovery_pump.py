@@ -18,6 +18,7 @@ from zbk.errors import (
 )
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.entry_batch import EntryBatch, sizes_from_wire
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
@@ -47,6 +48,7 @@ class Cluster:
         store = open_session("recovery")
         initialise(store)
         self.ledgers = LedgerStore(store, pause=lambda _s: None)
+        self.tasks = UnderreplicationStore(store)
         plan = ledger(quorum)
         self.spare = spare
         for _ in range(LEDGER_ID):
@@ -68,6 +70,7 @@ class Cluster:
             requests=self,
             placer=self,
             ledgers=self.ledgers,
+            tasks=self.tasks,
             config=ClientConfig(),
             check_usable=self.check_usable,
         )
@@ -150,6 +153,40 @@ def test_a_ledger_is_closed_with_what_its_bookies_have(quorum: Quorum) -> None:
 
     assert (closed.last_entry_id, closed.length) == (9, length_up_to(9))
     assert cluster.ledgers.read(LEDGER_ID)[0] == closed
+
+
+def test_who_closes_a_ledger_for_its_writer_has_its_bookies_compared() -> None:
+    """The writer may have known of holes."""
+    cluster = Cluster(Q332)
+    cluster.bookies.fill(cluster.metadata, 9)
+
+    cluster.recover()
+
+    found = cluster.tasks.read(LEDGER_ID)
+    assert found is not None
+    unchecked = (MissingReason.UNCHECKED,)
+    assert found[0].missing == {"b0": unchecked, "b1": unchecked, "b2": unchecked}
+    assert (found[0].ranges, found[0].report_count) == ({}, 1)
+
+
+def test_a_new_bookie_of_a_recovery_is_compared_too() -> None:
+    cluster = Cluster(Q332, "b3")
+    cluster.bookies.fill(cluster.metadata, 9)
+    cluster.bookies["b0"].is_dead = True
+
+    cluster.recover()
+
+    found = cluster.tasks.read(LEDGER_ID)
+    assert found is not None
+    assert found[0].missing.keys() == {"b1", "b2", "b3"}
+
+
+def test_of_an_empty_ledger_nothing_is_compared() -> None:
+    cluster = Cluster(Q332)
+
+    assert cluster.recover().last_entry_id == -1
+
+    assert cluster.tasks.read(LEDGER_ID) is None
 
 
 def test_a_bookie_that_fails_is_replaced_and_remembered() -> None:

@@ -1,5 +1,6 @@
 """What a writer does in the metadata store, on a store in memory that fails on cue."""
 
+import logging
 import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -10,7 +11,12 @@ import pytest
 from tests.support.ledgers import metadata_maker
 from zbk.client.metadata_actor import MetadataTask
 from zbk.client.placer import BookiePlacer
-from zbk.client.writer_metadata import ClosedInMetadata, EnsembleSettled, WriterMetadata
+from zbk.client.writer_metadata import (
+    ClosedInMetadata,
+    EnsembleSettled,
+    MissingNoted,
+    WriterMetadata,
+)
 from zbk.errors import (
     LedgerClosedError,
     LedgerFencedError,
@@ -20,6 +26,7 @@ from zbk.errors import (
 )
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryTree
+from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.values import Layout
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import LedgerState
@@ -28,6 +35,7 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     EnsembleChanged,
     EnsembleChangeFailed,
+    ReportMissing,
 )
 
 
@@ -73,8 +81,13 @@ class World:
         made, _version = self.ledgers.create(metadata_maker(bookies=("b0", "b1", "b2")))
         self.ledger_id = made.ledger_id
         self.placer = Spares()
+        self.tasks = UnderreplicationStore(self.other_store)
         self.writer = WriterMetadata(
-            made, self.ledgers, cast("BookiePlacer", self.placer), cast("Any", AtOnce())
+            made,
+            self.ledgers,
+            UnderreplicationStore(self.store),
+            cast("BookiePlacer", self.placer),
+            cast("Any", AtOnce()),
         )
         self.told: list[EnsembleSettled | ClosedInMetadata] = []
 
@@ -227,3 +240,39 @@ def test_a_ledger_in_recovery_is_its_recoverers_to_close(world: World) -> None:
     world.meddle(LedgerMetadata.with_recovery)
 
     assert isinstance(world.close().outcome, LedgerFencedError)
+
+
+def test_what_a_replaced_bookie_lacks_is_reported(world: World) -> None:
+    noted: list[MissingNoted] = []
+    report = ReportMissing({"b2": ((1, 4),)})
+
+    world.writer.report_missing(report, noted.append)
+
+    assert noted == [MissingNoted(report)]
+    found = world.tasks.read(world.ledger_id)
+    assert found is not None
+    assert found[0].missing == {"b2": (MissingReason.NOT_WRITTEN,)}
+    assert found[0].ranges == {"b2": ((1, 4),)}
+
+
+def test_a_report_that_nobody_answers_is_not_noted(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    noted: list[MissingNoted] = []
+    world.store.suspend()
+
+    with caplog.at_level(logging.INFO, "zbk.client"):
+        world.writer.report_missing(ReportMissing({"b2": ((1, 4),)}), noted.append)
+
+    assert noted == []
+    assert "are reported later" in caplog.text
+
+
+def test_a_ledger_is_closed_with_the_report_of_what_it_lacks(world: World) -> None:
+    end = CloseLedger(Future(), 4, 40, {"b1": ((3, 3),)})
+
+    world.writer.close(end, world.told.append)
+
+    found = world.tasks.read(world.ledger_id)
+    assert found is not None
+    assert found[0].ranges == {"b1": ((3, 3),)}

@@ -4,11 +4,11 @@ import msgspec
 import pytest
 
 from tests.support.writer_cluster import LIMITS, WriterCluster
-from zbk.errors import BookieUnavailableError
+from zbk.errors import BookieUnavailableError, NotEnoughBookiesError
 from zbk.protocol.entry import entry_size
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType, LedgerType
-from zbk.protocol.writer_events import CloseLedger, SendAdd
+from zbk.protocol.writer_events import CloseLedger, ReportMissing, SendAdd
 
 LOST = BookieUnavailableError("b", "no answer")
 
@@ -236,3 +236,106 @@ def test_close_does_not_wait_for_a_bookie_that_has_failed() -> None:
 
     assert isinstance(cluster.end, CloseLedger)
     assert cluster.core.missing.by_bookie == {"b2": ((0, 0),)}
+
+
+# ------------------------------------------------------------------ what autorecovery is told
+
+
+def test_what_a_replaced_bookie_lacks_is_reported_when_its_fragment_ends() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    append(cluster, 0, 1, 2)
+    append(cluster, 0, 1)
+    cluster.disconnect(2)
+
+    cluster.serve_metadata()
+
+    assert cluster.reports == [ReportMissing({"b2": ((1, 1),)})]
+
+
+def test_what_was_reported_is_not_reported_again_with_the_close() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    append(cluster, 0, 1)
+    cluster.disconnect(2)
+    cluster.serve_metadata()
+    cluster.note_reports()
+    cluster.connect(2)
+
+    cluster.close()
+
+    assert closed(cluster).missing == {}
+    assert cluster.core.missing.by_bookie == {"b2": ((0, 0),)}, "the application is told all"
+
+
+def test_what_could_not_be_reported_is_reported_with_the_close() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    append(cluster, 0, 1)
+    cluster.disconnect(2)
+    cluster.serve_metadata()
+    cluster.connect(2)
+
+    cluster.close()  # nobody has noted the report
+
+    assert closed(cluster).missing == {"b2": ((0, 0),)}
+
+
+def test_of_a_bookie_that_may_come_back_nothing_is_reported_while_the_ledger_is_open() -> None:
+    """A worker that is told of it gives the writer a grace time only, and takes the ledger."""
+    cluster = cluster_up(Quorum(4, 4, 2), spare_count=1)
+    for slot in (2, 3):
+        cluster.disconnect(slot)
+        append(cluster, 0, 1)
+        cluster.serve_metadata()  # the second time no spare bookie is left
+    for _entry in range(20):  # more than is kept
+        append(cluster, 0, 1)
+    assert cluster.core.missing.by_bookie.keys() >= {"b3"}
+    named = {bookie for report in cluster.reports for bookie in report.missing}
+    assert "b3" not in named
+
+    cluster.close()
+    cluster.wait(LIMITS.close_linger_ms)
+    assert "b3" in closed(cluster).missing
+
+
+def test_stragglers_that_did_not_answer_in_time_are_reported_with_the_close() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    append(cluster, 0, 1)
+    cluster.close()
+
+    cluster.wait(LIMITS.close_linger_ms)
+
+    assert closed(cluster).missing == {"b2": ((0, 0),)}
+
+
+def test_after_an_error_the_close_reports_what_is_missing_up_to_the_end() -> None:
+    """Entry 1 is not acknowledged, and not in the ledger: nobody lacks it."""
+    cluster = cluster_up(Quorum(3, 3, 2), spare_count=0)
+    append(cluster, 0, 1)
+    for slot in (1, 2):
+        cluster.disconnect(slot)
+        cluster.serve_metadata()
+    cluster.append([1])
+    for _ in range(3):
+        cluster.serve_metadata()
+        cluster.wait(LIMITS.quorum_grace_ms)
+    assert isinstance(cluster.core.error, NotEnoughBookiesError)
+
+    cluster.close()
+
+    end = closed(cluster)
+    assert (end.last_entry_id, end.missing) == (0, {"b2": ((0, 0),)})
+
+
+def test_a_healthy_ledger_is_closed_without_a_report() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    for _entry in range(3):
+        append(cluster, 0, 1, 2)
+
+    cluster.close()
+
+    assert closed(cluster).missing == {}
+    assert cluster.reports == []
+
+
+def closed(cluster: WriterCluster) -> CloseLedger:
+    assert isinstance(cluster.end, CloseLedger)
+    return cluster.end

@@ -1,6 +1,6 @@
 """WriterCore as stories: golden scripts, and what a script can not show."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -28,6 +28,7 @@ from zbk.errors import (
 from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import decode_entry, entry_size
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.spans import Span, spans_text
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import (
@@ -48,6 +49,7 @@ from zbk.protocol.writer_events import (
     Event,
     Failed,
     LacFailed,
+    ReportMissing,
     SendAdd,
     SendLac,
     SendSync,
@@ -201,7 +203,7 @@ class WriterScript:
         return f"lap={core.last_pushed_id} acked={core.last_acked_id} lac={core.lac}{wanted}"
 
 
-def _line(effect: Effect) -> str:  # noqa: C901, PLR0911 - one line for each kind of effect
+def _line(effect: Effect) -> str:  # noqa: C901, PLR0911, PLR0912 - one line for each kind of effect
     match effect:
         case SendAdd():
             ids = effect.batch.entry_ids
@@ -221,7 +223,8 @@ def _line(effect: Effect) -> str:  # noqa: C901, PLR0911 - one line for each kin
             return f"sync {effect.ticket} failed: {_error(effect.error)}"
         case CloseLedger():
             end = f"at {effect.last_entry_id}, {effect.length} bytes"
-            return f"close {effect.ticket}: CLOSED {end}"
+            missing = f", missing {_spans(effect.missing)}" if effect.missing else ""
+            return f"close {effect.ticket}: CLOSED {end}{missing}"
         case CloseFailed():
             return f"close {effect.ticket} failed: {_error(effect.error)}"
         case SendLac():
@@ -230,10 +233,16 @@ def _line(effect: Effect) -> str:  # noqa: C901, PLR0911 - one line for each kin
             failed = " ".join(f"s{slot}={bookie}" for slot, bookie in effect.failed.items())
             urgent = ", urgent" if effect.is_urgent else ""
             return f"change #{effect.change_id} from {effect.first_entry_id}: {failed}{urgent}"
+        case ReportMissing():
+            return f"report {_spans(effect.missing)}"
         case SlotSuspect():
             return f"s{effect.slot} suspect: {_error(effect.error)}"
         case _:
             assert_never(effect)
+
+
+def _spans(missing: Mapping[str, Sequence[Span]]) -> str:
+    return " ".join(f"{bookie}={spans_text(spans)}" for bookie, spans in missing.items())
 
 
 def _error(error: ZbkError) -> str:

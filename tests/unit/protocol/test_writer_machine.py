@@ -86,6 +86,10 @@ class WriterMachine(RuleBasedStateMachine):
     def serve_metadata(self) -> None:
         self.cluster.serve_metadata()
 
+    @rule()
+    def note_reports(self) -> None:
+        self.cluster.note_reports()
+
     @precondition(lambda self: "metadata" in self.faults)
     @rule(store=st.sampled_from(Store))
     def serve_metadata_badly(self, store: Store) -> None:
@@ -282,6 +286,7 @@ class SeededRun:
 
     def _metadata(self, _slot: int) -> None:
         self.cluster.serve_metadata()
+        self.cluster.note_reports()
 
     def _metadata_badly(self, _slot: int) -> None:
         self.cluster.serve_metadata(self.random.choice(list(Store)))
@@ -366,7 +371,8 @@ REACHED = {
         *("ChangeEnsemble", "changed", "urgent", "repaired", "SendLac"),
         *("change: NotEnoughBookiesError", "change: MetadataUnavailableError"),
         *("change: LedgerFencedError", "replaced twice", "slow bookie replaced"),
-        *("late answer of a replaced bookie", "too many changes", "held acks", "missing"),
+        *("late answer of a replaced bookie", "too many changes", "held acks"),
+        *("ReportMissing", "missing", "reported"),
     },
     LedgerType.VD_JOURNAL: {
         *("Acked", "SendAdd", "SendSync", "SyncDone", "CloseLedger", "CloseFailed"),
