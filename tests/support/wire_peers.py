@@ -79,6 +79,7 @@ def front(
     credit_size: int = 1 << 20,
     message_size_max: int = 1 << 20,
     peer_count_max: int = 100,
+    peer_idle_ms: int = 600_000,
     instance_id: str = INSTANCE_ID,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
@@ -88,6 +89,7 @@ def front(
         echo.deliver,
         message_size_max=message_size_max,
         peer_count_max=peer_count_max,
+        peer_idle_ms=peer_idle_ms,
         on_failure=echo.failures.append,
     )
     echo.front = made

@@ -148,6 +148,7 @@ class BookieActors:
             deliver,
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
             peer_count_max=config.connection_count_max,
+            peer_idle_ms=config.connection_idle_ms,
             on_failure=self._stop_bookie,
         )
 

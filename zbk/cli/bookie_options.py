@@ -22,6 +22,7 @@ OPTION_HELP: Final = {
     "entry_size_max": "Largest payload.",
     "connection_credit_size": "Bytes of requests that one client may have in flight.",
     "connection_count_max": "Clients at a time.",
+    "connection_idle_ms": "Silence after which a client has to say HELLO again.",
     "read_size_max": "Bytes in one read reply.",
     "journal_segment_size": "Size of a journal file.",
     "journal_unsynced_size_max": "Bytes written ahead of the running fsync.",

@@ -1,9 +1,15 @@
 """One connection to one bookie: made, greeted, used, lost, made again.
 
     IDLE -> CONNECTING (TCP and ZeroMQ handshake) -> GREETING (HELLO sent) -> READY -> IDLE
+                                                              ^                 |
+                                                              +-----------------+ forgotten
 
-Each life of it has a socket and a routing id of its own. Everything here runs in the thread of the
-pool that owns it (``zbk.transport.dealer``).
+Each life of it has a socket and a routing id of its own. A bookie forgets a connection that was
+silent for long, and refuses what comes next with ``HelloRequiredError``: nothing of that was done.
+So the client says HELLO again, in the same life, and then sends once more what was refused, in the
+same order and before what came later; whoever waits for the answers does not notice.
+
+Everything here runs in the thread of the pool that owns it (``zbk.transport.dealer``).
 """
 
 import os
@@ -49,6 +55,8 @@ HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 6_000
 ANSWER_SIZE_MAX: Final = 512 * 1024 * 1024
 LINGER_MS: Final = 0
+GREETING_COUNT_MAX: Final = 3
+"""How often one request may be refused for want of a HELLO before that is an error."""
 
 
 class Pool(Protocol):
@@ -101,6 +109,7 @@ class State(Enum):
 class _Pending(msgspec.Struct):
     outgoing: Outgoing
     deadline_ms: int
+    refused_count: int = 0  # for want of a HELLO
 
 
 class Connection:
@@ -113,6 +122,8 @@ class Connection:
         self.subscribers: list[Sink] = []
         self.waiting: deque[_Pending] = deque()
         self.outstanding: OrderedDict[int, _Pending] = OrderedDict()
+        self._refused: list[_Pending] = []  # for want of a HELLO: sent again after it
+        self._hello_id = 0
         self.socket: zmq.Socket[bytes] | None = None
         self.monitor: zmq.Socket[bytes] | None = None
         self.used_ms = monotonic_ms()
@@ -220,17 +231,34 @@ class Connection:
             software=self._pool.options.software,
         )
         self.state = State.GREETING
+        self._hello_id = hello.request_id
+        self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
         if not self._try_send([codec.encode(hello)]):
             self.lose(BookieUnavailableError(self.bookie_id, "takes no HELLO"), now_ms)
 
-    def _on_hello(self, hello: HelloAnswer) -> None:
-        self._hello = hello
+    def _on_hello(self, hello: HelloAnswer, now_ms: int) -> None:
+        before, self._hello = self._hello, hello
         self.state = State.READY
+        if before is not None:
+            self._on_hello_again(before, hello, now_ms)
+            return
         self._pool.watch_seldom(self)
         self._retry_ms = RETRY_MS
         self._last_error = None
         for sink in self.subscribers:
             self._pool.post(sink, self._up())
+
+    def _on_hello_again(self, before: HelloAnswer, hello: HelloAnswer, now_ms: int) -> None:
+        """Go on as before: the bookie had only forgotten the connection."""
+        if hello.incarnation != before.incarnation:
+            reason = (
+                f"incarnation {before.incarnation} of bookie {self.bookie_id} "
+                f"has become {hello.incarnation}"
+            )
+            self.lose(WrongBookieError(reason), now_ms)
+            return
+        self.waiting.extendleft(reversed(self._refused))
+        self._refused.clear()
 
     def _up(self) -> BookieUp:
         assert self._hello is not None, "a ready connection has said HELLO"
@@ -245,8 +273,9 @@ class Connection:
         self._lost_ms = now_ms
         self._next_try_ms = now_ms + self._retry_ms
         self._retry_ms = min(self._retry_ms * 2, RETRY_MS_MAX)
-        failed = [*self.outstanding.values(), *self.waiting]
+        failed = [*self.outstanding.values(), *self._refused, *self.waiting]
         self.outstanding.clear()
+        self._refused.clear()
         self.waiting.clear()
         self._in_flight_size = self._waiting_size = 0
         for pending in failed:
@@ -310,14 +339,16 @@ class Connection:
                 self._on_answer(codec.decode_answer(frames[0]), frames, now_ms)
             except MalformedMessageError as error:
                 self.lose(error, now_ms)
-            if not self.outstanding:  # nothing else can have come: to ask and be told so costs
+            if (
+                self.state is State.READY and not self.outstanding
+            ):  # nothing else can have come: to ask and be told so costs
                 break
         self.pump(now_ms)
 
     def _on_answer(self, answer: Answer, frames: list[bytes], now_ms: int) -> None:
-        if self.state is State.GREETING:
+        if self.state is State.GREETING and answer.request_id == self._hello_id:
             if isinstance(answer, HelloAnswer):
-                self._on_hello(answer)
+                self._on_hello(answer, now_ms)
             elif isinstance(answer, Refused):
                 self.lose(from_wire(answer.code, tuple(answer.fields)), now_ms)
             return
@@ -331,12 +362,25 @@ class Connection:
             self._pool.post(outgoing.sink, reply)
             return
         error = from_wire(answer.code, tuple(answer.fields))
+        if isinstance(error, HelloRequiredError) and pending.refused_count < GREETING_COUNT_MAX:
+            self._on_forgotten(pending, now_ms)
+            return
         self._fail(pending.outgoing, error)
         if isinstance(error, HelloRequiredError | WrongBookieError):
             self.lose(error, now_ms)
 
+    def _on_forgotten(self, pending: _Pending, now_ms: int) -> None:
+        """Keep a request that was refused, and say HELLO unless that is under way."""
+        pending.refused_count += 1
+        self._waiting_size += pending.outgoing.size
+        self._refused.append(pending)
+        if self.state is State.READY:
+            self._greet(now_ms)
+
     def tick(self, now_ms: int) -> None:
         """Look at the clock: time-outs, the next try, idleness."""
+        if self.state is State.GREETING:
+            self.on_monitor(now_ms)  # at the second greeting nobody polls it
         if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
             reason = f"no answer from {self._address} within {self._timeout_s:g} s"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)

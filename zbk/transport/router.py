@@ -63,7 +63,6 @@ logger = logging.getLogger(__name__)
 DRAIN_COUNT_MAX: Final = 256
 POLL_MS: Final = 250
 LINGER_MS: Final = 500
-PEER_IDLE_MS: Final = 600_000
 PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
 COPY_SIZE_MAX: Final = 1024 * 1024
@@ -134,11 +133,13 @@ class RouterFront:
         *,
         message_size_max: int,
         peer_count_max: int,
+        peer_idle_ms: int,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._identity = identity
         self._deliver = deliver
         self._peer_count_max = peer_count_max
+        self._peer_idle_ms = peer_idle_ms
         self._on_failure = on_failure
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._in_flight_size = 0
@@ -429,9 +430,16 @@ class RouterFront:
             logger.info("connection %s %s", name.hex(), reason)
 
     def _sweep(self, now_ms: int) -> None:
-        """Forget peers that have been silent for very long; the oldest are in front."""
+        """Forget peers that have been silent for very long; the oldest are in front.
+
+        One that waits for an answer is not silent: forgotten, it would never get it.
+        """
         while self._peers:
             name, peer = next(iter(self._peers.items()))
-            if now_ms - peer.seen_ms < PEER_IDLE_MS:
+            if now_ms - peer.seen_ms < self._peer_idle_ms:
                 return
+            if peer.in_flight_size or peer.outbox:
+                peer.seen_ms = now_ms
+                self._peers.move_to_end(name)
+                continue
             self._forget(name, "was silent for long")
