@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.bookie_peer import Peer
 from tests.support.cluster import QUICK
-from tests.support.storage_actor import add, batch, read, read_lac, write_lac
-from tests.support.wire_peers import Inbox
+from tests.support.made_ledgers import make_ledgers
+from tests.support.storage_actor import LEDGER_ID, add, batch, read, read_lac, write_lac
 from zbk.cluster.local import LocalCluster
 from zbk.errors import LedgerFencedError, NoSuchEntryError, ZbkError
+from zbk.metadata.connect import open_store
 from zbk.protocol.words import LedgerType
 from zbk.system.clock import monotonic_ms
-from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions, Outgoing, Reply
 from zbk.wire.messages import (
     Add,
     AddAnswer,
@@ -24,59 +24,8 @@ from zbk.wire.messages import (
     ReadAnswer,
 )
 
-REQUEST_TIMEOUT_MS = 10_000
 WAIT_MS = 8_000
 """Far longer than anything takes that wakes a reader."""
-
-
-class Peer:
-    """Speaks the wire to the first bookie of a cluster, and knows nothing of the protocol."""
-
-    def __init__(self, cluster: LocalCluster) -> None:
-        self._cluster = cluster
-        self._pool = BookiePool(DealerOptions("", "test", 5_000))
-        self._inbox = Inbox()
-        self._count = 0
-        self.look_again()
-
-    def look_again(self) -> None:
-        """Note the bookie's address."""
-        self.bookie = self._cluster.bookies[0]
-        self._pool.set_addresses({self.bookie.bookie_id: self.bookie.address})
-
-    def send(self, request: Message, *frames: bytes) -> int:
-        """Put a request on its way; return the key to ``wait_for`` it."""
-        self._count += 1
-        size = sum(map(len, frames)) + 100
-        self._pool.request(
-            Outgoing(
-                self.bookie.bookie_id,
-                request,
-                frames,
-                self._inbox,
-                self._count,
-                REQUEST_TIMEOUT_MS,
-                size,
-            )
-        )
-        return self._count
-
-    def wait_for(self, key: int) -> Message | ZbkError:
-        """Return what came of a request."""
-        found = self._inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == key)
-        assert isinstance(found, Reply)
-        return found.outcome
-
-    def ask(self, request: Message, *frames: bytes) -> Message | ZbkError:
-        """Send a request and wait."""
-        return self.wait_for(self.send(request, *frames))
-
-    def forget(self) -> None:
-        """Forget what came."""
-        self._inbox.forget()
-
-    def close(self) -> None:
-        self._pool.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +33,10 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """One bookie of this module's own: it is killed."""
     folder = tmp_path_factory.mktemp("fencing") / "data"
     with LocalCluster(folder, bookie_count=1, bookie_options=QUICK) as running:
+        store = open_store(running.metadata_uri)
+        make_ledgers(store, [LEDGER_ID, 101, 102, 110, 120, 121, 122, *range(200, 230)])
+        make_ledgers(store, [111], LedgerType.VD_JOURNAL)
+        store.close()
         yield running
 
 

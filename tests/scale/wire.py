@@ -19,6 +19,7 @@ from typing import Final, Self
 import msgspec
 
 from tests.support.checkpoints import is_marked
+from tests.support.made_ledgers import make_ledgers
 from zbk.bench.percentiles import Percentiles, percentiles
 from zbk.client.requests import Requests
 from zbk.cluster.local import LocalCluster
@@ -38,6 +39,9 @@ READ_SIZE_MAX: Final = 1024 * 1024
 QUIET_TIMEOUT_S: Final = 120.0
 ORDER_COUNT: Final = 16
 LEDGER_ID_MAX: Final = 1 << 16
+BLOCK_COUNT: Final = 250
+"""Ledgers whose metadata are made together."""
+
 LEDGER_KEY: Final = ledger_key(b"", 0)
 """Of all ledgers: a bookie knows of no passwords, but keeps what each was first written with."""
 
@@ -103,7 +107,7 @@ class _Window:
 
 
 class WireClient:
-    """Adds to and reads from ledgers of one bookie. Ledgers are in no metadata."""
+    """Adds to and reads from ledgers of one bookie. Their metadata are made in blocks."""
 
     def __init__(self, cluster: LocalCluster, load: Load) -> None:
         self._cluster = cluster
@@ -111,13 +115,11 @@ class WireClient:
         self._payloads = [random.randbytes(load.entry_size)] * load.batch_count
         self._next_ids = array("q", bytes(8 * LEDGER_ID_MAX + 8))
         self._digest = digest_function(DigestType.XXH3, b"", 0)
+        self._blocks: set[int] = set()  # of ledgers whose metadata are made
 
     def __enter__(self) -> Self:
-        store = open_store(self._cluster.metadata_uri)
-        try:
-            self._pool = BookiePool(DealerOptions(instance_id(store), "scale", TIMEOUT_MS))
-        finally:
-            store.close()
+        self._store = open_store(self._cluster.metadata_uri)
+        self._pool = BookiePool(DealerOptions(instance_id(self._store), "scale", TIMEOUT_MS))
         self.reconnect()
         return self
 
@@ -128,6 +130,7 @@ class WireClient:
         traceback: TracebackType | None,
     ) -> None:
         self._pool.close()
+        self._store.close()
 
     def reconnect(self) -> None:
         """Look where the bookie listens."""
@@ -211,7 +214,14 @@ class WireClient:
             latency=percentiles(window.latencies_s),
         )
 
+    def _make(self, block: int) -> None:
+        if block not in self._blocks:
+            self._blocks.add(block)
+            ledger_ids = range(block * BLOCK_COUNT, (block + 1) * BLOCK_COUNT)
+            make_ledgers(self._store, ledger_ids, self.load.ledger_type)
+
     def _batch(self, ledger_id: int) -> tuple[Message, tuple[bytes, ...], int]:
+        self._make(ledger_id // BLOCK_COUNT)
         first = self._next_ids[ledger_id]
         ids = range(first, first + self.load.batch_count)
         length = first * self.load.entry_size

@@ -30,6 +30,7 @@ from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.identity import check_identity
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.losses import Losses
 from zbk.actors.read import Fetch, MovedEntries
@@ -94,11 +95,14 @@ class SimulatedBookie:
         self._limbo_grace_ms = kernel.tape.pick((5_000, 1_000))
         self._pool = ClientPool(network, self.node, 1_000)
         self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
-        self.oracle = BookieOracle(kernel, bookie_id)
+        self.oracle = BookieOracle(kernel, bookie_id, metadata.ever)
         metadata.watchers.append(self.oracle.metadata_changed)
         self._network = network
         self._metadata = metadata
         self._session = Session(metadata, bookie_id)
+        lookups = Session(metadata, f"{bookie_id}.lookups", is_faulty=True)
+        lookups.may_lack_nodes = True
+        self._lookup = LedgerLookup(lookups.ledgers())
         self.history = metadata.history
         self._parts = parts
         self._config = BookieConfig(
@@ -266,6 +270,7 @@ class SimulatedBookie:
             storage,
             journals=lambda: [self._journal_sink],
             reader=Tell(self._fetch),
+            look_up=self._look_up,
             progresses=[self._progress],
             ticker=PollTicker(self),
             send=self.send,
@@ -399,6 +404,15 @@ class SimulatedBookie:
     def tell_storage_actor(self, message: StorageMessage) -> None:
         """Have the storage actor handle a message."""
         self._storage_actor.handle(message)
+
+    def _look_up(self, question: LookUp) -> None:
+        def find() -> LookedUp:
+            return LookedUp(self._lookup.find(question.ledger_ids))
+
+        self._metadata.submit(self.node, find, self._looked_up)
+
+    def _looked_up(self, answer: LookedUp) -> None:
+        self._guarded(self.tell_storage_actor, (answer,))
 
     def _tell_synced(self, message: Synced) -> None:
         self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)

@@ -4,7 +4,10 @@ from collections.abc import Callable, Sequence
 
 from tests.simulation.stepped_actor import SteppedActor
 from zbk.actors.gc_questions import GcQuestions
+from zbk.durability.new_ledgers import KnownLedger, check_claim
+from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.protocol.gc_events import Finding, LedgersRead
+from zbk.protocol.words import LedgerType
 from zbk.storage.compaction_log import CompactionLog
 from zbk.storage.deleted_ledgers import DeletedLedgers
 
@@ -12,6 +15,17 @@ from zbk.storage.deleted_ledgers import DeletedLedgers
 def believes_the_list(self: GcQuestions, ledger_ids: Sequence[int]) -> LedgersRead:
     """C1: no ledger is looked at by its own node."""
     return LedgersRead(dict.fromkeys(ledger_ids, Finding.ABSENT), self._session.now())
+
+
+def takes_in_what_was_deleted(
+    ledger_id: int, key: bytes, kind: LedgerType, found: KnownLedger | ZbkError
+) -> None:
+    """C2, C3: the metadata would refuse a late add of a deleted ledger, too.
+
+    Claims of ledgers that nobody has made, which show a key of zeros, are refused as they are.
+    """
+    if not isinstance(found, NoSuchLedgerError) or not any(key):
+        check_claim(ledger_id, key, kind, found)
 
 
 def noted_in_memory(self: DeletedLedgers) -> bool:

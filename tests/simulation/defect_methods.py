@@ -11,6 +11,7 @@ from tests.support.simulated_disk import SimulatedFile
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.ledger_table import LedgerSlot
+from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import Fetch, ReadActor
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
@@ -44,11 +45,20 @@ from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal import Journal, SyncBegun
 from zbk.system.files import Buffer, File
-from zbk.transport.router import Outbound
+from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
-from zbk.wire.messages import Read, ReadLac
+from zbk.wire.messages import Add, Read, ReadLac, WriteLac
 
 # ------------------------------------------------------------------ the bookie
+
+
+def takes_in_any_ledger(
+    self: NewLedgerGate, _inbound: Inbound, request: Add | Read | ReadLac | WriteLac
+) -> LedgerSlot | None:
+    """X8."""
+    self._ledgers.check_not_deleted(request.ledger_id)
+    return self._ledgers.find(request.ledger_id) or self._ledgers.new(request.ledger_id)
+
 
 _handle_group = JournalActor.handle
 

@@ -23,10 +23,12 @@ from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
+from zbk.actors import new_ledger_gate
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.gc_questions import GcQuestions
 from zbk.actors.journal import JournalActor
 from zbk.actors.losses import Losses
+from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import ReadActor
 from zbk.actors.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
@@ -61,7 +63,7 @@ from zbk.storage.journal_replay import _Replay
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
     "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "V1": 5, "W1": 94, "W2": 24, "W3": 45,
+    "R10": 25, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -267,6 +269,10 @@ def _defects() -> Iterator[Defect]:
         "X7", "an owner of a log serves before its ledger is in the list", 100,
         [(LogOwner, "_write", wrong.serves_before_the_list)],
     )  # fmt: skip
+    yield Defect(
+        "X8", "a bookie takes in a ledger that nobody has made", 20,
+        [(NewLedgerGate, "slot", wrong.takes_in_any_ledger)],
+    )  # fmt: skip
 
 
 def _volatile_defects() -> Iterator[Defect]:
@@ -283,11 +289,18 @@ def _collection_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "C2", "which ledgers were deleted is known until the process ends", 1_500,
-        [(DeletedLedgers, "write", collection.noted_in_memory)], is_fast=False,
+        [
+            (DeletedLedgers, "write", collection.noted_in_memory),
+            (new_ledger_gate, "check_claim", collection.takes_in_what_was_deleted),
+        ],
+        is_fast=False,
     )  # fmt: skip
     yield Defect(
         "C3", "a late add makes a deleted ledger anew", 100,
-        [(BookieStorage, "is_deleted", lambda *_: False)],
+        [
+            (BookieStorage, "is_deleted", lambda *_: False),
+            (new_ledger_gate, "check_claim", collection.takes_in_what_was_deleted),
+        ],
     )  # fmt: skip
     yield Defect(
         "C4", "compacted logs go before the index that points elsewhere is durable", 100,

@@ -163,6 +163,12 @@ class MetadataServer:
             names = [name for name in names if not self.kernel.tape.draw(2)]
         return names
 
+    def is_lacking(self, path: str, view: int) -> bool:
+        """Return whether a follower lacks a node that was made a moment ago."""
+        versions = self._versions.get(path, ())
+        is_new = len(versions) == 1 and versions[0][0] > view
+        return is_new and self.kernel.tape.chance(self.faults.stale_read_share)
+
     def read(self, path: str, view: int, *, is_fresh: bool) -> tuple[TreeNode, int]:
         """Return a node as it is, or, if it need not be fresh, as it was after a change.
 
@@ -194,6 +200,7 @@ class Session:
         self._name = name
         self._is_faulty = is_faulty
         self._view = 0  # the last change that it has seen
+        self.may_lack_nodes = False  # true: a node may not be there yet, unless a read is fresh
         self.is_list_whole = True  # false, to see whether anybody believes a list
         self.is_expired = False
         self._id = server.tree.begin_session(server)
@@ -231,6 +238,9 @@ class Session:
 
     def get(self, path: str, *, is_fresh: bool = False) -> TreeNode:
         self._check_request()
+        if self.may_lack_nodes and not is_fresh and self._server.is_lacking(path, self._view):
+            self._server.kernel.sometimes["metadata: a follower lacks a new ledger"] += 1
+            raise NoNodeError(path, "it is not there yet")
         node, made_by = self._server.read(path, self._view, is_fresh=is_fresh)
         self._view = max(self._view, made_by)
         return node

@@ -12,13 +12,14 @@ after each start looks at what storage has. The invariants that need the disks:
     I29   a ledger that was dropped never comes back, and none is dropped that was not deleted
     I30   what was acknowledged under an id is never replaced by other bytes
     lost  what was promised is there after a crash; what was written survives a killed process
+    claim a ledger is known here only if it was made
     scrub a scrubber finds no damage where nobody did any (``tests.simulation.scrubber``)
 
 What a bookie answers is a promise, whether the answer arrives or not.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -64,8 +65,9 @@ Entries = dict[int, int]
 class BookieOracle:
     """The promises of one bookie."""
 
-    def __init__(self, kernel: Kernel, bookie_id: str) -> None:
+    def __init__(self, kernel: Kernel, bookie_id: str, ever: Collection[int]) -> None:
         self._kernel = kernel
+        self._ever = ever  # ids of ledgers that are, or were
         self._bookie_id = bookie_id
         self.promised: dict[int, Entries] = defaultdict(dict)  # survive a loss of power
         self.written: dict[int, Entries] = defaultdict(dict)  # survive a killed process
@@ -237,6 +239,7 @@ class BookieOracle:
                 pass
         if isinstance(request, Read | ReadLac) and request.is_fencing:
             self._answered_fence(request.ledger_id, answer)
+        self._check_claim(outbound)
 
     def _added(self, inbound: Inbound, request: Add, answer: AddAnswer) -> None:
         ledger_id = request.ledger_id
@@ -303,6 +306,19 @@ class BookieOracle:
             self.violated("I24", f"says that it has no ledger {ledger_id}")
         elif isinstance(error, NoSuchLedgerError) and self.lost[ledger_id]:
             self.violated("I24", f"says that it has no ledger {ledger_id}, parts of which it lost")
+
+    def _check_claim(self, outbound: Outbound) -> None:
+        """Judge that nobody claims a ledger before there is one."""
+        request, answer = outbound.inbound.request, outbound.answer
+        if not isinstance(request, Add | WriteLac | Read | ReadLac):
+            return
+        ledger_id = request.ledger_id
+        if ledger_id in self._ever:
+            return
+        if ledger_id in self.fenced or isinstance(answer, AddAnswer | LacAnswer):
+            self.violated("claim", f"takes in ledger {ledger_id}, which nobody has made: {request}")
+        else:
+            self._kernel.sometimes["bookie: a claim refused"] += 1
 
     def _answered_fence(self, ledger_id: int, answer: object) -> None:
         if isinstance(answer, Refused):

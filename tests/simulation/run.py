@@ -18,6 +18,7 @@ import msgspec
 
 from tests.simulation.autorecovery import Autorecovery
 from tests.simulation.bookie import SimulatedBookie
+from tests.simulation.claimer import SimulatedClaimer
 from tests.simulation.collector import UpkeepPlan
 from tests.simulation.copies import check_copies
 from tests.simulation.deleter import SimulatedDeleter
@@ -140,6 +141,8 @@ class Run:
             self._create(f"doomed{number + 1}", *tape.pick(ledgers), 0, is_doomed=True)
         if tape.draw(3) == 1:
             self._begin_log(ledgers[0][0])
+        if tape.draw(4) == 1:
+            self._clients.append(SimulatedClaimer(world, "claimer"))
         if world.faults.is_skewed:
             for bookie in world.bookies:
                 bookie.node.skew(tape.pick((1000, 900, 1100)))

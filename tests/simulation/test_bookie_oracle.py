@@ -36,7 +36,7 @@ def store(oracle: BookieOracle) -> None:
 
 @pytest.fixture
 def oracle() -> BookieOracle:
-    oracle = BookieOracle(Kernel(Tape(0)), "ours")
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
     store(oracle)
     oracle.wiped()
     return oracle
@@ -106,7 +106,7 @@ def test_the_lac_in_the_header_of_a_copy_lifts_the_sync_cursor_and_no_further(
     last_add_synced: int, denied: list[str]
 ) -> None:
     """Seed 750993: entries 0-2 and 19 are here; 19 says that 14 is confirmed."""
-    oracle = BookieOracle(Kernel(Tape(0)), "ours")
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
     store(oracle)
     copied(oracle, 19, lac=14)
 

@@ -8,7 +8,10 @@ from zbk.protocol.words import DigestType, LedgerType
 
 
 def metadata_maker(
-    *, has_writer: bool = True, bookies: tuple[str, ...] = ("b1", "b2", "b3")
+    *,
+    has_writer: bool = True,
+    bookies: tuple[str, ...] = ("b1", "b2", "b3"),
+    ledger_type: LedgerType = LedgerType.PD_JOURNAL,
 ) -> Callable[[int], LedgerMetadata]:
     """Return what ``LedgerStore.create`` wants, with one creation token for one create."""
     token = uuid4().hex
@@ -19,7 +22,7 @@ def metadata_maker(
             ensemble_size=3,
             write_quorum_size=3,
             ack_quorum_size=2,
-            ledger_type=LedgerType.PD_JOURNAL,
+            ledger_type=ledger_type,
             digest_type=DigestType.XXH3,
             password_digest=b"",
             fragments=(Fragment(0, bookies),),

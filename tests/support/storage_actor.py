@@ -4,9 +4,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from zbk.actors.journal import AppendGroup, Synced, SyncProgress
+from zbk.actors.ledger_lookups import LookedUp, LookUp
 from zbk.actors.read import Fetch, MovedEntries, ReadActor
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Requests, StorageActor, StorageMessage
+from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import ZbkError, from_wire
 from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import encode_entries, entry_size
@@ -34,6 +36,27 @@ class FakeTicker:
 
     def cancel(self, callback: Callable[[], None]) -> None:
         self.callbacks.remove(callback)
+
+
+class FakeLookups:
+    """Says of each ledger what a test wants it to say: by default that there is one of any type."""
+
+    def __init__(self) -> None:
+        self.asked: list[Sequence[int]] = []
+        self.findings: dict[int, Finding] = {}  # of others, that they are of the type asked for
+        self.is_answering = True
+
+    def ask(self, question: LookUp) -> None:
+        self.asked.append(question.ledger_ids)
+
+    def answer(self, kinds: dict[int, LedgerType]) -> LookedUp | None:
+        """Return the answer to the question that is open; ``kinds`` as requests say."""
+        if not self.asked:
+            return None
+        found = {
+            one: self.findings.get(one) or KnownLedger(b"", kinds[one]) for one in self.asked.pop(0)
+        }
+        return LookedUp(found)
 
 
 class World:
@@ -73,6 +96,8 @@ class World:
         self.answers: list[Message] = []
         self.fetches: list[Fetch] = []
         self.failures: list[BaseException] = []
+        self.lookups = FakeLookups()
+        self._kinds: dict[int, LedgerType] = {}  # that requests said
         self._number = 0
         self._written: list[AppendGroup] = []
         self.progress = SyncProgress()
@@ -83,6 +108,7 @@ class World:
             self.storage,
             journals=lambda: [_Tell(self.groups)],
             reader=_Tell(self.fetches),
+            look_up=self.lookups.ask,
             progresses=[self.progress],
             ticker=self.ticker,
             now_ms=self._clock,
@@ -109,7 +135,17 @@ class World:
 
     def say_together(self, *requests: tuple[Any, ...]) -> None:
         """Hand requests in that arrived in one turn, each with its frames."""
+        for one in requests:
+            if isinstance(one[0], Add | Read | ReadLac | WriteLac):
+                self._kinds.setdefault(one[0].ledger_id, one[0].ledger_type)
         self.tell(Requests([Inbound(b"peer", one[0], one[1:], 100) for one in requests]))
+        if self.lookups.is_answering:
+            self.looked_up()
+
+    def looked_up(self) -> None:
+        """Do what the lookup actor does, as long as it is asked."""
+        while answer := self.lookups.answer(self._kinds):
+            self.tell(answer)
 
     def tell(self, message: StorageMessage) -> None:
         """Hand the actor a message, as its thread would."""
@@ -271,9 +307,14 @@ def read_lac(
 
 
 def write_lac(
-    lac: int, *, key: bytes = KEY, kind: LedgerType = LedgerType.PD_JOURNAL, request_id: int = 4
+    lac: int,
+    *,
+    key: bytes = KEY,
+    kind: LedgerType = LedgerType.PD_JOURNAL,
+    ledger_id: int = LEDGER_ID,
+    request_id: int = 4,
 ) -> WriteLac:
     """Return an explicit LAC."""
     return WriteLac(
-        request_id=request_id, ledger_id=LEDGER_ID, ledger_key=key, ledger_type=kind, lac=lac
+        request_id=request_id, ledger_id=ledger_id, ledger_key=key, ledger_type=kind, lac=lac
     )

@@ -13,6 +13,8 @@ as the journal keeps room for fences; and whoever writes to a fenced ledger is t
 After a loss that may include fences, ordinary adds to ledgers of before are refused for ever
 (``zbk.durability.limbo``): their writers take another bookie.
 
+A ledger that is new here waits for the metadata store (``new_ledger_gate``).
+
 Owned and run by the storage actor.
 
 Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInternal``.
@@ -21,6 +23,7 @@ Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInte
 from collections.abc import Sequence
 
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.turn import Admitted, Turn
 from zbk.durability.level import level_of
@@ -52,9 +55,11 @@ class AddRequests:
         ledgers: LedgerTable,
         turn: Turn,
         *,
+        gate: NewLedgerGate,
         space: SpaceGate,
         entry_size_max: int,
     ) -> None:
+        self._gate = gate
         self._storage = storage
         self._ledgers = ledgers
         self._turn = turn
@@ -68,7 +73,9 @@ class AddRequests:
             self._check_limbo(request)
         if self._space.is_readonly:
             self._check_space(request, whole.size)
-        slot = self._ledgers.find_or_new(request.ledger_id)
+        slot = self._gate.slot(inbound, request)
+        if slot is None:
+            return
         self._admit(slot, request)
         index = slot.index = self._storage.prepare(whole, slot.index)
         is_new = whole.first_entry_id > slot.last_entry_id
@@ -104,7 +111,9 @@ class AddRequests:
         """Keep an explicit LAC, also of a ledger that is new here: its writer may be idle."""
         if self._space.is_readonly and not self._has_room(0):
             raise self._space.refusal()
-        slot = self._ledgers.find_or_new(request.ledger_id)
+        slot = self._gate.slot(inbound, request)
+        if slot is None:
+            return
         self._admit(slot, request)
         self._record_lac(slot, request.lac)
         answer = LacAnswer(

@@ -28,12 +28,14 @@ from zbk.actors.journal import (
     SyncProgress,
     SyncQueue,
 )
+from zbk.actors.ledger_lookups import LookupActor
 from zbk.actors.losses import Losses
 from zbk.actors.read import MovedEntries, ReadActor
 from zbk.actors.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Quiesce, Requests, StorageActor
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
+from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.storage.bookie_storage import BookieStorage
@@ -57,6 +59,7 @@ STOP_ORDER: Final = (
     "gc",
     "checkpoint",
     "ahead",
+    "lookup",
     "storage",
     "read",
     "journal-",
@@ -108,6 +111,9 @@ class BookieActors:
         )
         progresses = [SyncProgress() for _ in ground.storage.journals]
         actors["read"] = self._start_reader()
+        actors["lookup"] = LookupActor.start(
+            LedgerStore(ground.store), lambda news: self._tell("storage", news), self._stop_bookie
+        )
         actors["storage"] = self._start_storage(about, progresses)
         queues = [
             self._start_journal(number, journal, progresses[number])
@@ -169,6 +175,7 @@ class BookieActors:
             ground.storage,
             journals=lambda: [actors[name] for name in names],
             reader=actors["read"],
+            look_up=lambda question: self._tell("lookup", question),
             progresses=progresses,
             ticker=self._ticker,
             send=self.front.send,

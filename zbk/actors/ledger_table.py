@@ -91,19 +91,19 @@ class LedgerTable:
             self._slots.move_to_end(ledger_id)
         return slot
 
-    def find_or_new(self, ledger_id: int) -> LedgerSlot:
-        """Return a ledger; one that this bookie does not have yet starts empty.
+    def check_not_deleted(self, ledger_id: int) -> None:
+        """Accept a ledger that this bookie may take in.
 
         Raises:
             NoSuchLedgerError: it was deleted from the cluster, and is taken in no more.
         """
-        slot = self.find(ledger_id)
-        if slot is None:
-            if self._storage.is_deleted(ledger_id):
-                raise NoSuchLedgerError(ledger_id)
-            ledger = BookieLedger(ledger_id)
-            slot = self._keep(self._slot(ledger_id, ledger, NO_ENTRY, is_stored=False))
-        return slot
+        if self._storage.is_deleted(ledger_id):
+            raise NoSuchLedgerError(ledger_id)
+
+    def new(self, ledger_id: int) -> LedgerSlot:
+        """Return a ledger that this bookie does not have yet; it starts empty."""
+        ledger = BookieLedger(ledger_id)
+        return self._keep(self._slot(ledger_id, ledger, NO_ENTRY, is_stored=False))
 
     def cursor_moved(self, slot: LedgerSlot) -> None:
         """Note that more of a ledger is on stable storage than storage knows."""

@@ -26,6 +26,7 @@ import msgspec
 from zbk.actors.journal import SyncProgress
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
 from zbk.actors.long_polls import LongPolls
+from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import Fetch
 from zbk.actors.turn import Turn
 from zbk.errors import (
@@ -71,12 +72,14 @@ class ReadRequests:
         turn: Turn,
         progresses: Sequence[SyncProgress],
         *,
+        gate: NewLedgerGate,
         read_size_max: int,
         ticker: PollTicker,
         on_tick: Callable[[], None],
         now_ms: Callable[[], int],
         polls: LongPolls,
     ) -> None:
+        self._gate = gate
         self._storage = storage
         self._ledgers = ledgers
         self._turn = turn
@@ -94,10 +97,12 @@ class ReadRequests:
         """Look up where the entries are, for the read actor; fence first if that is asked."""
         entry_ids = _entry_ids_of(inbound, request)
         if not request.is_fencing:
-            slot = self._known(request)
-            self._turn.fetch(self._fetch_of(inbound, request, slot, entry_ids))
+            known = self._known(request)
+            self._turn.fetch(self._fetch_of(inbound, request, known, entry_ids))
             return
-        slot = self._fence(request)
+        slot = self._fence(inbound, request)
+        if slot is None:
+            return
         try:
             fetch = self._fetch_of(inbound, request, slot, entry_ids)
         except StorageFailedError:
@@ -144,7 +149,9 @@ class ReadRequests:
     def read_lac(self, inbound: Inbound, request: ReadLac) -> None:
         """Tell the LAC: now, or once it rises, or after the fence."""
         if request.is_fencing:
-            slot = self._fence(request)
+            slot = self._fence(inbound, request)
+            if slot is None:
+                return
             answer = self._lac_answer(inbound, slot.ledger.lac)
             self._turn.answer_when_synced(slot, inbound, answer)  # the fence, and what was before
             return
@@ -276,16 +283,22 @@ class ReadRequests:
         ):
             raise limbo.unknown(request.ledger_id)
 
-    def _fence(self, request: Read | ReadLac) -> LedgerSlot:
-        """Fence a ledger, known or not; it is answered when that is on stable storage.
+    def _fence(self, inbound: Inbound, request: Read | ReadLac) -> LedgerSlot | None:
+        """Fence a ledger, held or not; it is answered when that is on stable storage.
+
+        ``None``: the request waits, since the ledger is new here.
 
         Raises:
+            NoSuchLedgerError, MetadataUnavailableError, BusyError: it is not held, and is not taken
+                in: nothing is fenced.
             UnauthorizedError, UnsupportedLedgerError: key or type are others: nothing is fenced.
             CorruptRecordError: its index is damaged: nothing is fenced.
         """
         # adds that came before the fence in this turn are in, and are answered before it
         self._turn.store_batches()
-        slot = self._ledgers.find_or_new(request.ledger_id)
+        slot = self._gate.slot(inbound, request)
+        if slot is None:
+            return None
         try:
             # damage of its header is met here, and not between putting the fence on and noting it
             self._storage.ledger_info(request.ledger_id)

@@ -2,11 +2,11 @@
 
 mailbox     Requests, from the front; Synced, from the journal actors; RunInStorage, from the
             checkpoint, gc and scrub actors; ForgetLedgers, from the gc actor; PollsDue, from the
-            ticker while a client waits for a LAC; ResolveAgain, from the read actor; Quiesce, when
-            the bookie stops
+            ticker while a client waits for a LAC; ResolveAgain, from the read actor; LookedUp, from
+            the lookup actor; Quiesce, when the bookie stops
 answers     clients, through the front or by way of the journal, when the ledger's type says so
-owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), and
-            the LongPolls
+owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
+            LongPolls, and what waits for the metadata store (``new_ledger_gate``)
 on failure  the bookie stops
 
 What requests mean stands beside: ``add_requests`` (adds, explicit LACs, syncs), ``read_requests``
@@ -14,7 +14,7 @@ What requests mean stands beside: ``add_requests`` (adds, explicit LACs, syncs),
 each journal that has a part in it (``turn``).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, assert_never
 
 import msgspec
@@ -24,13 +24,15 @@ from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
+from zbk.actors.ledger_lookups import LookedUp, LookUp
 from zbk.actors.ledger_table import LEDGER_COUNT_MAX, LedgerTable
 from zbk.actors.long_polls import LongPolls
+from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import ResolveAgain
 from zbk.actors.read_requests import PollTicker, ReadRequests
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
-from zbk.errors import MalformedMessageError, StorageFailedError, ZbkError
+from zbk.errors import BusyError, MalformedMessageError, StorageFailedError, ZbkError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.transport.router import Inbound
@@ -68,7 +70,7 @@ class Quiesce(msgspec.Struct, frozen=True):
 
 
 StorageMessage: TypeAlias = (
-    Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers | ResolveAgain
+    Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers | ResolveAgain | LookedUp
 )
 
 
@@ -81,6 +83,7 @@ class StorageActor(BookieActor):
         *,
         journals: Callable[[], Sequence[JournalSink]],
         reader: FetchSink,
+        look_up: Callable[[LookUp], None],
         progresses: Sequence[SyncProgress],
         ticker: PollTicker,
         send: Send,
@@ -106,14 +109,21 @@ class StorageActor(BookieActor):
             space=space,
             incarnation=incarnation,
         )
+        self._gate = NewLedgerGate(self._ledgers, look_up)
         self._adds = AddRequests(
-            storage, self._ledgers, self._turn, space=space, entry_size_max=entry_size_max
+            storage,
+            self._ledgers,
+            self._turn,
+            gate=self._gate,
+            space=space,
+            entry_size_max=entry_size_max,
         )
         self._reads = ReadRequests(
             storage,
             self._ledgers,
             self._turn,
             progresses,
+            gate=self._gate,
             read_size_max=read_size_max,
             ticker=ticker,
             on_tick=self._on_tick,
@@ -131,11 +141,13 @@ class StorageActor(BookieActor):
         """How many ledgers are in the table."""
         return len(self._ledgers)
 
-    def handle(self, message: StorageMessage) -> None:
+    def handle(self, message: StorageMessage) -> None:  # noqa: C901 - a case for each message
         """Dispatch; then send what is ready, in lists."""
         match message:
             case Requests():
-                self._on_requests(message.batch)
+                self._serve(inbound for inbound in message.batch if not self._waits(inbound))
+            case LookedUp():
+                self._serve(self._gate.released(message.findings))
             case Synced():
                 for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
@@ -145,6 +157,8 @@ class StorageActor(BookieActor):
             case Quiesce():
                 self._reads.wake_all()
                 self._turn.begin()
+                for inbound in self._gate.give_up():
+                    self._refuse(inbound, BusyError("the bookie stops"))
                 self._turn.when_synced(message.done)
                 self._turn.end()
             case RunInStorage():
@@ -174,17 +188,30 @@ class StorageActor(BookieActor):
 
     # -------------------------------------------------------------- requests
 
-    def _on_requests(self, batch: Sequence[Inbound]) -> None:
+    def _serve(self, inbounds: Iterable[Inbound]) -> None:
+        """Do what is asked, in one turn; then ask for the ledgers that are new here."""
         turn = self._turn
         turn.begin()
-        for inbound in batch:
+        for inbound in inbounds:
             try:
                 self._on_request(inbound)
             except StorageFailedError:
                 raise  # this is no answer: the bookie stops
             except ZbkError as error:
-                turn.answer(inbound, turn.refusal(inbound, error))
+                self._refuse(inbound, error)
         turn.end()
+        self._gate.ask()
+
+    def _waits(self, inbound: Inbound) -> bool:
+        """Return whether a request waits behind others of its ledger, or is refused."""
+        try:
+            return self._gate.holds_back(inbound)
+        except BusyError as error:
+            self._refuse(inbound, error)
+            return True
+
+    def _refuse(self, inbound: Inbound, error: ZbkError) -> None:
+        self._turn.answer(inbound, self._turn.refusal(inbound, error))
 
     def _on_request(self, inbound: Inbound) -> None:
         request = inbound.request

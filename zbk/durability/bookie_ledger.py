@@ -3,7 +3,8 @@
 Decisions only: the storage actor asks here, then writes. It owns the object, so that checking the
 fence and taking the add in are one step: no add slips in behind a fence.
 
-    key      the first one seen is kept, before the first entry; any other is refused
+    key      the first one seen is kept, before the first entry; any other is refused. It is the
+             one that the metadata have (``new_ledgers``)
     type     fixed by the first add; another one is refused
     fence    NONE -> PENDING -> DURABLE. From PENDING on ordinary adds are refused; the fence is
              answered only when DURABLE. A fence is for ever: no way leads back.

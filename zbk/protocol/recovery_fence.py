@@ -5,10 +5,10 @@ that answered cover the ensemble (``zbk.protocol.coverage``): each of them refus
 writer from then on, durably, so no write quorum is left in which an add could still get its ack
 quorum without one of them. A bookie that fails is asked again after a rest.
 
-``NoSuchLedgerError`` is a failure here, not knowledge: whom a fencing request reaches knows the
-ledger from then on, so who says that has fenced nothing. (BookKeeper counts it as knowledge, even
-of a bookie that lost its disk: #2612.) ``UnauthorizedError`` ends the recovery: the same key goes
-to every bookie.
+``NoSuchLedgerError`` is a failure here, not knowledge: a bookie that a fencing request reaches
+knows the ledger from then on, or has not found it in the metadata: so it has fenced nothing.
+(BookKeeper counts it as knowledge, even of a bookie that lost its disk: #2612.)
+``UnauthorizedError`` ends the recovery: the same key goes to every bookie.
 
 Source: BookKeeper's ``ReadLastConfirmedOp`` with fencing, ``LedgerRecoveryOp.initiate``.
 """

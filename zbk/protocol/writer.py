@@ -344,8 +344,8 @@ class WriterCore:
         is_late = event.epoch != self._slots.epochs[event.slot]
         if is_late or not self._path.is_awaited(event.slot, event.first_entry_id):
             return  # of a bookie that was replaced, or a slot that went down since
-        # an add makes its ledger known: "no such ledger" is said of one that was deleted only. To a
-        # sync, which may come before any add, it says nothing
+        # an add makes its ledger known: "no such ledger" is said only of one that was deleted, and
+        # after a fresh look. To a sync, which may come before any add, it says nothing
         if isinstance(event.error, (*_FINAL_ERRORS, NoSuchLedgerError)):
             self._fail(event.error)
         else:

@@ -67,7 +67,7 @@ class Add(Message, frozen=True, tag="add"):
     """Store a batch of entries of one ledger.
 
     A recovery add is taken by a fenced ledger, too, and is answered after an fsync whatever the
-    ledger's type.
+    ledger's type. A bookie that does not hold the ledger asks the metadata store for it first.
     """
 
     ledger_id: Natural
@@ -86,8 +86,8 @@ class Read(Message, frozen=True, tag="read"):
 
     The answer may hold fewer entries than asked, at least one; the rest is asked again.
 
-    A fencing read fences the ledger first, also one that the bookie has never heard of; every
-    answer, "no such entry" too, comes after the fence is on stable storage.
+    A fencing read fences the ledger first, also one that the bookie does not hold, if the metadata
+    store has it; every answer, "no such entry" too, comes after the fence is on stable storage.
     """
 
     ledger_id: Natural
@@ -119,7 +119,8 @@ class ReadLac(Message, frozen=True, tag="read_lac"):
 class WriteLac(Message, frozen=True, tag="write_lac"):
     """Tell the LAC without an entry, while the writer is idle. Answered when it is durable.
 
-    A bookie that has not heard of the ledger knows it from then on; fenced ledgers take it, too.
+    A bookie that does not hold the ledger knows it from then on, if the metadata store has it;
+    fenced ledgers take it, too.
     """
 
     ledger_id: Natural

@@ -9,9 +9,11 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
 from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.journal import AppendGroup, Synced, SyncProgress
+from zbk.actors.ledger_lookups import LookedUp, LookUp
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Quiesce, Requests, StorageActor, StorageMessage
 from zbk.config import FreeLimit
+from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import DiskLimits
@@ -43,12 +45,14 @@ class TwoJournals:
         self.progresses = [SyncProgress(), SyncProgress()]
         self.journals = [Box(), Box()]
         self.answers: list[Message] = []
+        self.questions: list[LookUp] = []
         self.failures: list[BaseException] = []
         self.ticker = FakeTicker()
         self.actor = StorageActor(
             self.storage,
             journals=lambda: self.journals,
             reader=Box(),
+            look_up=self.questions.append,
             progresses=self.progresses,
             ticker=self.ticker,
             send=self.send,
@@ -71,6 +75,10 @@ class TwoJournals:
     def say(self, *requests: tuple[Any, ...]) -> None:
         """Hand in requests of one turn, each with its frames."""
         self.tell(Requests([Inbound(b"peer", one[0], one[1:], 100) for one in requests]))
+        while self.questions:
+            kinds = {one[0].ledger_id: one[0].ledger_type for one in requests}
+            ledger_ids = self.questions.pop().ledger_ids
+            self.tell(LookedUp({one: KnownLedger(b"", kinds[one]) for one in ledger_ids}))
 
     def groups(self, number: int) -> list[AppendGroup]:
         return self.journals[number].messages
