@@ -60,6 +60,7 @@
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
             * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
         * ``CookieMismatchError``
+        * ``LostHistoryError``         the cluster knows more of the bookie than its directories
         * ``DirectoryInUseError``
         * ``DuplicateEntryError``        same id, other bytes
         * ``UnknownLedgerStateError``    neither yes nor no
@@ -805,6 +806,28 @@ class CookieMismatchError(BookieError):
     outcome: ClassVar[Outcome] = "failed"
 
 
+class LostHistoryError(BookieError):
+    """The cluster knows that the bookie has served; its directories do not show it.
+
+    ``known`` is what the cluster knows, ``missing`` what the directories lack, ``cure`` what to do.
+    """
+
+    code = 710
+    outcome: ClassVar[Outcome] = "failed"
+
+    def __init__(self, bookie_id: str, known: str, missing: str, cure: str) -> None:
+        ZbkError.__init__(self, bookie_id, known, missing, cure)
+
+    def __str__(self) -> str:
+        bookie_id, known, missing, cure = self.args
+        return (
+            f"bookie {bookie_id} has lost its history: the cluster knows {known}, but {missing}. "
+            "A disk is not mounted, was wiped or restored from an older copy, or only the cookie "
+            "was copied. The bookie would deny entries that it has acknowledged, so it does not "
+            f"start: {cure}"
+        )
+
+
 class DirectoryInUseError(BookieError):
     """Another bookie process holds the directory."""
 
@@ -878,6 +901,7 @@ EXIT_UNAVAILABLE: Final = 3
 EXIT_DAMAGE: Final = 4
 EXIT_NOT_DURABLE: Final = 5
 EXIT_BOOKIE: Final = 6
+EXIT_LOST_HISTORY: Final = 7
 
 _EXIT_CODES: Final[tuple[tuple[type[ZbkError], int], ...]] = (
     (LedgerFencedError, EXIT_NOT_DURABLE),
@@ -887,6 +911,7 @@ _EXIT_CODES: Final[tuple[tuple[type[ZbkError], int], ...]] = (
     (MetadataConflictError, EXIT_NOT_DURABLE),
     (CallerError, EXIT_CALLER),
     (DamageError, EXIT_DAMAGE),
+    (LostHistoryError, EXIT_LOST_HISTORY),
     (BookieError, EXIT_BOOKIE),
 )
 

@@ -106,6 +106,7 @@ def test_codes_never_change() -> None:
         "DirectoryInUseError": 703,
         "DuplicateEntryError": 704,
         "UnknownLedgerStateError": 705,
+        "LostHistoryError": 710,
     }
 
 

@@ -1,7 +1,8 @@
 """A bookie: its actors, its socket, its registration, put together and taken apart in order.
 
-Start       identity -> lock -> incarnation -> storage (replay, fsync) -> actors -> socket ->
-            registration. Nothing is served before the replayed journal is on stable storage, and
+Start       identity -> lock -> history -> incarnation -> storage (replay, fsync) -> claim of the
+            incarnation -> actors -> socket -> registration. Nothing is served before the replayed
+            journal is on stable storage and the cluster knows of this start (``history``), and
             nobody can find the bookie before it serves.
 Stop        registration -> socket stops taking -> everything taken is synced and answered ->
             actors -> a last checkpoint, so that the next start has nothing to replay -> storage
@@ -17,8 +18,8 @@ Source: BookKeeper's ``Bookie`` and ``BookieServer``.
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
@@ -26,6 +27,7 @@ import pykka
 
 from zbk.actors.about import VERSION
 from zbk.actors.bookie_actors import BookieActors, BookieGround
+from zbk.actors.history import BookieHistory
 from zbk.actors.identity import check_identity, in_service, service_note
 from zbk.actors.last_checkpoint import take_last_checkpoint
 from zbk.actors.ledger_secrets import secret_of
@@ -34,7 +36,13 @@ from zbk.actors.service import settle
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.config import BookieConfig
-from zbk.errors import BookieError, NoSpaceError, StorageFailedError, ZbkError
+from zbk.errors import (
+    BookieError,
+    LostHistoryError,
+    NoSpaceError,
+    StorageFailedError,
+    ZbkError,
+)
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import LedgerStore
@@ -42,11 +50,11 @@ from zbk.metadata.registration import Registration, RegistrationState
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory, next_incarnation
+from zbk.storage.identity import lock_directory
 from zbk.storage.service_note import ServiceNote
 from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, wall_ms
-from zbk.system.files import FileSystem, OsFiles, is_no_space
+from zbk.system.files import FileSystem, OsFiles
 from zbk.transport.router import Identity
 
 logger = logging.getLogger("zbk.bookie")
@@ -115,6 +123,8 @@ class Bookie:
         try:
             return self._start()
         except BaseException as error:
+            if isinstance(error, LostHistoryError):
+                logger.critical("%s", error)
             self._doubt(error)
             self._take_down()
             raise
@@ -129,7 +139,11 @@ class Bookie:
             lock = lock_directory(self._files, path)
             self._closing.append(lock.close)
         gate = self._gate = SpaceGate(cookie.bookie_id)
-        storage, incarnation = self._open_storage(store, cookie, gate, note)
+        registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
+        storage, history = self._open_storage(store, registry, cookie, gate, note)
+        with self._failing(storage):
+            history.claim()
+        incarnation = history.incarnation
         actors = self._start_actors(storage, store, cookie, incarnation, gate)
         registration = BookieRegistration(
             bookie_id=cookie.bookie_id,
@@ -140,16 +154,20 @@ class Bookie:
             version=VERSION,
             rack=config.rack,
         )
-        registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
         self._registered = registry.register(registration, self._on_registration)
         self._closing.append(self._registered.close)
         self._on_mode()  # it may have changed meanwhile
         return registration
 
     def _open_storage(
-        self, store: MetadataStore, cookie: Cookie, gate: SpaceGate, note: ServiceNote
-    ) -> tuple[BookieStorage, int]:
-        """Return storage that is open, and the incarnation.
+        self,
+        store: MetadataStore,
+        registry: BookieRegistry,
+        cookie: Cookie,
+        gate: SpaceGate,
+        note: ServiceNote,
+    ) -> tuple[BookieStorage, BookieHistory]:
+        """Return storage that is open, and the history, in which this start is counted.
 
         What finds no space is tried again with the reserves, one after the other.
         """
@@ -158,22 +176,39 @@ class Bookie:
             gate.met_no_space(storage.ledger_dirs[0])
         for _ in storage.reserves:
             try:
-                return self._try_to_open(store, storage, note)
+                return self._try_to_open(store, registry, cookie, storage, note)
             except NoSpaceError as error:
                 logger.warning("there is no space to start; trying with the reserve: %s", error)
                 storage.release_reserve(str(error.args[0]))  # not only storage may have met it
                 storage = self._storage(cookie, gate, note)
-        return self._try_to_open(store, storage, note)
+        return self._try_to_open(store, registry, cookie, storage, note)
 
     def _try_to_open(
-        self, store: MetadataStore, storage: BookieStorage, note: ServiceNote
-    ) -> tuple[BookieStorage, int]:
+        self,
+        store: MetadataStore,
+        registry: BookieRegistry,
+        cookie: Cookie,
+        storage: BookieStorage,
+        note: ServiceNote,
+    ) -> tuple[BookieStorage, BookieHistory]:
         started_ms = monotonic_ms()
         ledgers = LedgerStore(store)
-        incarnation = self._next_incarnation(storage)
         losses = self._losses = self._losses_of(storage)
+        next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
+        journal_dirs = enumerate(self._config.journal_dirs)
+        history = BookieHistory(
+            self._files,
+            registry,
+            cookie.bookie_id,
+            journals={number: path for number, path in journal_dirs if path not in note.paths},
+            ledger_dirs=storage.ledger_dirs,
+            losses=losses,
+            next_ledger_id=next_ledger_id,
+        )
+        with self._failing(storage):
+            history.check(is_wiped_on_purpose=self._is_wiped_on_purpose)
+            history.count_up()
         try:
-            next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
             losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped_on_purpose)
             settle(self._files, self._config, note, losses, next_ledger_id)
             losses.find_lost_files(storage.owner, next_ledger_id)
@@ -191,16 +226,17 @@ class Bookie:
             replayed.cut_record_count,
             monotonic_ms() - started_ms,
         )
-        return storage, incarnation
+        return storage, history
 
-    def _next_incarnation(self, storage: BookieStorage) -> int:
-        dirs = storage.ledger_dirs
+    @contextmanager
+    def _failing(self, storage: BookieStorage) -> Iterator[None]:
+        """Make an error of a directory in service the failure of that directory."""
         try:
-            return next_incarnation(self._files, *dirs)
+            yield
         except OSError as error:
-            if not is_no_space(error) and len(dirs) == 1:
-                raise
-            where = next((one for one in dirs if str(error.filename).startswith(one)), dirs[0])
+            dirs = (*storage.ledger_dirs, *self._config.journal_dirs)
+            name = f"{error.filename}/"
+            where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
             raise storage.failed(where, error) from error
 
     def _losses_of(self, storage: BookieStorage) -> Losses:

@@ -1,6 +1,6 @@
 """The cookies of a bookie, in its directories and in the metadata, as an operator looks after them.
 
-    look       what each directory and the metadata say, side by side
+    look       what each directory and the metadata say, side by side, of identity and history
     delete     the cluster forgets a bookie: it can not come back, whatever its directories hold
     generate   a directory gets its cookie anew: from then on the bookie takes it for whole
 
@@ -8,12 +8,13 @@ The last two are refused while the bookie is registered. Who a bookie is, and wh
 stands in ``zbk.actors.identity``. Source: BookKeeper's ``CookieCommand`` and its children.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from zbk.actors.history import known_history
 from zbk.actors.identity import place_of
+from zbk.config import BookieConfig
 from zbk.errors import (
     BookieError,
     CookieMismatchError,
@@ -26,7 +27,15 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.identity import lock_directory, read_cookie, write_cookie, write_place
+from zbk.storage.history import missing_history
+from zbk.storage.identity import (
+    INCARNATION_NAME,
+    lock_directory,
+    read_cookie,
+    read_incarnation,
+    write_cookie,
+    write_place,
+)
 from zbk.storage.service_note import read_note
 from zbk.system.files import FileSystem
 
@@ -37,10 +46,12 @@ class FoundCookie(msgspec.Struct, frozen=True):
     place: str  # a directory, or the metadata store's address
     cookie: Cookie | None
     state: str  # "fits", or what is wrong
+    incarnation: int | None = None  # None: the place does not say
+    has_served: bool | None = None  # said by the metadata
 
 
 def look(
-    files: FileSystem, store: MetadataStore | None, directories: Sequence[str], bookie_id: str
+    files: FileSystem, store: MetadataStore | None, config: BookieConfig, bookie_id: str
 ) -> list[FoundCookie]:
     """Return what the directories say, and the metadata of the bookies that these belong to.
 
@@ -49,6 +60,7 @@ def look(
     Raises:
         InvalidOptionError: the store holds no cluster.
     """
+    directories = list(dict.fromkeys((*config.journal_dirs, *config.ledger_dirs)))
     lost = {one.path: one for one in read_note(files, directories).directories}
     found = [
         FoundCookie(path, None, f"out of service: {lost[path].reason}")
@@ -61,6 +73,7 @@ def look(
     cookies = BookieRegistry(store).cookies()
     instance = instance_id(store)
     judged = [_judged(one, cookies, instance) for one in found]
+    judged = _with_history(files, store, config, judged)
     named = {one.cookie.bookie_id for one in found if one.cookie is not None}
     if bookie_id:
         named.add(bookie_id)
@@ -140,7 +153,10 @@ def _in_directory(files: FileSystem, directory: str) -> FoundCookie:
         if content is None:
             there = files.exists(directory)
             return FoundCookie(directory, None, "no cookie" if there else "no such directory")
-        return FoundCookie(directory, decode(Cookie, content, directory), "not compared")
+        cookie = decode(Cookie, content, directory)
+        has_count = files.exists(f"{directory}/{INCARNATION_NAME}")
+        incarnation = read_incarnation(files, directory) if has_count else None
+        return FoundCookie(directory, cookie, "not compared", incarnation)
     except (CorruptRecordError, UnsupportedVersionError) as error:
         return FoundCookie(directory, None, f"damaged: {error}")
     except OSError as error:
@@ -161,7 +177,37 @@ def _judged(found: FoundCookie, cookies: dict[str, Cookie], instance: str) -> Fo
     else:
         own = map(_absolute, (*cookie.journal_dirs, *cookie.ledger_dirs))
         state = "fits" if _absolute(found.place) in own else "fits, under another path"
-    return FoundCookie(found.place, cookie, state)
+    return msgspec.structs.replace(found, state=state)
+
+
+def _with_history(
+    files: FileSystem, store: MetadataStore, config: BookieConfig, judged: list[FoundCookie]
+) -> list[FoundCookie]:
+    """Return what was found, with what directories that fit lack of their bookie's history."""
+    fitting = {
+        one.place: one.cookie.bookie_id
+        for one in judged
+        if one.cookie is not None and one.state.startswith("fits")
+    }
+    reasons: dict[str, str] = {}
+    for bookie_id in set(fitting.values()):
+        own = {path for path, its_id in fitting.items() if its_id == bookie_id}
+        journals = {no: path for no, path in enumerate(config.journal_dirs) if path in own}
+        ledger_dirs = [path for path in config.ledger_dirs if path in own]
+        known = known_history(BookieRegistry(store), bookie_id)
+        try:
+            missing = missing_history(files, journals, ledger_dirs, known)
+        except CorruptRecordError as error:
+            where = str(error.args[0]).rpartition("/")[0]
+            reasons[where] = f"its history can not be compared: {error}"
+        else:
+            reasons |= {one.path: f"{one.reason}: the cluster knows {known}" for one in missing}
+    return [
+        msgspec.structs.replace(one, state=f"{one.state}, but {reasons[one.place]}")
+        if one.place in reasons
+        else one
+        for one in judged
+    ]
 
 
 def _in_metadata(store: MetadataStore, cookies: dict[str, Cookie], bookie_id: str) -> FoundCookie:
@@ -169,7 +215,9 @@ def _in_metadata(store: MetadataStore, cookies: dict[str, Cookie], bookie_id: st
         return FoundCookie(store.address, None, f"no cookie of bookie {bookie_id}")
     registered = BookieRegistry(store).resolve(bookie_id)
     state = "not running" if registered is None else f"running at {registered.address}"
-    return FoundCookie(store.address, cookies[bookie_id], state)
+    known = known_history(BookieRegistry(store), bookie_id)
+    cookie = cookies[bookie_id]
+    return FoundCookie(store.address, cookie, state, known.incarnation, known.has_served)
 
 
 def _check_stopped(store: MetadataStore, bookie_id: str) -> None:

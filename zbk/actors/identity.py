@@ -164,7 +164,7 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
             f"bookie {cookie.bookie_id} in {where} belongs to cluster {cookie.instance_id}; "
             f"{store.address} is cluster {instance}: check --metadata"
         )
-    known = BookieRegistry(store).read_cookie(cookie.bookie_id)
+    known = BookieRegistry(store).read_cookie(cookie.bookie_id, is_fresh=True)
     if known is None:
         raise CookieMismatchError(
             f"the cluster at {store.address} has no cookie of bookie {cookie.bookie_id}: it was "

@@ -84,6 +84,17 @@ class Losses:
         except OSError as error:
             raise self._file.failed("look for lost files", error) from error
 
+    def lose_all(self, next_ledger_id: Callable[[], int]) -> None:
+        """Note, durably, that all that was here may be gone, as after a wipe.
+
+        May come before ``find``. Raises as ``find``.
+        """
+        try:
+            self._file.load()
+        except OSError as error:
+            raise self._file.failed("look for losses", error) from error
+        self._note(LossReason.WIPED, next_ledger_id())
+
     def lose_directory(self, next_ledger_id: Callable[[], int]) -> int:
         """Note, durably, that a directory is gone; return the bound of ledgers that suffer.
 

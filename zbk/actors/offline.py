@@ -7,21 +7,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from zbk.actors.cookies import delete
+from zbk.actors.history import known_history
 from zbk.actors.identity import check_identity, in_service, local_cookie, service_note
 from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.locks import locked
 from zbk.config import BookieConfig
-from zbk.errors import InvalidOptionError, StorageFailedError
+from zbk.errors import CorruptRecordError, InvalidOptionError, StorageFailedError
+from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
 from zbk.storage import unfinished, wipe
 from zbk.storage.fail_stop import FailStop
+from zbk.storage.history import missing_history
 from zbk.storage.identity import read_cookie
 from zbk.storage.limbo import LimboFile
 from zbk.storage.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.rebuild_sources import LedgerSecret
-from zbk.storage.sanity import SanityCheck
+from zbk.storage.sanity import Problem, SanityCheck
 from zbk.system.files import FileSystem
 
 
@@ -37,12 +40,14 @@ def check(
     """
     cookie = _identity(files, store, config)
     with locked(files, in_service(files, config)):
+        found = [] if store is None else _missing(files, store, config, cookie.bookie_id)
         yield SanityCheck(
             files,
             journal_dir=config.journal_dirs,
             ledger_dir=config.ledger_dirs,
             bookie_id=cookie.bookie_id,
             out_of_service=service_note(files, config).paths,
+            found_before=found,
         )
 
 
@@ -127,6 +132,21 @@ def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieCo
             wipe.wipe(files, dirs, ledger_dirs, with_cookie=store is not None)
         except OSError as error:
             raise StorageFailedError(ledger_dirs[0], "format", str(error)) from error
+
+
+def _missing(
+    files: FileSystem, store: MetadataStore, config: BookieConfig, bookie_id: str
+) -> list[Problem]:
+    """Return which directories in service do not show what the cluster knows of the bookie."""
+    lost = service_note(files, config).paths
+    journals = {no: path for no, path in enumerate(config.journal_dirs) if path not in lost}
+    ledger_dirs = [path for path in config.ledger_dirs if path not in lost]
+    known = known_history(BookieRegistry(store), bookie_id)
+    try:
+        missing = missing_history(files, journals, ledger_dirs, known)
+    except CorruptRecordError as error:
+        return [Problem(error.args[0], error.offset, error.reason)]
+    return [Problem(one.path, 0, f"{one.reason}, but the cluster knows {known}") for one in missing]
 
 
 def _forget(files: FileSystem, store: MetadataStore, dirs: Sequence[str]) -> None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 
 import msgspec
 
+from zbk.actors.history import forget_journal
 from zbk.actors.identity import directories, in_service, local_cookie, place_of, service_note
 from zbk.actors.locks import locked
 from zbk.actors.losses import Losses
@@ -193,7 +194,7 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
         files.sync_dir(path)
         ledger_dirs = [one for one in config.ledger_dirs if one in others]
         if path in config.journal_dirs:
-            _forget_journal(files, ledger_dirs, config.journal_dirs.index(path))
+            forget_journal(files, ledger_dirs, config.journal_dirs.index(path))
         else:
             _make_ledger_directory(files, path, ledger_dirs[0])
         write_place(files, path, place_of(config, path))
@@ -205,16 +206,6 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 def _names_in(files: FileSystem, path: str) -> list[str]:
     return [name for name in files.list_dir(path) if name not in _NOT_OURS]
-
-
-def _forget_journal(files: FileSystem, ledger_dirs: Sequence[str], number: int) -> None:
-    """Have replay begin at the start of a journal that is empty."""
-    for directory in ledger_dirs:
-        last_mark = LastMark(files, directory, FailStop())
-        mark = last_mark.load()
-        if mark is not None:
-            last_mark.forget(number)
-            last_mark.write(mark.without(number))
 
 
 def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:

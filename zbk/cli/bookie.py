@@ -72,7 +72,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,
-    help="Start though `zbk bookie format` has removed the data: peers give them back.",
+    help="Start though the data are gone for good: peers give them back.",
 )
 @click.option(
     "--autorecovery",
@@ -91,7 +91,10 @@ def run(
     """Serve until SIGTERM or Ctrl-C.
 
     READY is logged once clients can come. Each option may also come from the environment:
-    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
+    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. The exit code is 7, after a line that says what is
+    missing, if the cluster knows that the bookie has served and its directories do not show it.
+    Such a bookie starts with --wiped-on-purpose only, and then denies nothing until it has checked
+    each ledger against its peers.
     """
     log = build(
         LogConfig,

@@ -1,7 +1,7 @@
 """``zbk bookie cookie``: who directories belong to, and what to do when that is broken."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,14 +11,15 @@ from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.directory_options import directory_options, metadata_address, offline_config
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, time_text
-from zbk.errors import InvalidOptionError
+from zbk.errors import InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from zbk.actors.cookies import FoundCookie
     from zbk.metadata.store import MetadataStore
 
 COLUMNS = [
-    "place", "state", "bookie_id", "instance_id", "created", "journal_dirs", "ledger_dirs",
+    "place", "state", "bookie_id", "incarnation", "has_served", "instance_id", "created",
+    "journal_dirs", "ledger_dirs",
 ]  # fmt: skip
 
 DELETE_WARNING = (
@@ -46,21 +47,32 @@ GENERATE_WARNING = (
 @directory_options
 @output_option
 def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN401 - BookieConfig's
-    """Show the cookies in directories and in the metadata."""
+    """Show the cookies in directories and in the metadata.
+
+    With them, the history: what the cluster knows that a directory does not show is said in its
+    state. If the metadata store does not answer, the directories are shown, and the exit code is 3.
+    """
     from zbk.actors.cookies import look
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
-    directories = dict.fromkeys((*config.journal_dirs, *config.ledger_dirs))
     address = metadata_address(config)
-    if not address:
-        if not directories:
-            raise InvalidOptionError("metadata", "", "give --metadata, or directories to look into")
-        found = look(OsFiles(), None, list(directories), bookie_id)
-    else:
-        with _store(address) as store:
-            found = look(OsFiles(), store, list(directories), bookie_id)
+    has_directories = bool(config.journal_dirs or config.ledger_dirs)
+    if not address and not has_directories:
+        raise InvalidOptionError("metadata", "", "give --metadata, or directories to look into")
+    unanswered: MetadataUnavailableError | None = None
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(_store(address)) if address else None
+            found = look(OsFiles(), store, config, bookie_id)
+        except MetadataUnavailableError as error:
+            if not has_directories:
+                raise
+            unanswered = error
+            found = look(OsFiles(), None, config, bookie_id)
     print_rows(map(_row, found), COLUMNS, output)
+    if unanswered is not None:
+        raise unanswered
 
 
 @click.command(
@@ -173,7 +185,12 @@ def _store(address: str) -> "Iterator[MetadataStore]":
 
 def _row(found: "FoundCookie") -> dict[str, Any]:
     cookie = found.cookie
-    row: dict[str, Any] = dict.fromkeys(COLUMNS) | {"place": found.place, "state": found.state}
+    row: dict[str, Any] = dict.fromkeys(COLUMNS) | {
+        "place": found.place,
+        "state": found.state,
+        "incarnation": found.incarnation,
+        "has_served": found.has_served,
+    }
     if cookie is not None:
         row |= {
             "bookie_id": cookie.bookie_id,

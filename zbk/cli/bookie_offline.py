@@ -1,7 +1,7 @@
 """``zbk bookie sanity``, ``rebuild-index`` and ``format``: for bookies that do not run."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.directory_options import directory_options, metadata_address, offline_config
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, note, print_json, print_object, print_rows
-from zbk.errors import DamageError, InvalidOptionError
+from zbk.errors import DamageError, InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from zbk.metadata.store import MetadataStore
@@ -35,14 +35,19 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
     """Check the files of a stopped bookie.
 
     Cookies, journal, entry logs, and that each entry that the index has is where it says. Changes
-    nothing; reads everything. Metadata are asked only where they are given. The exit code is 4 if
-    anything is damaged, 6 if the directories do not belong together or the bookie runs.
+    nothing; reads everything. Metadata are asked only where they are given: only they tell that
+    directories have lost all that was in them. The exit code is 4 if anything is damaged or lost,
+    6 if the directories do not belong together or the bookie runs, 3 if the metadata store did not
+    answer and nothing else is wrong.
     """
     from zbk.actors.offline import check
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
-    with _store(config.metadata) as store, check(OsFiles(), store, config) as found:
+    with (
+        _store_or_why_not(config.metadata) as (store, unanswered),
+        check(OsFiles(), store, config) as found,
+    ):
         rows = (msgspec.structs.asdict(problem) for problem in found.problems())
         if output == "json":
             for row in rows:
@@ -56,11 +61,20 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
             "ledger_count": found.ledger_count,
             "entry_count": found.entry_count,
             "problem_count": found.problem_count,
+            "is_history_compared": store is not None,
             "out_of_service": sorted(found.out_of_service),
         }
     print_object(summary if output == "table" else {"kind": "summary", **summary}, output)
+    if store is None:
+        cure = "" if unanswered is not None else ": give --metadata"
+        note(
+            "zbk: directories that have lost everything look like new ones; what the cluster knows "
+            f"of the bookie was not compared{cure}"
+        )
     if found.problem_count:
         raise DamageError(f"{found.problem_count} problems in the files of the bookie")
+    if unanswered is not None:
+        raise unanswered
 
 
 @click.command(
@@ -165,6 +179,20 @@ def format_(
 
 
 # ------------------------------------------------------------------ private
+
+
+@contextmanager
+def _store_or_why_not(
+    address: str,
+) -> "Iterator[tuple[MetadataStore | None, MetadataUnavailableError | None]]":
+    """Yield the store, or none and the error if it does not answer."""
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(_store(address))
+        except MetadataUnavailableError as error:
+            yield None, error
+        else:
+            yield store, None
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from zbk.errors import (
     EXIT_BOOKIE,
     EXIT_CALLER,
     EXIT_DAMAGE,
+    EXIT_LOST_HISTORY,
     EXIT_NOT_DURABLE,
     EXIT_UNAVAILABLE,
     ZbkError,
@@ -70,6 +71,10 @@ SECTIONS = {
         (f"{EXIT_DAMAGE}", "damaged data"),
         (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by somebody else first"),
         (f"{EXIT_BOOKIE}", "a bookie can not start or go on"),
+        (
+            f"{EXIT_LOST_HISTORY}",
+            "a bookie does not start: the cluster knows more of it than its directories do",
+        ),
         (f"{EXIT_INTERRUPTED}", "interrupted"),
     ],
     "Environment": [

@@ -86,6 +86,16 @@ class Cookie(msgspec.Struct, frozen=True, kw_only=True):
     format_version: int = VALUE_FORMAT_VERSION
 
 
+class StoredCookie(Cookie, frozen=True, kw_only=True):
+    """What ``/cookies/<bookie id>`` holds: the cookie, and how far the bookie's history goes.
+
+    The directories have the cookie alone. A value of an older zbk reads as 0 and False.
+    """
+
+    incarnation: int = 0  # the highest with which the bookie was let serve; never lowered
+    has_served: bool = False  # and since then its directories show it; False after a wipe
+
+
 class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
     """``/available/<bookie id>``: where a running bookie is, while its session lives."""
 
@@ -182,6 +192,7 @@ _FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
     Instance: VALUE_FORMAT_VERSION,
     IdCounter: VALUE_FORMAT_VERSION,
     Cookie: VALUE_FORMAT_VERSION,
+    StoredCookie: VALUE_FORMAT_VERSION,
     BookieRegistration: VALUE_FORMAT_VERSION,
     LogHead: VALUE_FORMAT_VERSION,
     LogMetadata: LOG_FORMAT_VERSION,
@@ -205,6 +216,7 @@ ValueT = TypeVar(
     Instance,
     IdCounter,
     Cookie,
+    StoredCookie,
     BookieRegistration,
     LogHead,
     LogMetadata,

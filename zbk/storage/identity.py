@@ -60,18 +60,29 @@ def write_place(files: FileSystem, directory: str, place: str) -> None:
         replace_file(files, directory, PLACE_NAME, f"{place}\n".encode())
 
 
-def next_incarnation(files: FileSystem, *directories: str) -> int:
+def next_incarnation(files: FileSystem, *directories: str, floor: int = 0) -> int:
     """Count one more start of the bookie, durably, and return the number: 1 at the first.
+
+    It is above ``floor``, too.
 
     Raises:
         CorruptRecordError: a file is damaged.
         OSError: one could not be read or written.
     """
-    incarnation = 1 + max(read_incarnation(files, directory) for directory in directories)
-    for directory in directories:
-        digits = b"%d" % incarnation
-        replace_file(files, directory, INCARNATION_NAME, b"%s %016x\n" % (digits, checksum(digits)))
+    incarnation = 1 + max(floor, *(read_incarnation(files, one) for one in directories))
+    write_incarnation(files, *directories, incarnation=incarnation)
     return incarnation
+
+
+def write_incarnation(files: FileSystem, *directories: str, incarnation: int) -> None:
+    """Write the number of starts into each directory. Durable when this returns.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    digits = b"%d" % incarnation
+    for directory in directories:
+        replace_file(files, directory, INCARNATION_NAME, b"%s %016x\n" % (digits, checksum(digits)))
 
 
 def read_incarnation(files: FileSystem, directory: str) -> int:

@@ -66,6 +66,7 @@ class SanityCheck:
         ledger_dir: str | Sequence[str],
         bookie_id: str,
         out_of_service: Collection[str] = (),
+        found_before: Sequence[Problem] = (),
     ) -> None:
         journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else journal_dir
         ledger_dirs = (ledger_dir,) if isinstance(ledger_dir, str) else ledger_dir
@@ -82,6 +83,7 @@ class SanityCheck:
         self.ledger_count = 0
         self.entry_count = 0  # in the index
         self.problem_count = 0
+        self._found_before = found_before  # of the directories as a whole
 
     def problems(self) -> Iterator[Problem]:
         """Yield what is wrong: journal, logs, index.
@@ -97,6 +99,7 @@ class SanityCheck:
             self._open_files.close()
 
     def _problems(self) -> Iterator[Problem]:
+        yield from self._found_before
         for directory in filter(self._files.exists, self._ledger_dirs):
             yield from self._part(directory, self._notes)
         for number, path in enumerate(self._journal_dirs):

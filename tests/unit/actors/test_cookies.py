@@ -12,7 +12,10 @@ from zbk.errors import BookieError, CookieMismatchError, DirectoryInUseError, In
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration
-from zbk.storage.identity import lock_directory
+from zbk.storage.fail_stop import FailStop
+from zbk.storage.identity import lock_directory, next_incarnation
+from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.storage.last_mark import LastMark, LogMark
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 
@@ -32,7 +35,8 @@ def disk() -> SimulatedDisk:
 @pytest.fixture
 def bookie_id(disk: SimulatedDisk, store: MemoryStore) -> str:
     made = init_identity(disk, store, CONFIG)
-    disk.open("/l/last_mark", create=True).close()
+    mark = LogMark((JournalPosition(1, SEGMENT_HEADER_SIZE, 0, 0),), 0)
+    LastMark(disk, "/l", FailStop()).write(mark)
     disk.open("/j/0000000000000001.journal", create=True).close()
     return made
 
@@ -53,7 +57,7 @@ def registered(store: MemoryStore, bookie_id: str) -> Iterator[str]:
 
 
 def states(disk: SimulatedDisk, store: MemoryStore | None) -> list[tuple[str, str]]:
-    return [(one.place, one.state) for one in look(disk, store, ["/j", "/l"], "")]
+    return [(one.place, one.state) for one in look(disk, store, CONFIG, "")]
 
 
 def test_directories_and_metadata_are_shown_side_by_side(
@@ -62,7 +66,8 @@ def test_directories_and_metadata_are_shown_side_by_side(
     assert states(disk, store) == [
         ("/j", "fits"), ("/l", "fits"), (store.address, "not running"),
     ]  # fmt: skip
-    assert {one.cookie.bookie_id for one in look(disk, store, [], "") if one.cookie} == {bookie_id}
+    everywhere = look(disk, store, BookieConfig(), "")
+    assert {one.cookie.bookie_id for one in everywhere if one.cookie} == {bookie_id}
     assert states(disk, None) == [("/j", "not compared"), ("/l", "not compared")]
 
 
@@ -92,8 +97,45 @@ def test_a_moved_directory_fits_under_another_path(disk: SimulatedDisk, store: M
     disk.make_dirs("/elsewhere")
     disk.rename("/l/cookie", "/elsewhere/cookie")
 
-    assert look(disk, store, ["/elsewhere"], "")[0].state == "fits, under another path"
-    assert look(disk, store, ["/nowhere"], "")[0].state == "no such directory"
+    def state_of(path: str) -> str:
+        return look(disk, store, BookieConfig(ledger_dir=path), "")[0].state
+
+    assert state_of("/elsewhere") == "fits, under another path"
+    assert state_of("/nowhere") == "no such directory"
+
+
+def test_a_history_that_a_directory_lacks_is_said_beside_what_the_cluster_knows(
+    disk: SimulatedDisk, store: MemoryStore, bookie_id: str
+) -> None:
+    next_incarnation(disk, "/l")
+    BookieRegistry(store).raise_incarnation(bookie_id, 1, has_served=True)
+    rows = look(disk, store, CONFIG, "")
+    assert [(one.incarnation, one.has_served, one.state) for one in rows] == [
+        (None, None, "fits"), (1, None, "fits"), (1, True, "not running"),
+    ]  # fmt: skip
+
+    disk.remove_at_rest("/j/0000000000000001.journal")
+    disk.remove_at_rest("/l/last_mark")
+    disk.remove_at_rest("/l/incarnation")
+
+    cluster = "the cluster knows its incarnation 1 and that it has served"
+    assert states(disk, store)[:2] == [
+        ("/j", f"fits, but has no journal: {cluster}"),
+        ("/l", f"fits, but has no incarnation and no last log mark: {cluster}"),
+    ]
+    assert states(disk, None) == [("/j", "not compared"), ("/l", "not compared")]
+
+
+def test_a_history_that_is_damaged_is_said_where_it_is(
+    disk: SimulatedDisk, store: MemoryStore, bookie_id: str
+) -> None:
+    BookieRegistry(store).raise_incarnation(bookie_id, 1, has_served=True)
+    disk.set_content("/l/last_mark", b"")
+
+    (journal, ledgers, _) = look(disk, store, CONFIG, "")
+
+    assert journal.state == "fits"
+    assert ledgers.state.startswith("fits, but its history can not be compared: /l/last_mark")
 
 
 def test_deleting_is_refused_while_the_bookie_is_registered(

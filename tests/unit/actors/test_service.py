@@ -381,7 +381,7 @@ def test_commands_leave_a_directory_out_of_service_alone(
 
     with check(disk, store, CONFIG) as found:
         assert set(found.out_of_service) == {"/l1"}
-    states = {one.place: one.state for one in look(disk, store, ALL, "")}
+    states = {one.place: one.state for one in look(disk, store, CONFIG, "")}
     assert states["/l1"] == "out of service: fsync failed"
     assert states["/l2"] == "fits"
     assert len(bookie_id) > 2

@@ -8,6 +8,8 @@ import pytest
 from tests.support.cli import Run
 from zbk.actors.bookie_process import init_bookie
 from zbk.config import BookieConfig
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
 
 
 @pytest.fixture
@@ -45,6 +47,36 @@ def test_show_compares_directories_with_metadata(
     assert bookie_id in by_id.stdout
     alone = run("bookie", "cookie", "show", *places[2:])
     assert "not compared" in alone.stdout
+
+
+def test_show_tells_the_history_that_the_cluster_knows_and_a_directory_lacks(
+    run: Run, places: list[str], bookie_id: str, config: BookieConfig
+) -> None:
+    store = open_store(config.metadata)
+    BookieRegistry(store).raise_incarnation(bookie_id, 4, has_served=True)
+    store.close()
+
+    result = run("bookie", "cookie", "show", *places, "-o", "json")
+
+    journal, ledgers, cluster = [json.loads(line) for line in result.stdout.splitlines()]
+    assert (cluster["incarnation"], cluster["has_served"]) == (4, True)
+    assert (ledgers["incarnation"], ledgers["has_served"]) == (None, None)
+    assert ledgers["state"].startswith("fits, but has no incarnation and no last log mark")
+    assert "the cluster knows its incarnation 4" in journal["state"]
+
+
+def test_show_has_the_directories_when_the_metadata_store_does_not_answer(
+    run: Run, places: list[str], bookie_id: str, tmp_path: Path
+) -> None:
+    (tmp_path / "metadata.db-journal").mkdir()  # its disk fails
+
+    result = run("bookie", "cookie", "show", *places, "-o", "json")
+
+    assert result.exit_code == 3
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [(row["bookie_id"], row["state"]) for row in rows] == [(bookie_id, "not compared")] * 2
+    assert "disk I/O error" in result.stderr
+    assert run("bookie", "cookie", "show", *places[:2]).exit_code == 3
 
 
 def test_show_says_what_it_needs(run: Run) -> None:

@@ -11,9 +11,11 @@ from tests.support.bookie_storages import KEY
 from tests.support.cli import Run
 from zbk.actors.bookie_process import init_bookie
 from zbk.config import BookieConfig
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory
+from zbk.storage.identity import lock_directory, next_incarnation
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
@@ -65,6 +67,62 @@ def test_a_lost_index_is_found_rebuilt_and_found_good(
     assert good.exit_code == 0, good.output
     summary = json.loads(good.stdout)
     assert (summary["entry_count"], summary["problem_count"]) == (50, 0)
+
+
+def claim(places: list[str]) -> None:
+    """Have the cluster know that the bookie has served."""
+    store = open_store(places[1])
+    registry = BookieRegistry(store)
+    (bookie_id,) = registry.cookies()
+    assert registry.raise_incarnation(bookie_id, 1, has_served=True)
+    store.close()
+
+
+def fail_metadata(tmp_path: Path) -> None:
+    """Have the disk of the metadata store fail."""
+    (tmp_path / "metadata.db-journal").mkdir()
+
+
+def test_files_that_are_gone_are_found_by_what_the_cluster_knows(
+    run: Run, places: list[str], tmp_path: Path
+) -> None:
+    claim(places)
+    next_incarnation(OsFiles(), str(tmp_path / "l"))
+    good = run("bookie", "sanity", *places, "-o", "json")
+    assert good.exit_code == 0, good.output
+    assert json.loads(good.stdout)["is_history_compared"]
+    assert good.stderr == ""
+    for name in ("j", "l"):
+        for path in (tmp_path / name).rglob("*"):
+            if path.is_file() and path.name != "cookie":
+                path.unlink()
+
+    lost = run("bookie", "sanity", *places, "-o", "json")
+    unasked = run("bookie", "sanity", *places[2:], "-o", "json")
+
+    assert lost.exit_code == 4
+    problems = [json.loads(line) for line in lost.stdout.splitlines()[:-1]]
+    assert [one["path"] for one in problems] == [str(tmp_path / "l"), str(tmp_path / "j")]
+    assert "no last log mark, but the cluster knows its incarnation 1" in problems[0]["reason"]
+    assert unasked.exit_code == 0, "nobody else knows"
+    assert not json.loads(unasked.stdout.splitlines()[-1])["is_history_compared"]
+    assert "was not compared: give --metadata" in unasked.stderr
+
+
+def test_a_metadata_store_that_does_not_answer_leaves_the_files_to_be_checked(
+    run: Run, places: list[str], tmp_path: Path
+) -> None:
+    fail_metadata(tmp_path)
+
+    unanswered = run("bookie", "sanity", *places, "-o", "json")
+
+    assert unanswered.exit_code == 3
+    summary = json.loads(unanswered.stdout)
+    assert (summary["entry_count"], summary["is_history_compared"]) == (50, False)
+    assert "was not compared" in unanswered.stderr
+    assert "disk I/O error" in unanswered.stderr
+    (tmp_path / "l" / "last_mark").write_bytes(b"")
+    assert run("bookie", "sanity", *places).exit_code == 4
 
 
 def test_damage_that_is_left_has_an_exit_code(run: Run, places: list[str], tmp_path: Path) -> None:

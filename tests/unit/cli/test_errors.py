@@ -18,6 +18,7 @@ from zbk.errors import (
     DigestMismatchError,
     InvalidOptionError,
     LedgerFencedError,
+    LostHistoryError,
     MetadataUnavailableError,
     NotDurableError,
     UnavailableError,
@@ -37,6 +38,7 @@ from zbk.errors import (
         (NotDurableError(7, 8, 9), 5),
         (CannotAdvanceError(7, 8, 9, "too few answer"), 5),
         (CookieMismatchError("another bookie's"), 6),
+        (LostHistoryError("b-1", "incarnation 3", "/l has none", "restore it"), 7),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(
@@ -55,7 +57,8 @@ def test_every_error_has_an_exit_code_that_fits_its_branch() -> None:
     for error_type in ERROR_BY_CODE.values():
         error = error_type.__new__(error_type)
         code = exit_code_of(type(error))
-        assert 1 <= code <= 6
+        assert 1 <= code <= 7
+        assert (code == 7) == isinstance(error, LostHistoryError)
         assert (code == 1) == isinstance(error, CallerError)
         assert (code == 4) == isinstance(error, DamageError)
         if isinstance(error, UnavailableError) and not isinstance(error, CannotAdvanceError):

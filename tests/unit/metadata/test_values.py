@@ -24,6 +24,7 @@ from zbk.metadata.values import (
     LedgerLayout,
     LogHead,
     LostBookieDelay,
+    StoredCookie,
     TaskLock,
     TaskProgress,
     ValueT,
@@ -61,6 +62,15 @@ COOKIE = Cookie(
     ledger_dirs=("/l1", "/l2"),
     created_ms=1_700_000_000_000,
 )
+STORED_COOKIE = StoredCookie(
+    bookie_id="b1",
+    instance_id="i1",
+    journal_dirs=("/j",),
+    ledger_dirs=("/l1", "/l2"),
+    created_ms=1_700_000_000_000,
+    incarnation=4,
+    has_served=True,
+)
 REGISTRATION = BookieRegistration(
     bookie_id="b1",
     address="tcp://127.0.0.1:3181",
@@ -73,6 +83,7 @@ REGISTRATION = BookieRegistration(
 VALUES: list[Any] = [
     LEDGER,
     COOKIE,
+    STORED_COOKIE,
     REGISTRATION,
     Layout(ledger_layout=LedgerLayout.FLAT),
     Instance(instance_id="i1"),
@@ -173,6 +184,12 @@ GOLDEN = {
         "727391a22f6aab6c65646765725f6469727392a32f6c31a32f6c32aa637265617465645f6d73cf00"
         "00018bcfe56800ae666f726d61745f76657273696f6e01a8636865636b73756dcfdb3f9e77707fb3"
         "e4"
+    ),
+    "StoredCookie": (
+        "89a9626f6f6b69655f6964a26231ab696e7374616e63655f6964a26931ac6a6f75726e616c5f6469"
+        "727391a22f6aab6c65646765725f6469727392a32f6c31a32f6c32aa637265617465645f6d73cf00"
+        "00018bcfe56800ae666f726d61745f76657273696f6e01ab696e6361726e6174696f6e04aa686173"
+        "5f736572766564c3a8636865636b73756dcf6275abd1de48cdc1"
     ),
     "BookieRegistration": (
         "89a9626f6f6b69655f6964a26231a761646472657373b47463703a2f2f3132372e302e302e313a33"
@@ -374,6 +391,14 @@ def test_a_task_of_format_1_is_read() -> None:
 def test_wrong_fields_are_damage_even_with_a_right_checksum(changes: dict[str, object]) -> None:
     with pytest.raises(CorruptRecordError, match=r"^/x at byte 0: "):
         decode(LedgerMetadata, repacked(encode(LEDGER), **changes), "/x")
+
+
+def test_a_cookie_without_a_history_is_one_that_never_served_and_one_with_it_a_cookie() -> None:
+    """Both ways between a cluster of before and one of now."""
+    before = decode(StoredCookie, encode(COOKIE), "/x")
+
+    assert (before.incarnation, before.has_served) == (0, False)
+    assert decode(Cookie, encode(STORED_COOKIE), "/x") == COOKIE
 
 
 def test_one_kind_of_value_is_not_taken_for_another() -> None:
