@@ -84,8 +84,9 @@ def place_of(known: BookieConfig | Cookie, path: str) -> str:
 def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig) -> str:
     """Make the bookie's directories and its cookie; return its id.
 
-    The directories get the cookie before the metadata does: an init that was interrupted between
-    is finished by the next one.
+    The directories get the cookie before the metadata does. An init that was interrupted between is
+    begun anew, under another id: what it has left looks like the cookies of a bookie that was
+    removed from the cluster, and whose files are gone. Under its id it would deny what it had.
 
     Raises:
         CookieMismatchError: the directories belong to a bookie already, or to different ones.
@@ -96,11 +97,11 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
         for path in dirs:
             files.make_dirs(path)
         registry = BookieRegistry(store)
-        _finish_cookies(files, registry, config)
+        instance = initialise(store)
+        _remove_unknown_cookies(files, registry, dirs, instance)
         found = _local_cookie(files, dirs)
     except OSError as error:
         raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
-    instance = initialise(store)
     if found is not None:
         cookie = decode(Cookie, found, dirs[0])
         _check_places(files, config, dirs, cookie)
@@ -109,43 +110,44 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
                 f"{dirs[0]} belongs to bookie {cookie.bookie_id} already: "
                 "start it with `zbk bookie run`, or give empty directories"
             )
-        # with data it is no interrupted init: somebody took the bookie out of the cluster
-        _check_empty(files, dirs, besides=COOKIE_NAME)
-        for path in dirs:
-            files.sync_dir(path)  # the name of the cookie may be in the page cache only
-    else:
-        _check_empty(files, dirs)
-        cookie = Cookie(
-            bookie_id=f"b-{secrets.token_hex(5)}",
-            instance_id=instance,
-            journal_dirs=config.journal_dirs,
-            ledger_dirs=config.ledger_dirs,
-            created_ms=wall_ms(),
-        )
-        for path in dirs:
-            write_place(files, path, place_of(config, path))
-            write_cookie(files, path, encode(cookie))
+    # with data it is no interrupted init: somebody took the bookie out of the cluster
+    _check_empty(files, dirs, besides="" if found is None else COOKIE_NAME)
+    cookie = Cookie(
+        bookie_id=f"b-{secrets.token_hex(5)}",
+        instance_id=instance,
+        journal_dirs=config.journal_dirs,
+        ledger_dirs=config.ledger_dirs,
+        created_ms=wall_ms(),
+    )
+    for path in dirs:
+        write_place(files, path, place_of(config, path))
+        write_cookie(files, path, encode(cookie))
     registry.create_cookie(cookie)
     return cookie.bookie_id
 
 
-def _finish_cookies(files: FileSystem, registry: BookieRegistry, config: BookieConfig) -> None:
-    """Give the cookie of an init that was cut short to the directories that it did not reach.
+def _remove_unknown_cookies(
+    files: FileSystem, registry: BookieRegistry, dirs: Sequence[str], instance: str
+) -> None:
+    """Remove the cookies that an init which was cut short has left, from all directories.
 
-    Only while the cluster does not know it, and nothing else is in any of the directories.
+    Only while the cluster does not know them, and nothing else is in any of the directories.
     """
-    dirs = directories(config)
     cookies = {path: read_cookie(files, path) for path in dirs}
     found = {cookie for cookie in cookies.values() if cookie is not None}
-    if len(found) != 1 or None not in cookies.values():
+    if len(found) != 1:
         return
-    (cookie,) = found
-    known = registry.read_cookie(decode(Cookie, cookie, "cookie").bookie_id)
-    if known is None and not _strange_names(files, dirs, besides=COOKIE_NAME):
-        for path in dirs:
-            if cookies[path] is None:
-                write_place(files, path, place_of(config, path))
-                write_cookie(files, path, cookie)
+    (content,) = found
+    cookie = decode(Cookie, content, "cookie")
+    known = registry.read_cookie(cookie.bookie_id, is_fresh=True)
+    is_unknown = known is None and cookie.instance_id == instance
+    if not is_unknown or _strange_names(files, dirs, besides=COOKIE_NAME):
+        return
+    for path in dirs:
+        for name in (PLACE_NAME, COOKIE_NAME):  # a crash leaves the cookie: it is done again
+            if files.exists(f"{path}/{name}"):
+                files.remove(f"{path}/{name}")
+        files.sync_dir(path)
 
 
 def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig) -> Cookie:
@@ -169,7 +171,7 @@ def check_identity(files: FileSystem, store: MetadataStore, config: BookieConfig
         raise CookieMismatchError(
             f"the cluster at {store.address} has no cookie of bookie {cookie.bookie_id}: it was "
             "removed from the cluster, and comes back with empty directories only; or its init "
-            "was interrupted: `zbk bookie init` with the same directories finishes it"
+            "was interrupted: `zbk bookie init` with the same directories begins it anew"
         )
     if known != cookie:
         raise CookieMismatchError(
@@ -294,7 +296,7 @@ def _owner(cookie: bytes | None, path: str) -> str:
         return "nobody knows whom: its cookie is damaged"
 
 
-def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str = "lost+found") -> None:
+def _check_empty(files: FileSystem, dirs: Sequence[str], besides: str) -> None:
     for path, name in _strange_names(files, dirs, besides):
         raise BookieError(
             f"{path} is not empty (it has {name!r}): a new bookie needs empty directories"

@@ -102,14 +102,32 @@ def test_one_wiped_directory_and_no_cookie_in_the_metadata_make_no_new_bookie(
             try_it(disk, store, CONFIG)
 
 
-def test_an_interrupted_init_is_finished_by_the_next_one(
+def test_after_an_interrupted_init_the_next_one_makes_another_bookie(
     disk: SimulatedDisk, store: MemoryStore
 ) -> None:
-    bookie_id = init_identity(disk, store, CONFIG)
-    BookieRegistry(store).delete_cookie(bookie_id)  # as if it had not come so far
+    """B40: it looks as a bookie does that was removed, and whose files but the cookies are gone."""
+    old = init_identity(disk, store, CONFIG)
+    BookieRegistry(store).delete_cookie(old)  # as if it had not come so far
 
-    assert init_identity(disk, store, CONFIG) == bookie_id
+    bookie_id = init_identity(disk, store, CONFIG)
+
+    assert bookie_id != old, "under its old id it would deny what it had"
     assert check_identity(disk, store, CONFIG).bookie_id == bookie_id
+    assert list(BookieRegistry(store).cookies()) == [bookie_id]
+
+
+def test_cookies_of_another_cluster_are_not_taken_for_an_interrupted_init(
+    disk: SimulatedDisk, store: MemoryStore
+) -> None:
+    init_identity(disk, store, CONFIG)
+    elsewhere = MemoryStore(MemoryTree())
+    before = read_cookie(disk, "/l")
+
+    with pytest.raises(CookieMismatchError, match="belongs to bookie"):
+        init_identity(disk, elsewhere, CONFIG)
+
+    assert read_cookie(disk, "/l") == before
+    elsewhere.close()
 
 
 def test_directories_of_two_bookies_are_refused(disk: SimulatedDisk, store: MemoryStore) -> None:
