@@ -28,6 +28,7 @@ from tests.simulation.scrubber import BookieScrubber
 from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
+from zbk.actors.history import BookieHistory
 from zbk.actors.identity import check_identity
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
 from zbk.actors.ledger_lookups import LedgerLookup, LookedUp, LookUp
@@ -40,6 +41,7 @@ from zbk.config import BookieConfig
 from zbk.errors import (
     BookieUnavailableError,
     HelloRequiredError,
+    LostHistoryError,
     StorageFailedError,
     WrongBookieError,
     ZbkError,
@@ -50,7 +52,7 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.identity import next_incarnation, write_cookie
+from zbk.storage.identity import COOKIE_NAME, next_incarnation, write_cookie
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.storage.wipe import wipe
 from zbk.transport.router import Inbound, Outbound
@@ -59,6 +61,13 @@ from zbk.wire.messages import Pong
 
 JOURNAL_DIR, LEDGER_DIR = "/journal", "/ledgers"
 ENTRY_SIZE_MAX = 1 << 20
+
+
+class _Registry(BookieRegistry):
+    """Cookies as ever; an earlier life is not waited for, as it is over here before the next."""
+
+    def wait_unregistered(self, bookie_id: str) -> None:
+        del bookie_id
 
 
 class SimulatedBookie:
@@ -86,8 +95,10 @@ class SimulatedBookie:
         self.incarnation = 0
         self.is_lost = False  # for ever
         self.losses: Losses | None = None
+        self._history: BookieHistory | None = None  # of this start
         self._boot_count = 1  # the page cache is lost between two of them
         self._has_empty_disk = False
+        self._has_lost_files = False  # all but the cookies, and not started since
         self._is_registered = is_registered  # while it runs
         self._plan = upkeep
         self._upkeep: list[BookieCollector | BookieScrubber] = []  # of this life
@@ -150,6 +161,9 @@ class SimulatedBookie:
         except ZbkError as error:
             self.node.trace(f"refuses to start: {error}")
             self.disk.process_crash()
+            if self._has_lost_files and isinstance(error, LostHistoryError):
+                self.kernel.sometimes["bookie: refuses to start without its files"] += 1
+                return False
             if self._has_empty_disk:
                 self.kernel.sometimes["bookie: refuses to start on an empty disk"] += 1
             elif not self.oracle.is_damaged:
@@ -166,7 +180,6 @@ class SimulatedBookie:
         else:
             for path in (JOURNAL_DIR, LEDGER_DIR):
                 disk.make_dirs(path)
-        self.incarnation = next_incarnation(disk, LEDGER_DIR)
         storage = parts.storage(
             disk,
             journal_dir=JOURNAL_DIR,
@@ -179,6 +192,7 @@ class SimulatedBookie:
         )
         self._find_losses(storage)
         found = storage.open(partial(secret_of, self._session.ledgers()))
+        self._claim()
         if found.cut_record_count:
             self.kernel.sometimes["bookie: torn tail of the journal cut"] += 1
         self._storage = storage
@@ -207,13 +221,37 @@ class SimulatedBookie:
         boot_id = f"boot {self._boot_count}"
         losses = self.losses = Losses(self.disk, storage.limbo, storage.ledger_dirs, boot_id)
         next_ledger_id = partial(self._session.ledgers().next_ledger_id, is_fresh=True)
+        self._count_start(losses, next_ledger_id)
         losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped)
         losses.find_lost_files(storage.owner, next_ledger_id)
         losses.begin_serving()
-        self._is_wiped = False
+        self._is_wiped = self._has_lost_files = False
         if losses.reasons:
             self.kernel.sometimes["limbo: a bookie is in it"] += 1
             self.node.trace(f"in limbo: {[one.value for one in losses.reasons]}")
+
+    def _count_start(self, losses: Losses, next_ledger_id: Callable[[], int]) -> None:
+        """Count this start, if the directories show what the cluster knows."""
+        if not self._parts.is_cookie_checked:
+            self.incarnation = next_incarnation(self.disk, LEDGER_DIR)
+            return
+        history = self._history = BookieHistory(
+            self.disk,
+            _Registry(self._session),
+            self.bookie_id,
+            journals={0: JOURNAL_DIR},
+            ledger_dirs=(LEDGER_DIR,),
+            losses=losses,
+            next_ledger_id=next_ledger_id,
+        )
+        history.check(is_wiped_on_purpose=self._is_wiped)
+        self.incarnation = history.count_up()
+
+    def _claim(self) -> None:
+        """Record this start in the metadata store, before anything is served."""
+        if self._parts.is_cookie_checked:
+            assert self._history is not None, "this start was counted"
+            self._history.claim()
 
     def _begin_recheck(self) -> None:
         assert self.losses is not None, "they were looked for"
@@ -309,6 +347,23 @@ class SimulatedBookie:
         assert not self.node.is_alive, "it runs"
         wipe(self.disk, (JOURNAL_DIR, LEDGER_DIR), (LEDGER_DIR,), with_cookie=False)
         self._is_wiped = True
+        self._forget_promises()
+
+    def lose_files(self) -> None:
+        """Delete all files but the cookies, while the bookie is down."""
+        assert not self.node.is_alive, "it runs"
+        for directory in (JOURNAL_DIR, LEDGER_DIR):
+            for path in self.disk.paths(f"{directory}/"):
+                if path != f"{directory}/{COOKIE_NAME}":
+                    self.disk.remove_at_rest(path)
+        self._has_lost_files = True
+        self._forget_promises()
+
+    def start_on_purpose(self) -> None:
+        """Start from now on as one that was wiped on purpose."""
+        self._is_wiped = True
+
+    def _forget_promises(self) -> None:
         self.oracle.wiped()
         for metadata in self._metadata.current.values():
             self.oracle.metadata_changed(metadata)

@@ -26,6 +26,7 @@ from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.actors import new_ledger_gate
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.gc_questions import GcQuestions
+from zbk.actors.history import BookieHistory
 from zbk.actors.journal import JournalActor
 from zbk.actors.losses import Losses
 from zbk.actors.new_ledger_gate import NewLedgerGate
@@ -63,7 +64,7 @@ from zbk.storage.journal_replay import _Replay
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
     "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
+    "R10": 25, "L5": 12, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -248,6 +249,13 @@ def _defects() -> Iterator[Defect]:
     yield Defect(
         "L4", "a wiped bookie that stops uncleanly is checked for its page cache only", 1_000,
         [(Losses, "left", repair.left_by_reason)], is_fast=False,
+    )  # fmt: skip
+    yield Defect(
+        "L5", "directories are not compared with what the cluster knows of the bookie", 200,
+        [
+            (BookieHistory, "check", lambda *_, **__: None),
+            (BookieHistory, "claim", lambda *_: None),
+        ],
     )  # fmt: skip
     yield from _volatile_defects()
     yield from _collection_defects()

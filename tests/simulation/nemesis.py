@@ -186,10 +186,17 @@ class Nemesis:
         if bookie is None:
             return
         self._note("wiped", bookie.address)
-        self._world.sometimes["bookie: wiped on purpose"] += 1
         if bookie.node.is_alive:
             bookie.crash("stopped")
-        bookie.wipe()
+        if self._world.tape.draw(2):
+            self._world.sometimes["bookie: its files vanish"] += 1
+            bookie.lose_files()
+            if bookie.start():  # nothing says that this was meant: it must not
+                return
+            bookie.start_on_purpose()
+        else:
+            self._world.sometimes["bookie: wiped on purpose"] += 1
+            bookie.wipe()
         self._restart_later(bookie)
 
     # ------------------------------------------------------------------ clients and network
