@@ -1,4 +1,4 @@
-"""Bookies that die while a PD ledger is written, on real processes: others take their places."""
+"""Bookies that die while a ledger is written, on real processes: others take their places."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 import zbk
+from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
+from zbk.auditor.ground import RepairGround
 from zbk.cluster.local import LocalCluster
 
 ENTRY = b"%08d" + b"." * 92
@@ -262,3 +264,35 @@ def test_bookies_of_different_racks_are_chosen(folder: Path) -> None:
         wait_for_change(ledgers[0], victim)
 
         assert sorted(rack_of[bookie] for bookie in ensemble(ledgers[0])) == racks[2:]
+
+
+def test_autorecovery_leaves_a_vd_ledger_to_its_healthy_writer(
+    client: zbk.Client, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    """The writer begins another fragment well within the grace period: nothing is fenced."""
+    ledger = client.create_ledger(ledger_type="VD_JOURNAL")
+    victim, *others = ensemble(ledger)
+    with (
+        Autorecoveries(cluster.metadata_uri, tmp_path) as processes,
+        RepairGround(cluster.metadata_uri) as ground,
+    ):
+        processes.start(open_ledger_grace_ms="1500ms")
+        watched = Watched(ground)
+        watched.wait_ready()
+        load = Load(ledger, is_many=True)
+        load.wait_for_more()
+
+        kill(cluster, victim)
+        wait_for_change(ledger, victim)
+        watched.wait_lost(victim)
+        watched.wait_whole()
+        load.wait_for_more()
+        assert ledger.sync() >= load.acked_count - 1
+        load.stop()
+
+    assert client.get_ledger_metadata(ledger.ledger_id).state == zbk.LedgerState.OPEN
+    assert ledger.close() >= load.acked_count - 1
+    first, second = client.get_ledger_metadata(ledger.ledger_id).fragments
+    assert victim not in {*first.bookies, *second.bookies}, "autorecovery has copied the first one"
+    assert set(others) < set(second.bookies)
+    check_all(client, ledger.ledger_id, load.acked_count)

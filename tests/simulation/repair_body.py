@@ -119,8 +119,7 @@ class RepairBody:
         if isinstance(outcome, ZbkError):
             self._handle(ev.HoldingsFailed(outcome))
         else:
-            told = (outcome.ranges, outcome.last_add_synced, outcome.is_in_limbo)
-            self._handle(ev.HoldingsTold(*told))
+            self._handle(ev.HoldingsTold(outcome.ranges, outcome.is_in_limbo))
 
     # ------------------------------------------------------------------ changing
 

@@ -66,6 +66,7 @@ DANGEROUS_PLACES = (
     "writer: an ensemble change meets a recovery",
     "writer: no replacement is left",
     "writer: tells its LAC while it is idle",
+    "writer: the ensemble of a VD ledger was changed",
     "writer: the ensemble was changed",
 )
 """Each is reached within the seeds of one file, many times."""

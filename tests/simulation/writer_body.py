@@ -25,7 +25,7 @@ from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
-from zbk.protocol.words import LedgerState
+from zbk.protocol.words import LedgerState, LedgerType
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
@@ -47,6 +47,7 @@ class AddKey(msgspec.Struct, frozen=True):
 class SyncKey(msgspec.Struct, frozen=True):
     slot: int
     sync_id: int
+    epoch: int
 
 
 class LacKey(msgspec.Struct, frozen=True):
@@ -181,7 +182,8 @@ class WriterBody:
                 request = Sync(
                     request_id=0, ledger_id=self.ledger_id, ledger_key=self._key, lac=effect.lac
                 )
-                self._ask(effect.slot, request, (), SyncKey(effect.slot, effect.sync_id))
+                key = SyncKey(effect.slot, effect.sync_id, effect.epoch)
+                self._ask(effect.slot, request, (), key)
             case ev.SendLac():
                 self._send_lac(effect)
             case ev.Acked():
@@ -396,7 +398,7 @@ class WriterBody:
     # ------------------------------------------------------------------ what must hold
 
     def _check_fragment(self, metadata: LedgerMetadata) -> None:
-        """I13: a new fragment starts at the LAC + 1 of its writer, who waits for it."""
+        """I13, I22: a new fragment starts after all that is acknowledged, and durable."""
         is_mine = metadata.ledger_id == self.ledger_id and not self.is_over
         if not is_mine or metadata.state is not LedgerState.OPEN:
             return
@@ -406,6 +408,11 @@ class WriterBody:
             text = f"ledger {self.ledger_id}: a fragment starts at {start}"
             acked_id = self.core.last_acked_id
             self.world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
+        if is_new and start != self.core.lac + 1:
+            text = f"ledger {self.ledger_id}: a fragment starts at {start}"
+            self.world.violated("I22", f"{text}, entries up to {self.core.lac} are durable")
+        if is_new and self.metadata.ledger_type is LedgerType.VD_JOURNAL:
+            self.world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
 
     def _check_nothing_dropped(self, last_entry_id: int) -> None:
         """I37: no call drops what the application was told is acknowledged, unless it may."""
@@ -433,10 +440,11 @@ def _event_of(reply: Reply) -> ev.Event | None:
             return ev.AddAnswered(slot, first, outcome.incarnation, outcome.last_add_synced, epoch)
         case AddKey(slot, first, epoch), _:
             return ev.AddFailed(slot, first, error, epoch)
-        case SyncKey(slot, sync_id), SyncAnswer():
-            return ev.SyncAnswered(slot, sync_id, outcome.incarnation, outcome.last_add_synced)
-        case SyncKey(slot, sync_id), _:
-            return ev.SyncFailed(slot, sync_id, error)
+        case SyncKey(slot, sync_id, epoch), SyncAnswer():
+            las = outcome.last_add_synced
+            return ev.SyncAnswered(slot, sync_id, outcome.incarnation, las, epoch)
+        case SyncKey(slot, sync_id, epoch), _:
+            return ev.SyncFailed(slot, sync_id, error, epoch)
         case LacKey(), LacAnswer():
             return None
         case LacKey(slot, lac), _:

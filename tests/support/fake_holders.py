@@ -38,7 +38,6 @@ class FakeHolders:
                     )
         self.errors: dict[str, ZbkError] = {}  # by bookie id: the answer to everything
         self.in_limbo: set[str] = set()
-        self.last_add_synced: dict[str, int] = {}
         self.asked: list[str] = []
 
     def send(
@@ -87,6 +86,5 @@ class FakeHolders:
             request_id=0,
             is_known=True,
             ranges=[(ids[a], ids[b - 1]) for a, b in pairwise(cuts) if a < b],
-            last_add_synced=self.last_add_synced.get(bookie_id, -1),
             is_in_limbo=bookie_id in self.in_limbo,
         )

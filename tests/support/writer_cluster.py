@@ -367,10 +367,11 @@ class WriterCluster:
     def _sync(self, bookie: FakeBookie, request: SendSync, refusal: ZbkError | None) -> Event:
         slot = request.slot
         if refusal is not None:
-            return SyncFailed(slot, request.sync_id, refusal)
+            return SyncFailed(slot, request.sync_id, refusal, request.epoch)
         bookie.durable |= bookie.held
         bookie.lac = max(bookie.lac, request.lac)
-        return SyncAnswered(slot, request.sync_id, bookie.incarnation, bookie.last_add_synced())
+        las = bookie.last_add_synced()
+        return SyncAnswered(slot, request.sync_id, bookie.incarnation, las, request.epoch)
 
     # ------------------------------------------------------------------ the writer's side
 
@@ -413,6 +414,9 @@ class WriterCluster:
             assert entry.payload == self.payloads[entry_id]
             assert entry.length == sum(map(len, self.payloads[: entry_id + 1]))
             assert entry.lac <= self.core.lac
+            if self.level.changes_ensemble_at == "sync point":
+                start = self.metadata.ledger.last_fragment.first_entry_id
+                assert entry.lac >= start - 1, "a new bookie needs nothing of what lies before"
         bookie.requests.append(effect)
 
     def _on_send_lac(self, effect: SendLac) -> None:
@@ -422,7 +426,8 @@ class WriterCluster:
         self.bookies[effect.slot].requests.append(effect)
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
-        assert self.level.allows_ensemble_change
+        if self.level.changes_ensemble_at == "sync point":
+            assert self.core.lac == self.core.last_acked_id, "I22"
         assert effect.first_entry_id == self.core.last_acked_id + 1, "I13"
         self.metadata.ask(effect, self.core.ensemble)
         if effect.is_urgent:

@@ -20,7 +20,6 @@ from zbk.protocol.fragment_check import (
     holders,
     not_held,
     probes,
-    what_counts,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import decode_entries
@@ -123,7 +122,6 @@ class LedgerChecker:
         """Return what a bookie holds for good; ``None``: it does not say."""
         held: list[Span] = []
         next_id: int | None = 0
-        last_add_synced = -1
         while next_id is not None:
             if bookie_id in self._silent or self._is_over():
                 return None
@@ -138,9 +136,8 @@ class LedgerChecker:
             if info.is_in_limbo:
                 return None
             held += info.ranges
-            last_add_synced = info.last_add_synced
             next_id = info.next_entry_id
-        return what_counts(metadata, held, last_add_synced)
+        return tuple(held)
 
     def _ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...]) -> Reply:
         box = ReplyBox()

@@ -57,7 +57,7 @@ from zbk.protocol.replication_events import (
     WaitUntil,
 )
 from zbk.protocol.spans import Span
-from zbk.protocol.words import NO_ENTRY, LedgerState
+from zbk.protocol.words import LedgerState
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
@@ -177,7 +177,6 @@ class LedgerRepairer:
 
     def _ask_holdings(self, bookie_id: str, span: Span) -> Event:
         ranges: list[Span] = []
-        last_add_synced = NO_ENTRY
         is_in_limbo = False
         next_id: int | None = span[0]
         while next_id is not None and next_id <= span[1] and not self._is_stopped.is_set():
@@ -187,10 +186,9 @@ class LedgerRepairer:
             if not isinstance(info, LedgerInfo):
                 return HoldingsFailed(error_of(reply))
             ranges += info.ranges
-            last_add_synced = info.last_add_synced
             is_in_limbo |= info.is_in_limbo
             next_id = info.next_entry_id
-        return HoldingsTold(tuple(ranges), last_add_synced, is_in_limbo)
+        return HoldingsTold(tuple(ranges), is_in_limbo)
 
     def _copy(self, order: CopyOrder) -> Event:
         self._watcher.copy_begun(order)

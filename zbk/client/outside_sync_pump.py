@@ -31,8 +31,9 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
     Raises:
         CannotAdvanceError: too few bookies answered.
     """
-    core = OutsideSync(metadata.ledger_id, metadata.quorum)
-    bookies = metadata.last_fragment.bookies
+    fragment = metadata.last_fragment
+    core = OutsideSync(metadata.ledger_id, metadata.quorum, fragment.first_entry_id - 1)
+    bookies = fragment.bookies
     events: list[Event] = [SyncStarted()]
     while True:
         effects = [effect for event in events for effect in core.handle(event, monotonic_ms())]

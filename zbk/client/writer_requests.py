@@ -30,6 +30,7 @@ class _AddKey(msgspec.Struct, frozen=True):
 class _SyncKey(msgspec.Struct, frozen=True):
     slot: int
     sync_id: int
+    epoch: int
 
 
 class _LacKey(msgspec.Struct, frozen=True):
@@ -75,7 +76,8 @@ class WriterRequests:
             ledger_key=self._ledger_key,
             lac=effect.lac,
         )
-        self._request(effect.slot, request, (), _SyncKey(effect.slot, effect.sync_id))
+        key = _SyncKey(effect.slot, effect.sync_id, effect.epoch)
+        self._request(effect.slot, request, (), key)
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Tell the LAC."""
@@ -127,12 +129,12 @@ def event_of(reply: Reply) -> core.Event | None:
                     slot, first_entry_id, outcome.incarnation, outcome.last_add_synced, epoch
                 )
             return core.AddFailed(slot, first_entry_id, _error_of(reply), epoch)
-        case _SyncKey(slot, sync_id):
+        case _SyncKey(slot, sync_id, epoch):
             if isinstance(outcome, SyncAnswer):
                 return core.SyncAnswered(
-                    slot, sync_id, outcome.incarnation, outcome.last_add_synced
+                    slot, sync_id, outcome.incarnation, outcome.last_add_synced, epoch
                 )
-            return core.SyncFailed(slot, sync_id, _error_of(reply))
+            return core.SyncFailed(slot, sync_id, _error_of(reply), epoch)
         case _LacKey(slot, lac):
             is_told = isinstance(outcome, LacAnswer)
             return None if is_told else core.LacFailed(slot, lac, _error_of(reply))

@@ -20,6 +20,7 @@ import msgspec
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import CannotAdvanceError, NoSuchLedgerError, ZbkError
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.words import NO_ENTRY
 
 ROUND_COUNT_MAX: Final = 16
 
@@ -80,13 +81,18 @@ Effect: TypeAlias = AskSync | TellLac | OutsideSyncDone | OutsideSyncFailed
 
 
 class OutsideSync:
-    """One sync. Rounds of asking and telling, each with every slot."""
+    """One sync. Rounds of asking and telling, each with every slot.
 
-    def __init__(self, ledger_id: int, quorum: Quorum) -> None:
+    ``floor`` is what is durable anyway: the entry before the first one of the last fragment, whose
+    bookies are asked. One that came with that fragment may know nothing of the ledger yet.
+    """
+
+    def __init__(self, ledger_id: int, quorum: Quorum, floor: int = NO_ENTRY) -> None:
         self._ledger_id = ledger_id
+        self._floor = floor
         self._quorum = quorum
         self._synced = SyncedLac(quorum)
-        self._lac_before = self._synced.lac  # at the beginning of the round
+        self._lac_before = self._lac  # at the beginning of the round
         self._awaited: set[int] = set()
         self._failures: dict[int, ZbkError] = {}
         self._round_count = 0
@@ -112,18 +118,22 @@ class OutsideSync:
             case _:
                 assert_never(event)
 
+    @property
+    def _lac(self) -> int:
+        return max(self._floor, self._synced.lac)
+
     def _ask(self) -> list[Effect]:
         self._round_count += 1
-        self._lac_before = self._synced.lac
+        self._lac_before = self._lac
         self._failures.clear()
         self._awaited = set(range(self._quorum.ensemble_size))
-        return [AskSync(self._synced.lac)]
+        return [AskSync(self._lac)]
 
     def _heard(self, slot: int) -> list[Effect]:
         self._awaited.discard(slot)
         if self._awaited:
             return []
-        lac = self._synced.lac
+        lac = self._lac
         if self._quorum.ensemble_size - len(self._failures) < self._quorum.ack_size:
             self._is_over = True
             texts = [f"slot {slot}: {error}" for slot, error in sorted(self._failures.items())]
@@ -138,7 +148,7 @@ class OutsideSync:
         self._awaited.discard(slot)
         if self._awaited:
             return []
-        return self._ask() if self._round_count < ROUND_COUNT_MAX else self._end(self._synced.lac)
+        return self._ask() if self._round_count < ROUND_COUNT_MAX else self._end(self._lac)
 
     def _end(self, lac: int) -> list[Effect]:
         self._is_over = True

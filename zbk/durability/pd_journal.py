@@ -33,13 +33,16 @@ class AckedLac:
     def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Change nothing: bookies keep no sync cursor of a PD ledger."""
 
+    def on_replaced(self, slot: int, confirmed_id: int) -> None:
+        """Change nothing: what is acknowledged stays so."""
+
 
 class PdJournal:
     """Persistent durability, through the journal."""
 
     acknowledges_after: Literal["sync"] = "sync"
     has_sync_cursor = False
-    allows_ensemble_change = True
+    changes_ensemble_at: Literal["any time"] = "any time"  # what is acknowledged is durable
     restart_revokes_acks = False  # what was acknowledged is on the disk that it restarts from
 
     def check_quorum(self, quorum: Quorum) -> None:

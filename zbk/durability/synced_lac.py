@@ -8,8 +8,10 @@ largest value, that is element ``Qw - Qa`` of the values sorted ascending.
 
 A value belongs to one life (*incarnation*) of a bookie. A restarted bookie may have lost what was
 not synced, and its disk may even be another one, so its earlier value is void: the slot starts
-again at -1 until the new life speaks. The LAC itself never goes down: what it covered was durable
-on an ack quorum, and Qa - 1 losses are what the ledger tolerates.
+again at -1 until the new life speaks. The LAC itself does not go down: what it covered was durable
+on an ack quorum, and Qa - 1 losses are what the ledger tolerates. Only where another bookie takes a
+slot does it fall back to what the writer has confirmed: entries after that belong to the new
+ensemble, and what the bookie that left has synced of them does not count.
 
 Source: the relaxed-durability proposal, section LAC Advance Protocol. Mixing the values of two
 lives of one bookie is the classic error here.
@@ -21,7 +23,7 @@ from zbk.protocol.words import NO_ENTRY
 
 
 class SyncedLac:
-    """Turn the bookies' ``LastAddSynced`` into a LAC, which only grows.
+    """Turn the bookies' ``LastAddSynced`` into a LAC, which only grows while they stay.
 
     Invariant, checked in ``_check``: at the moment at which the LAC grew, at least Qa slots had a
     value as high.
@@ -69,6 +71,16 @@ class SyncedLac:
         self._lac = lac
         self._check()
         return True
+
+    def replaced(self, slot: int, confirmed_id: int) -> None:
+        """Note that another bookie, in whatever life, holds what comes after ``confirmed_id``.
+
+        Its values count from there on: it hears the LAC, and so counts what lies below. What was
+        not confirmed before, and only the former bookie made durable, is not.
+        """
+        self._incarnations[slot] = NO_ENTRY
+        self._values[slot] = NO_ENTRY
+        self._lac = max(confirmed_id, min(self._lac, sorted(self._values)[self._index]))
 
     def _check(self) -> None:
         count = sum(value >= self._lac for value in self._values)

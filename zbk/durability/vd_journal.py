@@ -3,9 +3,11 @@
 It survives the crash of any bookie process, not the loss of power of an ack quorum of machines.
 The LAC covers only what an ack quorum has synced; ``sync`` makes it catch up.
 
-Decisions: no striping (with E > Qw a slot's ``LastAddSynced`` says nothing about entries that it
-does not hold) and no ensemble change, as in the proposal. Both may come later: the first needs a
-LAC per write set, the second the un-synced entries kept for the new bookie.
+Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing of
+entries that it does not hold; it would need a LAC per write set. The proposal has no ensemble
+change either. Here the writer changes its ensemble at a sync point, when all that it has sent is
+acknowledged and durable (``zbk.protocol.sync_point``); elsewhere the un-synced entries would have
+to be kept for the new bookie.
 
 Source: the relaxed-durability proposal.
 """
@@ -38,6 +40,10 @@ class SyncedLacPolicy:
         """Take in one bookie's ``LastAddSynced``; a new incarnation voids its earlier ones."""
         self._synced.update(slot, incarnation, last_add_synced)
 
+    def on_replaced(self, slot: int, confirmed_id: int) -> None:
+        """Forget the bookie that was in the slot."""
+        self._synced.replaced(slot, confirmed_id)
+
 
 class VdJournal:
     """Volatile durability, through the journal."""
@@ -45,7 +51,7 @@ class VdJournal:
     acknowledges_after: Literal["write"] = "write"
     has_sync_cursor = True
     restart_revokes_acks = True
-    allows_ensemble_change = False
+    changes_ensemble_at: Literal["sync point"] = "sync point"
 
     def check_quorum(self, quorum: Quorum) -> None:
         """Accept ledgers that are not striped.

@@ -8,7 +8,9 @@ One change at a time: what fails meanwhile is in the next one. A change ends in 
 
     made            the metadata name another ensemble; it is adopted as it is found there
     declined        there is no replacement; the metadata were not touched. Asked again when other
-                    bookies are there, when another slot fails, or after ``ensemble_retry_ms``
+                    bookies are there, when another slot fails, or after ``ensemble_retry_ms``.
+                    Where each try costs a sync (``zbk.protocol.sync_point``) this pause doubles,
+                    up to ``sync_point_retry_ms_max``; a point that was out of reach counts alike
     in doubt        the metadata store did not answer. The same change is asked for again: only a
                     compare-and-swap that was answered tells whether an earlier one was made.
                     ``metadata_grace_ms`` after it was first asked for the writer ends
@@ -34,9 +36,11 @@ class EnsembleChanges:
     Invariant: an answer counts only if it names the change that is pending.
     """
 
-    def __init__(self, limits: WriterLimits) -> None:
+    def __init__(self, limits: WriterLimits, *, needs_sync_point: bool = False) -> None:
         self._count_max = limits.ensemble_change_count_max
         self._retry_ms = limits.ensemble_retry_ms
+        self._pause_ms = self._retry_ms  # the next one
+        self._pause_ms_max = limits.sync_point_retry_ms_max if needs_sync_point else self._retry_ms
         self._grace = Grace(limits.metadata_grace_ms)
         self._pending: ChangeEnsemble | None = None
         self._doubt: ZbkError | None = None  # why the outcome of the pending one is not known
@@ -111,9 +115,17 @@ class EnsembleChanges:
         self._decline(self._pending.failed.keys(), now_ms)
         self._pending = None
 
+    def put_off(self, slots: Collection[int], now_ms: int) -> None:
+        """Note that a change of these slots cannot be asked for now."""
+        self._decline(slots, now_ms)
+
     def _decline(self, slots: Collection[int], now_ms: int) -> None:
         self._declined = frozenset(slots)
-        self._again_ms = now_ms + self._retry_ms
+        if not slots:
+            self._pause_ms = self._retry_ms
+            return
+        self._again_ms = now_ms + self._pause_ms
+        self._pause_ms = max(self._retry_ms, min(2 * self._pause_ms, self._pause_ms_max))
 
     def doubted(self, error: ZbkError, now_ms: int) -> None:
         """Note that nobody knows whether the change was made."""
@@ -123,6 +135,7 @@ class EnsembleChanges:
     def bookies_changed(self) -> None:
         """Note that what was declined may be possible now."""
         self._declined = frozenset()
+        self._pause_ms = self._retry_ms
 
     def cancel(self) -> None:
         """Forget the pending change: the writer has ended."""

@@ -1,6 +1,7 @@
 """Whether a writer's bookies are enough, and other ones in the place of those that failed.
 
-    a slot failed                 ask for a change; hold the path, so that nothing is acknowledged
+    a slot failed                 ask for a change; hold the path, so that nothing is acknowledged.
+                                  On a VD ledger get to a sync point first (``sync_point``)
     a slot alone is slow          the same; nothing happens if there is no replacement
     the change was made           another bookie in the slot: its acks are void, it starts down
     settled, made or declined     release the path: what an ack quorum has is acknowledged
@@ -21,6 +22,7 @@ from zbk.errors import (
 )
 from zbk.protocol.ensemble_changes import EnsembleChanges
 from zbk.protocol.grace import Grace
+from zbk.protocol.sync_point import Reach, SyncPoint
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer_events import (
     Effect,
@@ -44,14 +46,16 @@ class EnsembleKeeper:
         limits: WriterLimits,
         *,
         ack_size: int,
-        may_change: bool,
+        sync_point: SyncPoint | None,
     ) -> None:
+        """``sync_point``: where changes are possible; ``None``: at any time."""
         self._slots = slots
         self._path = path
         self._ack_size = ack_size
-        self._may_change = may_change
+        self._sync_point = sync_point
         self._slow_ms = limits.slow_bookie_ms
-        self._changes = EnsembleChanges(limits)
+        self._slow: int | None = None  # the slot that held up the others, when last looked at
+        self._changes = EnsembleChanges(limits, needs_sync_point=sync_point is not None)
         self._quorum_grace = Grace(limits.quorum_grace_ms)
         self._graces_left_count = len(slots)
 
@@ -59,6 +63,11 @@ class EnsembleKeeper:
     def is_pending(self) -> bool:
         """True while a change is asked for and not settled."""
         return self._changes.is_pending
+
+    @property
+    def is_seeking(self) -> bool:
+        """True while the writer pauses, to be where a change may be asked for."""
+        return self._sync_point is not None and self._sync_point.is_sought
 
     def progressed(self) -> None:
         """Note that entries were acknowledged."""
@@ -72,6 +81,7 @@ class EnsembleKeeper:
     def cancel(self) -> None:
         """Forget what was asked for: the writer has ended."""
         self._changes.cancel()
+        self._leave_sync_point()
 
     # ------------------------------------------------------------------ looking
 
@@ -87,8 +97,12 @@ class EnsembleKeeper:
         if self._changes.is_pending:
             change = self._changes.again(now_ms)
             return [] if change is None else [change]
-        if self._may_change and self._slots.failed and not is_flushed_for_good:
-            return self._change(self._slots.failed, now_ms)
+        failed = set(self._slots.failed)
+        if self.is_seeking and self._slow is not None:
+            failed.add(self._slow)
+        if failed and not is_flushed_for_good:
+            return self._change(failed, now_ms)
+        self._leave_sync_point()
         return []
 
     def watch_slow(self, now_ms: int) -> list[Effect]:
@@ -97,7 +111,7 @@ class EnsembleKeeper:
         Raises:
             NotEnoughBookiesError: there were too many changes.
         """
-        slow = self._path.laggard(now_ms, self._slow_ms) if self._may_change else None
+        self._slow = slow = self._path.laggard(now_ms, self._slow_ms)
         return [] if slow is None else self._change({slow, *self._slots.failed}, now_ms)
 
     def watch_quorum(self, now_ms: int) -> None:
@@ -114,6 +128,12 @@ class EnsembleKeeper:
 
     def _change(self, failed: Collection[int], now_ms: int) -> list[Effect]:
         if not self._changes.is_due(failed, now_ms):
+            self._leave_sync_point()
+            return []
+        reach = Reach.REACHED if self._sync_point is None else self._sync_point.seek(now_ms)
+        if reach is Reach.OUT_OF_REACH:
+            self._changes.put_off(failed, now_ms)
+        if reach is not Reach.REACHED:
             return []
         change = self._changes.begin(
             {slot: self._slots.bookie(slot) for slot in sorted(failed)},
@@ -123,6 +143,10 @@ class EnsembleKeeper:
         )
         self._path.hold()
         return [change]
+
+    def _leave_sync_point(self) -> None:
+        if self._sync_point is not None:
+            self._sync_point.leave()
 
     # ------------------------------------------------------------------ answers
 

@@ -7,8 +7,9 @@ ranges that a bookie's index has: it finds every hole, and no damage.
 
 The last fragment of a ledger that is not closed is its writer's: entries may be on their way, and
 whatever fails there the writer replaces. It is not checked. Nor is a fragment that holds nothing
-(#4551: workers tried to read what never was). VD ledgers: only what is durable counts, of holdings;
-a replica that was read is there, and may not outlive a loss of power.
+(#4551: workers tried to read what never was). The holdings that a bookie tells are durable, those
+of VD ledgers too: it answers once all of it is. A replica that was only read is there, and may not
+outlive a loss of power.
 
 What answers mean: an entry that the bookie says it has not, or can not read, or that is damaged, is
 missing. A bookie that does not answer, or says itself that it does not know (limbo), has proved
@@ -38,7 +39,6 @@ from zbk.protocol.fragment_repair import ends_of, missing_spans
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.spans import Span
 from zbk.protocol.underreplicated import MissingReason
-from zbk.protocol.words import LedgerType
 
 NO_RACK: Final = ""
 
@@ -128,20 +128,6 @@ def holders(metadata: LedgerMetadata) -> list[str]:
     """Return the bookies that should hold entries of a ledger for good, each once."""
     named = (fragment.bookies for fragment, _last in _settled(metadata))
     return sorted({bookie_id for bookies in named for bookie_id in bookies})
-
-
-def what_counts(
-    metadata: LedgerMetadata, held: Sequence[Span], last_add_synced: int
-) -> tuple[Span, ...]:
-    """Return the part of what a bookie holds that a loss of power would leave.
-
-    Of a VD ledger: what lies up to the last add synced.
-    """
-    if metadata.ledger_type is LedgerType.PD_JOURNAL:
-        return tuple(held)
-    return tuple(
-        (first, min(last, last_add_synced)) for first, last in held if first <= last_add_synced
-    )
 
 
 def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str]) -> list[int]:

@@ -7,9 +7,12 @@ where the levels are. ``zbk.durability.level.DurabilityLevel`` is the whole inte
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
 
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 from zbk.protocol.quorum import Quorum
+
+ChangePoint: TypeAlias = Literal["any time", "sync point"]
+"""``"sync point"``: only when all that was sent is acknowledged and durable."""
 
 
 class LacPolicy(Protocol):
@@ -17,7 +20,7 @@ class LacPolicy(Protocol):
 
     @property
     def lac(self) -> int:
-        """Highest id up to which everything is durable on an ack quorum, or -1. Only grows."""
+        """Highest id up to which everything is durable on an ack quorum, or -1."""
         ...
 
     def on_acked(self, last_acked_id: int) -> None:
@@ -32,6 +35,14 @@ class LacPolicy(Protocol):
         """
         ...
 
+    def on_replaced(self, slot: int, confirmed_id: int) -> None:
+        """Note that another bookie is in the slot: what was said before is void.
+
+        ``confirmed_id`` is the writer's LAC: what lies after it is not durable until the bookies
+        that are there now say so. The policy's LAC may fall back to it.
+        """
+        ...
+
 
 class WriterLevel(Protocol):
     """A durability level as a writer sees it."""
@@ -42,8 +53,8 @@ class WriterLevel(Protocol):
         ...
 
     @property
-    def allows_ensemble_change(self) -> bool:
-        """True when the writer may put another bookie in the place of one that failed."""
+    def changes_ensemble_at(self) -> ChangePoint:
+        """When the writer may put another bookie in the place of one that failed."""
         ...
 
     def check_quorum(self, quorum: Quorum) -> None:

@@ -54,7 +54,6 @@ from zbk.errors import (
     UnknownLedgerStateError,
     ZbkError,
 )
-from zbk.protocol.fragment_check import what_counts
 from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.ledger_metadata import Fragment
@@ -168,8 +167,7 @@ class LedgerRepair:
             case HoldingsTold(ranges) if self._survey is not None:
                 self._survey.told(ranges, is_in_limbo=event.is_in_limbo)
                 return self._go_on_asking(self._survey, now_ms)
-            case HoldingsTold(ranges, last_add_synced):
-                held = what_counts(self._view.metadata, ranges, last_add_synced)
+            case HoldingsTold(held):
                 return self._on_holdings(held, now_ms)
             case HoldingsFailed(error):
                 return self._give_up(now_ms, error=error)

@@ -23,7 +23,6 @@ from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.spans import SHOWN_COUNT, Span
-from zbk.protocol.words import NO_ENTRY
 
 
 class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,10 +124,9 @@ class LookFailed(msgspec.Struct, frozen=True):
 
 
 class HoldingsTold(msgspec.Struct, frozen=True):
-    """What a bookie holds: all of it from the first to the last id asked for."""
+    """What a bookie holds, durably: all of it from the first to the last id asked for."""
 
     ranges: tuple[Span, ...]
-    last_add_synced: int = NO_ENTRY  # of a VD ledger: what lies behind it a loss of power may take
     is_in_limbo: bool = False  # of what it does not hold it does not know whether it had it
 
 

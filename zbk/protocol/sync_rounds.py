@@ -78,6 +78,11 @@ class SyncRounds:
         return self._round is not None
 
     @property
+    def is_awaiting_live(self) -> bool:
+        """True while a round runs that a live bookie has to answer."""
+        return self._round is not None and bool(self._round.awaited)
+
+    @property
     def last_failure(self) -> str:
         """Why the last round that failed did; empty if none has."""
         return self._last_failure
@@ -126,6 +131,12 @@ class SyncRounds:
             self._round.awaited.discard(slot)
             self._round.errors[slot] = error
 
+    def replaced(self, slot: int, error: ZbkError) -> None:
+        """Note that another bookie is in the slot, and is not there yet."""
+        if self._round is not None:
+            self.slot_down(slot, error)
+            self._round.heard.pop(slot, None)
+
     def answered(self, slot: int, sync_id: int, last_add_synced: int) -> None:
         """Note an answer. One to an earlier round is late news."""
         if self._round is not None and self._round.sync_id == sync_id:
@@ -154,7 +165,7 @@ class SyncRounds:
             if self._round is None:
                 if not self._is_due(last_acked_id):
                     return effects
-                effects += self._begin(lac, last_acked_id, slots.live, now_ms)
+                effects += self._begin(lac, last_acked_id, slots, now_ms)
             effects += self._settle(lac, slots, now_ms, may_wait=may_wait and bool(slots.down))
             if self._round is not None:
                 return effects
@@ -170,14 +181,12 @@ class SyncRounds:
     def _is_due(self, last_acked_id: int) -> bool:
         return self._is_demanded or (bool(self._waiting) and self._waiting[0][1] <= last_acked_id)
 
-    def _begin(
-        self, lac: int, last_acked_id: int, live: Collection[int], now_ms: int
-    ) -> list[Effect]:
+    def _begin(self, lac: int, last_acked_id: int, slots: WriterSlots, now_ms: int) -> list[Effect]:
         sync_id = self._next_id
         self._next_id += 1
-        self._round = _Round(sync_id, lac, last_acked_id, live, now_ms)
+        self._round = _Round(sync_id, lac, last_acked_id, slots.live, now_ms)
         self._round.is_demanded, self._is_demanded = self._is_demanded, False
-        return [SendSync(slot, sync_id, lac) for slot in live]
+        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in slots.live]
 
     def _settle(self, lac: int, slots: WriterSlots, now_ms: int, *, may_wait: bool) -> list[Effect]:
         """End the round if there is nothing more to wait for."""

@@ -58,6 +58,7 @@ class WritePath:
         self._window = WriteWindow(quorum.ensemble_size, limits)
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
+        self._is_paused = False
         self.missing = MissingEntries()
         self._length = 0  # bytes of payload pushed
         self._pushed_lac = NO_ENTRY
@@ -105,6 +106,16 @@ class WritePath:
         return len(self._ends)
 
     @property
+    def is_pending(self) -> bool:
+        """True while something was sent and is not acknowledged."""
+        return self._tracker.pending_count > 0
+
+    @property
+    def is_at_sync_point(self) -> bool:
+        """True when everything that was sent is acknowledged and durable."""
+        return self.lac == self.last_pushed_id
+
+    @property
     def is_flushed(self) -> bool:
         """True when everything appended is acknowledged."""
         return not self._queue and self._window.newest_unacked is None
@@ -137,7 +148,7 @@ class WritePath:
     def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
         """Form batches of what is queued while the window has room."""
         effects: list[Effect] = []
-        while self._queue and self._window.has_room and len(self._ends) < self._unsynced_count_max:
+        while self._queue and self._has_room:
             taken = self._queue.take()
             newest = self._window.newest_unacked
             if taken.payloads:
@@ -151,6 +162,11 @@ class WritePath:
             else:
                 effects.append(Acked(taken.tickets))
         return effects
+
+    @property
+    def _has_room(self) -> bool:
+        is_synced_enough = len(self._ends) < self._unsynced_count_max
+        return is_synced_enough and not self._is_paused and self._window.has_room
 
     def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
         """Send a slot that came up all that it is owed; with what it acked if that is revoked."""
@@ -191,6 +207,14 @@ class WritePath:
 
     # ------------------------------------------------------------------ another ensemble
 
+    def pause(self) -> None:
+        """Send nothing new until ``go_on``."""
+        self._is_paused = True
+
+    def go_on(self) -> None:
+        """Send what has queued."""
+        self._is_paused = False
+
     def hold(self) -> int:
         """Acknowledge nothing until ``release``; return the first id that is not acknowledged."""
         self._tracker.hold()
@@ -205,6 +229,7 @@ class WritePath:
         """
         self._miss(self._window.replaced(slot), {slot: old})
         self._tracker.revoke(slot)
+        self._policy.on_replaced(slot, self.lac)
         # what others let the fragment begin with, this writer does not have any more
         self.missing.add(self._slots.bookie(slot), first_entry_id, self.last_acked_id)
 

@@ -18,8 +18,9 @@ Restart     a bookie that comes back with a higher incarnation has, on a VD ledg
 Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once. Any other error
             makes the slot suspect. When pending entries could not reach an ack quorum for
             ``quorum_grace_ms`` without progress, the writer ends with NotEnoughBookies.
-Ensemble    on PD ledgers a slot that failed gets another bookie (``ensemble_keeper``), from the
-            first entry on that is not acknowledged. Until the metadata say so nothing is
+Ensemble    a slot that failed gets another bookie (``ensemble_keeper``), from the first entry on
+            that is not acknowledged; on VD ledgers at a sync point, for which the writer pauses
+            and syncs by itself (``sync_point``). Until the metadata say so nothing is
             acknowledged; then the acks of the replaced bookies are void, and the new ones are owed
             everything from that entry on. What was acknowledged before stays as it is; where the
             failed bookie has not answered it, it is missing there: an ack quorum has it.
@@ -79,6 +80,7 @@ from zbk.protocol.grace import Grace
 from zbk.protocol.lac_policy import WriterLevel
 from zbk.protocol.missing_entries import MissingEntries
 from zbk.protocol.quorum import Quorum
+from zbk.protocol.sync_point import SyncPoint
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.words import NO_ENTRY, DigestType
 from zbk.protocol.write_path import WritePath
@@ -142,7 +144,7 @@ class WriterCore:
             self._path,
             self._limits,
             ack_size=quorum.ack_size,
-            may_change=level.allows_ensemble_change,
+            sync_point=self._sync_point(),
         )
         self._unsynced_grace = Grace(self._limits.quorum_grace_ms)
         self._self_sync_at_ms = 0
@@ -153,6 +155,17 @@ class WriterCore:
         self._is_closed = False
         self._now_ms = 0
         self._effects: list[ev.Effect] = []
+
+    def _sync_point(self) -> SyncPoint | None:
+        if self._level.changes_ensemble_at == "any time":
+            return None
+        return SyncPoint(
+            self._path,
+            self._slots,
+            self._syncs,
+            ack_size=self._quorum.ack_size,
+            grace_ms=self._limits.quorum_grace_ms,
+        )
 
     # ------------------------------------------------------------------ what the body may read
 
@@ -256,7 +269,11 @@ class WriterCore:
     def _take_in_metadata(self, event: ev.MetadataEvent) -> None:
         match event:
             case ev.EnsembleChanged():
+                epochs = list(self._slots.epochs)
                 self._effects += self._keeper.changed(event, self._now_ms)
+                for slot, epoch in enumerate(epochs):
+                    if self._slots.epochs[slot] != epoch:
+                        self._syncs.replaced(slot, self._slots.error_of(slot))
                 missing = self._path.missing_of_fragments(event.first_entry_id)
                 if missing:
                     self._effects.append(ev.ReportMissing(missing))
@@ -366,13 +383,18 @@ class WriterCore:
             self._close.slot_up(self._now_ms)
         sync_id = self._syncs.slot_up(slot)
         if sync_id is not None:
-            self._effects.append(ev.SendSync(slot, sync_id, self.lac))
+            epoch = self._slots.epochs[slot]
+            self._effects.append(ev.SendSync(slot, sync_id, self.lac, epoch))
 
     def _on_sync_answered(self, event: ev.SyncAnswered) -> None:
+        if event.epoch != self._slots.epochs[event.slot]:
+            return  # of a bookie that was replaced since
         if self._is_news(event.slot, event.incarnation, event.last_add_synced):
             self._syncs.answered(event.slot, event.sync_id, event.last_add_synced)
 
     def _on_sync_failed(self, event: ev.SyncFailed) -> None:
+        if event.epoch != self._slots.epochs[event.slot]:
+            return
         is_awaited = self._syncs.failed(event.slot, event.sync_id, event.error)
         if is_awaited and isinstance(event.error, _FINAL_ERRORS):
             self._fail(event.error)
@@ -403,7 +425,9 @@ class WriterCore:
     def _go_on(self, is_tick: bool) -> None:
         if self._error is None:
             try:
-                if is_tick or self._slots.down:
+                if self._keeper.is_seeking:
+                    self._drive_syncs()  # what bookies said may end a round
+                if is_tick or self._slots.down or self._keeper.is_seeking:
                     self._watch_bookies(is_tick)
                 self._effects += self._path.send_batches(self._slots.live, self._now_ms)
                 if self._slots.down:

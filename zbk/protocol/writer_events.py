@@ -52,6 +52,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
     sync_count_max: int = 4_096  # syncs that wait; one more fails with BusyError
     ensemble_change_count_max: int = 100  # in the life of a writer; one more ends it
     ensemble_retry_ms: int = 1_000  # pause after a change that found no bookie, or no metadata
+    sync_point_retry_ms_max: int = 8_000  # that pause grows up to this where each try costs a sync
     metadata_grace_ms: int = 20_000  # how long a change waits for the metadata store
     slow_bookie_ms: int = 2_000  # a slot that alone holds up the writer so long is replaced
     explicit_lac_ms: int = 100  # how long a writer is idle before it tells its LAC; 0: never
@@ -123,6 +124,7 @@ class SyncAnswered(msgspec.Struct, frozen=True):
     sync_id: int
     incarnation: int
     last_add_synced: int
+    epoch: int = 0
 
 
 class SyncFailed(msgspec.Struct, frozen=True):
@@ -131,6 +133,7 @@ class SyncFailed(msgspec.Struct, frozen=True):
     slot: int
     sync_id: int
     error: ZbkError
+    epoch: int = 0
 
 
 class LacFailed(msgspec.Struct, frozen=True):
@@ -225,6 +228,7 @@ class SendSync(msgspec.Struct, frozen=True):
     slot: int
     sync_id: int
     lac: int
+    epoch: int = 0
 
 
 class SendLac(msgspec.Struct, frozen=True):

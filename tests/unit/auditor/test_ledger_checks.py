@@ -105,15 +105,26 @@ def test_a_striped_ledger_is_read_slot_by_slot() -> None:
     assert check(striped, drop("a", 50), is_full=True) == ({"a": MissingReason.CHECKED}, set())
 
 
-def test_in_limbo_and_behind_the_sync_of_a_vd_ledger_nothing_is_sure() -> None:
-    vd = msgspec.structs.replace(LEDGER, ledger_type=LedgerType.VD_JOURNAL)
-    holders = FakeHolders(vd)
-    holders.last_add_synced = {"a": 99, "b": 42, "c": 99}
+def test_in_limbo_nothing_is_sure() -> None:
+    holders = FakeHolders(LEDGER)
     holders.in_limbo.add("c")
 
-    checked = LedgerChecker(holders).compare_holdings(vd)
+    checked = LedgerChecker(holders).compare_holdings(LEDGER)
 
-    assert (checked.missing, checked.undecided) == ({"b": MissingReason.CHECKED}, {"c"})
+    assert (checked.missing, checked.undecided) == ({}, {"c"})
+
+
+def test_a_bookie_of_a_later_fragment_of_a_vd_ledger_needs_no_entry_before_it() -> None:
+    """Its sync cursor stays before the first one, if a repair has brought it what it holds."""
+    two = ledger(7, ("a", "b", "c"), ("a", "b", "d"), starts=(0, 60), last=99)
+    vd = msgspec.structs.replace(two, ledger_type=LedgerType.VD_JOURNAL, ledger_key=b"k" * 16)
+    holders = FakeHolders(vd)
+
+    assert min(holders.entries["d"]) == 60
+    assert LedgerChecker(holders).compare_holdings(vd).missing == {}
+    drop("d", 70)(holders)
+    checked = LedgerChecker(holders).compare_holdings(vd)
+    assert checked.missing == {"d": MissingReason.CHECKED}
 
 
 def test_a_check_that_is_over_reads_no_more() -> None:

@@ -52,6 +52,13 @@ def test_the_lac_that_rests_is_the_answer() -> None:
     assert answer(sync, 5, 5, 6) == [OutsideSyncDone(5)]
 
 
+def test_what_lies_before_the_last_fragment_is_durable_whatever_its_bookies_know() -> None:
+    sync = OutsideSync(7, Quorum(3, 3, 3), floor=41)
+    assert sync.handle(SyncStarted(), 0) == [AskSync(41)]
+
+    assert answer(sync, 41, 41, NoSuchLedgerError(7)) == [OutsideSyncDone(41)]
+
+
 def test_a_cursor_that_was_lifted_over_a_hole_lifts_the_lac_again() -> None:
     sync = started()
     answer(sync, 2, 4, 9)

@@ -22,11 +22,9 @@ from zbk.protocol.fragment_check import (
     holders,
     not_held,
     probes,
-    what_counts,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.underreplicated import MissingReason
-from zbk.protocol.words import LedgerType
 
 
 def asked(metadata: LedgerMetadata, *, is_full: bool = False) -> dict[tuple[str, int], list[int]]:
@@ -130,13 +128,6 @@ def test_holdings_are_compared_fragment_by_fragment() -> None:
     assert not_held(two, "b", [(0, 3), (5, 9)]) == ((4, 4),)
     assert not_held(two, "a", [(0, 5)]) == ()
     assert not_held(two, "c", []) == ((6, 9),)
-
-
-def test_of_a_vd_ledger_only_what_is_durable_counts() -> None:
-    vd = ledger(7, ("a", "b"), ledger_type=LedgerType.VD_JOURNAL)
-
-    assert what_counts(vd, [(0, 3), (5, 7), (9, 9)], last_add_synced=6) == ((0, 3), (5, 6))
-    assert what_counts(ledger(8, ("a", "b")), [(0, 9)], last_add_synced=-1) == ((0, 9),)
 
 
 def test_replicas_of_an_entry_on_one_rack_are_counted_where_it_could_be_better() -> None:

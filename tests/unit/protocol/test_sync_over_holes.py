@@ -109,7 +109,7 @@ def test_a_bookie_that_is_just_coming_back_is_waited_for_though_the_others_have_
 ) -> None:
     """Each of them misses something that it has. A close cut off what all three held together."""
     core, bookies = writer_of({0: {1}, 1: {3}, 2: {5}})
-    core.handle(SlotDown(2, LOST), 0)
+    bookies.settle(core, core.handle(SlotDown(2, LOST), 0))
 
     wanted = (
         CloseRequested("mine", 2 * LIMITS.quorum_grace_ms) if is_closing else SyncRequested("mine")
@@ -133,7 +133,7 @@ def test_a_bookie_that_is_just_coming_back_is_waited_for_though_the_others_have_
 
 def test_a_bookie_that_does_not_come_back_is_waited_for_as_long_as_the_grace_lasts() -> None:
     core, bookies = writer_of({0: {1}, 1: {3}, 2: {5}})
-    core.handle(SlotDown(2, LOST), 0)
+    bookies.settle(core, core.handle(SlotDown(2, LOST), 0))
     bookies.settle(core, core.handle(SyncRequested("mine"), 0))
 
     (failed,) = bookies.settle(core, core.handle(Tick(), LIMITS.quorum_grace_ms))

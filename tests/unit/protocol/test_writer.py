@@ -174,13 +174,13 @@ class WriterScript:
         return self._handle(SyncRequested(ticket))
 
     def do_synced(
-        self, slot: str, sync_id: str, las: int = -1, inc: int | None = None
+        self, slot: str, sync_id: str, las: int = -1, inc: int | None = None, epoch: int = 0
     ) -> list[Effect]:
         incarnation = inc or self.incarnations[int(slot)]
-        return self._handle(SyncAnswered(int(slot), int(sync_id), incarnation, las))
+        return self._handle(SyncAnswered(int(slot), int(sync_id), incarnation, las, epoch))
 
-    def do_unsynced(self, slot: str, sync_id: str, error: str) -> list[Effect]:
-        return self._handle(SyncFailed(int(slot), int(sync_id), ERRORS[error]()))
+    def do_unsynced(self, slot: str, sync_id: str, error: str, epoch: int = 0) -> list[Effect]:
+        return self._handle(SyncFailed(int(slot), int(sync_id), ERRORS[error](), epoch))
 
     def do_close(self, ticket: str, wait: int = 1_000, loss: int = 0) -> list[Effect]:
         return self._handle(CloseRequested(ticket, wait, bool(loss)))

@@ -20,6 +20,7 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     EnsembleChanged,
     SendAdd,
+    SendSync,
 )
 
 LOST = BookieUnavailableError("b", "no answer")
@@ -361,16 +362,119 @@ def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
     assert isinstance(cluster.end.error, NotDurableError)
 
 
-def test_a_vd_ledger_keeps_its_bookies() -> None:
-    """I22: no ensemble change, whatever fails."""
-    cluster = WriterCluster(Quorum(3, 3, 2), LedgerType.VD_JOURNAL, spare_count=1)
-    for slot in range(3):
+def vd_cluster(*, spare_count: int = 1, quorum: Quorum | None = None) -> WriterCluster:
+    cluster = WriterCluster(quorum or Quorum(3, 3, 2), LedgerType.VD_JOURNAL, spare_count)
+    for slot in range(cluster.quorum.ensemble_size):
         cluster.connect(slot)
+    return cluster
+
+
+def test_a_vd_ledger_changes_its_ensemble_at_a_sync_point() -> None:
+    """I22: what was sent is acknowledged and synced first; what is appended meanwhile waits."""
+    cluster = vd_cluster()
     cluster.append([1])
 
     cluster.disconnect(2)
-    cluster.wait(LIMITS.ensemble_retry_ms)
+    cluster.append([2])
+    assert sent_ids(cluster, 0) == [[0]], "the writer pauses"
+    ack(cluster, 0, 1)
+    assert not cluster.metadata.asked, "acknowledged, and not synced"
+    ack(cluster, 0, 1)
+    assert cluster.core.lac == 0
+    cluster.serve_metadata()
+
+    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.metadata.ledger.last_fragment.first_entry_id == 1
+    assert 1 in cluster.bookies[0].held, "it goes on"
+    cluster.connect(2)
+    cluster.sync()
+    cluster.heal()
+    assert (cluster.core.last_acked_id, cluster.core.lac) == (1, 1)
+
+
+def test_a_stream_of_appends_does_not_keep_a_vd_ledger_from_its_sync_point() -> None:
+    cluster = vd_cluster()
+    cluster.append([1])
+    cluster.disconnect(2)
+
+    for _ in range(4):  # an append always comes before the next answer
+        cluster.append([1])
+        ack(cluster, 0, 1)
+
+    assert cluster.metadata.asked
+
+
+def test_what_the_former_bookie_has_synced_does_not_count_for_the_new_one() -> None:
+    """The writer pushes while the metadata are written; those entries are the new bookie's."""
+    cluster = vd_cluster(quorum=Quorum(1, 1, 1))
+    cluster.append([1])
+    ack(cluster, 0)
+    cluster.sync()
+    ack(cluster, 0)
+    cluster.disconnect(0)  # it asks for another one at once, and gets it later
+    cluster.connect(0)
+    cluster.append([1])
+    cluster.bookies[0].durable.add(1)
+    ack(cluster, 0)
+    cluster.serve_metadata()
+    cluster.connect(0)
+
+    ack(cluster, 0)
+
+    assert (cluster.core.last_acked_id, cluster.core.lac) == (1, 0)
+
+
+def test_without_an_ack_quorum_a_vd_writer_does_not_pause() -> None:
+    cluster = vd_cluster()
+    cluster.append([1])
+    ack(cluster, 0, 1)
+    cluster.disconnect(2)
+    cluster.disconnect(1)
+
+    cluster.append([1])
+
+    assert [1] in sent_ids(cluster, 0)
+    assert not cluster.metadata.asked
+
+
+def test_a_vd_writer_whose_sync_point_is_out_of_reach_goes_on_and_tries_more_seldom() -> None:
+    """Two bookies have lost what they acknowledged: the third one, which is gone, has it."""
+    cluster = vd_cluster()
+    cluster.append([1])
+    ack(cluster, 0, 2)
+    ack(cluster, 1)
+    for slot in (0, 1):
+        cluster.bookies[slot].crash(loses_power=True)
+        cluster.connect(slot)
+    cluster.disconnect(2)
     ack(cluster, 0, 1)
 
+    cluster.append([1])
+
+    assert [1] in sent_ids(cluster, 0), "it goes on"
     assert not cluster.metadata.asked
-    assert cluster.core.last_acked_id == 0
+    tries = []
+    for _ in range(40):
+        cluster.wait(100)
+        tries.append(any(isinstance(one, SendSync) for one in cluster.bookies[0].requests))
+        ack(cluster, 0, 1)
+        ack(cluster, 0, 1)
+    gaps = [tries[at:].index(True) for at in range(len(tries)) if any(tries[at:])]
+    assert 2 <= sum(tries) <= 12
+    assert max(gaps) >= 8, "the pauses grow"
+
+
+def test_a_vd_writer_without_a_replacement_goes_on_with_the_others() -> None:
+    cluster = vd_cluster(spare_count=0)
+    cluster.append([1])
+    cluster.disconnect(2)
+    ack(cluster, 0, 1)
+    ack(cluster, 0, 1)
+    cluster.serve_metadata()
+    assert "change: NotEnoughBookiesError" in cluster.seen
+
+    cluster.append([1])
+    ack(cluster, 0, 1)
+
+    assert cluster.core.last_acked_id == 1
+    assert len(cluster.metadata.ledger.fragments) == 1

@@ -1,0 +1,100 @@
+"""How a writer gets to a sync point: everything that it has sent is acknowledged and durable.
+
+A VD ledger may change its ensemble there, and only there. What was acknowledged stays with the
+bookies of the old fragment, so it has to be durable on them before another bookie takes a place.
+And nothing is on its way, so every entry of the new fragment carries a LAC that is not below the
+entry before its first one: a bookie that has none of the entries before needs none, and counts
+what it synced from there on, also after a restart.
+
+A writer that looks for one *pauses*: appends wait in the queue, whose size is bounded. What was
+sent is acknowledged, then synced, so the way ends after about one answer and one fsync, however
+fast the application appends. It is given up at once where it leads nowhere:
+
+    too few bookies          less than an ack quorum is live, or what is pending cannot reach one
+    no progress              every live bookie has synced, and the LAC stays where it was: a bookie
+                             that is gone has what is missing, or has to come back
+    ``quorum_grace_ms``      a bookie counts as live and does not answer
+
+Then the writer goes on as before. On a PD ledger every point is as good: what is acknowledged is
+durable, and bookies count nothing.
+"""
+
+from enum import Enum
+
+from zbk.protocol.grace import Grace
+from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.write_path import WritePath
+from zbk.protocol.writer_slots import WriterSlots
+
+
+class Reach(Enum):
+    """How near a sync point is."""
+
+    REACHED = "reached"
+    UNDER_WAY = "under way"
+    OUT_OF_REACH = "out of reach"
+
+
+class SyncPoint:
+    """One writer's way to its next sync point.
+
+    Invariant: the path is paused exactly while a point is sought.
+    """
+
+    def __init__(
+        self,
+        path: WritePath,
+        slots: WriterSlots,
+        syncs: SyncRounds,
+        *,
+        ack_size: int,
+        grace_ms: int,
+    ) -> None:
+        self._path = path
+        self._slots = slots
+        self._syncs = syncs
+        self._ack_size = ack_size
+        self._grace = Grace(grace_ms)
+        self._is_sought = False
+        self._demanded_lac = NO_ENTRY - 1  # the LAC when the last sync was demanded; lower: none
+
+    @property
+    def is_sought(self) -> bool:
+        """True while the writer pauses for it."""
+        return self._is_sought
+
+    def seek(self, now_ms: int) -> Reach:
+        """Return how near it is, and do the next thing on the way. The pause ends with the way."""
+        reach = self._reach(now_ms)
+        if reach is Reach.UNDER_WAY:
+            self._is_sought = True
+            self._path.pause()
+        else:
+            self.leave()
+        return reach
+
+    def leave(self) -> None:
+        """Seek no more: the writer goes on."""
+        if self._is_sought:
+            self._is_sought = False
+            self._path.go_on()
+        self._grace.reset()
+        self._demanded_lac = NO_ENTRY - 1
+
+    def _reach(self, now_ms: int) -> Reach:
+        path, syncs = self._path, self._syncs
+        if path.is_at_sync_point:
+            return Reach.REACHED
+        is_short = len(self._slots.live) < self._ack_size or not path.is_reachable(self._slots.down)
+        if is_short or self._grace.is_over(now_ms):
+            return Reach.OUT_OF_REACH
+        if path.is_pending:
+            return Reach.UNDER_WAY
+        if syncs.has_round:
+            return Reach.UNDER_WAY if syncs.is_awaiting_live else Reach.OUT_OF_REACH
+        if self._demanded_lac == path.lac:
+            return Reach.OUT_OF_REACH
+        self._demanded_lac = path.lac
+        syncs.demand()
+        return Reach.UNDER_WAY
