@@ -40,6 +40,7 @@ from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
@@ -257,6 +258,12 @@ def change_at_the_last_pushed(
     )
     self._path.hold()
     return [change]
+
+
+def hold_what_is_volatile(self: WritePath) -> int:
+    """V2: what is acknowledged need not be durable."""
+    self._tracker.hold()
+    return self.last_acked_id + 1
 
 
 _on_add_answered = WriterCore._on_add_answered

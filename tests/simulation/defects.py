@@ -50,6 +50,7 @@ from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.replication import LedgerRepair
+from zbk.protocol.sync_point import Reach, SyncPoint
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
@@ -287,6 +288,21 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V1", "a close drops acknowledged entries that are not durable", 50,
         [(Closing, "accepts_loss", property(lambda _self: True))],
+    )  # fmt: skip
+    yield Defect(
+        "V2", "a VD writer changes its ensemble wherever it is", 100,
+        [
+            (SyncPoint, "seek", lambda *_: Reach.REACHED),
+            (WritePath, "hold", wrong.hold_what_is_volatile),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "V3", "a VD writer keeps its bookies, and autorecovery fences it", 400,
+        [(SyncPoint, "seek", lambda *_: Reach.OUT_OF_REACH)],
+    )  # fmt: skip
+    yield Defect(
+        "V4", "what a bookie has synced counts for the one that takes its place", 400,
+        [(SyncedLac, "replaced", lambda *_: None)],
     )  # fmt: skip
 
 

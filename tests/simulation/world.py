@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import Parts as BookieParts
@@ -31,6 +32,9 @@ from zbk.protocol.replication_events import RepairAim, RepairLimits
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
+
+if TYPE_CHECKING:
+    from tests.simulation.writer_health import WriterHealth
 
 PASSWORD = b"secret"
 
@@ -87,6 +91,7 @@ class World:
         self.writer_limits = _writer_limits(tape)
         self.recovery_limits = _recovery_limits(tape)
         self.upkeep: UpkeepPlan | None = None  # what bookies do to their disks
+        self.writers: dict[int, WriterHealth] = {}  # those that live, by ledger
         self._bookie_count = 0
         self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
