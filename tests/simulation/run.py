@@ -135,14 +135,7 @@ class Run:
         self._nemesis.clients = self._clients
         if self._repair is not None:
             self._nemesis.servants = partial(_processes_of, self._repair)
-        for number, (quorum, ledger_type) in enumerate(ledgers):
-            self._create(f"writer{number + 1}", quorum, ledger_type, 0)
-        for number in range(doomed_count):
-            self._create(f"doomed{number + 1}", *tape.pick(ledgers), 0, is_doomed=True)
-        if tape.draw(3) == 1:
-            self._begin_log(ledgers[0][0])
-        if tape.draw(4) == 1:
-            self._clients.append(SimulatedClaimer(world, "claimer"))
+        self._create_ledgers(ledgers, doomed_count)
         if world.faults.is_skewed:
             for bookie in world.bookies:
                 bookie.node.skew(tape.pick((1000, 900, 1100)))
@@ -159,6 +152,19 @@ class Run:
         self._lose_too_much()
 
     # ------------------------------------------------------------------ 1
+
+    def _create_ledgers(
+        self, ledgers: Sequence[tuple[Quorum, LedgerType]], doomed_count: int
+    ) -> None:
+        world, tape = self._world, self._world.tape
+        for number, (quorum, ledger_type) in enumerate(ledgers):
+            self._create(f"writer{number + 1}", quorum, ledger_type, 0)
+        for number in range(doomed_count):
+            self._create(f"doomed{number + 1}", *tape.pick(ledgers), 0, is_doomed=True)
+        if tape.draw(3) == 1:
+            self._begin_log(ledgers[0][0])
+        if tape.draw(4) == 1:
+            self._clients.append(SimulatedClaimer(world, "claimer"))
 
     def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
         tape = self._world.tape
