@@ -1,6 +1,6 @@
 """A client without a cluster: ledgers in memory, for tests of what stands above the client."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self
@@ -17,6 +17,7 @@ from zbk.errors import (
 )
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.spans import Span
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
@@ -103,6 +104,10 @@ class FakeWriter:
     def last_add_confirmed(self) -> int:
         return self.last_add_pushed - self._client.volatile_count
 
+    @property
+    def under_replicated(self) -> Mapping[str, Sequence[Span]]:
+        return self._client.under_replicated if self.is_closed else {}
+
     def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
         """Close it; ``volatile_count`` entries at the end can not become durable."""
         lac, last_acked_id = self.last_add_confirmed, self.last_add_acknowledged
@@ -152,6 +157,7 @@ class FakeClient(FakeLogs):
         self.failure: BaseException | None = None
         self.append_failure: ZbkError | None = None
         self.volatile_count = 0
+        self.under_replicated: Mapping[str, Sequence[Span]] = {}
         self.recover_timeout_s: float | None = None
         self.scrubbed: list[tuple[str, bool | None]] = []  # begun, only asked, or waited for
         self.is_closed = False

@@ -22,6 +22,7 @@ from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
 from zbk.errors import NotDurableError, ZbkError
+from zbk.protocol.spans import spans_text
 
 if TYPE_CHECKING:
     from zbk.client.ledger_writer import LedgerWriter
@@ -103,6 +104,8 @@ def append(
     reserved; its options are fixed. The ledger is closed at the end. FILE is standard input where
     it is missing or `-`; a file whose name is a number is given as ./42.
 
+    `under_replicated` is shown where bookies lack entries that were acknowledged: they were away.
+
     A VD ledger of which acknowledged entries are not durable stays open, and the exit code is 5:
     `zbk ledger recover ID` closes it when its bookies are back. --accept-loss drops such entries.
     """
@@ -132,7 +135,17 @@ def append(
         "state": "OPEN" if keep_open else "CLOSED",
         "seconds": round(loaded.seconds, 3),
     }
+    missing = {} if keep_open else writer.under_replicated
+    if missing:
+        shown["under_replicated"] = missing if output == "json" else ", ".join(missing)
     print_object(shown, output)
+    for bookie_id, spans in missing.items():
+        note(f"zbk: bookie {bookie_id} did not take entries {spans_text(spans)}")
+    if missing:
+        note(
+            "zbk: an ack quorum has them; autorecovery makes the other copies "
+            "(`zbk ledger underreplicated` shows what is left)"
+        )
 
 
 @click.command(

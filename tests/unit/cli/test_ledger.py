@@ -179,6 +179,30 @@ def test_a_failed_append_says_what_is_in_the_ledger(run: Run, client: FakeClient
     ]
 
 
+def test_append_names_the_bookies_that_lack_entries(run: Run, client: FakeClient) -> None:
+    client.under_replicated = {"bookie-b": ((0, 1), (4, 4))}
+
+    result = run("ledger", "append", "-o", "json", stdin=b"a\nb\nc\nd\ne\n")
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["under_replicated"] == {"bookie-b": [[0, 1], [4, 4]]}
+    assert result.stderr.splitlines() == [
+        "zbk: bookie bookie-b did not take entries 0 .. 1, 4",
+        (
+            "zbk: an ack quorum has them; autorecovery makes the other copies "
+            "(`zbk ledger underreplicated` shows what is left)"
+        ),
+    ]
+
+
+def test_append_says_nothing_of_copies_where_all_are_there(run: Run, client: FakeClient) -> None:
+    result = run("ledger", "append", "-o", "json", stdin=b"a\n")
+
+    assert client.under_replicated == {}
+    assert "under_replicated" not in json.loads(result.stdout)
+    assert result.stderr == ""
+
+
 def test_append_leaves_a_ledger_open_that_would_lose_acknowledged_entries(
     run: Run, client: FakeClient
 ) -> None:
