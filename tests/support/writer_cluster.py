@@ -415,7 +415,7 @@ class WriterCluster:
             assert entry.length == sum(map(len, self.payloads[: entry_id + 1]))
             assert entry.lac <= self.core.lac
             if self.level.changes_ensemble_at == "sync point":
-                start = self.metadata.ledger.last_fragment.first_entry_id
+                start = self.metadata.ledger.fragment_of(entry_id)[0].first_entry_id
                 assert entry.lac >= start - 1, "a new bookie needs nothing of what lies before"
         bookie.requests.append(effect)
 
