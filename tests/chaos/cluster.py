@@ -19,6 +19,7 @@ from tests.chaos.power import PowerDisk
 from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
+from zbk.errors import BookieError
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import LedgerStore
 
@@ -61,6 +62,35 @@ class PlacedCluster(LocalCluster):
         )
         self._network = network
         self._disks = disks
+        self._wiped: set[int] = set()  # that are told so when they start
+
+    def directories(self, index: int) -> list[Path]:
+        """Return the folders of a bookie's files."""
+        options = self._bookie_options(index, 0)
+        return [Path(str(options[name])) for name in ("journal_dir", "ledger_dir")]
+
+    def restart_or_refuse(self, index: int) -> bool:
+        """Start a bookie; return whether it serves, or has refused to.
+
+        Raises:
+            BookieError: it does neither in time.
+        """
+        try:
+            self.restart(index)
+        except BookieError:
+            if self._children[index].exit_code is None:
+                raise
+            self._is_expected_down.add(index)
+            return False
+        return True
+
+    def restart_wiped(self, index: int) -> None:
+        """Start a bookie and tell it that its data are gone for good."""
+        self._wiped.add(index)
+        try:
+            self.restart(index)
+        finally:
+            self._wiped.discard(index)
 
     def _bookie_options(self, index: int, port: int) -> dict[str, int | str]:
         options = super()._bookie_options(index, port) | {
@@ -78,7 +108,10 @@ class PlacedCluster(LocalCluster):
         return options
 
     def _bookie_command(self, index: int, port: int) -> list[str]:
-        return self._network.command(f"b{index}", super()._bookie_command(index, port))
+        command = super()._bookie_command(index, port)
+        if index in self._wiped:
+            command.append("--wiped-on-purpose")
+        return self._network.command(f"b{index}", command)
 
     def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
         placed = {"metadata": self._network.metadata_uri(self.metadata_uri), **options}
@@ -129,6 +162,11 @@ class ChaosCluster:
     def uri(self) -> str:
         """The metadata's address past the network."""
         return self.bookies.metadata_uri
+
+    @property
+    def fragile_index(self) -> int:
+        """The number of the only bookie whose files vanish."""
+        return self._bookie_count - 1
 
     @property
     def indexes(self) -> range:

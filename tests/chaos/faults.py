@@ -1,6 +1,7 @@
 """What can go wrong, as generators: begin the fault, ``yield`` while it lasts, end it.
 
-The budget. Disks are never destroyed, so no number of process crashes may lose what a PD ledger
+The budget. The files of one bookie vanish, always of the same one: an ack quorum is two, so another
+one has what it had. All other disks stay, so no number of process crashes may lose what a PD ledger
 acknowledged, or a VD ledger either; power may fail everywhere at once, and may then take what a VD
 ledger has not synced. Nothing limits safety, then. What is limited is how many bookies are out of
 reach for long at a time: one, so that writers find a way on, and the round tests more than waiting.
@@ -15,6 +16,7 @@ import msgspec
 
 from tests.chaos.cluster import SESSION_TIMEOUT_MS
 from tests.chaos.namespaces import METADATA
+from tests.chaos.vanishing import Part, vanish
 from tests.chaos.world import World
 from tests.support.history import POWER_LOSS
 
@@ -98,6 +100,24 @@ def reset_connections(world: World) -> Running:
         world.network.reset(index)
         world.some_time(0.02, 0.4)
     yield
+
+
+def lose_files(world: World) -> Running:
+    """Kill -9, and files are gone: it does not serve as if it had them.
+
+    Without any file it refuses to start until an operator says that it was wiped.
+    """
+    cluster, index = world.cluster, world.cluster.fragile_index
+    part = world.dice.choice(list(Part))
+    world.note(f"b{index}", "lose_files", part)
+    cluster.bookies.kill(index)
+    gone = vanish(part, cluster.bookies.directories(index), world.dice)
+    yield
+    if cluster.bookies.restart_or_refuse(index):
+        if part is Part.ALL and gone:
+            world.broken.append(f"b{index} serves though there is nothing left of {part}")
+    else:
+        cluster.bookies.restart_wiped(index)
 
 
 def lose_power_of_one(world: World) -> Running:
@@ -240,6 +260,7 @@ FAULTS = (
     Fault("SIGSTOP of a bookie past its session", "bookie", pause_bookie),
     Fault("partition of a bookie", "bookie", isolate_bookie),
     Fault("connections of a bookie cut in the middle", "bookie", reset_connections),
+    Fault("files of a bookie vanish", "bookie", lose_files),
     Fault("power loss of a bookie", "bookie", lose_power_of_one, "power"),
     Fault("power loss of all bookies", "bookie", lose_power_of_all, "power"),
     Fault("SIGSTOP of ZooKeeper past all sessions", "metadata", pause_zookeeper, "zookeeper"),

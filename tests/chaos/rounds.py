@@ -100,6 +100,7 @@ def run_round(
     finally:
         world.network.heal()
         world.kill_clients()
+    outcome.violations += world.broken
     outcome.violations += [f"a client ended by itself: {text}" for text in world.deaths]
     for index, death in cluster.bookies.deaths().items():
         outcome.violations.append(f"bookie {index} ended by itself: {death}")

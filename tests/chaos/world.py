@@ -32,6 +32,7 @@ class World:
         self.log = f"log-{first_ledger_id}"
         self.owner_places: list[str] = []
         self.deaths: list[str] = []  # of clients, by themselves
+        self.broken: list[str] = []  # promises, as faults have seen
         self._folder = folder
         self._first_ledger_id = first_ledger_id
         self._writers: dict[str, Child] = {}  # by place

@@ -45,6 +45,7 @@ from zbk.protocol.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal import Journal, SyncBegun
+from zbk.storage.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import Buffer, File
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
@@ -124,12 +125,12 @@ def fence_is_not_replayed(self: BookieStorage, ledger_id: int) -> None:
         _set_fenced(self, ledger_id)
 
 
-def start_without_fsync(self: BookieStorage) -> Recovery:
+def start_without_fsync(self: BookieStorage, ask_others: AskOthers = ask_nobody) -> Recovery:
     """M9: what was replayed stays in the page cache."""
     disk: Any = self._files
     disk.sync_until = 0
     try:
-        return _open_storage(self)
+        return _open_storage(self, ask_others)
     finally:
         disk.sync_until = None
 

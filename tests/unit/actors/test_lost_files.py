@@ -82,7 +82,7 @@ def recovered(ledger_id: int, password: bytes = b"") -> list[bytes]:
     with connect(CONFIG.metadata) as client:
         reader = client.recover_ledger(ledger_id, password=password)
         last = reader.last_add_confirmed
-        return [entry.payload for entry in reader.read(0, last)] if last >= 0 else []
+        return [bytes(entry.payload) for entry in reader.read(0, last)] if last >= 0 else []
 
 
 def impatient() -> Client:
