@@ -15,7 +15,7 @@ version into a table of ours; ZooKeeper has its transaction log, of which this i
 import sqlite3
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -24,6 +24,7 @@ import msgspec
 from zbk.metadata.paths import LEDGERS, LOGS
 
 CREATE, SET, MULTI, CREATE_2 = 1, 5, 14, 15
+LOOK_COUNT = 50
 
 _TRIGGERS = """
 CREATE TABLE chaos_history (at_ms REAL, path TEXT, version INTEGER, value BLOB);
@@ -68,14 +69,14 @@ class SqliteHistory:
 
     def versions(self) -> Iterator[NodeVersion]:
         """Yield all versions so far, in order."""
-        offset_ns = _offset_ns()
+        clocks_ns = offset_ns()
         connection = sqlite3.connect(self._path)
         try:
             rows = connection.execute("SELECT * FROM chaos_history ORDER BY rowid").fetchall()
         finally:
             connection.close()
         for at_ms, path, version, value in rows:
-            yield NodeVersion(int(at_ms * 1e6) - offset_ns, path, version, value)
+            yield NodeVersion(int(at_ms * 1e6) - clocks_ns, path, version, value)
 
 
 class ZooKeeperHistory:
@@ -87,18 +88,28 @@ class ZooKeeperHistory:
 
     def versions(self) -> Iterator[NodeVersion]:
         """Yield all versions so far, in order of their transactions."""
-        offset_ns = _offset_ns()
+        clocks_ns = offset_ns()
         logs = sorted(self._folder.glob("version-2/log.*"), key=lambda p: int(p.suffix[1:], 16))
         for log in logs:
             for at_ms, path, version, value in _changes(log.read_bytes()):
                 if path.startswith(self._root + "/"):
                     below = path.removeprefix(self._root)
-                    yield NodeVersion(at_ms * 1_000_000 - offset_ns, below, version, value)
+                    yield NodeVersion(at_ms * 1_000_000 - clocks_ns, below, version, value)
 
 
-def _offset_ns() -> int:
-    """Return what to take from the wall clock to get the monotonic one."""
-    return time.time_ns() - time.monotonic_ns()
+def offset_ns(
+    wall_ns: Callable[[], int] = time.time_ns, monotonic_ns: Callable[[], int] = time.monotonic_ns
+) -> int:
+    """Return what to take from the wall clock to get the monotonic one.
+
+    The shortest of many looks counts: on a busy machine a process may be stopped between the two
+    clocks, and all that the store wrote down would seem to be as much later than it was.
+    """
+    looks = []
+    for _ in range(LOOK_COUNT):
+        before_ns, at_ns, after_ns = monotonic_ns(), wall_ns(), monotonic_ns()
+        looks.append((after_ns - before_ns, at_ns - before_ns))
+    return min(looks)[1]
 
 
 def _changes(log: bytes) -> Iterator[tuple[int, str, int, bytes]]:
