@@ -28,7 +28,7 @@ def main() -> int:
     parser.add_argument("--seeds", default="1000", help="A:B, or N for 0:N")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     defect = DEFECTS[arguments.defect] if arguments.defect else Defect("", "none", 0)
     if arguments.seed is None:
         seeds = _range_of(arguments.seeds)

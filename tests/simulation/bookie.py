@@ -200,6 +200,7 @@ class SimulatedBookie:
         self.node.is_alive = True
         self.node.trace(f"starts, incarnation {self.incarnation}, {found}")
         self.oracle.audit(storage)
+        self._note_whole_again(storage)
         self._tick_soon()
         self._begin_recheck()
         self._begin_upkeep(storage)
@@ -252,6 +253,17 @@ class SimulatedBookie:
         if self._parts.is_cookie_checked:
             assert self._history is not None, "this start was counted"
             self._history.claim()
+
+    def _note_whole_again(self, storage: BookieStorage) -> None:
+        """Note which ledgers the start says are whole though their index was lost."""
+        limbo = storage.limbo
+        for ledger_id in sorted(self.oracle.lost):
+            metadata = self._metadata.current.get(ledger_id)
+            kind = None if metadata is None else metadata.ledger_type
+            is_lost = ledger_id in limbo.lost_indexes
+            if is_lost and not limbo.limbo.is_miss_unknown(ledger_id, kind):
+                self.kernel.sometimes["limbo: a lost index is whole again"] += 1
+                self.oracle.cleared([(ledger_id, ledger_id)], self._metadata.current)
 
     def _begin_recheck(self) -> None:
         assert self.losses is not None, "they were looked for"
@@ -365,6 +377,15 @@ class SimulatedBookie:
 
     def _forget_promises(self) -> None:
         self.oracle.wiped()
+        self._owe_what_is_due()
+
+    def index_vanishes(self) -> None:
+        """Note that index files go while the bookie is down: it may deny nothing that it had."""
+        assert not self.node.is_alive, "it runs"
+        self.oracle.index_vanishes()
+        self._owe_what_is_due()
+
+    def _owe_what_is_due(self) -> None:
         for metadata in self._metadata.current.values():
             self.oracle.metadata_changed(metadata)
 

@@ -80,5 +80,5 @@ def run_on_all_cores(first: int, stop: int, job_count: int) -> Iterator[Summary]
 def _run_chunk(chunk: tuple[int, int]) -> Summary:
     import logging  # noqa: PLC0415 - in the child
 
-    logging.disable(logging.WARNING)
+    logging.disable(logging.CRITICAL)
     return run_seeds(*chunk)

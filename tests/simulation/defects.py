@@ -23,7 +23,7 @@ from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
-from zbk.actors import new_ledger_gate
+from zbk.actors import losses, new_ledger_gate
 from zbk.actors.add_requests import AddRequests
 from zbk.actors.gc_questions import GcQuestions
 from zbk.actors.history import BookieHistory
@@ -55,12 +55,14 @@ from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_close import Closing
+from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.compaction_log import CompactionLog
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.journal import Journal
 from zbk.storage.journal_replay import _Replay
+from zbk.storage.reindex import Reindex
 
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
@@ -257,6 +259,16 @@ def _defects() -> Iterator[Defect]:
             (BookieHistory, "check", lambda *_, **__: None),
             (BookieHistory, "claim", lambda *_: None),
         ],
+    )  # fmt: skip
+        "L6", "files that are gone are taken for files that never were", 200,
+        [
+            (losses, "look", repair.misses_nothing),
+            (ledger_directory, "look", repair.misses_nothing),
+        ],
+    )  # fmt: skip
+    yield Defect(
+        "L7", "a ledger counts as whole while entry logs are gone", 1_000,
+        [(Reindex, "_doubt_all", repair.doubts_nothing)], is_fast=False,
     )  # fmt: skip
     yield from _volatile_defects()
     yield from _collection_defects()

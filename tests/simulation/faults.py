@@ -90,7 +90,7 @@ DEEDS = (
     "crash_client",
     "bit_rot",
     "lose_bookie",  # its disk is gone; a new bookie comes at its address
-    "wipe_bookie",  # its operator does, or its files vanish; it is started again
+    "wipe_bookie",  # its operator does, or files vanish, all or some; it is started again
     "metadata_outage",
     "expire_session",
 )

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
 from tests.simulation.kernel import MS, Node
-from tests.simulation.rot import rot
+from tests.simulation.rot import lose_files, rot
 from tests.simulation.world import World
 from tests.support.simulated_disk import Fault
 
@@ -185,18 +185,24 @@ class Nemesis:
         bookie = self._take_loss()
         if bookie is None:
             return
-        self._note("wiped", bookie.address)
         if bookie.node.is_alive:
             bookie.crash("stopped")
-        if self._world.tape.draw(2):
+        kind = self._world.tape.draw(3)
+        if kind == 0:
+            self._note("wiped", bookie.address)
+            self._world.sometimes["bookie: wiped on purpose"] += 1
+            bookie.wipe()
+        elif kind == 1:
+            self._note("its files vanish", bookie.address)
             self._world.sometimes["bookie: its files vanish"] += 1
             bookie.lose_files()
             if bookie.start():  # nothing says that this was meant: it must not
                 return
             bookie.start_on_purpose()
         else:
-            self._world.sometimes["bookie: wiped on purpose"] += 1
-            bookie.wipe()
+            for path in lose_files(bookie, self._world.tape):
+                self._note("lost file", f"{bookie.address}{path}")
+            self._world.sometimes["bookie: files vanish in part"] += 1
         self._restart_later(bookie)
 
     # ------------------------------------------------------------------ clients and network

@@ -74,7 +74,7 @@ class BookieOracle:
         self.fenced: set[int] = set()
         self.violations: list[Violation] = []
         self.is_damaged = False  # its disk was: it may have lost anything
-        self.was_wiped = False  # on purpose, by its operator: fences are gone, too
+        self.was_wiped = False  # by its operator, or it lost index files: fences are gone, too
         self.has_lost_power = False
         self.gave_up: set[int] = set()  # ledgers that left limbo without a silent peer
         self.lost: dict[int, set[int]] = defaultdict(set)  # acknowledged, gone, not cleared
@@ -149,6 +149,12 @@ class BookieOracle:
 
     def wiped(self) -> None:
         """Forget what was promised: it is gone, and nobody may deny it."""
+        self.index_vanishes()
+        self._dropped.clear()
+        self._marked.clear()
+
+    def index_vanishes(self) -> None:
+        """Forget what was promised, but for what was deleted: nobody may deny it."""
         for ledger_id, entries in self._durable.items():
             self._durable_before[ledger_id] |= entries
             self._owed[ledger_id] |= entries
@@ -160,8 +166,6 @@ class BookieOracle:
         self.promised.clear()
         self.written.clear()
         self._counted.clear()
-        self._dropped.clear()
-        self._marked.clear()
         self.was_wiped = True
 
     def cleared(

@@ -24,6 +24,8 @@ from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import RepairResult, ReplaceBookie
 from zbk.protocol.replication_view import FragmentSlot
 from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.storage.lost_files import LostFiles
+from zbk.storage.reindex import Reindex
 from zbk.transport.router import Inbound
 from zbk.wire.messages import GetLedgerInfo
 
@@ -39,6 +41,15 @@ def cleared_at_once(self: LedgerRecheck, _event: limbo_ev.Event, _now_ms: int) -
 def left_by_reason(self: Losses, *, has_lost_fences: bool) -> LedgerRanges:
     """L4."""
     return self._file.left(one for one in LossReason if one.has_lost_fences is has_lost_fences)
+
+
+def misses_nothing(_files: object, directory: str, _owner: bytes) -> LostFiles:
+    """L5: what is not there was never there."""
+    return LostFiles(directory, has_all_logs=True)
+
+
+def doubts_nothing(_self: Reindex, _reason: str) -> None:
+    """L6."""
 
 
 # ------------------------------------------------------------------ autorecovery

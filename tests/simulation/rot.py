@@ -1,12 +1,15 @@
-"""Damage at rest: bits that flip and sectors that are lost on a simulated disk.
+"""Damage at rest: bits that flip, sectors and files that are lost on a simulated disk.
 
 The journal's last records are left alone as long as nothing behind them says that they were synced:
 there damage can not be told from a torn write that was never promised, by nobody.
 """
 
+from collections.abc import Sequence
+
 from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
 from tests.simulation.tape import Tape
 from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
+from zbk.storage.census import CENSUS_NAME
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, segment_ids
 from zbk.storage.segment_reader import SegmentReader
 
@@ -29,6 +32,35 @@ def rot(bookie: SimulatedBookie, tape: Tape) -> list[str]:
         if spans:
             paths.append(_damage(disk, tape.pick(spans), tape))
     return paths
+
+
+def lose_files(bookie: SimulatedBookie, tape: Tape) -> list[str]:
+    """Take files away from a bookie that is down; return their paths.
+
+    Index files, one or all, cut to nothing at times; the census with them; an entry log by itself,
+    which is damage to those whose index points there, or all logs with all of the index.
+    """
+    disk = bookie.disk
+    index_files, logs = disk.paths(".idx"), disk.paths("/logs/")
+    kind = tape.draw(6)
+    if kind == 0 and logs:
+        bookie.oracle.is_damaged = True
+        return _removed(disk, [tape.pick(logs)])
+    bookie.index_vanishes()
+    if kind == 1 and index_files:
+        path = tape.pick(index_files)
+        disk.set_content(path, b"")
+        return [path]
+    if kind == 2 and index_files:
+        return _removed(disk, [tape.pick(index_files)])
+    with_census = disk.paths(f"/{CENSUS_NAME}") if kind == 3 else []
+    return _removed(disk, [*index_files, *with_census, *(logs if kind == 4 else [])])
+
+
+def _removed(disk: SimulatedDisk, paths: Sequence[str]) -> list[str]:
+    for path in paths:
+        disk.remove_at_rest(path)
+    return list(paths)
 
 
 def _proven_records(bookie: SimulatedBookie) -> list[Span]:

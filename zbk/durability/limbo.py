@@ -123,7 +123,10 @@ class Loss(msgspec.Struct, frozen=True):
     def with_cleared(self, ranges: Iterable[tuple[int, int]]) -> "Loss":
         """Return the loss with more ledgers cleared."""
         below = [(first, min(last, self.bound - 1)) for first, last in ranges if first < self.bound]
-        return msgspec.structs.replace(self, cleared=self.cleared.with_ranges(below))
+        cleared = self.cleared.with_ranges(below)
+        if self.scope is not None:  # of others nothing need be kept
+            cleared = self.scope.without(self.scope.without(cleared))
+        return msgspec.structs.replace(self, cleared=cleared)
 
 
 class Limbo(msgspec.Struct, frozen=True):

@@ -9,7 +9,8 @@ Format version 1 of ``census``. All integers little-endian.
     ----------  ----  -------------  --------  -----------------------------------------------------
              0     4  magic          u32       "zbkN"
              4     2  version        u16       1
-             6     2  reserved       u16       0
+             6     2  flags          u16       bit 0: a census of before was lost, and with it the
+                                               names of logs that may be gone
              8     8  owner          u64       xxh3_64 of the bookie's identity
             16     8  ledger_stop    i64       ledgers from here on are not counted, for want of
                                                room; 2^63 - 1: all are
@@ -77,6 +78,7 @@ _FIELDS = struct.Struct("<6sHQqIIQ")
 _CHECKSUM = struct.Struct("<Q")
 _RANGE = struct.Struct("<qq")
 _LOG = struct.Struct("<QQ")
+_GAPS: Final = 1
 _HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
 
 assert _HEADER_SIZE == 48
@@ -89,6 +91,7 @@ class Counted(msgspec.Struct, frozen=True):
     ledgers: LedgerRanges = LedgerRanges()
     log_sizes: tuple[tuple[int, int], ...] = ()  # by log, ascending: bytes at least
     ledger_stop: int = ALL_LEDGERS
+    has_gaps: bool = False  # a census of before was lost: there may have been more logs
 
     @classmethod
     def of(
@@ -98,13 +101,14 @@ class Counted(msgspec.Struct, frozen=True):
         *,
         range_count_max: int = RANGE_COUNT_MAX,
         log_count_max: int = LOG_COUNT_MAX,
+        has_gaps: bool = False,
     ) -> "Counted":
         """Return what there is room for: the lowest ids."""
         logs = tuple(sorted(log_sizes.items())[:log_count_max])
         if ledgers.range_count <= range_count_max:
-            return cls(ledgers, logs)
+            return cls(ledgers, logs, has_gaps=has_gaps)
         firsts, lasts = ledgers.firsts[:range_count_max], ledgers.lasts[:range_count_max]
-        return cls(LedgerRanges(firsts, lasts), logs, lasts[-1] + 1)
+        return cls(LedgerRanges(firsts, lasts), logs, lasts[-1] + 1, has_gaps)
 
 
 class Census:
@@ -132,6 +136,7 @@ class Census:
         self._gone_ids: set[int] = set()  # still in it
         self._log_sizes: dict[int, int] = {}  # on stable storage, and not about to go
         self._forgotten_ids: set[int] = set()  # logs, since the start
+        self._has_gaps = False
         self._written: Counted | None = None
 
     def load(self) -> Counted | None:
@@ -146,8 +151,14 @@ class Census:
         self._written = None if data is None else decode_census(data, self._owner_hash, self.path)
         return self._written
 
-    def begin(self, ledger_ids: Iterable[int], log_sizes: Mapping[int, int]) -> None:
-        """Take in what has to be there from now on: all of it is on stable storage."""
+    def begin(
+        self, ledger_ids: Iterable[int], log_sizes: Mapping[int, int], *, has_gaps: bool = False
+    ) -> None:
+        """Take in what has to be there from now on: all of it is on stable storage.
+
+        ``has_gaps``: there may have been more logs.
+        """
+        self._has_gaps = has_gaps
         self._ledgers = LedgerRanges().with_ids(ledger_ids)
         self._log_sizes = dict(log_sizes)
 
@@ -226,7 +237,12 @@ class Census:
                 gone = LedgerRanges().with_ids(self._gone_ids)
                 self._ledgers = self._ledgers.without(gone).with_ids(self._new_ids)
                 self._new_ids, self._gone_ids = set(), set()
-            return Counted.of(self._ledgers, self._log_sizes, range_count_max=self._range_count_max)
+            return Counted.of(
+                self._ledgers,
+                self._log_sizes,
+                range_count_max=self._range_count_max,
+                has_gaps=self._has_gaps,
+            )
 
 
 def encode_census(counted: Counted, owner_hash: int) -> bytes:
@@ -239,7 +255,8 @@ def encode_census(counted: Counted, owner_hash: int) -> bytes:
         )
     )
     counts = ledgers.range_count, len(counted.log_sizes)
-    fields = _FIELDS.pack(_MAGIC, 0, owner_hash, counted.ledger_stop, *counts, checksum(body))
+    flags = _GAPS if counted.has_gaps else 0
+    fields = _FIELDS.pack(_MAGIC, flags, owner_hash, counted.ledger_stop, *counts, checksum(body))
     return fields + _CHECKSUM.pack(checksum(fields)) + body
 
 
@@ -252,8 +269,8 @@ def decode_census(data: bytes, owner_hash: int, where: str) -> Counted:
     """
     if len(data) < _HEADER_SIZE:
         raise CorruptRecordError(where, 0, "ends inside its header")
-    magic, _, own_hash, ledger_stop, range_count, log_count, body_checksum = _FIELDS.unpack_from(
-        data, 0
+    magic, flags, own_hash, ledger_stop, range_count, log_count, body_checksum = (
+        _FIELDS.unpack_from(data, 0)
     )
     (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
     if magic != _MAGIC or checksum(data[: _FIELDS.size]) != stored:
@@ -270,4 +287,5 @@ def decode_census(data: bytes, owner_hash: int, where: str) -> Counted:
     is_ascending = all(one[0] < other[0] for one, other in pairwise(logs))
     if not is_in_order(firsts, lasts) or not is_ascending:
         raise CorruptRecordError(where, _HEADER_SIZE, "ledgers or logs are not in order")
-    return Counted(LedgerRanges(tuple(firsts), tuple(lasts)), tuple(logs), ledger_stop)
+    ledgers = LedgerRanges(tuple(firsts), tuple(lasts))
+    return Counted(ledgers, tuple(logs), ledger_stop, bool(flags & _GAPS))

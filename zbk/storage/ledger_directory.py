@@ -21,6 +21,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Final
 
+from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BookieError,
     CorruptRecordError,
@@ -149,8 +150,7 @@ class LedgerDirectory:
                 told = f"it is of {len(mark.positions)} journals; the bookie has {journal_count}"
                 raise CorruptRecordError(f"{self.path}/last_mark", 0, told)
         lost = look(self._files, self.path, self._owner)
-        counted_ids = lost.least_sizes or ()
-        self.logs.open(max(0 if mark is None else mark.entry_log_id, *counted_ids, 0))
+        self.logs.open(max(0 if mark is None else mark.entry_log_id, *lost.known_sizes, 0))
         self.deleted.load()
         # the names of notes may be in the page cache only, if a crash came right after they were
         # given: what is built on them from here on must not outlive them
@@ -160,7 +160,8 @@ class LedgerDirectory:
         self._find_again(lost, limbo, ask_others)
         if not lost.census_fault:
             self.census.load()
-        self.census.begin(self.cache.count_ledgers(), self._log_sizes(lost))
+        self.census.begin(self.cache.count_ledgers(), self._log_sizes(lost), has_gaps=lost.has_gaps)
+        self.scrub.is_index_lost = lambda: LossReason.INDEX_LOST in limbo.limbo.reasons
         self.scrub.lost_logs = {one.log_id: one.size or 0 for one in lost.logs}
         self.garbage.finish()
         return index_file_count
@@ -216,7 +217,7 @@ class LedgerDirectory:
 
         Nothing is written any more to those of before: they are synced once, and counted whole.
         """
-        known = dict(lost.least_sizes or {})
+        known = dict(lost.known_sizes)
         for log_id in log_ids(self._files, f"{self.path}/logs"):
             if known.get(log_id):
                 continue

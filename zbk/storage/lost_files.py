@@ -56,7 +56,14 @@ class LostFiles(msgspec.Struct, frozen=True):
     census_fault: str = ""  # why there is no census where there was one; empty: it is whole
     here: frozenset[int] = frozenset()  # ledgers that have an index file, not too short
     deleted: LedgerRanges = LedgerRanges()
-    least_sizes: Mapping[int, int] | None = None  # bytes that each log has to have; None: unknown
+    known_sizes: Mapping[int, int] = {}  # bytes that each log has to have, as far as is known
+    has_all_logs: bool = False  # these are all logs that there were
+    has_gaps: bool = False  # a census was lost, now or before
+
+    @property
+    def least_sizes(self) -> Mapping[int, int] | None:
+        """The bytes that each log has to have; ``None``: there may have been other logs."""
+        return self.known_sizes if self.has_all_logs else None
 
     @property
     def is_any(self) -> bool:
@@ -79,7 +86,8 @@ def look(files: FileSystem, directory: str, owner: bytes) -> LostFiles:
     counted, fault = _census(files, directory, owner, mark)
     known = counted or Counted()
     sizes = _least_sizes(known, mark)
-    has_all_logs = counted is not None and len(known.log_sizes) < LOG_COUNT_MAX
+    is_full = len(known.log_sizes) >= LOG_COUNT_MAX
+    has_all_logs = counted is not None and not known.has_gaps and not is_full
     found = ledger_ids(files, root) if files.exists(root) else []
     short = [
         one for one in found if _is_shorter(files, IndexPath.of(root, one).path, INDEX_HEADER_SIZE)
@@ -98,7 +106,9 @@ def look(files: FileSystem, directory: str, owner: bytes) -> LostFiles:
         census_fault=fault,
         here=here,
         deleted=deleted.noted,
-        least_sizes=sizes if has_all_logs else None,
+        known_sizes=sizes,
+        has_all_logs=has_all_logs,
+        has_gaps=bool(fault) or known.has_gaps,
     )
 
 

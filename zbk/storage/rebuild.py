@@ -394,14 +394,14 @@ class IndexRebuild:
     def _write_census(self) -> None:
         """Count what is there now; logs that are gone stay counted: old index files point there."""
         census = Census(self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop)
-        sizes: dict[int, int] = {}
+        lost = look(self._files, self._ledger_dir, self._owner)
+        sizes = dict(lost.known_sizes)
         with suppress(CorruptRecordError):
-            counted = census.load()
-            sizes = {} if counted is None else dict(counted.log_sizes)
+            census.load()
         log_dir = f"{self._ledger_dir}/logs"
         for log_id in log_ids(self._files, log_dir) if self._files.exists(log_dir) else ():
             sizes[log_id] = max(sizes.get(log_id, 0), self._size(log_path(log_dir, log_id)))
-        census.begin(ledger_ids(self._files, self._root), {})
+        census.begin(ledger_ids(self._files, self._root), {}, has_gaps=lost.has_gaps)
         census.write(sizes)
 
     def _size(self, path: str) -> int:

@@ -226,11 +226,14 @@ class IndexScrub:
 
     def _window(self, place: int, following: int) -> bytes:
         size = WINDOW_SIZE if 0 < following <= NEAR_SIZE else HEADER_SIZE
-        self._read_size += max(size, SECTOR_SIZE)  # that is what the disk reads
         try:
-            return self._view.read_log(place, size)
-        except OSError:
+            found = self._view.read_log(place, size)
+        except FileNotFoundError:
             return b""
+        except OSError:
+            found = b""
+        self._read_size += max(size, SECTOR_SIZE)  # that is what the disk reads
+        return found
 
     def _is_in_region(self, place: int) -> bool:
         log_id, offset = split_location(place)

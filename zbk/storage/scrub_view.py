@@ -8,7 +8,7 @@ a page at most; everything else to one thread, any.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
@@ -56,6 +56,7 @@ class ScrubView:
     ) -> None:
         self._census = census
         self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
+        self.is_index_lost: Callable[[], bool] = lambda: False  # of any ledger, in limbo for it
         self.files = files
         self.path = path
         self.owner = owner
@@ -118,11 +119,13 @@ class ScrubView:
     def forget_logs(self, log_ids: Iterable[int]) -> None:
         """Note, durably, that nothing points any more at logs that are lost.
 
+        Not while the index of a ledger is lost, which may have pointed there.
+
         Raises:
             StorageFailedError: it cannot be written, or anything failed before.
         """
         gone = frozenset(log_ids)
-        if gone and self._census.forget_logs(gone):
+        if gone and not self.is_index_lost() and self._census.forget_logs(gone):
             self.lost_logs = {one: self.lost_logs[one] for one in self.lost_logs.keys() - gone}
 
     def read_log(self, location: int, size: int) -> bytes:

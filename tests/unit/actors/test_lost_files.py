@@ -93,7 +93,7 @@ def assert_not_denied(ledger_id: int) -> None:
     """A recovery does not end the ledger ahead of what was acknowledged."""
     with impatient() as client:
         with pytest.raises(ZbkError):
-            client.recover_ledger(ledger_id, timeout=2)
+            client.recover_ledger(ledger_id, timeout=0.5)
         assert client.get_ledger_metadata(ledger_id).last_entry_id is None
 
 

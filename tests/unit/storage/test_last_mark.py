@@ -44,9 +44,11 @@ def test_decode_undoes_encode(mark: LogMark, generation: int) -> None:
     assert decode_slot(encode_slot(mark, generation)) == (generation, mark)
 
 
+@pytest.mark.parametrize("has_census", [True, False])
 @pytest.mark.parametrize("journal_count", [1, 2, 8])
-def test_no_cut_and_no_flipped_bit_of_a_slot_is_taken(journal_count: int) -> None:
-    slot = encode_slot(LogMark(mark_at(3).positions * journal_count, 3), 1)
+def test_no_cut_and_no_flipped_bit_of_a_slot_is_taken(journal_count: int, has_census: bool) -> None:
+    positions = mark_at(3).positions * journal_count
+    slot = encode_slot(LogMark(positions, 3, has_census, 4096 * has_census), 1)
     assert all(decode_slot(short) is None for short in cut(slot))
     assert all(decode_slot(damaged) is None for _, damaged in flipped(slot))
 
@@ -64,6 +66,29 @@ def test_bytes_of_version_2_never_change() -> None:
 
     assert encode_slot(mark, 5) == golden
     assert decode_slot(golden) == (5, mark)
+
+
+def test_bytes_of_version_3_never_change() -> None:
+    """It is written beside a census."""
+    golden = golden_bytes("last_mark_v3.txt")["slot"]
+    positions = (*mark_at(3).positions, *mark_at(8).positions)
+    mark = LogMark(positions, 5, has_census=True, entry_log_size=4096)
+
+    assert encode_slot(mark, 5) == golden
+    assert decode_slot(golden) == (5, mark)
+
+
+def test_once_there_is_a_census_every_later_mark_says_so(disk: SimulatedDisk) -> None:
+    last_mark = opened(disk)
+    last_mark.write(mark_at(2))
+    positions = mark_at(5).positions
+    last_mark.write(LogMark(positions, 5, has_census=True, entry_log_size=70))
+
+    last_mark.write(LogMark(mark_at(7).positions, 5, entry_log_size=20))
+
+    mark = LogMark(mark_at(7).positions, 5, has_census=True, entry_log_size=70)
+    assert opened(disk).mark == mark
+    assert mark.max_with(LogMark(positions, 6)).entry_log_size == 0
 
 
 def test_no_journal_goes_back_while_another_one_goes_on(disk: SimulatedDisk) -> None:

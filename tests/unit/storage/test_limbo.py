@@ -50,6 +50,65 @@ def test_golden_bytes(disk: SimulatedDisk) -> None:
     assert disk.content(PATH) == golden_bytes("limbo_v1.txt")["file"]
 
 
+def test_golden_bytes_with_an_index_that_was_lost(disk: SimulatedDisk) -> None:
+    limbo = opened(disk)
+    limbo.note_loss(LossReason.UNCLEAN_STOP, 9)
+    limbo.note_lost_indexes(LedgerRanges((2, 6), (3, 6)))
+    assert limbo.clear_lost_indexes(LedgerRanges((3,), (3,)))
+    assert limbo.clear([(0, 1)])
+
+    assert disk.content(PATH) == golden_bytes("limbo_v2.txt")["file"]
+
+
+def test_a_lost_index_concerns_its_ledger_only_and_its_fence_for_ever(disk: SimulatedDisk) -> None:
+    limbo = opened(disk)
+    limbo.note_lost_indexes(LedgerRanges((2, 6), (3, 6)))
+    assert unknown(limbo, 9) == [2, 3, 6]
+    assert limbo.clear_lost_indexes(LedgerRanges((2,), (3,)))
+    assert unknown(limbo, 9) == [6]
+    assert limbo.limbo.reasons == (LossReason.INDEX_LOST,)
+    assert limbo.clear([(0, 8)])
+
+    after = opened(disk.crash(Random(1)))
+
+    assert after.limbo == limbo.limbo
+    assert after.limbo.reasons == ()
+    assert unknown(after, 9) == []
+    assert [one for one in range(9) if after.limbo.may_lack_fence(one)] == [2, 3, 6]
+    assert after.lost_indexes == LedgerRanges((2, 6), (3, 6))
+
+
+def test_a_second_lost_index_leaves_what_was_cleared_after_the_first(disk: SimulatedDisk) -> None:
+    limbo = opened(disk)
+    limbo.note_lost_indexes(LedgerRanges((2, 6), (3, 6)))
+    limbo.clear([(0, 8)])
+
+    limbo.note_lost_indexes(LedgerRanges((3, 8), (3, 8)))
+
+    assert unknown(opened(disk), 12) == [3, 8]
+    assert opened(disk).lost_indexes == LedgerRanges((2, 6, 8), (3, 6, 8))
+
+
+def test_what_clears_a_lost_index_clears_no_other_loss(disk: SimulatedDisk) -> None:
+    limbo = opened(disk)
+    limbo.note_loss(LossReason.WIPED, 4)
+    limbo.note_lost_indexes(LedgerRanges((2,), (2,)))
+
+    assert limbo.clear_lost_indexes(LedgerRanges((2,), (2,)))
+
+    assert unknown(limbo, 6) == [0, 1, 2, 3]
+
+
+def test_lost_indexes_in_more_ranges_than_there_may_be_are_taken_for_more(
+    disk: SimulatedDisk,
+) -> None:
+    limbo = opened(disk, range_count_max=2)
+
+    limbo.note_lost_indexes(LedgerRanges((1, 3, 5), (1, 3, 5)))
+
+    assert unknown(limbo, 9) == [0, 1, 2, 3, 4, 5]
+
+
 def test_without_a_loss_there_is_no_file(disk: SimulatedDisk) -> None:
     limbo = opened(disk)
 
@@ -93,11 +152,16 @@ def test_lost_fences_are_remembered_when_all_is_cleared(disk: SimulatedDisk) -> 
     assert after.limbo.may_lack_fence(5)
 
 
-def test_no_cut_and_no_flipped_bit_of_the_file_is_taken(disk: SimulatedDisk) -> None:
+@pytest.mark.parametrize("has_scope", [True, False])
+def test_no_cut_and_no_flipped_bit_of_the_file_is_taken(
+    disk: SimulatedDisk, has_scope: bool
+) -> None:
     limbo = opened(disk)
     limbo.note_loss(LossReason.UNCLEAN_STOP, 9)
     limbo.note_loss(LossReason.WIPED, 9)
     limbo.clear([(1, 2), (4, 4)])
+    if has_scope:
+        limbo.note_lost_indexes(LedgerRanges((2, 6), (3, 6)))
     whole = disk.content(PATH)
 
     for damaged in [*cut(whole), *(content for _, content in flipped(whole))]:

@@ -5,10 +5,12 @@ has all that was promised, and nothing that was never written; and so it has aft
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from random import Random
 
 import pytest
 
+from tests.support.bookie_storages import BOOKIE_ID
 from tests.support.power_cuts import STEP_COUNT_MAX, crashed_at_each_step, power_cuts
 from tests.support.scrubbing import Scrubber
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
@@ -26,6 +28,8 @@ from tests.support.storage_lives import (
     stop_and_start,
 )
 from zbk.storage.identity import next_incarnation
+from zbk.storage.index_file import ledger_ids
+from zbk.storage.lost_files import look
 
 KILL_STRIDE = 3
 """Every so many steps of a whole life a kill is tried."""
@@ -45,6 +49,8 @@ def after_each_power_cut(act: Act, count_max: int = 8) -> Iterator[Life]:
     for disk, step in crashed_at_each_step(prepare):
         for after in power_cuts(disk, Random(step), count_max):
             again = lives[-1].reborn(after, is_power_lost=True)
+            # what went of its own accord is not missed, and what is there is not forgotten
+            assert not look(after, "/l", BOOKIE_ID.encode()).is_any
             again.start()
             yield again
 
@@ -123,3 +129,33 @@ def test_no_power_cut_lets_an_incarnation_come_twice() -> None:
         killed = next_incarnation(disk.process_crash(), "/l")
         for after in power_cuts(disk, Random(step)):
             assert next_incarnation(after, "/l") == killed + 1
+
+
+def test_a_file_that_goes_after_a_kill_at_any_step_is_missed() -> None:
+    """Whatever is there is in the census of the next checkpoint, and nothing that went of itself.
+
+    Every so many steps of checkpoints, collection and compaction.
+    """
+    stopped_count = 0
+    for kill_step in range(1, STEP_COUNT_MAX, 3 * KILL_STRIDE):
+        life = Life(SimulatedDisk())
+        life.disk.crash_at = kill_step
+        with suppress(SimulatedCrash):
+            for act in ACTS:
+                act(life)
+            stopped_count += 1
+        again = life.reborn(life.disk.process_crash(), is_power_lost=False)
+        assert not look(again.disk, "/l", BOOKIE_ID.encode()).is_any
+        again.start()
+        again.checkpoint()
+        again.disk.process_crash()
+        here = ledger_ids(again.disk, "/l/index")
+        logs = again.disk.paths("/l/logs/")
+        for path in (*again.disk.paths(".idx"), *logs):
+            again.disk.remove_at_rest(path)
+        lost = look(again.disk, "/l", BOOKIE_ID.encode())
+        assert list(lost.ledger_ids) == here
+        assert [one.path for one in lost.logs] == logs
+        if stopped_count:
+            return
+    raise AssertionError("the life ends")
