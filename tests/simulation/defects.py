@@ -267,8 +267,8 @@ def _defects() -> Iterator[Defect]:
         ],
     )  # fmt: skip
     yield Defect(
-        "L7", "a ledger counts as whole while entry logs are gone", 1_000,
-        [(Reindex, "_doubt_all", repair.doubts_nothing)], is_fast=False,
+        "L7", "a ledger counts as whole while entry logs are gone", 300,
+        [(Reindex, "_doubt_all", repair.doubts_nothing)],
     )  # fmt: skip
     yield from _volatile_defects()
     yield from _collection_defects()
