@@ -260,6 +260,7 @@ def _defects() -> Iterator[Defect]:
             (BookieHistory, "claim", lambda *_: None),
         ],
     )  # fmt: skip
+    yield Defect(
         "L6", "files that are gone are taken for files that never were", 200,
         [
             (losses, "look", repair.misses_nothing),

@@ -116,7 +116,7 @@ class Run:
         self._loss_count_max = 0
         self._repair: Autorecovery | None = None
 
-    def play(self) -> None:  # noqa: C901 - a story, in its order
+    def play(self) -> None:
         """Run it all."""
         world, tape = self._world, self._world.tape
         ledgers = [self._draw_ledger() for _ in range(1 + tape.draw(2))]
