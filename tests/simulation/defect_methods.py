@@ -21,10 +21,13 @@ from zbk.errors import (
     BadVersionError,
     MetadataConflictError,
     MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
     NoSuchEntryError,
     ZbkError,
 )
 from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.store import Operation, SetValue
 from zbk.metadata.values import encode
 from zbk.protocol import log_owner_events as log_ev
 from zbk.protocol import writer_events as ev
@@ -280,6 +283,8 @@ def unanswered_is_won(
     self: LedgerStore,
     ledger_id: int,
     change: Callable[[LedgerMetadata], LedgerMetadata | None],
+    *,
+    beside: Callable[[LedgerMetadata], Sequence[Operation]] | None = None,
 ) -> tuple[LedgerMetadata, int]:
     """M21: nobody reads back."""
     for _ in range(32):
@@ -290,8 +295,10 @@ def unanswered_is_won(
             return current, node.version
         try:
             path, value = self._path(ledger_id), encode(wanted, write_token="t")
-            return wanted, self._store.set(path, value, node.version)
-        except BadVersionError:
+            others = () if beside is None else beside(wanted)
+            self._store.multi([SetValue(path, value, node.version), *others])
+            return wanted, node.version + 1
+        except (BadVersionError, NodeExistsError, NoNodeError):
             continue
         except MetadataUnavailableError:
             return wanted, node.version + 1
