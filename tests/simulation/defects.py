@@ -67,7 +67,7 @@ from zbk.storage.reindex import Reindex
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
     "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "L5": 44, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
+    "R10": 25, "L5": 44, "L6": 33, "L7": 33, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""

@@ -117,6 +117,7 @@ def lines(caplog: pytest.LogCaptureFixture, level: int) -> str:
 def test_index_files_that_are_gone_are_made_anew_and_nothing_is_denied(
     disk: SimulatedDisk, store: MetadataStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """B3: the entry logs have all of it."""
     ledger_ids = filled(disk)
     lose(disk, ".idx")
 
@@ -187,6 +188,7 @@ def test_what_cannot_be_found_again_stays_in_limbo_and_is_not_denied(
 def test_a_census_that_goes_with_the_index_files_is_missed(
     disk: SimulatedDisk, store: MetadataStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """B3: the last log mark knows that there was one."""
     (ledger_id,) = filled(disk, 1)
     lose(disk, ".idx", "/l/census")
 
@@ -203,6 +205,7 @@ def test_a_census_that_goes_with_the_index_files_is_missed(
 def test_the_ledgers_of_a_lost_entry_log_are_reported_at_the_start(
     disk: SimulatedDisk, store: MetadataStore, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """B3: and what was in it is an error, whoever reads it."""
     ledger_ids = filled(disk)
     lose(disk, "/logs/")
 
