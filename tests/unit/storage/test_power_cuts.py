@@ -132,7 +132,7 @@ def test_no_power_cut_lets_an_incarnation_come_twice() -> None:
 
 
 def test_a_file_that_goes_after_a_kill_at_any_step_is_missed() -> None:
-    """B3: whatever is there is in the census of the next checkpoint, and nothing that went of itself.
+    """B3: what is there is in the census of the next checkpoint, and nothing that went of itself.
 
     Every so many steps of checkpoints, collection and compaction.
     """
