@@ -139,6 +139,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     connect_timeout_ms: int = 5_000
     quorum_grace_ms: int = 5_000  # how long bookies that are needed may take to come back
     slow_bookie_ms: int = 2_000  # a bookie that alone holds up a writer so long is replaced
+    connection_idle_ms: int = 60_000  # a connection that nobody uses is closed after this
     explicit_lac_ms: int = 2  # an idle writer tells its LAC after this; 0 is never
     placement: Literal["random", "rack"] = "random"  # how bookies are chosen
     avoid_failed_ms: int = 60_000  # how long a bookie that failed is chosen last
@@ -159,6 +160,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "connect_timeout_ms", 10, 3_600_000)
         _check_range(self, "quorum_grace_ms", 0, 3_600_000)
         _check_range(self, "slow_bookie_ms", 100, 3_600_000)
+        _check_range(self, "connection_idle_ms", 10, 86_400_000)
         _check_range(self, "explicit_lac_ms", 0, 3_600_000)
         _check_range(self, "avoid_failed_ms", 0, 86_400_000)
         _check_range(self, "default_timeout_ms", 10, 86_400_000)

@@ -12,6 +12,7 @@ import msgspec
 from tests.scale import cases
 from tests.scale.cases import Case, Size
 from tests.scale.figures import MIB, Figure, table
+from tests.scale.processes import processes
 from zbk.protocol.words import LedgerType
 
 CASES: Final[dict[str, Case]] = {
@@ -19,6 +20,7 @@ CASES: Final[dict[str, Case]] = {
     "long": cases.long,
     "restart": cases.restart,
     "idle": cases.idle,
+    "processes": processes,
 }
 
 

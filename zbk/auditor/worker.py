@@ -29,7 +29,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 import msgspec
@@ -48,6 +48,9 @@ from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResul
 from zbk.system.clock import monotonic_ms
 
 POLL_S: Final = 1.0
+QUIET_POLL_S: Final = 5.0
+"""How often tasks are looked for while none is listed: whoever makes one tells the workers."""
+
 """How often idle lanes look by themselves, one for all: a task whose worker died is not announced.
 """
 
@@ -107,6 +110,7 @@ class ReplicationWorker:
         self._rest_until_ms = 0
         self._queue: list[int] = []
         self._look_at_ms = 0  # not before, without news: another lane found nothing just now
+        self._is_task_listed = True  # as far as is known
         self._works: dict[int, _Work] = {}  # those of the lanes, and the parked ones
         self._parked: list[_Work] = []
         self._is_stopped = threading.Event()
@@ -151,6 +155,7 @@ class ReplicationWorker:
     def _switch(self, is_enabled: bool) -> None:
         if is_enabled:
             self._is_enabled.set()
+            self._has_news.set()
         elif not self._is_stopped.is_set():
             self._is_enabled.clear()
 
@@ -158,6 +163,7 @@ class ReplicationWorker:
         if state is not SessionState.CONNECTED:
             dropped_count = self._drop_all()
             self._rest_until_ms = self._now_ms() + self._rest_ms
+            self._is_task_listed = True  # it is looked after the rest
             if dropped_count:
                 LOG.info(
                     "the session with the metadata store is in doubt: %d repairs are dropped, and "
@@ -177,7 +183,7 @@ class ReplicationWorker:
     def _run(self) -> None:
         while not self._is_stopped.is_set():
             try:
-                if not self._turn() and self._has_news.wait(POLL_S):
+                if not self._turn() and self._has_news.wait(self._pause_s()):
                     self._has_news.clear()
                     self._look_at_ms = 0
             except ClientClosedError:
@@ -192,6 +198,11 @@ class ReplicationWorker:
                 LOG.exception("the replication worker failed")
                 self._on_failure(error)
                 return
+
+    def _pause_s(self) -> float:
+        """Return how long to wait for news before looking without any."""
+        with self._lock:
+            return POLL_S if self._works or self._is_task_listed else QUIET_POLL_S
 
     def _turn(self) -> bool:
         """Do one thing; tell whether there was one."""
@@ -221,9 +232,12 @@ class ReplicationWorker:
             if now_ms < self._look_at_ms:
                 return None
         locked = self._tasks.locked_ids()
+        listed = iter(self._tasks.list())
+        first_id = next(listed, None)
+        self._is_task_listed = first_id is not None
         ids = (
             ledger_id
-            for ledger_id in self._tasks.list()
+            for ledger_id in chain(() if first_id is None else (first_id,), listed)
             if ledger_id not in locked and self._is_due(ledger_id, now_ms)
         )
         found = list(islice(ids, QUEUE_COUNT_MAX))

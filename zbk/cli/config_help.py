@@ -19,6 +19,7 @@ CLIENT_HELP: Final = {
     "connect_timeout_ms": "How long connecting may take.",
     "quorum_grace_ms": "How long a writer, or a sync, waits for bookies that it needs.",
     "slow_bookie_ms": "A bookie that alone holds up a writer so long is replaced.",
+    "connection_idle_ms": "A connection that nobody uses is closed after this.",
     "explicit_lac_ms": "An idle writer tells its LAC after this; 0 is never.",
     "placement": "How bookies are chosen: random or rack.",
     "avoid_failed_ms": "How long a bookie that failed is chosen last.",

@@ -118,7 +118,12 @@ class Client(LogCalls):
             self._logs = LogStore(self._store)
             self._data_sets = DataSetStore(self._store)
             registry = BookieRegistry(self._store)
-            options = DealerOptions(instance_id(self._store), SOFTWARE, config.connect_timeout_ms)
+            options = DealerOptions(
+                instance_id(self._store),
+                SOFTWARE,
+                config.connect_timeout_ms,
+                config.connection_idle_ms,
+            )
         except BaseException:
             self._store.close()
             raise

@@ -16,7 +16,6 @@ from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.mailbox import AppendMailbox
 from zbk.client.placer import BookiePlacer
 from zbk.client.writer_actor import (
-    TICK_MS,
     Drain,
     Tick,
     WritableChanged,
@@ -38,8 +37,8 @@ from zbk.transport.dealer import BookiePool
 CONNECT_WAIT_MS_MAX: Final = 2_000
 """How long a new writer waits for the slowest bookie of its ensemble to be connected."""
 
-RESTING_TICK_COUNT: Final = 10
-"""Of the ticks of a writer with nothing to do, one in so many reaches it: it wakes a thread."""
+SELDOM_TICK_MS: Final = 1_000
+"""How often each writer is told that time has passed, whatever it does: all of them together."""
 
 
 class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,12 +84,8 @@ class OpenWriters:
         serial = next(self._serial)
         reference: list[pykka.ActorRef[WriterActor]] = []
 
-        ticks = itertools.count()
-
         def tick() -> None:
-            is_wanted = mailbox.is_done_with or not core.is_resting
-            if is_wanted or next(ticks) % RESTING_TICK_COUNT == 0:
-                _tell(reference[0], Tick())
+            _tell(reference[0], Tick())
 
         def forget() -> None:
             ground.ticker.cancel(tick)
@@ -112,7 +107,7 @@ class OpenWriters:
             connected=threading.Event(),
         )
         reference.append(WriterActor.start(setup, forget))
-        ground.ticker.every(TICK_MS, tick)
+        ground.ticker.every(SELDOM_TICK_MS, tick)
         with self._lock:
             self._actors[serial] = reference[0]
         # entries that an ack quorum has before the last bookie is connected would miss there

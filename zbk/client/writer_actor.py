@@ -2,7 +2,8 @@
 
 mailbox     Drain, when appends wait in the mailbox; Deliver, news from the connections; Ask, a
             sync or a close; EnsembleSettled, MissingNoted and ClosedInMetadata, from the
-            metadata actor; WritableChanged, from the directory of bookies; Tick, from the ticker
+            metadata actor; WritableChanged, from the directory of bookies; Tick, from the
+            connections' timers while the writer is at work, and seldom from the ticker
 answers     the futures of the application, in this actor's thread or in that of the connections,
             which handles what comes alone while the actor is idle (``DirectInbox``)
 owns        a WriterCore; everything it decides is carried out here: what goes to bookies in
@@ -14,6 +15,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from enum import Enum
+from functools import partial
 from types import TracebackType
 from typing import Final, TypeAlias, assert_never
 
@@ -46,6 +49,14 @@ REFUSED_RETRY_MS: Final = 1_000
 """How long a bookie that has refused an add, and has no replacement, is left alone."""
 
 
+class TickKind(Enum):
+    """Where a tick comes from."""
+
+    SELDOM = "the ticker, whatever the writer does"
+    USUAL = "a timer, while the writer is at work"
+    SOON = "a timer, at the time that the core has said"
+
+
 class Drain(msgspec.Struct, frozen=True):
     """Appends wait in the mailbox."""
 
@@ -53,7 +64,7 @@ class Drain(msgspec.Struct, frozen=True):
 class Tick(msgspec.Struct, frozen=True):
     """Time has passed."""
 
-    is_asked_for: bool = False  # else it is one of those that always come
+    kind: TickKind = TickKind.SELDOM
 
 
 class Deliver(msgspec.Struct, frozen=True):
@@ -121,9 +132,9 @@ class ActorSink:
         """Hand the news on."""
         self._hand_on(Deliver(news), is_small=len(news) == 1)
 
-    def tick(self) -> None:
+    def tick(self, kind: TickKind) -> None:
         """Hand on that the time has come which was asked for."""
-        self._hand_on(Tick(is_asked_for=True), is_small=True)
+        self._hand_on(Tick(kind), is_small=True)
 
     def _hand_on(self, message: Deliver | Tick, *, is_small: bool) -> None:
         actor = self.actor
@@ -158,7 +169,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._unheard = set(self._core.ensemble)
         self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
-        self._is_tick_asked_for = False
+        self._asked_for: set[TickKind] = set()  # ticks that are still to come, one of each kind
         self._is_ended = False
 
     def on_start(self) -> None:
@@ -176,7 +187,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case Drain():
                 self._drain(now_ms)
             case Tick():
-                self._is_tick_asked_for &= not message.is_asked_for
+                self._asked_for.discard(message.kind)
                 self._on_tick(now_ms)
             case AskSync() | AskClose():
                 self._drain(now_ms)  # what was appended before this call and waits
@@ -267,6 +278,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 self._follow_ensemble()
                 for effect in effects:
                     self._carry_out(effect)
+                self._ask_for_ticks(now_ms)
             case MissingNoted(report):
                 self._handle(core.MissingReported(report.missing), now_ms)
             case ClosedInMetadata(future, _, None):
@@ -313,11 +325,20 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def _handle(self, event: core.Event, now_ms: int) -> None:
         for effect in self._core.handle(event, now_ms):
             self._carry_out(effect)
-        if not self._is_tick_asked_for:  # one at a time: it asks again if it came too soon
+        self._ask_for_ticks(now_ms)
+
+    def _ask_for_ticks(self, now_ms: int) -> None:
+        """Ask to be told when time has passed that counts; once, and again when it was told."""
+        if TickKind.SOON not in self._asked_for:
             next_tick_ms = self._core.next_tick_ms
             if next_tick_ms is not None:
-                self._is_tick_asked_for = True
-                self._setup.pool.call_at(next_tick_ms, self._sink.tick)
+                self._ask_for_tick(TickKind.SOON, next_tick_ms)
+        if TickKind.USUAL not in self._asked_for and not self._core.is_resting:
+            self._ask_for_tick(TickKind.USUAL, now_ms + TICK_MS)
+
+    def _ask_for_tick(self, kind: TickKind, due_ms: int) -> None:
+        self._asked_for.add(kind)
+        self._setup.pool.call_at(due_ms, partial(self._sink.tick, kind))
 
     def _carry_out(self, effect: core.Effect) -> None:
         match effect:

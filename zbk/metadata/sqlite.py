@@ -43,12 +43,19 @@ from zbk.metadata.arguments import (
     parent_of,
 )
 from zbk.metadata.callbacks import LOG, CallbackThread, Reading, SessionListeners, Subscription
+from zbk.metadata.poll_pace import PollPace
 from zbk.metadata.sqlite_file import database_path, open_database
 from zbk.metadata.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
 from zbk.system.clock import monotonic_ms
 
 POLL_MS = 50
-"""How often the poll thread looks; about how late a watch of another process's change is."""
+"""How often the poll thread looks; about how late a watch of another process's change is,"""
+
+QUIET_POLL_MS = 500
+"""and that of the first change after a quiet time: see ``zbk.metadata.poll_pace``."""
+
+QUIET_POLL_LEASE_SHARE = 8
+"""Looks are not rarer than this part of a lease, which has to be renewed at a third of it."""
 
 _POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long behind other writers
 _CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
@@ -79,12 +86,14 @@ class SqliteStore:
         self._address = uri
         self._timeout_s = timeout_s
         self._lease_ms = session_timeout_ms
-        self._poll_ms = poll_ms
+        longest_ms = min(QUIET_POLL_MS, session_timeout_ms // QUIET_POLL_LEASE_SHARE)
+        self._pace = PollPace(busy_ms=poll_ms, quiet_ms=max(poll_ms, longest_ms))
         self._now_ms = now_ms
         self._pid = os.getpid()
         self._lock = threading.Lock()  # of the callers' connection
         self._connection, self._session_id = self._open(database_path(uri))
         self._renewed_ms = self._polled_ms = self._judge_ms = now_ms()
+        self._pace.changed(self._polled_ms)
         self._poll_connection = open_database(database_path(uri), uri, timeout_s)
         self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
         # a lease need not outlive a power loss, and its renewals shall not disturb the disk
@@ -272,7 +281,8 @@ class SqliteStore:
     def _run(self) -> None:
         last_trouble = ""
         while not self._is_closed:
-            self._wake.wait(self._poll_ms / 1000)
+            if self._wake.wait(self._pace.pause_ms(self._now_ms()) / 1000):
+                self._pace.changed(self._now_ms())
             self._wake.clear()
             now_ms = self._now_ms()
             if now_ms - self._polled_ms > self._lease_ms // 3:
@@ -305,6 +315,7 @@ class SqliteStore:
                 for subscription, watch in watched:
                     reading = watch.read(connection, subscription.path)
                     if reading.stamp != watch.posted_stamp:
+                        self._pace.changed(self._now_ms())
                         watch.posted_stamp = reading.stamp
                         self._callbacks.post(partial(subscription.offer, reading))
         except sqlite3.Error:

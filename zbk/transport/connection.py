@@ -13,7 +13,7 @@ Everything here runs in the thread of the pool that owns it (``zbk.transport.dea
 """
 
 import os
-from collections import OrderedDict, deque
+from collections import deque
 from enum import Enum
 from typing import Final, Protocol
 
@@ -42,13 +42,16 @@ from zbk.transport.news import (
     Reply,
     Sink,
 )
+from zbk.transport.outstanding import Outstanding, Pending
 from zbk.wire import codec
 from zbk.wire.messages import Answer, Hello, HelloAnswer, Refused
 
 DRAIN_COUNT_MAX: Final = 256
 RETRY_MS: Final = 50
 RETRY_MS_MAX: Final = 1_000
-IDLE_MS: Final = 60_000
+SEND_RETRY_MS: Final = 20
+"""When a socket that took no more is tried again; answers that come try it, too."""
+
 WAITING_SIZE_MAX: Final = 256 * 1024 * 1024
 COPY_SIZE_MAX: Final = 64 * 1024
 HEARTBEAT_MS: Final = 2_000
@@ -88,12 +91,16 @@ class Pool(Protocol):
         """Poll a connection's sockets."""
         ...
 
-    def watch_seldom(self, connection: "Connection") -> None:
-        """Stop polling the monitor: the connection looks at it in ``tick``."""
+    def watch_cheaply(self, connection: "Connection") -> None:
+        """Poll the descriptor of the monitor instead of the monitor itself."""
         ...
 
     def unwatch(self, connection: "Connection") -> None:
         """Stop polling a connection's sockets."""
+        ...
+
+    def look_at(self, due_ms: int) -> None:
+        """Have ``tick`` called at a time, or before."""
         ...
 
 
@@ -106,12 +113,6 @@ class State(Enum):
     READY = "ready"
 
 
-class _Pending(msgspec.Struct):
-    outgoing: Outgoing
-    deadline_ms: int
-    refused_count: int = 0  # for want of a HELLO
-
-
 class Connection:
     """One bookie. Everything runs in the pool's thread."""
 
@@ -120,16 +121,16 @@ class Connection:
         self.bookie_id = bookie_id
         self.state = State.IDLE
         self.subscribers: list[Sink] = []
-        self.waiting: deque[_Pending] = deque()
-        self.outstanding: OrderedDict[int, _Pending] = OrderedDict()
-        self._refused: list[_Pending] = []  # for want of a HELLO: sent again after it
+        self.waiting: deque[Pending] = deque()
+        self.outstanding = Outstanding()
+        self._refused: list[Pending] = []  # for want of a HELLO: sent again after it
         self._hello_id = 0
         self.socket: zmq.Socket[bytes] | None = None
         self.monitor: zmq.Socket[bytes] | None = None
         self.used_ms = monotonic_ms()
         self._address = ""
-        self._in_flight_size = 0
         self._waiting_size = 0
+        self._is_stuffed = False  # the socket takes no more now
         self._hello: HelloAnswer | None = None
         self._retry_ms = RETRY_MS
         self._next_try_ms = 0
@@ -148,6 +149,13 @@ class Connection:
             self._next_try_ms = 0
             self._connect(monotonic_ms())
 
+    def unsubscribe(self, sink: Sink, now_ms: int) -> None:
+        """Undo one ``subscribe``."""
+        if sink in self.subscribers:
+            self.subscribers.remove(sink)
+            self.used_ms = now_ms
+            self._pool.look_at(self.due_ms)
+
     def enqueue(self, outgoing: Outgoing, now_ms: int) -> None:
         """Take a request: send it, keep it for later, or fail it."""
         self.used_ms = now_ms
@@ -164,14 +172,16 @@ class Connection:
         if self._waiting_size + outgoing.size > WAITING_SIZE_MAX:
             self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
             return
-        self.waiting.append(_Pending(outgoing, now_ms + outgoing.timeout_ms))
+        self.waiting.append(Pending(outgoing, now_ms + outgoing.timeout_ms))
         self._waiting_size += outgoing.size
+        self._pool.look_at(now_ms + outgoing.timeout_ms)
         self.pump(now_ms)
 
     def hurry(self) -> None:
         """Try again soon: there is news of where bookies are."""
         self._next_try_ms = 0
         self._retry_ms = RETRY_MS
+        self._pool.look_at(self.due_ms)
 
     # -------------------------------------------------------------- connecting
 
@@ -202,6 +212,7 @@ class Connection:
         self.socket, self.monitor = socket, monitor
         self.state = State.CONNECTING
         self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
+        self._pool.look_at(self._deadline_ms)
         self._pool.watch(self)
         try:
             socket.connect(address)
@@ -233,6 +244,7 @@ class Connection:
         self.state = State.GREETING
         self._hello_id = hello.request_id
         self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
+        self._pool.look_at(self._deadline_ms)
         if not self._try_send([codec.encode(hello)]):
             self.lose(BookieUnavailableError(self.bookie_id, "takes no HELLO"), now_ms)
 
@@ -242,9 +254,12 @@ class Connection:
         if before is not None:
             self._on_hello_again(before, hello, now_ms)
             return
-        self._pool.watch_seldom(self)
         self._retry_ms = RETRY_MS
         self._last_error = None
+        self._pool.watch_cheaply(self)
+        if self.state is not State.READY:
+            return  # it was lost meanwhile
+        self._pool.look_at(self.due_ms)
         for sink in self.subscribers:
             self._pool.post(sink, self._up())
 
@@ -273,11 +288,12 @@ class Connection:
         self._lost_ms = now_ms
         self._next_try_ms = now_ms + self._retry_ms
         self._retry_ms = min(self._retry_ms * 2, RETRY_MS_MAX)
-        failed = [*self.outstanding.values(), *self._refused, *self.waiting]
-        self.outstanding.clear()
+        failed = [*self.outstanding.take_all(), *self._refused, *self.waiting]
         self._refused.clear()
         self.waiting.clear()
-        self._in_flight_size = self._waiting_size = 0
+        self._waiting_size = 0
+        self._is_stuffed = False
+        self._pool.look_at(self.due_ms)
         for pending in failed:
             self._fail(pending.outgoing, error)
         for sink in self.subscribers:
@@ -300,23 +316,25 @@ class Connection:
         hello = self._hello
         if self.state is not State.READY or hello is None:
             return
+        self._is_stuffed = False
         while self.waiting:
             pending = self.waiting[0]
             outgoing = pending.outgoing
-            is_first = not self.outstanding
-            if self._in_flight_size + outgoing.size > hello.credit_size and not is_first:
+            size = self.outstanding.size
+            if size and size + outgoing.size > hello.credit_size:
                 return
             request_id = self._pool.next_request_id()
             request = msgspec.structs.replace(
                 outgoing.request, request_id=request_id, incarnation=hello.incarnation
             )
             if not self._try_send([codec.encode(request), *outgoing.frames]):
+                self._is_stuffed = True
+                self._pool.look_at(now_ms + SEND_RETRY_MS)
                 return
             self.waiting.popleft()
             self._waiting_size -= outgoing.size
-            self._in_flight_size += outgoing.size
-            self.outstanding[request_id] = pending
-        self.used_ms = now_ms
+            self.outstanding.add(request_id, pending)
+            self._pool.look_at(pending.deadline_ms)
 
     def _try_send(self, frames: list[Frame]) -> bool:
         assert self.socket is not None, "only a connected bookie is sent to"
@@ -352,10 +370,12 @@ class Connection:
             elif isinstance(answer, Refused):
                 self.lose(from_wire(answer.code, tuple(answer.fields)), now_ms)
             return
-        pending = self.outstanding.pop(answer.request_id, None)
+        pending = self.outstanding.take(answer.request_id)
         if pending is None:
             return  # it timed out before
-        self._in_flight_size -= pending.outgoing.size
+        self.used_ms = now_ms
+        if not self.subscribers:
+            self._pool.look_at(now_ms + self._pool.options.idle_ms)
         if not isinstance(answer, Refused):
             outgoing = pending.outgoing
             reply = Reply(self.bookie_id, outgoing.key, answer, tuple(frames[1:]))
@@ -369,7 +389,7 @@ class Connection:
         if isinstance(error, HelloRequiredError | WrongBookieError):
             self.lose(error, now_ms)
 
-    def _on_forgotten(self, pending: _Pending, now_ms: int) -> None:
+    def _on_forgotten(self, pending: Pending, now_ms: int) -> None:
         """Keep a request that was refused, and say HELLO unless that is under way."""
         pending.refused_count += 1
         self._waiting_size += pending.outgoing.size
@@ -379,8 +399,6 @@ class Connection:
 
     def tick(self, now_ms: int) -> None:
         """Look at the clock: time-outs, the next try, idleness."""
-        if self.state is State.GREETING:
-            self.on_monitor(now_ms)  # at the second greeting nobody polls it
         if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
             reason = f"no answer from {self._address} within {self._timeout_s:g} s"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
@@ -388,19 +406,32 @@ class Connection:
             if self.subscribers and now_ms >= self._next_try_ms:
                 self._connect(now_ms)
         elif self.state is State.READY:
-            self.on_monitor(now_ms)
             self._expire(now_ms)
             self.pump(now_ms)
+
+    @property
+    def due_ms(self) -> int:
+        """When ``tick`` has something to do, if nothing happens before."""
+        match self.state:
+            case State.CONNECTING | State.GREETING:
+                return self._deadline_ms
+            case State.IDLE if self.subscribers:
+                return self._next_try_ms
+        if not (self.subscribers or self.waiting or len(self.outstanding)):
+            return self.used_ms + self._pool.options.idle_ms
+        due_ms = self.outstanding.due_ms
+        if self.waiting:
+            due_ms = min(due_ms, self.waiting[0].deadline_ms)
+        if self._is_stuffed:
+            due_ms = min(due_ms, monotonic_ms() + SEND_RETRY_MS)
+        return due_ms
 
     @property
     def _timeout_s(self) -> float:
         return self._pool.options.connect_timeout_ms / 1000
 
     def _expire(self, now_ms: int) -> None:
-        late = [key for key, pending in self.outstanding.items() if now_ms >= pending.deadline_ms]
-        for request_id in late:
-            pending = self.outstanding.pop(request_id)
-            self._in_flight_size -= pending.outgoing.size
+        for pending in self.outstanding.take_late(now_ms):
             self._time_out(pending.outgoing)
         while self.waiting and now_ms >= self.waiting[0].deadline_ms:
             pending = self.waiting.popleft()
@@ -416,9 +447,7 @@ class Connection:
 
     def is_unused(self, now_ms: int) -> bool:
         """Tell whether nobody has needed the connection for long."""
-        return (
-            not self.subscribers
-            and not self.outstanding
-            and not self.waiting
-            and now_ms - self.used_ms > IDLE_MS
-        )
+        is_needed = self.subscribers or self.waiting or len(self.outstanding)
+        is_connecting = self.state in (State.CONNECTING, State.GREETING)
+        is_over = now_ms >= self.used_ms + self._pool.options.idle_ms
+        return is_over and not is_needed and not is_connecting

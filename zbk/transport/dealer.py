@@ -14,10 +14,12 @@ Limits: bytes in flight by the bookie's credit (the rest waits here, to ``WAITIN
 ``BusyError``); a time-out for each request; idle connections without subscribers are closed.
 """
 
+import itertools
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from heapq import heappop, heappush
 from typing import Final
 
 import zmq
@@ -27,30 +29,31 @@ from zbk.system.clock import monotonic_ms
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import LINGER_MS, Connection, State
 from zbk.transport.news import DealerOptions, News, Outgoing, Reply, Sink
+from zbk.transport.outstanding import NEVER_MS
 
 logger = logging.getLogger(__name__)
 
-POLL_MS: Final = 25
-TICK_MS: Final = 20
-"""How often connections look at the clock."""
+PAUSE_MS_MAX: Final = 60_000
+"""How long the thread waits at most while there are connections."""
 
 
 class BookiePool:
     """The connections of one client, and their thread."""
 
-    def __init__(self, options: DealerOptions) -> None:
+    def __init__(self, options: DealerOptions, poller: zmq.Poller | None = None) -> None:
         self.options = options
         self.context = zmq.Context()
         self._connections: dict[str, Connection] = {}
-        self._by_socket: dict[zmq.Socket[bytes], Callable[[int], None]] = {}
+        self._handlers: dict[zmq.Socket[bytes] | int, Callable[[int], None]] = {}
         self._addresses: dict[str, str] = {}
         self._inbox: deque[Callable[[int], None]] = deque()
-        self._timers: list[tuple[int, Callable[[], None]]] = []  # a heap would be no faster
+        self._timers: list[tuple[int, int, Callable[[], None]]] = []  # a heap
+        self._timer_number = itertools.count()
         self._news: dict[int, tuple[Sink, list[News]]] = {}
-        self._poller = zmq.Poller()
+        self._poller = zmq.Poller() if poller is None else poller
         self._wakeup = Wakeup()
         self._request_id = 0
-        self._next_tick_ms = 0
+        self._next_tick_ms = NEVER_MS  # no connection has anything to do before
         self._is_stopping = False
         self._is_stopped = False
         self._lock = threading.Lock()
@@ -76,10 +79,10 @@ class BookiePool:
     def unsubscribe(self, bookie_id: str, sink: Sink) -> None:
         """Undo one ``subscribe``."""
 
-        def undo(_now_ms: int) -> None:
-            subscribers = self._connection(bookie_id).subscribers
-            if sink in subscribers:
-                subscribers.remove(sink)
+        def undo(now_ms: int) -> None:
+            connection = self._connections.get(bookie_id)
+            if connection is not None:
+                connection.unsubscribe(sink, now_ms)
 
         self._put(undo)
 
@@ -95,7 +98,8 @@ class BookiePool:
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
         """Call back once, at a time, in the pool's thread: it must not block."""
-        self._put(lambda _now_ms: self._timers.append((due_ms, callback)))
+        timer = (due_ms, next(self._timer_number), callback)
+        self._put(lambda _now_ms: heappush(self._timers, timer))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Say where the bookies are now: bookie id to ``tcp://host:port``."""
@@ -147,22 +151,36 @@ class BookiePool:
         """Poll a connection's sockets."""
         assert connection.socket is not None
         assert connection.monitor is not None
-        self._by_socket[connection.socket] = connection.on_readable
-        self._by_socket[connection.monitor] = connection.on_monitor
+        self._handlers[connection.socket] = connection.on_readable
+        self._handlers[connection.monitor] = connection.on_monitor
         self._poller.register(connection.socket, zmq.POLLIN)
         self._poller.register(connection.monitor, zmq.POLLIN)
 
-    def watch_seldom(self, connection: Connection) -> None:
-        """Stop polling the monitor: each polled socket costs every turn; a tick is soon enough."""
+    def watch_cheaply(self, connection: Connection) -> None:
+        """Poll the monitor's descriptor only: each socket that is polled costs every turn.
+
+        The descriptor stays readable until the monitor has been asked, and is so again at the next
+        event: who asks until there is no more misses none.
+        """
         assert connection.monitor is not None
-        del self._by_socket[connection.monitor]
+        del self._handlers[connection.monitor]
         self._poller.unregister(connection.monitor)
+        self._handlers[connection.monitor.FD] = connection.on_monitor
+        self._poller.register(connection.monitor.FD, zmq.POLLIN)
+        connection.on_monitor(monotonic_ms())
 
     def unwatch(self, connection: Connection) -> None:
         """Stop polling a connection's sockets."""
         for socket in (connection.socket, connection.monitor):
-            if socket is not None and self._by_socket.pop(socket, None) is not None:
-                self._poller.unregister(socket)
+            if socket is None:
+                continue
+            for polled in (socket, socket.FD):
+                if self._handlers.pop(polled, None) is not None:
+                    self._poller.unregister(polled)
+
+    def look_at(self, due_ms: int) -> None:
+        """Call the connections' ``tick`` at a time, or before."""
+        self._next_tick_ms = min(self._next_tick_ms, due_ms)
 
     def _connection(self, bookie_id: str) -> Connection:
         connection = self._connections.get(bookie_id)
@@ -188,11 +206,10 @@ class BookiePool:
         while self._inbox:
             self._inbox.popleft()(now_ms)
         for socket in ready:
-            handler = self._by_socket.get(socket)
+            handler = self._handlers.get(socket)
             if handler is not None:
                 handler(now_ms)
         if now_ms >= self._next_tick_ms:
-            self._next_tick_ms = now_ms + TICK_MS
             self._tick(now_ms)
         self._hand_out()
         if self._timers:
@@ -200,25 +217,27 @@ class BookiePool:
 
     def _pause_ms(self) -> int | None:
         """Return how long nothing is to be done, unless something comes."""
+        next_ms = self._next_tick_ms
         if self._timers:
-            next_ms = min(due_ms for due_ms, _ in self._timers)
-            return min(POLL_MS, max(0, next_ms - monotonic_ms()))
-        # without a connection only a command is waited for, and that wakes us
-        return POLL_MS if self._connections else None
+            next_ms = min(next_ms, self._timers[0][0])
+        if next_ms == NEVER_MS:  # only a command is waited for, and that wakes us
+            return None
+        return min(PAUSE_MS_MAX, max(0, next_ms - monotonic_ms()))
 
     def _call_due(self, now_ms: int) -> None:
-        due = [timer for timer in self._timers if timer[0] <= now_ms]
-        if due:
-            self._timers = [timer for timer in self._timers if timer[0] > now_ms]
-            for _, callback in due:
-                callback()
+        while self._timers and self._timers[0][0] <= now_ms:
+            _, _, callback = heappop(self._timers)
+            callback()
 
     def _tick(self, now_ms: int) -> None:
-        for connection in self._connections.values():
+        self._next_tick_ms = NEVER_MS
+        for connection in list(self._connections.values()):
             connection.tick(now_ms)
-        unused = [c.bookie_id for c in self._connections.values() if c.is_unused(now_ms)]
-        for bookie_id in unused:
-            self._connections.pop(bookie_id).close_socket()
+            if connection.is_unused(now_ms):
+                connection.close_socket()
+                del self._connections[connection.bookie_id]
+            else:
+                self.look_at(connection.due_ms)
 
     def _hand_out(self) -> None:
         while self._news:

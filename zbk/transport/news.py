@@ -62,3 +62,4 @@ class DealerOptions(msgspec.Struct, frozen=True):
     instance_id: str
     software: str
     connect_timeout_ms: int
+    idle_ms: int = 60_000  # after which a connection that nobody uses is closed

@@ -61,7 +61,7 @@ from zbk.wire.messages import (
 logger = logging.getLogger(__name__)
 
 DRAIN_COUNT_MAX: Final = 256
-POLL_MS: Final = 250
+POLL_MS: Final = 500
 LINGER_MS: Final = 500
 PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024

@@ -11,7 +11,7 @@ from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
-from zbk.auditor.worker import ReplicationWorker
+from zbk.auditor.worker import POLL_S, QUIET_POLL_S, ReplicationWorker
 from zbk.client.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
@@ -152,6 +152,18 @@ def test_a_worker_drops_its_ledger_while_its_session_is_in_doubt(
     assert ground.tasks.holds(LEDGER_ID)
     assert ground.ledgers.read(LEDGER_ID) == before
     session.close()
+
+
+def test_a_worker_looks_seldom_while_no_task_is_listed_and_hears_of_the_first_one(
+    ground: Ground, worker: ReplicationWorker
+) -> None:
+    worker.start()
+    wait_until(lambda: worker._pause_s() == QUIET_POLL_S, what="it has found none")
+
+    ground.tasks.report(LEDGER_ID, ["a"], MissingReason.LOST)
+
+    wait_until(lambda: ground.requests.read_count() > 0, what="the copy to begin")
+    assert worker._pause_s() == POLL_S
 
 
 def test_a_ledger_is_not_put_aside_when_its_bookie_comes_back_just_then(

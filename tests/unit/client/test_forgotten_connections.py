@@ -115,3 +115,12 @@ def test_a_tail_goes_on(world: World, client: Client) -> None:
             thread.join(20)
 
             assert seen[-1] == payload
+
+
+def test_a_writer_at_rest_asks_for_no_ticks(client: Client) -> None:
+    writer = client.create_ledger(**ONE)
+    for _ in range(2):
+        writer.append(b"0")
+
+        wait_until(lambda: not client._pool._timers, what="no timer is left")
+        assert writer._core.is_resting
