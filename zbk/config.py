@@ -180,7 +180,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     ledger_check_interval_ms: int = 7 * 86_400_000  # replicas, by reading entries; 0 is off
     ledger_check_full: bool = False  # read every entry, not the first and last of each fragment
     placement_check_interval_ms: int = 0  # replicas on one rack, counted; 0 is off
-    replicas_check_interval_ms: int = 0  # what bookies say they hold; 0 is off
+    replicas_check_interval_ms: int = 86_400_000  # what bookies say they hold: holes; 0 is off
     worker_count: int = 2  # ledgers that are repaired at the same time
     open_ledger_grace_ms: int = 30_000  # how long a writer may take before its ledger is fenced
     replication_rate_size: int = 16 * MIB  # bytes a second that the workers copy; 0: no limit

@@ -1,13 +1,16 @@
 """The auditor of the simulation: the real core, election and steps, and a body without threads.
 
-The body does what ``zbk.auditor.auditor`` does. The checks that ask bookies are left out.
+The body does what ``zbk.auditor.auditor`` does. Of the checks that ask bookies there is that of
+holdings; those that read entries are left out.
 """
 
 from collections.abc import Callable
 from typing import Any, Final
 
+from tests.simulation.holdings_check import HoldingsCheckBody
 from tests.simulation.kernel import MS, Node
 from tests.simulation.live_session import LiveSession
+from tests.simulation.network import ClientPool
 from tests.simulation.repair_ground import InlinePool, RepairPlan, SimulatedGround
 from tests.simulation.repair_oracle import CheckedTasks, RepairOracle
 from tests.simulation.world import World
@@ -52,6 +55,7 @@ class SimulatedAuditor:
         self._ground = SimulatedGround(world, session, tasks)
         self._election = SteppedElection(session, node.name, self._on_term)
         self._steps = AuditSteps(self._ground, InlinePool(1), self._election.term, is_full=False)
+        self.pool = ClientPool(world.network, node, world.request_timeout_ms)
         self._is_look_due = False
         self._wake_ms: int | None = None
         for path in (COOKIES, AVAILABLE, READONLY):
@@ -121,12 +125,41 @@ class SimulatedAuditor:
             case ev.JobEnded(result):
                 self._node.trace(f"a scan has ended: {result}")
             case ev.CheckLedgers():
-                raise AssertionError("these checks are off")
+                self._check(effect)
             case ev.BrakeReleased():
                 self._node.trace(f"looked again; lost: {effect.lost}")
                 self._oracle.released(self._world.kernel.now_us)
             case ev.RememberCheck() | ev.JobBegun() | ev.JobStalled():
                 self._node.trace(f"{effect}")
+
+    def _check(self, wanted: ev.CheckLedgers) -> None:
+        """Compare the holdings of all ledgers that are left."""
+        assert wanted.kind is ev.CheckKind.REPLICAS, "the other checks are off"
+        failed = ev.StepFailed(wanted.job, "no answer")
+
+        def compare(outcome: ev.LedgersRead | ev.StepFailed | ZbkError) -> None:
+            if not isinstance(outcome, ev.LedgersRead):
+                self._handle(failed)
+                return
+
+            def done(reports: list[ev.Report]) -> None:
+                self._world.sometimes["auditor: holdings are compared"] += 1
+                self._world.sometimes["auditor: a comparison finds holes"] += bool(reports)
+                for one in reports:
+                    self._node.trace(f"L{one.ledger_id} lacks {one.ranges}")
+                checked = ev.LedgersChecked(
+                    job=wanted.job,
+                    reports=tuple(reports),
+                    last_ledger_id=outcome.last_ledger_id,
+                    is_last=outcome.is_last,
+                    ledger_count=len(outcome.ledgers),
+                )
+                self._handle(checked)
+
+            HoldingsCheckBody(self.pool, outcome.ledgers, wanted.lost, done)
+
+        read = ev.ReadLedgers(wanted.job, wanted.after)
+        self._world.metadata.submit(self._node, lambda: self._steps.read(read), compare)
 
     def _retry_unrepairable(self, term: int) -> None:
         if self._election.term() == term:

@@ -1,9 +1,10 @@
 """Autorecovery in one run: some processes, each with an auditor and a worker, that may die.
 
 A process that died comes back as another one. When all faults have ended, every task has to end
-or to be put aside: ``is_drained``.
+or to be put aside, and each closed ledger has all of its copies: ``is_drained``.
 """
 
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from tests.simulation.auditor import SimulatedAuditor
@@ -15,6 +16,7 @@ from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.protocol.ledger_metadata import LedgerMetadata
 
 RESPAWN_US: Final = 500 * MS
 
@@ -33,7 +35,7 @@ class RepairProcess:
         session = LiveSession(world.metadata, self.node, name)
         world.sessions.append(session)
         self._session = session
-        SimulatedAuditor(world, self.node, session, plan, oracle)
+        self._auditor = SimulatedAuditor(world, self.node, session, plan, oracle)
         self._worker = SimulatedWorker(world, self.node, session, plan, oracle)
 
     def crash(self) -> None:
@@ -42,6 +44,7 @@ class RepairProcess:
         self.node.die()
         self.is_over = True
         self._worker.pool.close()
+        self._auditor.pool.close()
         self._world.sessions.remove(self._session)
         self._site.replace(self)
 
@@ -89,7 +92,41 @@ class Autorecovery:
             for ledger_id, metadata in world.metadata.current.items()
             if ledger_id not in aside and not self.is_stuck(ledger_id)
             for fragment in metadata.fragments
-        )
+        ) and not any(self._lacking(aside))
+
+    def _lacking(self, aside: Collection[int]) -> Iterator[str]:
+        """Yield which copies closed ledgers lack, of bookies that are there and undamaged.
+
+        Entry by entry: written without a look at ``zbk.protocol.holdings``.
+        """
+        for ledger_id, metadata in self._world.metadata.current.items():
+            last = metadata.last_entry_id
+            if last is None or ledger_id in aside or self._is_cut_off(metadata):
+                continue
+            here = {
+                bookie_id: self._held(bookie_id, ledger_id)
+                for fragment in metadata.fragments
+                for bookie_id in fragment.bookies
+            }
+            for entry_id in range(last + 1):
+                fragment, _end = metadata.fragment_of(entry_id)
+                for slot in metadata.quorum.write_set(entry_id):
+                    held = here[fragment.bookies[slot]]
+                    if held is not None and entry_id not in held:
+                        yield f"L{ledger_id}/{entry_id} at {fragment.bookies[slot]}"
+
+    def _held(self, bookie_id: str, ledger_id: int) -> set[int] | None:
+        """Return the entries that a bookie has; ``None`` if it is not there."""
+        bookie = self._world.bookie(bookie_id)
+        if bookie.is_lost or not bookie.node.is_alive:
+            return None
+        ranges = bookie.held_ranges(ledger_id)
+        return {entry_id for first, last in ranges for entry_id in range(first, last + 1)}
+
+    def _is_cut_off(self, metadata: LedgerMetadata) -> bool:
+        """Tell whether somebody who should give copies is damaged."""
+        bookies = [self._world.bookie(b) for one in metadata.fragments for b in one.bookies]
+        return any(bookie.oracle.is_damaged for bookie in bookies)
 
     def is_stuck(self, ledger_id: int) -> bool:
         """Tell whether a task says why it can not end: somebody who is there is damaged.
@@ -105,4 +142,6 @@ class Autorecovery:
 
     def state(self) -> str:
         """Return what is left, for people."""
-        return f"tasks {list(self._tasks.list())}, put aside {sorted(self.put_aside())}"
+        aside = sorted(self.put_aside())
+        lacking = "; ".join(self._lacking(aside)) or "none"
+        return f"tasks {list(self._tasks.list())}, put aside {aside}, copies missing: {lacking}"

@@ -126,7 +126,6 @@ class Holdings(msgspec.Struct, frozen=True):
     """What a bookie says that it holds."""
 
     ranges: tuple[tuple[int, int], ...]
-    last_add_synced: int
     is_in_limbo: bool
 
 
@@ -168,5 +167,4 @@ class HoldingsBody:
         if info.next_entry_id is not None and info.next_entry_id <= self._span[1]:
             self._ask(info.next_entry_id)
         else:
-            ranges = tuple(self._ranges)
-            self._done(Holdings(ranges, info.last_add_synced, info.is_in_limbo))
+            self._done(Holdings(tuple(self._ranges), info.is_in_limbo))

@@ -45,6 +45,7 @@ from zbk.protocol.ack_tracker import AckTracker
 from zbk.protocol.audit_brake import LostBookies
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.fragment_copy import FragmentCopy
+from zbk.protocol.holdings import HoldingsComparison
 from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.recovery import RecoveryCore
 from zbk.protocol.recovery_reads import RecoveryReads
@@ -67,7 +68,8 @@ from zbk.storage.reindex import Reindex
 KNOWN_SEEDS: Final = {
     "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
     "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "L5": 44, "L6": 33, "L7": 33, "V1": 5, "W1": 94, "W2": 24, "W3": 45, "X8": 3,
+    "R10": 25, "R11": 190, "L5": 44, "L6": 33, "L7": 33, "V1": 5, "W1": 94, "W2": 24, "W3": 45,
+    "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -398,6 +400,10 @@ def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
         [(LedgerRepair, "_on_partial_copy", repair.waits_for_limbo)],
+    )  # fmt: skip
+    yield Defect(
+        "R11", "a check overlooks holes inside a fragment", 400,
+        [(HoldingsComparison, "missing", property(repair.sees_the_ends_only))],
     )  # fmt: skip
 
 

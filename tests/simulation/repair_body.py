@@ -119,7 +119,7 @@ class RepairBody:
         if isinstance(outcome, ZbkError):
             self._handle(ev.HoldingsFailed(outcome))
         else:
-            self._handle(ev.HoldingsTold(outcome.ranges, outcome.is_in_limbo))
+            self._handle(ev.HoldingsTold(outcome.ranges, is_in_limbo=outcome.is_in_limbo))
 
     # ------------------------------------------------------------------ changing
 

@@ -25,6 +25,10 @@ SHARE: Final = 3
 """In one of so many runs there is autorecovery."""
 
 
+HOLDINGS_INTERVAL_MS: Final = 4_000
+"""How often auditors compare what bookies hold."""
+
+
 class InlinePool(ThreadPoolExecutor):
     """A pool that does at once what it is given."""
 
@@ -88,6 +92,7 @@ class RepairPlan(msgspec.Struct, frozen=True):
             brake_hold_ms=tape.pick((800, 2_500)),
             bookie_check_interval_ms=tape.pick((10_000, 0)),
             ledger_check_interval_ms=0,
+            replicas_check_interval_ms=HOLDINGS_INTERVAL_MS,
             worker_count=1 + tape.draw(2),
             open_ledger_grace_ms=tape.pick((700, 2_500)),
             repair_retry_ms_max=3_200,

@@ -174,13 +174,19 @@ class RepairOracle:
         """Note that it has looked again: who vanished meanwhile is not held any more."""
         self._past_holds.append((self._held_us, now_us))
 
-    def reported(self, session: LiveSession, ledger_id: int, bookie_ids: Collection[str]) -> None:
+    def reported(
+        self,
+        session: LiveSession,
+        ledger_id: int,
+        bookie_ids: Collection[str],
+        reason: MissingReason,
+    ) -> None:
         """Judge a report."""
         leader = self._world.metadata.tree.find(AUDITOR_LEADER)
         if leader is None or leader.session_id != session.session_id:
             self._world.violated("term", f"L{ledger_id} is reported by who does not lead")
         now_us = self._world.kernel.now_us
-        for bookie_id in sorted(bookie_ids):
+        for bookie_id in sorted(bookie_ids) if reason is MissingReason.LOST else ():
             absences = self._absences[bookie_id]
             if not absences:
                 self._world.violated("brake", f"{bookie_id} is reported, and was never lost")
@@ -232,5 +238,5 @@ class CheckedTasks(UnderreplicationStore):
     ) -> bool:
         """Report, and have it judged."""
         is_news = super().report(ledger_id, bookie_ids, reason, is_quiet=is_quiet, ranges=ranges)
-        self._oracle.reported(self._session, ledger_id, bookie_ids)
+        self._oracle.reported(self._session, ledger_id, bookie_ids, reason)
         return is_news

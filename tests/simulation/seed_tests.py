@@ -7,7 +7,9 @@ SEED_COUNT = 500
 """Seeds of one file."""
 
 DANGEROUS_PLACES = (
+    "auditor: a comparison finds holes",
     "auditor: a term begins",
+    "auditor: holdings are compared",
     "auditor: the brake is applied",
     "autorecovery: a bookie is lost when all is whole",
     "autorecovery: a ledger can not be repaired",

@@ -18,6 +18,7 @@ from zbk.errors import (
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.spans import Span
+from zbk.protocol.underreplicated import UnderreplicatedLedger
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
@@ -151,6 +152,7 @@ class FakeClient(FakeLogs):
     def __init__(self) -> None:
         super().__init__()
         self.metadata: dict[int, LedgerMetadata] = {}
+        self.tasks: dict[int, UnderreplicatedLedger] = {}
         self.entries: dict[int, list[bytes]] = {}
         self.passwords: dict[int, bytes] = {}
         self.readers: list[FakeReader] = []
@@ -247,6 +249,9 @@ class FakeClient(FakeLogs):
         if ledger_id not in self.metadata:
             raise NoSuchLedgerError(ledger_id)
         return self.metadata[ledger_id]
+
+    def get_underreplicated(self, ledger_id: int) -> UnderreplicatedLedger | None:
+        return self.tasks.get(ledger_id)
 
     def list_ledgers(self) -> Iterator[int]:
         return iter(sorted(self.metadata))

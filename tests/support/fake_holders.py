@@ -38,6 +38,7 @@ class FakeHolders:
                     )
         self.errors: dict[str, ZbkError] = {}  # by bookie id: the answer to everything
         self.in_limbo: set[str] = set()
+        self.range_count_max = 1_000
         self.asked: list[str] = []
 
     def send(
@@ -58,7 +59,7 @@ class FakeHolders:
             outcome, body = self._read(bookie_id, request, frames)
         else:
             assert isinstance(request, GetLedgerInfo)
-            outcome = self._info(bookie_id)
+            outcome = self._info(bookie_id, request.first_entry_id)
         box.deliver([Reply(bookie_id, key, outcome, body)])
 
     def _read(
@@ -79,12 +80,15 @@ class FakeHolders:
             return NoSuchEntryError(request.ledger_id, wanted[0]), ()
         return ReadAnswer(request_id=0, count=len(found)), (b"".join(found),)
 
-    def _info(self, bookie_id: str) -> LedgerInfo:
-        ids = sorted(self.entries[bookie_id])
+    def _info(self, bookie_id: str, first_entry_id: int) -> LedgerInfo:
+        ids = sorted(one for one in self.entries[bookie_id] if one >= first_entry_id)
         cuts = [0, *(i for i, (a, b) in enumerate(pairwise(ids), 1) if b != a + 1), len(ids)]
+        ranges = [(ids[a], ids[b - 1]) for a, b in pairwise(cuts) if a < b]
+        left = ranges[self.range_count_max :]
         return LedgerInfo(
             request_id=0,
             is_known=True,
-            ranges=[(ids[a], ids[b - 1]) for a, b in pairwise(cuts) if a < b],
+            ranges=ranges[: self.range_count_max],
+            next_entry_id=left[0][0] if left else None,
             is_in_limbo=bookie_id in self.in_limbo,
         )

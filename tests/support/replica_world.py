@@ -175,6 +175,12 @@ class World:
         slots = self.metadata.quorum.write_set(entry_id)
         return bookie_id in (fragment.bookies[slot] for slot in slots)
 
+    def told(self, bookie_id: str, span: Span) -> HoldingsTold:
+        """Return what a bookie says that it holds: two ranges at a time."""
+        ranges = held(self.disks[bookie_id], *span)
+        last_entry_id = ranges[2][0] - 1 if len(ranges) > 2 else None
+        return HoldingsTold(ranges[:2], last_entry_id, bookie_id in self.in_limbo)
+
     # -------------------------------------------------------------- what must always be
 
     def good_count(self, metadata: LedgerMetadata, entry_id: int) -> int:
@@ -295,8 +301,7 @@ class Repair:
             case LookAtLedger():
                 answer = LedgerSeen(world.metadata, frozenset(world.up))
             case AskHoldings(bookie_id, span):
-                ranges = held(world.disks[bookie_id], *span)
-                answer = HoldingsTold(ranges, is_in_limbo=bookie_id in world.in_limbo)
+                answer = world.told(bookie_id, span)
                 if is_lost or not world.answers(bookie_id):
                     answer = HoldingsFailed(BookieUnavailableError(bookie_id, "silent"))
             case ChooseTarget(ensemble, _slot, exclude):

@@ -168,7 +168,7 @@ class AuditSteps:
                 done.flaw_count += len(badly_placed(ledger, racks))
             else:
                 checked = self._check_one(ledger, effect)
-                reports += _reports_of(ledger.ledger_id, checked)
+                reports += reports_of(ledger.ledger_id, checked)
                 done.undecided_count += bool(checked.undecided)
             done.ledger_count += 1
             if monotonic_ms() >= until_ms and index + 1 < len(ledgers):
@@ -188,7 +188,9 @@ class AuditSteps:
     def _check_one(self, ledger: LedgerMetadata, effect: CheckLedgers) -> CheckedLedger:
         if effect.kind is CheckKind.REPLICAS:
             return self._checker.compare_holdings(ledger, left_out=effect.lost)
-        return self._checker.read_replicas(ledger, is_full=self._is_full, left_out=effect.lost)
+        checked = self._checker.read_replicas(ledger, is_full=self._is_full, left_out=effect.lost)
+        self._checker.add_holdings(checked, ledger, left_out=effect.lost)
+        return checked
 
     def publish(self, effect: Publish) -> Published | StepFailed:
         """Put reports into the metadata store, each one only while the term lasts."""
@@ -197,7 +199,13 @@ class AuditSteps:
             if self._term() != effect.term:
                 raise TermOverError
             try:
-                self._ground.tasks.report(one.ledger_id, one.bookie_ids, one.reason, is_quiet=True)
+                self._ground.tasks.report(
+                    one.ledger_id,
+                    one.bookie_ids,
+                    one.reason,
+                    is_quiet=True,
+                    ranges=dict(one.ranges),
+                )
             except (DamageError, UnsupportedVersionError) as error:
                 LOG.error("ledger %d can not be reported: %s", one.ledger_id, error)  # noqa: TRY400 - the text says all
 
@@ -241,8 +249,17 @@ def run_all(
     return [one for result in results for one in result]
 
 
-def _reports_of(ledger_id: int, checked: CheckedLedger) -> list[Report]:
+def reports_of(ledger_id: int, checked: CheckedLedger) -> list[Report]:
+    """Return what is to be reported of a checked ledger, a report for each reason."""
     by_reason: dict[MissingReason, list[str]] = {}
     for bookie_id, reason in sorted(checked.missing.items()):
         by_reason.setdefault(reason, []).append(bookie_id)
-    return [Report(ledger_id, tuple(names), reason) for reason, names in by_reason.items()]
+    return [
+        Report(
+            ledger_id,
+            tuple(names),
+            reason,
+            tuple((one, checked.ranges[one]) for one in names if one in checked.ranges),
+        )
+        for reason, names in by_reason.items()
+    ]

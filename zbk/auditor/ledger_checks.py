@@ -1,5 +1,16 @@
 """Asks bookies for what they should hold of a ledger; what answers prove is decided elsewhere.
 
+    reading     the first and the last entry of each replica of each fragment, or all: finds damage
+    comparing   which entries each bookie holds: finds every hole, and no damage
+
+What that costs. Reading: a request or two for each replica of each fragment, each of them a read of
+an entry log. Comparing: one request for each bookie of the ledger, all sent at once, and one more
+for each 1,000 ranges or 1,000,000 entries that a bookie holds; it reads index pages. Three bookies
+and 200 entries: 3 requests, 0.6 ms of this process, and 5 ms from the first request to the last
+answer where eight others keep the two cores busy. 1,000,000 entries: 3 requests, 42 ms. Striped
+ledgers are the dear ones, as their ranges are short: 34 requests of each bookie for 100,000
+entries. So a million common ledgers take the better part of two hours, once a day, one at a time.
+
 A bookie that does not answer once is asked no more until ``begin_step``: one that hangs would
 otherwise cost a time-out for each ledger. What it holds stays undecided.
 
@@ -8,6 +19,8 @@ Any thread may use a checker, one at a time. Rules: ``zbk.protocol.fragment_chec
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
+
+import msgspec
 
 from zbk.auditor.copier import RequestSender, Secret, error_of
 from zbk.client.requests import ReplyBox
@@ -18,12 +31,11 @@ from zbk.protocol.fragment_check import (
     Probe,
     finding_of,
     holders,
-    not_held,
     probes,
 )
+from zbk.protocol.holdings import HoldingsComparison
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import decode_entries
-from zbk.protocol.spans import Span
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
@@ -62,15 +74,34 @@ class LedgerChecker:
     ) -> CheckedLedger:
         """Ask every bookie what it holds, and compare."""
         checked = CheckedLedger()
-        for bookie_id in holders(metadata):
-            if bookie_id in left_out:
-                continue
-            held = self._holdings(metadata, bookie_id)
-            if held is None:
-                checked.note(bookie_id, Finding.UNDECIDED)
-            elif not_held(metadata, bookie_id, held):
-                checked.note(bookie_id, Finding.ABSENT)
+        self.add_holdings(checked, metadata, left_out=left_out)
         return checked
+
+    def add_holdings(
+        self, checked: CheckedLedger, metadata: LedgerMetadata, *, left_out: Collection[str] = ()
+    ) -> None:
+        """Compare what every bookie holds; note it beside what was found already.
+
+        All are asked at once, each for one page at a time.
+        """
+        box = ReplyBox()
+        under_way: dict[str, _Comparison] = {}
+        for bookie_id in holders(metadata):
+            if bookie_id not in left_out:
+                under_way[bookie_id] = _Comparison(HoldingsComparison(metadata, bookie_id))
+                self._ask_page(checked, metadata, bookie_id, under_way, box)
+        while under_way:
+            reply = box.next()
+            assert reply is not None, "without a time-out it waits"
+            one = under_way[reply.bookie_id]
+            if isinstance(reply.outcome, LedgerInfo):
+                one.is_in_limbo |= reply.outcome.is_in_limbo
+                one.comparison.told(reply.outcome.ranges, reply.outcome.next_entry_id)
+                self._ask_page(checked, metadata, reply.bookie_id, under_way, box)
+            else:
+                self._note_silence(reply.bookie_id, error_of(reply))
+                checked.note(reply.bookie_id, Finding.UNDECIDED)
+                del under_way[reply.bookie_id]
 
     # ------------------------------------------------------------------ entries
 
@@ -118,26 +149,32 @@ class LedgerChecker:
 
     # ------------------------------------------------------------------ holdings
 
-    def _holdings(self, metadata: LedgerMetadata, bookie_id: str) -> tuple[Span, ...] | None:
-        """Return what a bookie holds for good; ``None``: it does not say."""
-        held: list[Span] = []
-        next_id: int | None = 0
-        while next_id is not None:
-            if bookie_id in self._silent or self._is_over():
-                return None
+    def _ask_page(
+        self,
+        checked: CheckedLedger,
+        metadata: LedgerMetadata,
+        bookie_id: str,
+        under_way: "dict[str, _Comparison]",
+        box: ReplyBox,
+    ) -> None:
+        """Ask a bookie for the next page of what it holds; after the last one note what it lacks.
+
+        What it lacks while it is in limbo, and what is left when the check is over, is undecided.
+        """
+        one = under_way[bookie_id]
+        next_id = one.comparison.next_entry_id
+        is_cut = next_id is not None and (bookie_id in self._silent or self._is_over())
+        if next_id is not None and not is_cut:
             request = GetLedgerInfo(
                 request_id=0, ledger_id=metadata.ledger_id, first_entry_id=next_id
             )
-            reply = self._ask(bookie_id, request, ())
-            info = reply.outcome
-            if not isinstance(info, LedgerInfo):
-                self._note_silence(bookie_id, error_of(reply))
-                return None
-            if info.is_in_limbo:
-                return None
-            held += info.ranges
-            next_id = info.next_entry_id
-        return tuple(held)
+            self._requests.send(bookie_id, request, (), box, bookie_id)
+            return
+        del under_way[bookie_id]
+        if is_cut or (one.is_in_limbo and one.comparison.missing):
+            checked.note(bookie_id, Finding.UNDECIDED)
+        else:
+            checked.note_missing(bookie_id, one.comparison.missing)
 
     def _ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...]) -> Reply:
         box = ReplyBox()
@@ -149,3 +186,8 @@ class LedgerChecker:
     def _note_silence(self, bookie_id: str, error: ZbkError) -> None:
         if isinstance(error, UnavailableError):
             self._silent.add(bookie_id)
+
+
+class _Comparison(msgspec.Struct):
+    comparison: HoldingsComparison
+    is_in_limbo: bool = False

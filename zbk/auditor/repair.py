@@ -63,6 +63,9 @@ from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 RECOVERY_TIMEOUT_S: Final = 60.0
 
+HELD_RANGE_COUNT_MAX: Final = 16_384
+"""Ranges that a bookie holds of a ledger that are in memory; a page more may be."""
+
 Question: TypeAlias = (
     LookAtLedger
     | AskHoldings
@@ -180,6 +183,8 @@ class LedgerRepairer:
         is_in_limbo = False
         next_id: int | None = span[0]
         while next_id is not None and next_id <= span[1] and not self._is_stopped.is_set():
+            if len(ranges) >= HELD_RANGE_COUNT_MAX:
+                return HoldingsTold(tuple(ranges), next_id - 1, is_in_limbo)
             request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
             reply = self._ground.requests.ask(bookie_id, request)
             info = reply.outcome
@@ -188,7 +193,7 @@ class LedgerRepairer:
             ranges += info.ranges
             is_in_limbo |= info.is_in_limbo
             next_id = info.next_entry_id
-        return HoldingsTold(tuple(ranges), is_in_limbo)
+        return HoldingsTold(tuple(ranges), is_in_limbo=is_in_limbo)
 
     def _copy(self, order: CopyOrder) -> Event:
         self._watcher.copy_begun(order)

@@ -12,6 +12,9 @@ lock is kept.
 
     whole, or deleted          the task is finished, if nothing was reported meanwhile; else again
     an error                   noted in the task, tried again after a pause that doubles
+    a bookie is away           the same, if the report did not say that it is lost, but that what it
+                               holds is to be compared. After as long as the auditor takes to give a
+                               bookie up it is reported as lost here
     nobody has some entries    as an error at first: a bookie may come back; the third time the task
                                is put aside as unrepairable. It is handed out again when a bookie
                                comes back (the auditor), or when one in limbo has got something of
@@ -42,6 +45,7 @@ from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.store import SessionState, Watch
 from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
+from zbk.protocol.absences import Absences
 from zbk.protocol.fragment_repair import CopyOrder
 from zbk.protocol.repair_backoff import RepairBackoff
 from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
@@ -104,6 +108,8 @@ class ReplicationWorker:
         if config.target_policy == "local":
             self._targets = OneTarget(ground.placer, config.local_bookie_id, is_local=True)
         self._backoff = RepairBackoff(config.repair_retry_ms_max)
+        self._absences = Absences()
+        self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
         self._rng = rng or random.Random()  # noqa: S311 - spreads workers, keeps no secret
         self._lock = threading.Lock()  # of what follows
         self._rest_ms = config.brake_hold_ms
@@ -322,12 +328,31 @@ class ReplicationWorker:
                 self._forget(ledger_id)
                 LOG.info("ledger %d is whole: %s", ledger_id, summary(result))
         elif result.error is not None:
-            self._put_off(work, str(result.error))
+            if not self._give_up_absent(work, result):
+                self._put_off(work, str(result.error))
         elif result.unrepairable:
             self._conclude_loss(work, result)
         elif result.skipped_count:
             self._rest(ledger_id)
         self._give_back(work)
+
+    def _give_up_absent(self, work: _Work, result: RepairResult) -> bool:
+        """Report bookies as lost that were waited for long enough; tell whether there are any."""
+        if not result.awaited:
+            return False
+        delay_ms = self._tasks.lost_bookie_delay_ms()
+        if delay_ms is None:
+            delay_ms = self._lost_bookie_delay_ms
+        registered = self._ground.registered()
+        with self._lock:
+            absent = self._absences.overdue(
+                result.awaited, registered, self._now_ms(), patience_ms=delay_ms + self._rest_ms
+            )
+        if absent:
+            self._tasks.report(work.ledger_id, absent, MissingReason.LOST)
+            LOG.info("ledger %d waits no longer for %s", work.ledger_id, ", ".join(absent))
+            self._forget(work.ledger_id)
+        return bool(absent)
 
     def _conclude_loss(self, work: _Work, result: RepairResult) -> None:
         is_final = bool(result.blocked) or work.task.failure_count + 1 >= UNREPAIRABLE_COUNT
@@ -405,17 +430,25 @@ class _ProgressNotes(RepairWatcher):
             self._tasks.note_progress(self._ledger_id, self._copied_count, self._to_copy_count)
 
 
+_COMPARED: Final = (MissingReason.CHECKED, MissingReason.NOT_WRITTEN, MissingReason.UNCHECKED)
+_TO_LEAVE: Final = (MissingReason.DAMAGED, MissingReason.PLACEMENT)
+
+
 def aim_of(task: UnderreplicatedLedger) -> RepairAim:
-    """Return what is to be repaired: bookies that hold damaged or badly placed replicas leave."""
-    to_leave = (MissingReason.DAMAGED, MissingReason.PLACEMENT)
+    """Return what is to be repaired.
+
+    Bookies that hold damaged or badly placed replicas leave. Of which it is only said that they may
+    lack entries, they are compared, and are not lost for being away. After a writer died any bookie
+    of the ledger may lack some.
+    """
+    named = task.missing.items()
+    compared = frozenset(one for one, reasons in named if not set(_COMPARED).isdisjoint(reasons))
+    is_unchecked = any(MissingReason.UNCHECKED in reasons for _one, reasons in named)
     return RepairAim(
         ledger_id=task.ledger_id,
-        suspects=frozenset(task.missing),
-        to_leave=frozenset(
-            bookie_id
-            for bookie_id, reasons in task.missing.items()
-            if any(reason in to_leave for reason in reasons)
-        ),
+        suspects=frozenset(one for one, reasons in named if not set(_COMPARED).issuperset(reasons)),
+        to_leave=frozenset(one for one, reasons in named if not set(_TO_LEAVE).isdisjoint(reasons)),
+        to_compare=None if is_unchecked else compared,
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WATCH_S: Final = 1.0
 
-COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "reported", "why"]
+COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "missing", "reported", "why"]
 
 
 @click.command(
@@ -40,7 +40,8 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     """List the ledgers that lack replicas.
 
     State: waiting, working, or unrepairable: no replica of some entries is left, or it needs its
-    password; see why.
+    password; see why. Missing: the entries that are reported, by bookie; where there are none, the
+    bookies are asked. "unchecked" is no damage: a writer has gone, and its bookies are compared.
     """
     from zbk.metadata.underreplication import UnderreplicationStore
 
@@ -50,54 +51,72 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
             columns = ["time", "lost_bookies", "waiting", "working", "unrepairable"]
             print_rows(_counts(store, tasks), columns, output, is_live=True)
         else:
-            print_rows(_tasks(tasks), COLUMNS, output)
+            print_rows(_tasks(tasks, output), COLUMNS, output)
 
 
 @click.command(
     "check",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger check 7", "the first and last entry of each fragment, at each bookie"),
-        ("zbk ledger check 7 --full", "every entry of every replica: slow, finds every hole"),
+        ("zbk ledger check 7", "which entries each bookie lacks"),
+        ("zbk ledger check 7 --report", "and have autorecovery copy them now"),
+        ("zbk ledger check 7 --full", "every entry of every replica: slow, finds all damage"),
     ],
 )
 @ledger_id_argument
 @click.option("--full", "is_full", is_flag=True, help="Read every entry of every replica.")
+@click.option(
+    "--report",
+    "is_reporting",
+    is_flag=True,
+    help="Report what is missing: autorecovery repairs it at once, not at its next check.",
+)
 @metadata_option
 @output_option
-def check(ledger_id: int, is_full: bool, metadata: str | None, output: Format) -> None:
+def check(
+    ledger_id: int, is_full: bool, is_reporting: bool, metadata: str | None, output: Format
+) -> None:
     """Look whether the replicas of a ledger are where its metadata say.
 
-    Without --full a hole in the middle of a fragment is not found. Nothing is changed; ends with 4
-    if replicas are missing.
+    Each bookie is asked which entries it holds, so every hole is found, and the first and the last
+    entry of each fragment are read. Damage in between is found with --full only. Without --report
+    nothing is changed; ends with 4 if replicas are missing.
     """
+    from zbk.auditor.audit_steps import reports_of
     from zbk.auditor.ground import RepairGround
     from zbk.auditor.ledger_checks import LedgerChecker
+    from zbk.cli.ledger_missing import missing_shown
     from zbk.errors import DamageError
 
     with cluster_store(metadata) as store:
         address = store.address
     with RepairGround(address) as ground:
         found, _version = ground.ledgers.read(ledger_id)
-        checked = LedgerChecker(ground.requests).read_replicas(found, is_full=is_full)
+        checker = LedgerChecker(ground.requests)
+        checked = checker.read_replicas(found, is_full=is_full)
+        checker.add_holdings(checked, found)
+        for one in reports_of(ledger_id, checked) if is_reporting else ():
+            ground.tasks.report(ledger_id, one.bookie_ids, one.reason, ranges=dict(one.ranges))
     missing = {bookie: str(reason) for bookie, reason in sorted(checked.missing.items())}
+    entries = dict(sorted(checked.ranges.items()))
     undecided = sorted(checked.undecided - checked.missing.keys())
     shown = {
         "ledger_id": ledger_id,
         "state": str(found.state),
         "is_whole": not missing and not undecided,
         "missing": missing if output == "json" else _listed(missing),
+        "missing_entries": missing_shown(entries, output),
         "undecided": undecided if output == "json" else ", ".join(undecided),
     }
     print_object(shown, output)
     if undecided:
         note("zbk: undecided bookies did not say; ask again when they are back")
     if missing:
-        names = ", ".join(missing)
-        raise DamageError(
-            f"ledger {ledger_id} lacks replicas at {names}: autorecovery repairs it, or "
-            "`zbk bookie recover`"
-        )
+        what = missing_shown(entries, "table") or ", ".join(missing)
+        way_out = "it is reported, and autorecovery copies them"
+        if not is_reporting:
+            way_out = f"`zbk ledger check {ledger_id} --report` has autorecovery copy them"
+        raise DamageError(f"ledger {ledger_id} lacks replicas at {what}: {way_out}")
 
 
 # ------------------------------------------------------------------ private
@@ -107,19 +126,23 @@ def _listed(missing: dict[str, str]) -> str:
     return ", ".join(f"{bookie} ({reason})" for bookie, reason in missing.items())
 
 
-def _tasks(tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
+def _tasks(tasks: "UnderreplicationStore", output: Format) -> Iterator[dict[str, Any]]:
     progress = tasks.progress()
     for ledger_id in tasks.list():
         found = tasks.read(ledger_id)
         if found is not None:
-            yield _row(found[0], progress.get(ledger_id))
+            yield _row(found[0], progress.get(ledger_id), output)
     for ledger_id in tasks.list_unrepairable():
         task = tasks.read_unrepairable(ledger_id)
         if task is not None:
-            yield _row(task, None)
+            yield _row(task, None, output)
 
 
-def _row(task: "UnderreplicatedLedger", at_work: "TaskProgress | None") -> dict[str, Any]:
+def _row(
+    task: "UnderreplicatedLedger", at_work: "TaskProgress | None", output: Format
+) -> dict[str, Any]:
+    from zbk.cli.ledger_missing import missing_shown
+
     state = "unrepairable" if task.unrepairable else "working" if at_work else "waiting"
     return {
         "ledger_id": task.ledger_id,
@@ -127,6 +150,7 @@ def _row(task: "UnderreplicatedLedger", at_work: "TaskProgress | None") -> dict[
         "owner": at_work.owner if at_work else "",
         "copied": f"{at_work.copied_count}/{at_work.to_copy_count}" if at_work else "",
         "bookies": ", ".join(task.missing),
+        "missing": missing_shown(task.ranges, output),
         "reported": time_text(task.reported_ms),
         "why": task.unrepairable or task.failure or ", ".join(_reasons(task)),
     }

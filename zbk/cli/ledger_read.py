@@ -189,10 +189,14 @@ def ls(
 def show(session: Session, ledger_id: int, metadata: str | None, output: Format) -> None:
     """Show what the metadata say of a ledger.
 
-    State, sizes, type, last entry, and the bookies that hold it.
+    State, sizes, type, last entry, and the bookies that hold it. Repair and missing: what is
+    reported to be missing of it, or to be checked; `zbk ledger check` asks the bookies.
     """
+    from zbk.cli.ledger_missing import task_shown
+
     with session.open_client(metadata) as client:
         found = client.get_ledger_metadata(ledger_id)
+        task = client.get_underreplicated(ledger_id)
     value: dict[str, Any] = {
         "ledger_id": found.ledger_id,
         "state": str(found.state),
@@ -209,6 +213,7 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
             key: bytes_value(text) if output == "json" else text
             for key, text in found.custom_metadata.items()
         },
+        **task_shown(task, output),
     }
     fragments = [
         {"first_entry_id": fragment.first_entry_id, "bookies": list(fragment.bookies)}

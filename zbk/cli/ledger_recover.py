@@ -48,14 +48,18 @@ def recover(
     """Close a ledger whose writer is gone, or is to be stopped.
 
     The writer can add nothing more. Every entry that was acknowledged is in the ledger then. Safe
-    to run twice, and by several at once; a closed ledger stays as it is.
+    to run twice, and by several at once; a closed ledger stays as it is. Repair: what autorecovery
+    has still to check, or to copy.
     """
+    from zbk.cli.ledger_missing import task_shown
+
     start_s = monotonic_s()
     with (
         session.open_client(metadata) as client,
         client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader,
     ):
         found = reader.metadata
+        task = client.get_underreplicated(ledger_id)
     shown = {
         "ledger_id": ledger_id,
         "state": found.state.value,
@@ -63,5 +67,6 @@ def recover(
         "payload_size": found.length,
         "fragment_count": len(found.fragments),
         "seconds": round(monotonic_s() - start_s, 3),
+        **task_shown(task, output),
     }
     print_object(shown, output)

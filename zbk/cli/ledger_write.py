@@ -189,9 +189,13 @@ def close(
     For a ledger that was made by `zbk ledger create` and never had a writer. One that has a writer
     is closed by its writer, or, if that is gone, by `zbk ledger recover`.
     """
+    from zbk.cli.ledger_missing import task_shown
+
     with session.open_client(metadata) as client:
         client.close_reserved_ledger(ledger_id, password)
-    print_object({"ledger_id": ledger_id, "last_entry_id": -1, "state": "CLOSED"}, output)
+        task = client.get_underreplicated(ledger_id)
+    closed = {"ledger_id": ledger_id, "last_entry_id": -1, "state": "CLOSED"}
+    print_object(closed | task_shown(task, output), output)
 
 
 @click.command(

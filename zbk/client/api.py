@@ -44,7 +44,7 @@ from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.logs import LogStore
 from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.digest import digest_function, is_same_secret, ledger_key, password_digest
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -356,6 +356,17 @@ class Client(LogCalls):
         ledger_id = arguments.ledger_id(ledger_id)
         self.check_usable()
         return self._ledgers.read(ledger_id)[0]
+
+    def get_underreplicated(self, ledger_id: int) -> UnderreplicatedLedger | None:
+        """Return what is reported to be missing of a ledger; ``None``: nothing is.
+
+        A ledger that is to be checked is among them, as after a recovery; one that nobody can
+        repair has the reason in ``unrepairable``.
+        """
+        ledger_id = arguments.ledger_id(ledger_id)
+        self.check_usable()
+        found = self._tasks.read(ledger_id)
+        return self._tasks.read_unrepairable(ledger_id) if found is None else found[0]
 
     def list_ledgers(self) -> Iterator[int]:
         """Yield the ids of all ledgers, ascending."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.spans import Span
 from zbk.protocol.underreplicated import MissingReason
 
 
@@ -47,6 +48,7 @@ class Report(msgspec.Struct, frozen=True):
     ledger_id: int
     bookie_ids: tuple[str, ...]
     reason: MissingReason
+    ranges: tuple[tuple[str, tuple[Span, ...]], ...] = ()  # missing entries by bookie, where known
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):

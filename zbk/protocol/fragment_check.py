@@ -3,13 +3,12 @@
 *Sampled*, a check reads the first and the last entry of each fragment that a bookie should hold.
 It finds a bookie that lost a fragment, or its end; it does not find a hole in the middle (as in
 BookKeeper by default). A *full* check reads every entry. The check of *holdings* asks for the
-ranges that a bookie's index has: it finds every hole, and no damage.
+ranges that a bookie's index has (``holdings``): it finds every hole, and no damage.
 
 The last fragment of a ledger that is not closed is its writer's: entries may be on their way, and
 whatever fails there the writer replaces. It is not checked. Nor is a fragment that holds nothing
-(#4551: workers tried to read what never was). The holdings that a bookie tells are durable, those
-of VD ledgers too: it answers once all of it is. A replica that was only read is there, and may not
-outlive a loss of power.
+(#4551: workers tried to read what never was). What a bookie says that it holds is on its stable
+storage, of VD ledgers, too; a replica of a VD ledger that was read may not outlive a loss of power.
 
 What answers mean: an entry that the bookie says it has not, or can not read, or that is damaged, is
 missing. A bookie that does not answer, or says itself that it does not know (limbo), has proved
@@ -35,10 +34,10 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.fragment_repair import ends_of, missing_spans
+from zbk.protocol.fragment_repair import ends_of
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.spans import Span
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.spans import Span, covering
+from zbk.protocol.underreplicated import RANGES_COUNT_MAX, MissingReason
 
 NO_RACK: Final = ""
 
@@ -66,6 +65,7 @@ class CheckedLedger(msgspec.Struct):
     """What was found out about one ledger so far."""
 
     missing: dict[str, MissingReason] = msgspec.field(default_factory=dict)  # by bookie id
+    ranges: dict[str, tuple[Span, ...]] = msgspec.field(default_factory=dict)  # where known
     undecided: set[str] = msgspec.field(default_factory=set)
 
     def note(self, bookie_id: str, finding: Finding) -> None:
@@ -79,6 +79,14 @@ class CheckedLedger(msgspec.Struct):
                 self.missing.setdefault(bookie_id, MissingReason.CHECKED)
             case Finding.UNDECIDED:
                 self.undecided.add(bookie_id)
+
+    def note_missing(self, bookie_id: str, spans: Sequence[Span]) -> None:
+        """Take in which entries a bookie lacks."""
+        if spans:
+            self.note(bookie_id, Finding.ABSENT)
+            self.ranges[bookie_id] = covering(
+                [*self.ranges.get(bookie_id, ()), *spans], RANGES_COUNT_MAX
+            )
 
 
 def finding_of(error: ZbkError | None) -> Finding:
@@ -102,7 +110,7 @@ def probes(
     metadata: LedgerMetadata, *, is_full: bool, left_out: Collection[str] = ()
 ) -> Iterator[Probe]:
     """Yield what to read of a ledger, fragment by fragment; nothing of bookies ``left_out``."""
-    for fragment, last in _settled(metadata):
+    for fragment, last in settled(metadata):
         for slot, bookie_id in enumerate(fragment.bookies):
             if bookie_id in left_out:
                 continue
@@ -113,20 +121,9 @@ def probes(
                 yield Probe(bookie_id, slot, fragment.first_entry_id, last, entry_ids)
 
 
-def not_held(metadata: LedgerMetadata, bookie_id: str, held: Sequence[Span]) -> tuple[Span, ...]:
-    """Return what a bookie should hold of a ledger and does not; ``held``: ascending ranges."""
-    found: list[Span] = []
-    for fragment, last in _settled(metadata):
-        if bookie_id in fragment.bookies:
-            slot = fragment.bookies.index(bookie_id)
-            span = (fragment.first_entry_id, last)
-            found += missing_spans(metadata.quorum, slot, span, held)
-    return tuple(found)
-
-
 def holders(metadata: LedgerMetadata) -> list[str]:
     """Return the bookies that should hold entries of a ledger for good, each once."""
-    named = (fragment.bookies for fragment, _last in _settled(metadata))
+    named = (fragment.bookies for fragment, _last in settled(metadata))
     return sorted({bookie_id for bookies in named for bookie_id in bookies})
 
 
@@ -156,7 +153,7 @@ def _is_crowded(metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str
     return False
 
 
-def _settled(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
+def settled(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
     """Yield the fragments whose end is known and that hold something, with their last entry id."""
     for fragment, last in zip(metadata.fragments, ends_of(metadata), strict=True):
         if last is not None and last >= fragment.first_entry_id:

@@ -7,7 +7,8 @@ due on it. Fragments are worked on in order, their slots in order, each by what 
       lost, to leave     a target is chosen, the due entries are copied to it and confirmed, then it
                          takes the bookie's place in the metadata, by compare-and-swap: at every
                          moment the metadata name at least as many replicas as before
-      lacks entries      what is missing is copied to the bookie itself
+      lacks entries      what is missing is copied to the bookie itself. One that is only to be
+                         compared, and is away, is waited for: another repair comes when it is back
     an open fragment     the last one of a ledger that is written, or being recovered. Nothing is
                          copied: its writer may still add to the lost bookie's place. It gets
                          ``grace_ms`` to begin another fragment; if it is the same one then, the
@@ -43,12 +44,12 @@ Decisions: the closed fragments come first; only the bookies that were reported 
 (``RepairAim.suspects``), so that one that is being restarted is not given up by the way.
 """
 
-from collections.abc import Sequence
 from typing import Final, assert_never
 
 import msgspec
 
 from zbk.errors import (
+    BookieUnavailableError,
     BusyError,
     NotEnoughBookiesError,
     UnknownLedgerStateError,
@@ -113,6 +114,7 @@ class LedgerRepair:
         self._good: set[FragmentSlot] = set()  # held all that was due when they were asked
         self._given_up: set[FragmentSlot] = set()
         self._refused: set[str] = set()  # targets that failed for the slot at work
+        self._unasked_id = 0  # from there on the bookie at work was not asked what it holds
         self._survey: SourceSurvey | None = None
         self._surveyed: set[tuple[FragmentSlot, Span]] = set()
         self._gone: dict[FragmentSlot, tuple[Span, ...]] = {}  # lost, by slots of cut fragments
@@ -164,11 +166,11 @@ class LedgerRepair:
         self, event: HoldingsTold | HoldingsFailed | TargetChosen | FragmentCopied, now_ms: int
     ) -> Effect:
         match event:
-            case HoldingsTold(ranges) if self._survey is not None:
-                self._survey.told(ranges, is_in_limbo=event.is_in_limbo)
+            case HoldingsTold() if self._survey is not None:
+                self._survey.told(event)
                 return self._go_on_asking(self._survey, now_ms)
-            case HoldingsTold(held):
-                return self._on_holdings(held, now_ms)
+            case HoldingsTold():
+                return self._on_holdings(event, now_ms)
             case HoldingsFailed(error):
                 return self._give_up(now_ms, error=error)
             case TargetChosen():
@@ -218,7 +220,20 @@ class LedgerRepair:
             return self._seek_target(one, now_ms)
         if span[1] < span[0]:
             return self._finish_slot(now_ms)
-        return AskHoldings(one.bookie_id, span)
+        if self._view.is_awaited(one):
+            awaited = self._result.awaited | {one.bookie_id}
+            self._result = msgspec.structs.replace(self._result, awaited=awaited)
+            why = "is away, and what it holds of a ledger is to be compared"
+            return self._give_up(now_ms, error=BookieUnavailableError(one.bookie_id, why))
+        self._unasked_id = span[0]
+        return self._go_on_comparing(one, now_ms)
+
+    def _go_on_comparing(self, one: FragmentSlot, now_ms: int) -> Effect:
+        """Ask the bookie at work for the next part of what it holds, or be done with it."""
+        last = self._view.span(one)[1]
+        if self._unasked_id > last:
+            return self._finish_slot(now_ms)
+        return AskHoldings(one.bookie_id, (self._unasked_id, last))
 
     def _look_after_open(self, fragment: Fragment, now_ms: int) -> Effect | None:
         """Wait for the writer of the last fragment, or recover; ``None``: that is not needed."""
@@ -276,12 +291,16 @@ class LedgerRepair:
         self._order = self._view.copy_order(one, target, spans)
         return CopyFragment(self._order)
 
-    def _on_holdings(self, held: Sequence[Span], now_ms: int) -> Effect:
+    def _on_holdings(self, told: HoldingsTold, now_ms: int) -> Effect:
         one, view = self._at_work, self._view
         assert one is not None, "a bookie was asked about a slot"
-        spans = missing_spans(view.metadata.quorum, one.slot, view.span(one), held)
+        end = view.span(one)[1]
+        last = end if told.last_entry_id is None else min(end, told.last_entry_id)
+        part = (self._unasked_id, last)
+        self._unasked_id = last + 1
+        spans = missing_spans(view.metadata.quorum, one.slot, part, told.ranges)
         if not spans:
-            return self._finish_slot(now_ms)
+            return self._go_on_comparing(one, now_ms)
         self._note(lost=view.without_source(one, spans))
         spans = tuple(span for span in spans if not view.without_source(one, [span]))
         return self._copy(one, one.bookie_id, spans) if spans else self._give_up(now_ms)
@@ -303,7 +322,7 @@ class LedgerRepair:
             return self._on_partial_copy(one, order, copied, now_ms)
         if order.is_move:
             return ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, order.target)
-        return self._finish_slot(now_ms)
+        return self._go_on_comparing(one, now_ms)
 
     def _on_partial_copy(
         self, one: FragmentSlot, order: CopyOrder, copied: CopyResult, now_ms: int
@@ -320,7 +339,7 @@ class LedgerRepair:
     def _go_on_asking(self, survey: SourceSurvey, now_ms: int) -> Effect:
         """Ask the next source what it holds; after the last one go on with what there is."""
         if survey.to_ask:
-            return AskHoldings(survey.to_ask[0], survey.span)
+            return AskHoldings(survey.to_ask[0], survey.rest)
         self._survey = None
         one, order, lost = self._at_work, survey.order, survey.lost()
         assert one is not None, "a survey is for a slot"

@@ -31,11 +31,15 @@ class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
     ``suspects`` are the bookies that may lack something: lost ones, and those that are there, whose
     holdings are looked at. ``None``: every bookie of the ledger. ``to_leave``, a part of them if
     they are given: bookies that are to hold nothing of it any more, whether they are there or not.
+
+    ``to_compare`` are bookies that may lack something, and are not lost for being away: who is away
+    is waited for. ``None``: every bookie of the ledger.
     """
 
     ledger_id: int
     suspects: frozenset[str] | None = None
     to_leave: frozenset[str] = frozenset()
+    to_compare: frozenset[str] | None = frozenset()
     has_password: bool = False
 
 
@@ -62,6 +66,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     lost: tuple[LostEntries, ...] = ()
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered then
     in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
+    awaited: frozenset[str] = frozenset()  # bookies to be compared that were not registered
     blocked: str = ""
     error: ZbkError | None = None
     skipped_count: int = 0
@@ -124,9 +129,14 @@ class LookFailed(msgspec.Struct, frozen=True):
 
 
 class HoldingsTold(msgspec.Struct, frozen=True):
-    """What a bookie holds, durably: all of it from the first to the last id asked for."""
+    """What a bookie holds, on its stable storage: all of it from the first id asked for.
+
+    Up to the last one, or to ``last_entry_id`` if that is less: a holding of very many ranges is
+    told in parts.
+    """
 
     ranges: tuple[Span, ...]
+    last_entry_id: int | None = None
     is_in_limbo: bool = False  # of what it does not hold it does not know whether it had it
 
 

@@ -51,11 +51,11 @@ class LedgerView(msgspec.Struct, frozen=True):
 
     def slots(self, fragments: Sequence[Fragment]) -> Iterator[FragmentSlot]:
         """Yield the slots of these fragments that may be bad, in order."""
-        suspects = self.aim.suspects
+        compared = self.aim.to_compare
         for fragment in fragments:
             for slot, bookie_id in enumerate(fragment.bookies):
-                is_named = suspects is None or bookie_id in suspects
-                if is_named or bookie_id in self.aim.to_leave:
+                is_compared = compared is None or bookie_id in compared
+                if is_compared or self._is_suspect(bookie_id) or bookie_id in self.aim.to_leave:
                     yield FragmentSlot(fragment.first_entry_id, slot, bookie_id)
 
     def is_bad(self, one: FragmentSlot) -> bool:
@@ -63,8 +63,15 @@ class LedgerView(msgspec.Struct, frozen=True):
         return self.is_lost(one) or one.bookie_id in self.aim.to_leave
 
     def is_lost(self, one: FragmentSlot) -> bool:
-        """Tell whether the bookie in a slot is not there."""
+        """Tell whether the bookie in a slot is not there, and is not waited for."""
+        return one.bookie_id not in self.registered and self._is_suspect(one.bookie_id)
+
+    def is_awaited(self, one: FragmentSlot) -> bool:
+        """Tell whether the bookie in a slot can be asked only when it is back."""
         return one.bookie_id not in self.registered
+
+    def _is_suspect(self, bookie_id: str) -> bool:
+        return self.aim.suspects is None or bookie_id in self.aim.suspects
 
     def fragment(self, one: FragmentSlot) -> Fragment:
         """Return the fragment of a slot."""

@@ -8,11 +8,10 @@ for peers that are not there, and so would a repair. They are lost until one of 
 Source: part of ``zbk.protocol.replication``.
 """
 
-from collections.abc import Sequence
-
 import msgspec
 
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
+from zbk.protocol.replication_events import HoldingsTold
 from zbk.protocol.spans import Span, merged
 
 
@@ -24,22 +23,29 @@ class SourceSurvey(msgspec.Struct):
     held: list[Span] = msgspec.field(default_factory=list)  # in order, by any source
     in_limbo: set[str] = msgspec.field(default_factory=set)
 
+    unasked_id: int = 0  # from there on the first one to be asked was not asked
+
     @classmethod
     def begun(cls, order: CopyOrder) -> "SourceSurvey":
         """Return the survey that a copy needs."""
-        return cls(order, [order.fragment.bookies[slot] for slot in order.sources])
+        to_ask = [order.fragment.bookies[slot] for slot in order.sources]
+        return cls(order, to_ask, unasked_id=order.spans[0][0])
 
     @property
-    def span(self) -> Span:
-        """All ids that the sources are asked for."""
-        return self.order.spans[0][0], self.order.spans[-1][1]
+    def rest(self) -> Span:
+        """What the first one to be asked has not told yet."""
+        return self.unasked_id, self.order.spans[-1][1]
 
-    def told(self, ranges: Sequence[Span], *, is_in_limbo: bool) -> None:
+    def told(self, told: HoldingsTold) -> None:
         """Note what the first one to be asked holds."""
-        bookie_id = self.to_ask.pop(0)
-        self.held = merged([*self.held, *ranges])
-        if is_in_limbo:
-            self.in_limbo.add(bookie_id)
+        self.held = merged([*self.held, *told.ranges])
+        if told.is_in_limbo:
+            self.in_limbo.add(self.to_ask[0])
+        if told.last_entry_id is not None and told.last_entry_id < self.rest[1]:
+            self.unasked_id = told.last_entry_id + 1
+        else:
+            self.to_ask.pop(0)
+            self.unasked_id = self.order.spans[0][0]
 
     def lost(self) -> tuple[LostEntries, ...]:
         """Return what none of them holds, when all were asked."""

@@ -316,11 +316,14 @@ def test_a_fence_is_told_of_once_it_is_durable() -> None:
     assert [(one.request_id, one.is_fenced) for one in told] == [(3, True), (4, True)]
 
 
+@pytest.mark.parametrize("is_recovery", [False, True])
 @pytest.mark.parametrize("kind", list(LedgerType))
-def test_what_is_held_is_told_once_it_is_on_stable_storage(kind: LedgerType) -> None:
+def test_what_is_held_is_told_once_it_is_on_stable_storage(
+    kind: LedgerType, is_recovery: bool
+) -> None:
     """A repair drops another replica for it, and the power may fail."""
     world = with_entries(b"a")
-    world.say(*add(batch(0, [b"b"], ledger_id=9), kind=kind, is_recovery=True))
+    world.say(*add(batch(0, [b"b"], ledger_id=9), kind=kind, is_recovery=is_recovery))
     world.answers.clear()
 
     world.say(GetLedgerInfo(request_id=3, ledger_id=9))

@@ -43,7 +43,7 @@ def test_a_lost_end_is_found_by_the_sample() -> None:
 
 
 def test_a_hole_in_the_middle_is_found_by_the_full_check_only() -> None:
-    """B43: the sample of first and last entries overlooks it, and says so in its help."""
+    """B43: the sample of first and last entries overlooks it; holdings are compared beside it."""
     assert check(LEDGER, drop("b", 50)) == ({}, set())
     assert check(LEDGER, drop("b", 50), is_full=True) == ({"b": MissingReason.CHECKED}, set())
 
@@ -105,15 +105,6 @@ def test_a_striped_ledger_is_read_slot_by_slot() -> None:
     assert check(striped, drop("a", 50), is_full=True) == ({"a": MissingReason.CHECKED}, set())
 
 
-def test_in_limbo_nothing_is_sure() -> None:
-    holders = FakeHolders(LEDGER)
-    holders.in_limbo.add("c")
-
-    checked = LedgerChecker(holders).compare_holdings(LEDGER)
-
-    assert (checked.missing, checked.undecided) == ({}, {"c"})
-
-
 def test_a_bookie_of_a_later_fragment_of_a_vd_ledger_needs_no_entry_before_it() -> None:
     """Its sync cursor stays before the first one, if a repair has brought it what it holds."""
     two = ledger(7, ("a", "b", "c"), ("a", "b", "d"), starts=(0, 60), last=99)
@@ -125,6 +116,38 @@ def test_a_bookie_of_a_later_fragment_of_a_vd_ledger_needs_no_entry_before_it() 
     drop("d", 70)(holders)
     checked = LedgerChecker(holders).compare_holdings(vd)
     assert checked.missing == {"d": MissingReason.CHECKED}
+
+
+def test_a_hole_of_a_vd_ledger_is_named_and_what_lies_behind_it_is_not() -> None:
+    vd = msgspec.structs.replace(LEDGER, ledger_type=LedgerType.VD_JOURNAL)
+    holders = FakeHolders(vd)
+    drop("b", *range(43, 51), 60)(holders)
+
+    checked = LedgerChecker(holders).compare_holdings(vd)
+
+    assert checked.missing == {"b": MissingReason.CHECKED}
+    assert checked.ranges == {"b": ((43, 50), (60, 60))}
+    assert len(holders.asked) == 3, "one request of each bookie"
+
+
+def test_what_a_bookie_in_limbo_lacks_is_undecided_and_what_it_has_is_there() -> None:
+    holders = FakeHolders(LEDGER)
+    holders.in_limbo.update("bc")
+    drop("b", 50)(holders)
+
+    checked = LedgerChecker(holders).compare_holdings(LEDGER)
+
+    assert (checked.missing, checked.undecided) == ({}, {"b"})
+
+
+def test_a_comparison_goes_on_where_the_page_ended() -> None:
+    holders = FakeHolders(LEDGER)
+    holders.range_count_max = 2
+    drop("b", *range(1, 99, 3))(holders)
+
+    checked = LedgerChecker(holders).compare_holdings(LEDGER)
+
+    assert checked.ranges["b"] == tuple((one, one) for one in range(1, 99, 3))
 
 
 def test_a_check_that_is_over_reads_no_more() -> None:

@@ -11,13 +11,17 @@ from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
-from zbk.auditor.worker import POLL_S, QUIET_POLL_S, ReplicationWorker
+from zbk.auditor.worker import POLL_S, QUIET_POLL_S, ReplicationWorker, aim_of
 from zbk.client.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.underreplication import (
+    MissingReason,
+    UnderreplicatedLedger,
+    UnderreplicationStore,
+)
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read
@@ -268,3 +272,42 @@ def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(ground: 
     with worker_on(ground) as worker:
         worker.start()
         wait_until(lambda: tasks.count == 2, what="another three attempts")
+
+
+def test_a_bookie_that_is_to_be_compared_is_waited_for_and_then_given_up(ground: Ground) -> None:
+    """The auditor has reported the ledgers of b before this one came to need it."""
+    metadata, _version = ground.ledgers.read(LEDGER_ID)
+    holders = Holders(metadata)
+    holders.errors["d"] = RequestTimeoutError("add", 5)  # so that the task stays
+    ground.requests = cast("SilentBookies", holders)
+    ground.there = frozenset({"a", "c", "d"})
+    ground.tasks.report(LEDGER_ID, ["b"], MissingReason.NOT_WRITTEN, ranges={"b": [(3, 5)]})
+    begun_ms = monotonic_ms()
+    with worker_on(ground) as worker:
+        worker.start()
+        wait_until(lambda: MissingReason.LOST in missing_of(ground), what="the end of patience")
+
+    assert monotonic_ms() >= begun_ms + HOLD_MS
+    found = ground.tasks.read(LEDGER_ID)
+    assert found is not None
+    assert found[0].ranges == {"b": ((3, 5),)}
+
+
+def missing_of(ground: Ground) -> tuple[MissingReason, ...]:
+    found = ground.tasks.read(LEDGER_ID)
+    return found[0].missing["b"] if found is not None else ()
+
+
+def test_what_a_report_says_decides_who_may_be_given_up() -> None:
+    task = UnderreplicatedLedger.reported(7, ["lost"], MissingReason.LOST, 1)
+    task = task.merged(["bad", "late"], MissingReason.NOT_WRITTEN, 2)
+    task = task.merged(["bad"], MissingReason.DAMAGED, 3)
+
+    aim = aim_of(task)
+
+    assert aim.suspects == frozenset({"lost", "bad"})
+    assert aim.to_leave == frozenset({"bad"})
+    assert aim.to_compare == frozenset({"bad", "late"})
+    unchecked = aim_of(task.merged(["late"], MissingReason.UNCHECKED, 4))
+    assert unchecked.to_compare is None, "all bookies of the ledger"
+    assert unchecked.suspects == frozenset({"lost", "bad"})

@@ -108,6 +108,19 @@ def test_status_counts_tasks_and_shows_the_auditors_words(run: Run, uri: str) ->
     store.close()
 
 
+def test_the_entries_that_are_reported_are_listed_by_bookie(run: Run, uri: str) -> None:
+    store = open_store(uri)
+    tasks = UnderreplicationStore(store)
+    tasks.report(7, ["b2", "b1"], MissingReason.NOT_WRITTEN, ranges={"b2": [(57, 457), (459, 459)]})
+
+    table = run("ledger", "underreplicated", "--metadata", uri).stdout
+    shown = json.loads(run("ledger", "underreplicated", "--metadata", uri, "-o", "json").stdout)
+
+    assert "b2: 57 .. 457, 459" in table
+    assert (shown["why"], shown["missing"]) == ("not written", {"b2": [[57, 457], [459, 459]]})
+    store.close()
+
+
 def test_whoisauditor_names_it_or_says_that_there_is_none(run: Run, uri: str) -> None:
     nobody = run("autorecovery", "whoisauditor", "--metadata", uri)
     assert nobody.exit_code == 3

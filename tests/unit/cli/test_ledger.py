@@ -10,6 +10,7 @@ from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
 from zbk.cli.options import ID_MAX
 from zbk.errors import LedgerFencedError
+from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 
 
@@ -333,6 +334,29 @@ def test_show_tells_what_the_metadata_say(run: Run, client: FakeClient) -> None:
     assert shown["created"] == "2023-11-14T22:13:20.000Z"
 
 
+def test_show_close_and_recover_tell_what_a_ledger_lacks(run: Run, client: FakeClient) -> None:
+    client.reserve_ledger()
+    client.reserve_ledger()
+    client.entries[1] = [b"one"]
+    task = UnderreplicatedLedger.reported(
+        0, ["b1"], MissingReason.NOT_WRITTEN, 1, {"b1": [(57, 457), (459, 459)]}
+    )
+    client.tasks = dict.fromkeys((0, 1), task)
+
+    texts = [run("ledger", one, "0").stdout for one in ("show", "close")]
+    texts.append(run("ledger", "recover", "1").stdout)
+    objects = [json.loads(run("ledger", "show", "0", "-o", "json").stdout)]
+    objects.append(json.loads(run("ledger", "recover", "1", "-o", "json").stdout))
+
+    for text in texts:
+        assert "waiting: b1 (not written)" in text
+        assert "b1: 57 .. 457, 459" in text
+    for shown in objects:
+        reasons = {"b1": ["not written"]}
+        assert shown["repair"] == {"state": "waiting", "reasons": reasons, "why": ""}
+        assert shown["missing"] == {"b1": [[57, 457], [459, 459]]}
+
+
 def test_an_unknown_ledger_is_the_callers_fault(run: Run) -> None:
     result = run("ledger", "show", "43")
 
@@ -355,7 +379,7 @@ def test_recover_closes_a_ledger_and_shows_its_end(run: Run, client: FakeClient)
     del shown["seconds"]
     assert shown == {
         "ledger_id": 0, "state": "CLOSED", "last_entry_id": 1, "payload_size": 6,
-        "fragment_count": 1,
+        "fragment_count": 1, "repair": None, "missing": {},
     }  # fmt: skip
     assert client.recover_timeout_s == 60
 

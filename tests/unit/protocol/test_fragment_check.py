@@ -20,9 +20,9 @@ from zbk.protocol.fragment_check import (
     badly_placed,
     finding_of,
     holders,
-    not_held,
     probes,
 )
+from zbk.protocol.holdings import HoldingsComparison
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.underreplicated import MissingReason
 
@@ -76,7 +76,7 @@ def test_a_fragment_that_holds_nothing_is_not_asked_for() -> None:
 
     assert {first for _, first in asked(empty_tail)} == {0}
     assert asked(ledger(8, ("a", "b"), last=-1), is_full=True) == {}
-    assert not_held(empty_tail, "c", []) == ()
+    assert HoldingsComparison(empty_tail, "c").next_entry_id is None
 
 
 def test_who_is_left_out_is_not_asked() -> None:
@@ -119,15 +119,6 @@ def test_damage_outweighs_absence_and_silence_is_no_loss() -> None:
 
     assert checked.missing == {"a": MissingReason.DAMAGED, "b": MissingReason.CHECKED}
     assert checked.undecided == {"c"}
-
-
-def test_holdings_are_compared_fragment_by_fragment() -> None:
-    """B43: the ranges of an index show every hole."""
-    two = ledger(7, ("a", "b"), ("b", "c"), starts=(0, 6), last=9)
-
-    assert not_held(two, "b", [(0, 3), (5, 9)]) == ((4, 4),)
-    assert not_held(two, "a", [(0, 5)]) == ()
-    assert not_held(two, "c", []) == ((6, 9),)
 
 
 def test_replicas_of_an_entry_on_one_rack_are_counted_where_it_could_be_better() -> None:

@@ -122,6 +122,13 @@ class RepairScript:
         self.aim = msgspec.structs.replace(self.aim, suspects=frozenset(bookies))
         return []
 
+    def do_compare(self, *bookies: str) -> list[Effect]:
+        """Report that these bookies, or ``all``, may lack something: they are not lost."""
+        names = None if bookies == ("all",) else frozenset(bookies)
+        suspects = self.aim.suspects or frozenset()
+        self.aim = msgspec.structs.replace(self.aim, suspects=suspects, to_compare=names)
+        return []
+
     def do_leave(self, *bookies: str) -> list[Effect]:
         """Have these bookies hold nothing any more."""
         self.aim = msgspec.structs.replace(
@@ -160,6 +167,10 @@ class RepairScript:
     def do_holds(self, *spans: str) -> list[Effect]:
         """Answer what the bookie holds: ``0-4``."""
         return self._say(HoldingsTold(tuple(_span(one) for one in spans)))
+
+    def do_holds_up_to(self, last: str, *spans: str) -> list[Effect]:
+        """Answer what the bookie holds up to an entry: the rest is to be asked for again."""
+        return self._say(HoldingsTold(tuple(_span(one) for one in spans), int(last)))
 
     def do_limbo_holds(self, *spans: str) -> list[Effect]:
         """Answer what a bookie in limbo holds."""
@@ -306,6 +317,7 @@ def _result(result: RepairResult) -> str:
     parts += ["recovered"] if result.is_recovered else []
     parts += [f"{result.skipped_count} skipped"] if result.skipped_count else []
     parts += ["stopped"] if result.is_stopped else []
+    parts += [f"waits for {','.join(sorted(result.awaited))}"] if result.awaited else []
     parts += [f"unrepairable: {result.unrepairable}"] if result.unrepairable else []
     parts += [f"error: {result.error}"] if result.error else []
     return "end: " + ", ".join(parts)
