@@ -19,6 +19,7 @@ from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.ledger_metadata import LedgerMetadata
 
 RESPAWN_US: Final = 500 * MS
+LOOK_US: Final = 50 * MS
 
 
 class RepairProcess:
@@ -61,6 +62,7 @@ class Autorecovery:
         )
         self._tasks = UnderreplicationStore(Session(world.metadata, "oracle"))
         self._count = 0
+        self._look_us = 0
         self.processes: list[RepairProcess] = []
         for _ in range(self._plan.process_count):
             self._begin()
@@ -81,7 +83,14 @@ class Autorecovery:
         return set(self._tasks.list_unrepairable())
 
     def is_drained(self) -> bool:
-        """Tell whether no task is left, and every ledger is whole or was put aside."""
+        """Tell whether no task is left, and every ledger is whole or was put aside.
+
+        Asked at every event; looks now and then.
+        """
+        now_us = self._world.kernel.now_us
+        if now_us < self._look_us:
+            return False
+        self._look_us = now_us + LOOK_US
         if not all(map(self.is_stuck, self._tasks.list())):
             return False
         aside = self.put_aside()

@@ -25,7 +25,11 @@ from zbk.protocol.ledger_metadata import LedgerMetadata
 
 BOOKIES = ["a", "b", "c", "d"]
 CONFIG = AutorecoveryConfig(
-    brake_hold_ms=20, brake_window_ms=0, bookie_check_interval_ms=0, ledger_check_interval_ms=0
+    brake_hold_ms=20,
+    brake_window_ms=0,
+    bookie_check_interval_ms=0,
+    ledger_check_interval_ms=0,
+    replicas_check_interval_ms=0,
 )
 
 
