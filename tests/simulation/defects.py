@@ -66,10 +66,10 @@ from zbk.storage.journal_replay import _Replay
 from zbk.storage.reindex import Reindex
 
 KNOWN_SEEDS: Final = {
-    "M5": 14, "M6": 10, "M14": 20, "M19": 15, "M21": 22, "M32": 20, "L2": 12, "C1": 15, "C3": 10,
-    "C4": 18, "C5": 43, "R1": 20, "R2": 8, "R5": 12, "R6": 8, "R7": 20, "R8": 8, "R9": 12,
-    "R10": 25, "R11": 190, "L5": 44, "L6": 33, "L7": 33, "V1": 5, "W1": 94, "W2": 24, "W3": 45,
-    "X8": 3,
+    "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
+    "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8, "R2": 8,
+    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "R11": 190, "V1": 74, "V3": 115, "V4": 115,
+    "W1": 37, "W2": 8, "W3": 45, "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
