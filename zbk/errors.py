@@ -835,6 +835,23 @@ class DirectoryInUseError(BookieError):
     outcome: ClassVar[Outcome] = "failed"
 
 
+class ScatteredLedgerError(BookieError):
+    """A ledger has entries in too many places far from each other at this bookie."""
+
+    code = 711
+
+    def __init__(self, ledger_id: int, entry_id: int, count_max: int) -> None:
+        ZbkError.__init__(self, ledger_id, entry_id, count_max)
+
+    def __str__(self) -> str:
+        ledger_id, entry_id, count_max = self.args
+        return (
+            f"entry {entry_id} of ledger {ledger_id} is refused: this bookie keeps runs of the "
+            f"ledger's entries in up to {count_max} places far from each other, and has as many. "
+            "No writer and no repair gets there; is a client making up entry ids?"
+        )
+
+
 class DuplicateEntryError(BookieError):
     """The entry id is stored already, with other bytes."""
 

@@ -389,9 +389,10 @@ class BookieStorage:
         Raises:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged where the batch belongs.
+            ScatteredLedgerError: the ledger has entries in too many places far from each other.
         """
         home = self._only or self._homes.of(batch.ledger_id)
-        return home.cache.prepare(batch.ledger_id, batch.entry_ids, index)
+        return home.cache.prepare(batch.ledger_id, batch.entry_ids, index, is_admission=True)
 
     @property
     def ledger_dirs(self) -> Sequence[str]:

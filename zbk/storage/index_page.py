@@ -10,7 +10,8 @@ integers little-endian.
       8192     8  page_no    u64        p
       8200     8  checksum   u64        xxh3_64 of the locations, seeded with ledger id and p
 
-Page p lies at offset 1024 + 8208 p of the file. Pages that were never written are holes.
+The page in slot s lies at offset 1024 + 8208 s of the file; ``zbk.storage.page_extents`` says which
+slot is whose. Slots that are reserved, or of pages that were never written, are holes.
 
 Guarantees a reader may use: a page that fails its checksum is damaged; nothing may be concluded
 from it, least of all that an entry is absent.
@@ -144,9 +145,14 @@ class Page(Kept):
         return own, at
 
 
-def page_offset(page_no: int) -> int:
-    """Return where in its file a page lies."""
-    return INDEX_HEADER_SIZE + page_no * PAGE_SIZE
+def page_offset(slot: int) -> int:
+    """Return where in its file the page in a slot lies."""
+    return INDEX_HEADER_SIZE + slot * PAGE_SIZE
+
+
+def page_no_in(data: bytes) -> int:
+    """Return the number of the page that these bytes of a whole slot say that they are."""
+    return int(_TRAILER.unpack_from(data, PAGE_LOCATIONS_SIZE)[0])
 
 
 def page_checksum(locations: memoryview, ledger_id: int, page_no: int) -> int:
@@ -166,7 +172,13 @@ def encode_page(locations: "array[int]", ledger_id: int, page_no: int) -> tuple[
 
 
 def decode_page(
-    data: bytes, ledger_id: int, page_no: int, where: str, *, may_be_hole: bool = False
+    data: bytes,
+    ledger_id: int,
+    page_no: int,
+    where: str,
+    *,
+    slot: int,
+    may_be_hole: bool = False,
 ) -> "array[int] | None":
     """Return the locations in a page; ``None`` for a hole, where one may be.
 
@@ -174,7 +186,7 @@ def decode_page(
         ShortRecordError: the file ends inside of the page.
         CorruptRecordError: the page is damaged, or another page.
     """
-    offset = page_offset(page_no)
+    offset = page_offset(slot)
     if may_be_hole and data == _HOLE[: len(data)]:
         return None
     if len(data) != PAGE_SIZE:

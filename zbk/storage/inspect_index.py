@@ -1,8 +1,9 @@
 """Looks at one index file: what it says of its ledger, which entries it has, where it is damaged.
 
-Without a whole header nothing says which pages were written: every page that is not zeros is read
-then. A flush that is under way, or that a crash cut short, changes the file in place: what it left
-half done is a fault here, and the next start of the bookie sets it right from the flush file.
+Without a whole header nothing says which pages were written: every slot that is not zeros is read
+then, as the page that it says it is. A flush that is under way, or that a crash cut short, changes
+the file in place: what it left half done is a fault here, and the next start of the bookie sets it
+right from the flush file.
 """
 
 import struct
@@ -13,12 +14,18 @@ import msgspec
 
 from zbk.errors import CorruptRecordError
 from zbk.protocol.words import NO_ENTRY
-from zbk.storage.index_file import LedgerIndex, decode_header
+from zbk.storage.index_file import (
+    DIRECTORY_PAGE,
+    LedgerIndex,
+    decode_header,
+    read_directory,
+)
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,
     PAGE_ENTRY_COUNT,
     PAGE_SIZE,
     decode_page,
+    page_no_in,
     page_offset,
 )
 from zbk.storage.inspection import Fault, Verdict, id_in_name
@@ -100,38 +107,57 @@ class IndexInspection:
         if named is not None and named != stored:
             yield Fault(0, 0, f"the header is of ledger {stored}, the name of ledger {named}")
         self.ledger_id = stored
+        try:
+            read_directory(file, self.header)
+        except CorruptRecordError as error:
+            self.header = None
+            yield Fault(error.offset, PAGE_SIZE, error.reason)
 
     def _pages(self, file: File, ledger_id: int) -> Iterator[FoundRange | Fault]:
-        for page_no, may_be_hole in self._written(file):
-            data = file.pread(PAGE_SIZE, page_offset(page_no))
+        for page_no, slot, may_be_hole in self._written(file):
+            data = file.pread(PAGE_SIZE, page_offset(slot))
             try:
                 locations = decode_page(
-                    data, ledger_id, page_no, self._path, may_be_hole=may_be_hole
+                    data, ledger_id, page_no, self._path, slot=slot, may_be_hole=may_be_hole
                 )
             except CorruptRecordError as error:
-                yield Fault(page_offset(page_no), len(data), error.reason)
+                yield Fault(page_offset(slot), len(data), error.reason)
                 continue
             if locations is not None:
                 self.page_count += 1
                 yield from self._ranges(page_no, locations.tolist())
 
-    def _written(self, file: File) -> Iterator[tuple[int, bool]]:
-        """Yield the numbers of pages that may have been written, and whether zeros are none."""
-        count = -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)
+    def _written(self, file: File) -> Iterator[tuple[int, int, bool]]:
+        """Yield number and slot of pages that may have been written, and whether zeros are none."""
+        count = _slot_count(file)
         if self.header is None:
-            yield from ((page_no, True) for page_no in range(count))
+            yield from self._named(file, count)
             return
-        for first, last, is_sparse in self.header.extents:
-            yield from ((page_no, is_sparse) for page_no in range(first, min(last + 1, count)))
+        for one in self.header.extents.placed:
+            for slot in range(one.slot, min(one.slot_end, count)):
+                yield one.first + slot - one.slot, slot, one.is_sparse
+
+    def _named(self, file: File, count: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield the pages as they say themselves which ones they are, by their numbers."""
+        found = []
+        for slot in range(count):
+            data = file.pread(PAGE_SIZE, page_offset(slot))
+            is_named = len(data) == PAGE_SIZE and any(data)
+            page_no = page_no_in(data) if is_named else slot
+            if page_no < DIRECTORY_PAGE:
+                found.append((page_no, slot, True))
+        yield from sorted(found)
 
     def _missing(self, file: File) -> Iterator[Fault]:
         """Yield the runs of pages that the header knows and that the file is too short for."""
-        count = -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)
-        for first, last, is_sparse in self.header.extents if self.header is not None else ():
-            if last >= count and not is_sparse:
-                low = max(first, count)
-                size = (last - low + 1) * PAGE_SIZE
-                yield Fault(page_offset(low), size, f"the file ends before pages {low} to {last}")
+        count = _slot_count(file)
+        for one in self.header.extents.placed if self.header is not None else ():
+            if one.slot_end > count and not one.is_sparse:
+                slot = max(one.slot, count)
+                low = one.first + slot - one.slot
+                size = (one.last - low + 1) * PAGE_SIZE
+                told = f"the file ends before pages {low} to {one.last}"
+                yield Fault(page_offset(slot), size, told)
 
     def _ranges(self, page_no: int, locations: list[int]) -> Iterator[FoundRange]:
         first = page_no * PAGE_ENTRY_COUNT
@@ -150,3 +176,8 @@ class IndexInspection:
             if found is not None:
                 yield found
             self._range = FoundRange(entry_id, entry_id, [log_id])
+
+
+def _slot_count(file: File) -> int:
+    """Return how many slots the file has, the last one cut off perhaps."""
+    return -(-max(0, file.size() - INDEX_HEADER_SIZE) // PAGE_SIZE)

@@ -19,7 +19,7 @@ Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``Inde
 from array import array
 from collections.abc import Callable, Collection, Sequence
 from itertools import repeat
-from operator import attrgetter, sub
+from operator import itemgetter, sub
 from typing import Final
 
 from zbk.errors import (
@@ -38,6 +38,7 @@ from zbk.storage.index_file import (
     IndexPath,
     IndexReader,
     LedgerIndex,
+    directory_of,
     encode_header,
     index_directories,
     ledger_ids,
@@ -237,19 +238,28 @@ class LedgerCache:
     # ------------------------------------------------------------------ locations
 
     def prepare(
-        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        index: LedgerIndex | None = None,
+        *,
+        is_admission: bool = False,
     ) -> LedgerIndex:
         """Have all pages in memory that ``put`` will change, so that it can not fail half-way.
 
         They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
-        ``index``: what this returned for the ledger the last time.
+        ``index``: what this returned for the ledger the last time. ``is_admission``: they may still
+        be refused.
+
+        Raises:
+            ScatteredLedgerError: they may, and would make one run of pages too many.
         """
         if index is None or not index.is_kept:
             index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
         assert index.ledger_id == ledger_id, "each ledger has its own"
         assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
         for page_no, low, _ in page_runs(entry_ids):
-            self._pages.prepare(index, page_no, entry_ids[low])
+            self._pages.prepare(index, page_no, entry_ids[low], is_admission=is_admission)
         return index
 
     @property
@@ -396,19 +406,20 @@ class LedgerCache:
             self._finish(self._flush)  # begun to make room
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
-        pages_by_ledger: dict[int, list[PageChange]] = {}
+        pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
         for key, page in self._pages.begin_flush().items():
             ledger_id, page_no = split_key(key)
-            locations = page.take()
-            change = PageChange(page_no, page.start, locations, len(locations))
-            pages_by_ledger.setdefault(ledger_id, []).append(change)
-        page_no_of = attrgetter("page_no")
+            pages_by_ledger.setdefault(ledger_id, []).append((page_no, page))
         changes = []
         for ledger_id, index in self._ledgers.begin_flush().items():
-            pages = sorted(pages_by_ledger.pop(ledger_id, ()), key=page_no_of)
-            index.extents.add(map(page_no_of, pages))
+            pages = sorted(pages_by_ledger.pop(ledger_id, ()), key=itemgetter(0))
+            index.extents.add(page_no for page_no, _ in pages)
+            directory = directory_of(index.extents)
             header = encode_header(index)
-            changes.append(LedgerChange(ledger_id, not index.has_file, header, pages))
+            page_changes = [_change(index, page_no, page) for page_no, page in pages]
+            changes.append(
+                LedgerChange(ledger_id, not index.has_file, header, page_changes, directory)
+            )
         assert not pages_by_ledger, "the ledger of a changed page has changed"
         self._flush = self._flusher.begin(changes, self._begin_log_sync())
         return self._flush
@@ -490,3 +501,9 @@ class LedgerCache:
 
     def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":
         return None if self._flush is None else self._flush.page(ledger_id, page_no)
+
+
+def _change(index: LedgerIndex, page_no: int, page: Page) -> PageChange:
+    locations = page.take()
+    slot = index.extents.slot_of(page_no)
+    return PageChange(page_no, slot, page.start, locations, len(locations))

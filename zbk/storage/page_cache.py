@@ -16,8 +16,10 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final, TypeAlias
 
+from zbk.errors import ScatteredLedgerError
 from zbk.storage.index_file import IndexReader, LedgerIndex
 from zbk.storage.index_page import PAGE_BITS, Page
+from zbk.storage.page_extents import ADMITTED_COUNT_MAX
 from zbk.storage.page_slots import SLOT_MASK, slots_of
 from zbk.storage.write_back import WriteBackCache
 
@@ -64,22 +66,47 @@ class PageCache(WriteBackCache[PageKey, Page]):
         self._place_lock = place_lock
         self._page_under_way = page_under_way
         self._new: dict[int, set[int]] = {}  # page numbers by ledger: in memory, and in no file
+        self._run_counts: dict[int, int] = {}  # of runs among these, by ledger, at most
 
-    def prepare(self, index: LedgerIndex, page_no: int, entry_id: int) -> None:
-        """Have a page in memory from an entry's slot on, so that ``put`` can not fail."""
+    def prepare(
+        self, index: LedgerIndex, page_no: int, entry_id: int, *, is_admission: bool = False
+    ) -> None:
+        """Have a page in memory from an entry's slot on, so that ``put`` can not fail.
+
+        Raises:
+            ScatteredLedgerError: an add would make one run of pages too many.
+        """
         slot = entry_id & SLOT_MASK
         page = self._find(index, page_no)
         if page is None:
             page = self._reader.read_page(index, page_no)
             if page is None:
+                self._begin_page(index, page_no, entry_id, is_admission=is_admission)
                 page = Page()
-                self._new.setdefault(index.ledger_id, set()).add(page_no)
             elif entry_id > index.last_entry_id:
                 page = Page(start=slot)  # what is ahead of it is whole, and nobody has asked for it
             self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
         elif page.start > slot:
             self._read_ahead(index, page_no, page)
         index.tail, index.tail_no = page, page_no
+
+    def _begin_page(
+        self, index: LedgerIndex, page_no: int, entry_id: int, *, is_admission: bool
+    ) -> None:
+        """Note a page that is in no file yet; with the one ahead of it, it takes one extent."""
+        new = self._new.setdefault(index.ledger_id, set())
+        extents = index.extents
+        if page_no - 1 not in new or extents.holds(page_no - 1):
+            run_count = self._run_counts.get(index.ledger_id, 0)
+            if is_admission and len(extents) + run_count >= ADMITTED_COUNT_MAX:
+                # some of these are in the file by now, perhaps
+                unplaced = {one for one in new if not extents.holds(one)}
+                run_count = sum(one - 1 not in unplaced for one in unplaced)
+                self._run_counts[index.ledger_id] = run_count
+                if len(extents) + run_count >= ADMITTED_COUNT_MAX:
+                    raise ScatteredLedgerError(index.ledger_id, entry_id, ADMITTED_COUNT_MAX)
+            self._run_counts[index.ledger_id] = run_count + 1
+        new.add(page_no)
 
     def put(
         self, index: LedgerIndex, page_no: int, entry_ids: Sequence[int], locations: "array[int]"
@@ -122,6 +149,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def forget(self, ledger_id: int) -> None:
         """Note that a ledger's pages were all dropped: it is deleted."""
         self._new.pop(ledger_id, None)
+        self._run_counts.pop(ledger_id, None)
 
     def drop_oldest_clean(self) -> PageKey | None:
         """Forget the clean page used longest ago; return its key, or ``None`` if none is clean."""
@@ -161,6 +189,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
             new.discard(page_no)
             if not new:
                 del self._new[ledger_id]
+                self._run_counts.pop(ledger_id, None)
 
     def _read_ahead(self, index: LedgerIndex, page_no: int, page: Page) -> None:
         """Read what the file has ahead of the part of a page that is in memory."""

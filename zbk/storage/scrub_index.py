@@ -62,6 +62,7 @@ class IndexScrub:
         self._view = view
         self._regions = regions
         self._read_size = 0
+        self._offset = 0  # of the page that is looked at
         self.unconfirmed_count = 0  # places that stayed busy
         self._is_all_seen = True
         self.pointed_ids: set[int] = set()  # logs with regions that entries lie in
@@ -85,6 +86,7 @@ class IndexScrub:
             for page_no in range(first, last + 1):
                 page = yield from self._page(header, page_no)
                 if page is not None:
+                    self._offset = page_offset(header.extents.slot_of(page_no))
                     yield from self._entries(ledger_id, page_no, page.locations)
                 size, self._read_size = self._read_size, 0
                 view.close_files()
@@ -185,9 +187,8 @@ class IndexScrub:
     def _damaged_place(self, ledger_id: int, entry_id: int, place: int) -> DamagedFile:
         if place == UNKNOWN:
             path = IndexPath.of(self._view.index_dir, ledger_id).path
-            offset = page_offset(entry_id >> PAGE_BITS)
             reason = f"where entry {entry_id} is was lost with a damaged page"
-            return DamagedFile(path, offset, reason, ledger_id)
+            return DamagedFile(path, self._offset, reason, ledger_id)
         log_id, offset = split_location(place)
         path = log_path(self._view.log_dir, log_id)
         reason = f"entry {entry_id} is not there, or in a damaged block"

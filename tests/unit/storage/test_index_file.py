@@ -2,6 +2,7 @@
 
 import errno
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,17 +12,19 @@ from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.words import LedgerType
+from zbk.storage.index_change import LedgerChange
 from zbk.storage.index_file import (
     IndexPath,
     IndexReader,
     LedgerIndex,
     decode_header,
+    directory_of,
     encode_header,
     ledger_ids,
 )
 from zbk.storage.index_page import INDEX_HEADER_SIZE, page_offset
 from zbk.storage.open_files import OpenFiles
-from zbk.storage.page_extents import EXTENT_COUNT_MAX, PageExtents
+from zbk.storage.page_extents import EXTENT_COUNT_MAX, Extent, PageExtents
 
 KEY = bytes(range(16))
 
@@ -30,7 +33,9 @@ def index_of(ledger_id: int = 7, extent_count: int = 2) -> LedgerIndex:
     index = LedgerIndex(ledger_id, KEY, LedgerType.VD_JOURNAL)
     index.is_fenced = True
     index.explicit_lac, index.last_add_synced, index.last_entry_id = 41, 40, 99
-    index.extents = PageExtents((10 * n, 10 * n + 3, n % 2 == 1) for n in range(extent_count))
+    index.extents = PageExtents(
+        Extent(10 * n, 10 * n + 3, 10 * n, n % 2 == 1) for n in range(extent_count)
+    )
     return index
 
 
@@ -39,7 +44,7 @@ def index_of(ledger_id: int = 7, extent_count: int = 2) -> LedgerIndex:
     ledger_type=st.sampled_from(LedgerType),
     is_fenced=st.booleans(),
     ids=st.tuples(*[st.integers(-1, 2**63 - 1)] * 3),
-    extent_count=st.integers(0, EXTENT_COUNT_MAX),
+    extent_count=st.integers(0, 56),
 )
 def test_decode_undoes_encode(
     ledger_id: int,
@@ -84,6 +89,74 @@ def test_bytes_of_version_1_never_change() -> None:
     assert header[:96] == golden["header start"]
     assert header[-8:] == golden["header checksum"]
     assert header[96:-8] == bytes(INDEX_HEADER_SIZE - 96 - 8)
+
+
+def scattered(extent_count: int) -> LedgerIndex:
+    """Return an index whose pages lie in other slots than those of their numbers."""
+    index = index_of()
+    index.extents = PageExtents()
+    for n in range(extent_count):
+        index.extents.add([100 * n + 7, 100 * n + 8])
+    return index
+
+
+def stored(index: LedgerIndex) -> tuple[SimulatedDisk, str]:
+    """Return a disk with the index file, without pages of locations."""
+    disk = SimulatedDisk()
+    place = IndexPath.of("/i", index.ledger_id)
+    disk.make_dirs(place.directory)
+    file = disk.open(place.path, create=True)
+    directory = directory_of(index.extents)  # first: it gets its slots
+    change = LedgerChange(index.ledger_id, is_new=True, header=b"", pages=(), directory=directory)
+    for part in msgspec.structs.replace(change, header=encode_header(index)).parts():
+        part.write_to(file)
+    file.truncate(page_offset(index.extents.slot_end))
+    return disk, place.path
+
+
+def test_bytes_of_version_2_never_change() -> None:
+    golden = golden_bytes("index_v2.txt")
+
+    header = encode_header(scattered(2))
+    disk, path = stored(scattered(79))
+
+    assert header[:96] == golden["header start"]
+    assert header[-8:] == golden["header checksum"]
+    assert header[96:-8] == bytes(INDEX_HEADER_SIZE - 96 - 8)
+    content = disk.content(path)
+    assert content[:96] == golden["header with directory"]
+    directory = content[page_offset(158) :]
+    assert directory[:36] == golden["directory start"]
+    assert directory[-16:] == golden["directory trailer"]
+
+
+@pytest.mark.parametrize("extent_count", [1, 78, 79, 682, 683, EXTENT_COUNT_MAX - 1])
+def test_extents_in_any_number_are_read_again(extent_count: int) -> None:
+    index = scattered(extent_count)
+    disk, _ = stored(index)
+
+    found = IndexReader("/i", OpenFiles(disk, 4)).read_header(7)
+
+    assert found is not None
+    assert list(found.extents.placed) == list(index.extents.placed)
+    assert found.extents.slot_count == index.extents.slot_count
+    for extents in (found.extents, index.extents):
+        extents.add([8_000_000])
+    assert found.extents.slot_of(8_000_000) == index.extents.slot_of(8_000_000)
+
+
+def test_every_flipped_bit_and_every_cut_of_extents_is_seen() -> None:
+    disk, path = stored(scattered(79))
+    whole = disk.content(path)
+    at = page_offset(158)
+    reader = IndexReader("/i", OpenFiles(disk, 4))
+    damaged = [whole[:at] + other for _, other in flipped(whole[at:], stride=1_511)]
+    damaged += [other + whole[1024:] for _, other in flipped(whole[:1024], stride=173)]
+    damaged += [whole[:size] for size in (at, at + 1, len(whole) - 1)]
+    for content in damaged:
+        disk.set_content(path, content)
+        with pytest.raises(CorruptRecordError):
+            reader.read_header(7)
 
 
 def test_ledgers_made_one_after_the_other_share_a_directory() -> None:

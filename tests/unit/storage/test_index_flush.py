@@ -28,21 +28,21 @@ def disk() -> SimulatedDisk:
 def parts() -> list[Part]:
     page = array("Q", range(1024))
     return [
-        Part.of_page(7, 3, to_disk(page)),
+        Part.of_page(7, 3, 5, to_disk(page)),
         Part.of_header(7, bytes(range(256)) * 4),
         Part.of_header(9, b"\xff" * 1024),
     ]
 
 
-def found_in(disk: SimulatedDisk) -> list[tuple[int, int, bytes]]:
+def found_in(disk: SimulatedDisk) -> list[tuple[int, int, int, bytes]]:
     read = FlushFile(disk, "/l").read()
-    return [(p.ledger_id, p.page_no, bytes(p.data)) for _, own in read for p in own]
+    return [(p.ledger_id, p.page_no, p.slot, bytes(p.data)) for _, own in read for p in own]
 
 
 def test_what_was_written_is_read(disk: SimulatedDisk) -> None:
     FlushFile(disk, "/l").write(parts())
 
-    wanted = [(p.ledger_id, p.page_no, bytes(p.data)) for p in parts()]
+    wanted = [(p.ledger_id, p.page_no, p.slot, bytes(p.data)) for p in parts()]
     assert found_in(disk.crash(Random(1))) == wanted
 
 
@@ -75,14 +75,27 @@ def test_no_cut_and_no_flipped_bit_is_used(disk: SimulatedDisk) -> None:
         assert found_in(disk) == []
 
 
-def test_bytes_of_version_1_never_change(disk: SimulatedDisk) -> None:
-    golden = golden_bytes("flush_file_v1.txt")["head"]
+def test_bytes_of_version_2_never_change(disk: SimulatedDisk) -> None:
+    golden = golden_bytes("flush_file_v2.txt")["head"]
 
     FlushFile(disk, "/l").write(parts())
 
     content = disk.content(PATH)
     assert content[: len(golden)] == golden
     assert content[len(golden) :] == b"".join(part.data for part in parts())
+
+
+def test_version_1_is_read_and_puts_pages_into_the_slots_of_their_numbers(
+    disk: SimulatedDisk,
+) -> None:
+    golden = golden_bytes("flush_file_v1.txt")["head"]
+    disk.open(PATH, create=True).close()
+    disk.set_content(PATH, golden + b"".join(part.data for part in parts()))
+
+    found = found_in(disk)
+
+    assert [slot for _, _, slot, _ in found] == [3, 0, 0]
+    assert [data for *_, data in found] == [bytes(part.data) for part in parts()]
 
 
 # ---------------------------------------------------------------- crash points

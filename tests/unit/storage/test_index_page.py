@@ -39,41 +39,41 @@ def page_with(locations: dict[int, int]) -> "array[int]":
 def test_decode_undoes_encode(locations: dict[int, int]) -> None:
     page = page_with(locations)
 
-    assert decode_page(encoded(page), 7, 2, "x") == page
+    assert decode_page(encoded(page), 7, 2, "x", slot=2) == page
 
 
 def test_every_cut_is_short() -> None:
     whole = encoded(page_with({0: 5}))
     for short in cut(whole, stride=13):
         with pytest.raises(ShortRecordError):
-            decode_page(short, 7, 2, "x")
+            decode_page(short, 7, 2, "x", slot=2)
 
 
 def test_every_flipped_bit_is_seen() -> None:
     whole = encoded(page_with({0: 5, 1023: 2**63}))
     for _, damaged in flipped(whole, stride=31):
         with pytest.raises(CorruptRecordError):
-            decode_page(damaged, 7, 2, "x")
+            decode_page(damaged, 7, 2, "x", slot=2)
     for bit, damaged in flipped(whole[-16:]):
         with pytest.raises(CorruptRecordError):
-            decode_page(whole[:-16] + damaged, 7, 2, f"{bit}")
+            decode_page(whole[:-16] + damaged, 7, 2, f"{bit}", slot=2)
 
 
 @pytest.mark.parametrize(("ledger_id", "page_no"), [(8, 2), (7, 3)])
 def test_a_page_in_the_wrong_place_is_seen(ledger_id: int, page_no: int) -> None:
     with pytest.raises(CorruptRecordError, match="is damaged"):
-        decode_page(encoded(page_with({0: 5})), ledger_id, page_no, "x")
+        decode_page(encoded(page_with({0: 5})), ledger_id, page_no, "x", slot=2)
 
 
 def test_zeros_are_damage_unless_there_may_be_a_hole() -> None:
     with pytest.raises(CorruptRecordError):
-        decode_page(bytes(PAGE_SIZE), 7, 2, "x")
+        decode_page(bytes(PAGE_SIZE), 7, 2, "x", slot=2)
     with pytest.raises(ShortRecordError):
-        decode_page(b"", 7, 2, "x")
+        decode_page(b"", 7, 2, "x", slot=2)
     for size in (0, 100, PAGE_SIZE):
-        assert decode_page(bytes(size), 7, 2, "x", may_be_hole=True) is None
+        assert decode_page(bytes(size), 7, 2, "x", slot=2, may_be_hole=True) is None
     with pytest.raises(CorruptRecordError):
-        decode_page(bytes(100) + b"x" + bytes(PAGE_SIZE - 101), 7, 2, "x", may_be_hole=True)
+        decode_page(bytes(100) + b"x" + bytes(PAGE_SIZE - 101), 7, 2, "x", slot=2, may_be_hole=True)
 
 
 def test_bytes_of_version_1_never_change() -> None:
