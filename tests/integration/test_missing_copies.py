@@ -5,7 +5,7 @@ does the one that takes its place. Then a bookie hangs while several ledgers are
 killed before it has read what was sent to it; it comes back, and they are closed, or recovered.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,12 +15,17 @@ from tests.support.cluster import QUICK
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.client.ledger_creation import LedgerOptions
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
 from zbk.system.clock import monotonic_s
 
 SILENCE_MS = 400
 WHOLE_S = 60.0
+NO_SPARE = LedgerOptions(
+    ensemble_size=4, write_quorum_size=4, ack_quorum_size=3, ledger_type="VD_JOURNAL"
+)
+"""On all bookies there are: one that is away is not replaced."""
 
 
 class Story:
@@ -34,9 +39,9 @@ class Story:
             self.victim, self.other = self.pair.metadata.last_fragment.bookies
             self._write_pair()  # afterwards this client avoids bookies that have failed
         with zbk.connect(cluster.metadata_uri, request_timeout_ms=SILENCE_MS) as doomed:
-            self.persistent = self._with_victim(client.create_ledger)
-            self.volatile = self._with_victim(client.create_ledger, ledger_type="VD_JOURNAL")
-            self.orphan = self._with_victim(doomed.create_ledger, ledger_type="VD_JOURNAL")
+            self.persistent = self._with_victim(client)
+            self.volatile = client.create_ledger(**NO_SPARE)
+            self.orphan = doomed.create_ledger(**NO_SPARE)
             self._cut_off()
             self.orphan.sync()
         cluster.restart(self._index)
@@ -63,11 +68,9 @@ class Story:
     def _index(self) -> int:
         return [bookie.bookie_id for bookie in self.cluster.bookies].index(self.victim)
 
-    def _with_victim(
-        self, create: Callable[..., zbk.LedgerWriter], **options: str
-    ) -> zbk.LedgerWriter:
+    def _with_victim(self, client: zbk.Client) -> zbk.LedgerWriter:
         while True:
-            ledger = create(**options)
+            ledger = client.create_ledger()
             if self.victim in ledger.metadata.last_fragment.bookies:
                 return ledger
             ledger.close()
