@@ -3,7 +3,6 @@
     I26     a change of the metadata never takes a durable replica of an entry out of its write set
             without putting another one in; what takes a bookie's place has every entry that is due
     grace   no writer is fenced before it had the grace period to leave a lost bookie
-    I38     nor one that was able to leave it all that time (``writer_health``)
     term    only who leads reports lost bookies: not in a session that is in doubt
     brake   when many bookies vanish at once, none is reported before the auditor looked again
 
@@ -155,10 +154,6 @@ class RepairOracle:
                 f"L{current.ledger_id} is fenced, {fragment} is from {(now_us - since_us) // MS} "
                 f"ms ago, and nobody in it was lost {self._grace_us // MS} ms ago",
             )
-        writer = self._world.writers.get(current.ledger_id)
-        if writer is not None and writer.has_been_able(self._grace_us):
-            text = f"L{current.ledger_id} is fenced, and its writer could have left {fragment}"
-            self._world.violated("I38", text)
 
     # ------------------------------------------------------------------ what auditors do
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import Parts as BookieParts
@@ -32,9 +31,6 @@ from zbk.protocol.replication_events import RepairAim, RepairLimits
 from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
-
-if TYPE_CHECKING:
-    from tests.simulation.writer_health import WriterHealth
 
 PASSWORD = b"secret"
 
@@ -91,7 +87,6 @@ class World:
         self.writer_limits = _writer_limits(tape)
         self.recovery_limits = _recovery_limits(tape)
         self.upkeep: UpkeepPlan | None = None  # what bookies do to their disks
-        self.writers: dict[int, WriterHealth] = {}  # those that live, by ledger
         self._bookie_count = 0
         self._acked_us: dict[tuple[int, int], int] = {}  # of VD entries, and when
         self.parts.prepare(self)
@@ -263,6 +258,7 @@ def _writer_limits(tape: Tape) -> WriterLimits:
         close_linger_ms=200,
         unsynced_batch_count_max=tape.pick((65_536, 8)),
         ensemble_retry_ms=200,
+        sync_point_retry_ms_max=400,
         metadata_grace_ms=5_000,
         slow_bookie_ms=tape.pick((2_000, 300)),
         explicit_lac_ms=tape.pick((100, 0)),

@@ -80,8 +80,7 @@ class WriterBody:
         self.ledger_id = metadata.ledger_id
         self.is_over = False
         self.core = world.parts.writer_core(world, metadata)
-        self.health = WriterHealth(world, metadata, self.core)
-        world.writers[self.ledger_id] = self.health
+        self._health = WriterHealth(world, metadata, self.core)
         self._on_failed = on_failed
         session = world.session(node.name)
         self._ledgers = session.ledgers()
@@ -128,7 +127,6 @@ class WriterBody:
     def give_up(self) -> None:
         """Forget everything: whoever waits never hears."""
         self.is_over = True
-        self.world.writers.pop(self.ledger_id, None)
         self.pool.close()
 
     def _invoke(self, call: str) -> Event:
@@ -174,7 +172,7 @@ class WriterBody:
         effects = self.core.handle(event, self.node.now_ms())
         for effect in effects:
             self._carry_out(effect)
-        self.health.look(event)
+        self._health.look(event)
         self._check_lac()
 
     # ------------------------------------------------------------------ effects out
@@ -388,7 +386,6 @@ class WriterBody:
     def _finish(self, error: ZbkError | None) -> None:
         """Tell whoever waits still, and whoever closed it."""
         self.is_over = True
-        self.world.writers.pop(self.ledger_id, None)
         abandoned = BookieUnavailableError("(all)", "the writer is given back")
         for effect in self.core.handle(ev.Abandoned(abandoned), self.node.now_ms()):
             match effect:

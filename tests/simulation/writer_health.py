@@ -1,9 +1,10 @@
-"""Since when nothing has kept a writer from leaving a bookie that failed.
+"""I38: a writer that can leave a bookie that failed begins to, soon.
 
-A writer is *able* while a place of its ensemble has failed and it could give it to another bookie:
-it lives and is not paused, an ack quorum of its bookies is connected and holds all that it has to
-make durable, another bookie is there, and metadata are served. Whatever goes wrong begins the time
-anew, so that only what is certain counts.
+A writer is *idle* while a place of its ensemble has failed and it does nothing about that, though
+nothing is in its way: it lives and is not paused, an ack quorum of its bookies is connected and has
+all that is to be made durable, another bookie is there, and metadata are served. Whatever goes
+wrong, or is under way, begins the time anew, so that only what is certain counts. A writer that is
+idle for long loses its ledger to autorecovery, though it is healthy.
 """
 
 from typing import Final
@@ -14,19 +15,17 @@ from zbk.protocol import writer_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 
-ABLE_US_MIN: Final = 2_000 * MS
-"""Time that is enough for a sync and a change of the metadata, however slow the disks are."""
+IDLE_US_MAX: Final = 800 * MS
+"""More than a writer waits before it tries again."""
 
 GAP_US_MAX: Final = 300 * MS
 """Between two ticks; more, and the writer was paused."""
 
-_TROUBLE = (
-    ev.SlotUp, ev.SlotDown, ev.AddFailed, ev.SyncFailed, ev.EnsembleChanged, ev.EnsembleChangeFailed
-)  # fmt: skip
+_TROUBLE = (ev.SyncFailed, ev.EnsembleChanged, ev.EnsembleChangeFailed)
 
 
 class WriterHealth:
-    """How long one writer has been able to change its ensemble."""
+    """How long one writer has done nothing about a bookie that failed."""
 
     def __init__(self, world: World, metadata: LedgerMetadata, core: WriterCore) -> None:
         self._world = world
@@ -35,35 +34,37 @@ class WriterHealth:
         self._core = core
         self._lives: dict[str, int] = {}  # of bookies, as first connected
         self._restarted: set[str] = set()
+        self._down: tuple[int, ...] = ()
         self._since_us: int | None = None
         self._looked_us = 0
 
     def look(self, event: ev.Event) -> None:
-        """Note how the writer stands, after an event."""
+        """Judge how the writer stands, after an event."""
         now_us = self._world.kernel.now_us
         if isinstance(event, ev.SlotUp):
             bookie_id = self._core.ensemble[event.slot]
             if self._lives.setdefault(bookie_id, event.incarnation) != event.incarnation:
                 self._restarted.add(bookie_id)
-        if isinstance(event, _TROUBLE) or now_us - self._looked_us > GAP_US_MAX:
-            self._since_us = None
-        if isinstance(event, ev.Tick):
-            self._looked_us = now_us
-        if not self._is_able():
+        down, self._down = self._down, self._core._slots.down
+        is_paused = now_us - self._looked_us > GAP_US_MAX
+        if isinstance(event, _TROUBLE) or is_paused or self._down != down or not self._is_idle():
             self._since_us = None
         elif self._since_us is None:
             self._since_us = now_us
+        elif now_us - self._since_us > IDLE_US_MAX:
+            failed = [self._core.ensemble[slot] for slot in self._core._slots.failed]
+            text = f"the writer of ledger {self._ledger_id} does nothing about {failed}"
+            self._world.violated("I38", f"{text}, which failed {IDLE_US_MAX // MS} ms ago")
+            self._since_us = None
+        if isinstance(event, ev.Tick):
+            self._looked_us = now_us
 
-    def has_been_able(self, for_us: int) -> bool:
-        """Return whether it was able for so long, and long enough, until now."""
-        now_us = self._world.kernel.now_us
-        is_watched = self._since_us is not None and now_us - self._looked_us <= GAP_US_MAX
-        return is_watched and now_us - (self._since_us or 0) >= max(for_us, ABLE_US_MIN)
-
-    def _is_able(self) -> bool:
+    def _is_idle(self) -> bool:
         core, world = self._core, self._world
-        slots = core._slots
+        slots, keeper = core._slots, core._keeper
         if core.error is not None or core._is_ending or not slots.failed or world.metadata.is_down:
+            return False
+        if keeper.is_pending or keeper.is_seeking:
             return False
         ensemble = core.ensemble
         there = {b.bookie_id for b in world.bookies if b.node.is_alive and not b.is_lost}

@@ -239,6 +239,8 @@ class Log:
 
         Raises:
             LogFencedError: another client owns the log.
+            NotDurableError: acknowledged entries of a VD ledger are not durable yet. The ledger
+                stays open with all of them; the log's next owner recovers it.
         """
         self._is_closed = True
         self._gate.close(LogClosedError(self.name))

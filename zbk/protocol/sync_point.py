@@ -11,8 +11,8 @@ sent is acknowledged, then synced, so the way ends after about one answer and on
 fast the application appends. It is given up at once where it leads nowhere:
 
     too few bookies          less than an ack quorum is live, or what is pending cannot reach one
-    no progress              every live bookie has synced, and the LAC stays where it was: a bookie
-                             that is gone has what is missing, or has to come back
+    no progress              every live bookie has synced, or failed to twice, and the LAC stays
+                             where it was: a bookie that is gone has what is missing
     ``quorum_grace_ms``      a bookie counts as live and does not answer
 
 Then the writer goes on as before. On a PD ledger every point is as good: what is acknowledged is
@@ -57,6 +57,7 @@ class SyncPoint:
         self._ack_size = ack_size
         self._grace = Grace(grace_ms)
         self._is_sought = False
+        self._has_asked_again = False
         self._demanded_lac = NO_ENTRY - 1  # the LAC when the last sync was demanded; lower: none
 
     @property
@@ -80,6 +81,7 @@ class SyncPoint:
             self._is_sought = False
             self._path.go_on()
         self._grace.reset()
+        self._has_asked_again = False
         self._demanded_lac = NO_ENTRY - 1
 
     def _reach(self, now_ms: int) -> Reach:
@@ -92,9 +94,16 @@ class SyncPoint:
         if path.is_pending:
             return Reach.UNDER_WAY
         if syncs.has_round:
-            return Reach.UNDER_WAY if syncs.is_awaiting_live else Reach.OUT_OF_REACH
+            return Reach.UNDER_WAY if self._is_awaited() else Reach.OUT_OF_REACH
         if self._demanded_lac == path.lac:
             return Reach.OUT_OF_REACH
         self._demanded_lac = path.lac
         syncs.demand()
         return Reach.UNDER_WAY
+
+    def _is_awaited(self) -> bool:
+        """Return whether a live bookie has to answer the sync; ask once more who has failed to."""
+        if self._syncs.is_awaiting_live:
+            return True
+        is_first_time, self._has_asked_again = not self._has_asked_again, True
+        return is_first_time and self._syncs.ask_again(self._slots.live)

@@ -62,6 +62,7 @@ class SyncRounds:
         self._round: _Round | None = None
         self._next_id = 0
         self._last_failure = ""
+        self._asked_again: list[int] = []
 
     def __len__(self) -> int:
         """Return the number of syncs that wait."""
@@ -103,6 +104,18 @@ class SyncRounds:
     def demand(self) -> None:
         """Have a round as soon as none runs, though nobody waits for it."""
         self._is_demanded = True
+
+    def ask_again(self, live: Collection[int]) -> bool:
+        """Ask live bookies again that have failed in this round; return whether any has."""
+        now = self._round
+        if now is None:
+            return False
+        failed = [slot for slot in live if slot in now.errors]
+        for slot in failed:
+            del now.errors[slot]
+        now.awaited.update(failed)
+        self._asked_again += failed
+        return bool(failed)
 
     def fail_all(self, error: ZbkError) -> list[Effect]:
         """Forget everything; return what to tell those who waited."""
@@ -160,6 +173,10 @@ class SyncRounds:
         ``may_wait`` says that it makes sense to wait for bookies that are down.
         """
         effects: list[Effect] = []
+        again, self._asked_again = self._asked_again, []
+        if self._round is not None:
+            again = [slot for slot in again if slot in self._round.awaited]
+            effects += self._sends(again, lac, slots)
         while True:  # once more after each round that ended: syncs pop, or a demand is met
             effects += self._done(lac)
             if self._round is None:
@@ -186,7 +203,12 @@ class SyncRounds:
         self._next_id += 1
         self._round = _Round(sync_id, lac, last_acked_id, slots.live, now_ms)
         self._round.is_demanded, self._is_demanded = self._is_demanded, False
-        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in slots.live]
+        return self._sends(slots.live, lac, slots)
+
+    def _sends(self, asked: Collection[int], lac: int, slots: WriterSlots) -> list[Effect]:
+        assert self._round is not None, "bookies are asked in a round"
+        sync_id = self._round.sync_id
+        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in asked]
 
     def _settle(self, lac: int, slots: WriterSlots, now_ms: int, *, may_wait: bool) -> list[Effect]:
         """End the round if there is nothing more to wait for."""
