@@ -127,7 +127,8 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One client. Keywords of ``zbk.connect``; TOML table ``[client]``."""
 
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
-    pending_size_max: int = 64 * MIB  # bytes of payload that may wait in one writer
+    pending_size_max: int = 64 * MIB  # bytes of entries that may wait in one writer
+    all_pending_size_max: int = 128 * MIB  # ... in all writers of the client together
     window_size: int = 8 * MIB  # bytes of one writer that are on their way to the ack quorum
     backlog_size: int = 96 * MIB  # ... to the slowest bookie, before it holds the writer up
     batch_size_max: int = 1 * MIB  # bytes of entries in one message
@@ -149,6 +150,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def __post_init__(self) -> None:
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
         _check_range(self, "pending_size_max", 64 * KIB, 16 * GIB)
+        _check_range(self, "all_pending_size_max", 64 * KIB, 64 * GIB)
         _check_range(self, "window_size", 64 * KIB, 1 * GIB)
         _check_range(self, "backlog_size", 64 * KIB, 1 * GIB)
         _check_range(self, "batch_size_max", 4 * KIB, 4 * MIB)

@@ -95,7 +95,7 @@ def load_options(command: FunctionT) -> FunctionT:
         click.option(
             "--ledgers",
             "ledger_count",
-            type=click.IntRange(min=1, max=256),
+            type=click.IntRange(min=1, max=1_024),
             default=1,
             show_default=True,
             help="Ledgers that are written at once; --count and --rate are of all together.",

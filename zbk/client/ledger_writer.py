@@ -27,6 +27,9 @@ from zbk.protocol.writer import WriterCore
 if TYPE_CHECKING:
     from zbk.client.writer_actor import WriterActor
 
+ENTRY_OVERHEAD_SIZE: Final = 64
+"""Bytes of an entry beside its payload, while it is pending: header, digest, its place in lists."""
+
 ResultT = TypeVar("ResultT")
 
 WAIT_SHARE: Final = 0.9
@@ -179,7 +182,7 @@ class LedgerWriter:
         if len(data) > self._entry_size_max:
             raise EntryTooLargeError(len(data), self._entry_size_max)
         self._check_usable()
-        future = AppendFuture(self._condition, len(data))
+        future = AppendFuture(self._condition, len(data) + ENTRY_OVERHEAD_SIZE)
         self._mailbox.put(future, (data,), timeout_s)
         return future
 
@@ -197,6 +200,7 @@ class LedgerWriter:
         timeout_s = self._timeout_s(timeout)
         data, size = arguments.payloads(payloads, self._entry_size_max)
         self._check_usable()
+        size += ENTRY_OVERHEAD_SIZE * len(data)
         future = AppendFuture(self._condition, size, is_many=True)
         self._mailbox.put(future, data, timeout_s)
         return future

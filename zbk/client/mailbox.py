@@ -2,14 +2,15 @@
 
 One tell to an actor costs 2-5 µs, so an append only joins a list; the actor is told once for all
 that joined while it was busy. The bytes in the list, and those that the writer has taken and not
-yet answered, are bounded: at the limit ``put`` waits, and the application slows down to the speed
-of the slowest bookie.
+yet answered, are bounded, for each writer and for all of a client (``AppendBudget``): at the limit
+``put`` waits, and the application slows down to the speed of the slowest bookie.
 """
 
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
+from zbk.client.append_budget import AppendBudget
 from zbk.client.append_future import AppendFuture
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
@@ -20,8 +21,11 @@ Item = tuple[AppendFuture, Sequence[bytes]]
 class AppendMailbox:
     """A list of appends with a limit in bytes, and a way to rouse its reader."""
 
-    def __init__(self, size_max: int, rouse: Callable[[], None]) -> None:
+    def __init__(
+        self, size_max: int, rouse: Callable[[], None], budget: AppendBudget | None = None
+    ) -> None:
         self._size_max = size_max
+        self._budget = AppendBudget(size_max) if budget is None else budget
         self._rouse = rouse
         self._items: list[Item] = []
         self._size = 0  # bytes waiting here or taken and not yet answered
@@ -58,19 +62,27 @@ class AppendMailbox:
             RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was added.
             ZbkError: the mailbox was ended.
         """
-        with self._lock:
-            if self._end is not None:
-                raise self._end
-            size = self._size + future.size
-            if size > self._size_max and self._size:
-                self._wait_for_room(future.size, timeout_s)
+        self._budget.take(future.size, timeout_s, self._check_end)
+        try:
+            with self._lock:
+                self._check_end()
                 size = self._size + future.size
-            self._size = size
-            self._items.append((future, payloads))
-            if self._is_roused:
-                return
-            self._is_roused = True
+                if size > self._size_max and self._size:
+                    self._wait_for_room(future.size, timeout_s)
+                    size = self._size + future.size
+                self._size = size
+                self._items.append((future, payloads))
+                if self._is_roused:
+                    return
+                self._is_roused = True
+        except ZbkError:
+            self._budget.give_back(future.size)
+            raise
         self._rouse()
+
+    def _check_end(self) -> None:
+        if self._end is not None:
+            raise self._end
 
     def _wait_for_room(self, size: int, timeout_s: float) -> None:
         deadline_s = monotonic_s() + timeout_s
@@ -112,6 +124,7 @@ class AppendMailbox:
             self._size -= size
             if self._waiter_count:
                 self._changed.notify_all()
+        self._budget.give_back(size)
 
     def unanswered(self) -> "list[Future[int]]":
         """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
@@ -128,3 +141,4 @@ class AppendMailbox:
             if self._end is None:
                 self._end = error
             self._changed.notify_all()
+        self._budget.rouse()

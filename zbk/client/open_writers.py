@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 import pykka
 
+from zbk.client.append_budget import AppendBudget
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.mailbox import AppendMailbox
 from zbk.client.placer import BookiePlacer
@@ -25,6 +26,7 @@ from zbk.client.writer_actor import (
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.config import ClientConfig
 from zbk.durability.level import level_of
+from zbk.errors import BusyError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.digest import digest_function, ledger_key
@@ -59,6 +61,7 @@ class OpenWriters:
 
     def __init__(self, ground: WriterGround) -> None:
         self._ground = ground
+        self._budget = AppendBudget(ground.config.all_pending_size_max)
         self._lock = threading.Lock()
         self._serial = itertools.count()
         self._actors: dict[int, pykka.ActorRef[WriterActor]] = {}
@@ -92,7 +95,9 @@ class OpenWriters:
             with self._lock:
                 self._actors.pop(serial, None)
 
-        mailbox = AppendMailbox(config.pending_size_max, lambda: _tell(reference[0], Drain()))
+        mailbox = AppendMailbox(
+            config.pending_size_max, lambda: _tell(reference[0], Drain()), self._budget
+        )
         current = WriterMetadata(
             metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actor
         )
@@ -106,7 +111,13 @@ class OpenWriters:
             condition=threading.Condition(),
             connected=threading.Event(),
         )
-        reference.append(WriterActor.start(setup, forget))
+        try:
+            reference.append(WriterActor.start(setup, forget))
+        except RuntimeError as error:  # as Python has it when there can be no more threads
+            raise BusyError(
+                f"no thread for the writer of ledger {metadata.ledger_id}, beside those of "
+                f"{len(self._actors)} others: {error}; close some, or see `ulimit -u`"
+            ) from error
         ground.ticker.every(SELDOM_TICK_MS, tick)
         with self._lock:
             self._actors[serial] = reference[0]

@@ -31,7 +31,11 @@ class ReplyBox:
 
 
 class Requests:
-    """Sends requests through a pool. Every request is answered: at the latest by its time-out."""
+    """Sends requests through a pool. Every request is answered, at the latest by its time-out.
+
+    That starts when the request is handed to the bookie, and anew while it works through what it
+    was handed before: see ``zbk.transport.outstanding``.
+    """
 
     def __init__(self, pool: BookiePool, timeout_ms: int) -> None:
         self._pool = pool

@@ -290,7 +290,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         """Make a connection anew that may be broken; leave alone a bookie that has refused."""
         bookie_id = self._core.ensemble[suspect.slot]
         if suspect.is_connection_broken:
-            self._setup.pool.reset(bookie_id, suspect.error)
+            self._setup.pool.reset(bookie_id, self._sink, suspect.error)
         else:
             self._refusing[bookie_id] = monotonic_ms() + REFUSED_RETRY_MS
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.errors import MalformedMessageError, ZbkError
 from zbk.protocol import writer_events as core
 from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.words import LedgerType
@@ -151,4 +151,6 @@ def _error_of(reply: Reply) -> ZbkError:
     if isinstance(reply.outcome, ZbkError):
         return reply.outcome
     answer = type(reply.outcome).__name__
-    return BookieUnavailableError(reply.bookie_id, f"gave an answer of another kind: {answer}")
+    return MalformedMessageError(
+        f"bookie {reply.bookie_id} gave an answer of another kind: {answer}"
+    )

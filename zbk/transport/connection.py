@@ -9,6 +9,11 @@ silent for long, and refuses what comes next with ``HelloRequiredError``: nothin
 So the client says HELLO again, in the same life, and then sends once more what was refused, in the
 same order and before what came later; whoever waits for the answers does not notice.
 
+What goes over the bookie's credit waits here, for as long as it takes: the time-out of a request
+starts when it is handed to the bookie (``zbk.transport.outstanding``). When a request is late and
+the bookie has answered nothing at all for as long, it is hung: this life ends, and all that waits
+fails with it.
+
 Everything here runs in the thread of the pool that owns it (``zbk.transport.dealer``).
 """
 
@@ -131,6 +136,7 @@ class Connection:
         self._address = ""
         self._waiting_size = 0
         self._is_stuffed = False  # the socket takes no more now
+        self._heard_ms = 0
         self._hello: HelloAnswer | None = None
         self._retry_ms = RETRY_MS
         self._next_try_ms = 0
@@ -148,6 +154,11 @@ class Connection:
         elif self.state is State.IDLE:
             self._next_try_ms = 0
             self._connect(monotonic_ms())
+
+    def tell_again(self, sink: Sink) -> None:
+        """Tell a subscriber once more that the connection is there."""
+        if sink in self.subscribers and self.state is State.READY:
+            self._pool.post(sink, self._up())
 
     def unsubscribe(self, sink: Sink, now_ms: int) -> None:
         """Undo one ``subscribe``."""
@@ -172,9 +183,8 @@ class Connection:
         if self._waiting_size + outgoing.size > WAITING_SIZE_MAX:
             self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
             return
-        self.waiting.append(Pending(outgoing, now_ms + outgoing.timeout_ms))
+        self.waiting.append(Pending(outgoing))
         self._waiting_size += outgoing.size
-        self._pool.look_at(now_ms + outgoing.timeout_ms)
         self.pump(now_ms)
 
     def hurry(self) -> None:
@@ -333,8 +343,8 @@ class Connection:
                 return
             self.waiting.popleft()
             self._waiting_size -= outgoing.size
-            self.outstanding.add(request_id, pending)
-            self._pool.look_at(pending.deadline_ms)
+            self.outstanding.add(request_id, pending, now_ms)
+            self._pool.look_at(self.outstanding.due_ms)
 
     def _try_send(self, frames: list[Frame]) -> bool:
         assert self.socket is not None, "only a connected bookie is sent to"
@@ -346,22 +356,25 @@ class Connection:
 
     def on_readable(self, now_ms: int) -> None:
         """Take the answers that came."""
-        for _ in range(DRAIN_COUNT_MAX):
+        self._receive(DRAIN_COUNT_MAX, now_ms)
+        self.pump(now_ms)
+
+    def _receive(self, count_max: int, now_ms: int) -> None:
+        for _ in range(count_max):
             if self.socket is None:
                 return
             try:
                 frames = receive_frames(self.socket)
             except zmq.Again:
-                break
+                return
+            self._heard_ms = now_ms
             try:
                 self._on_answer(codec.decode_answer(frames[0]), frames, now_ms)
             except MalformedMessageError as error:
                 self.lose(error, now_ms)
-            if (
-                self.state is State.READY and not self.outstanding
-            ):  # nothing else can have come: to ask and be told so costs
-                break
-        self.pump(now_ms)
+            # nothing else can have come: to ask and be told so costs
+            if self.state is State.READY and not self.outstanding:
+                return
 
     def _on_answer(self, answer: Answer, frames: list[bytes], now_ms: int) -> None:
         if self.state is State.GREETING and answer.request_id == self._hello_id:
@@ -370,7 +383,7 @@ class Connection:
             elif isinstance(answer, Refused):
                 self.lose(from_wire(answer.code, tuple(answer.fields)), now_ms)
             return
-        pending = self.outstanding.take(answer.request_id)
+        pending = self.outstanding.take(answer.request_id, now_ms)
         if pending is None:
             return  # it timed out before
         self.used_ms = now_ms
@@ -420,8 +433,6 @@ class Connection:
         if not (self.subscribers or self.waiting or len(self.outstanding)):
             return self.used_ms + self._pool.options.idle_ms
         due_ms = self.outstanding.due_ms
-        if self.waiting:
-            due_ms = min(due_ms, self.waiting[0].deadline_ms)
         if self._is_stuffed:
             due_ms = min(due_ms, monotonic_ms() + SEND_RETRY_MS)
         return due_ms
@@ -431,23 +442,30 @@ class Connection:
         return self._pool.options.connect_timeout_ms / 1000
 
     def _expire(self, now_ms: int) -> None:
-        for pending in self.outstanding.take_late(now_ms):
-            self._time_out(pending.outgoing)
-        while self.waiting and now_ms >= self.waiting[0].deadline_ms:
-            pending = self.waiting.popleft()
-            self._waiting_size -= pending.outgoing.size
-            self._time_out(pending.outgoing)
+        if now_ms < self.outstanding.due_ms:
+            return
+        self._receive(len(self.outstanding), now_ms)  # what has come is not late, we are
+        late = self.outstanding.take_late(now_ms) if self.state is State.READY else []
+        for pending in late:
+            outgoing = pending.outgoing
+            what = f"{type(outgoing.request).__name__} to bookie {self.bookie_id}"
+            timeout_s = outgoing.timeout_ms / 1000
+            self._fail(outgoing, RequestTimeoutError(f"{what} at {self._address}", timeout_s))
+        silent_ms = max((pending.outgoing.timeout_ms for pending in late), default=0)
+        if late and not self.has_answered_within(silent_ms, now_ms):
+            reason = f"{self._address} has answered nothing for {silent_ms / 1000:g} s"
+            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
-    def _time_out(self, outgoing: Outgoing) -> None:
-        what = f"{type(outgoing.request).__name__} to bookie {self.bookie_id} at {self._address}"
-        self._fail(outgoing, RequestTimeoutError(what, outgoing.timeout_ms / 1000))
+    def has_answered_within(self, time_ms: int, now_ms: int) -> bool:
+        """Tell whether the bookie has answered anything in the last ``time_ms``."""
+        return self.state is State.READY and now_ms - self._heard_ms < time_ms
 
     def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:
         self._pool.post(outgoing.sink, Reply(self.bookie_id, outgoing.key, error))
 
     def is_unused(self, now_ms: int) -> bool:
         """Tell whether nobody has needed the connection for long."""
-        is_needed = self.subscribers or self.waiting or len(self.outstanding)
+        is_needed = self.subscribers or self.waiting or self.outstanding
         is_connecting = self.state in (State.CONNECTING, State.GREETING)
         is_over = now_ms >= self.used_ms + self._pool.options.idle_ms
         return is_over and not is_needed and not is_connecting

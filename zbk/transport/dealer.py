@@ -11,7 +11,8 @@ silent reconnect is off: each life of a connection has its own socket and routin
 of an earlier life can not arrive, and what was outstanding fails at once when it ends.
 
 Limits: bytes in flight by the bookie's credit (the rest waits here, to ``WAITING_SIZE_MAX``, then
-``BusyError``); a time-out for each request; idle connections without subscribers are closed.
+``BusyError``); a time-out for each request, from when it is handed to the bookie; idle connections
+without subscribers are closed.
 """
 
 import itertools
@@ -24,7 +25,7 @@ from typing import Final
 
 import zmq
 
-from zbk.errors import ClientClosedError, ZbkError
+from zbk.errors import ClientClosedError, RequestTimeoutError, WireError, ZbkError
 from zbk.system.clock import monotonic_ms
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import LINGER_MS, Connection, State
@@ -86,15 +87,24 @@ class BookiePool:
 
         self._put(undo)
 
-    def reset(self, bookie_id: str, error: ZbkError) -> None:
-        """End the present life of a connection that seems to hang; it is made again."""
+    def reset(self, bookie_id: str, sink: Sink, error: ZbkError) -> None:
+        """Take in that a sink can not go on with a bookie, and why; it is told when it can.
 
-        def lose(now_ms: int) -> None:
-            connection = self._connection(bookie_id)
-            if connection.state is not State.IDLE:
+        A connection that says what makes no sense ends its life, and is made again. One that was
+        lost is made again anyway: others use it by then. One that left a request unanswered and
+        answers others goes on, and only this sink is told that it is there, as if it were new.
+        """
+
+        def act(now_ms: int) -> None:
+            connection = self._connections.get(bookie_id)
+            if connection is None or connection.state is not State.READY:
+                return
+            if isinstance(error, WireError):
                 connection.lose(error, now_ms)
+            elif isinstance(error, RequestTimeoutError):
+                connection.tell_again(sink)
 
-        self._put(lose)
+        self._put(act)
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
         """Call back once, at a time, in the pool's thread: it must not block."""

@@ -1,8 +1,16 @@
 """The requests that were handed to one bookie and are not answered, and when they are late.
 
+A bookie that has much to do answers late, and that is no failure: what it was handed before has to
+be answered first. So the clock of a request starts when it is handed over, and again whenever an
+older one is answered; it is late when neither has happened for its time-out. A bookie that is hung
+answers none, so all that it was handed is late at the same time; a request that hangs alone is late
+soon after the last older one was answered, whatever younger ones do.
+
 Pure: it is told what time it is. Owned by a ``Connection``.
 """
 
+from bisect import bisect_right
+from collections import OrderedDict
 from typing import Final
 
 import msgspec
@@ -12,55 +20,104 @@ from zbk.transport.news import Outgoing
 NEVER_MS: Final = 2**63 - 1
 """Later than every time: nothing is due."""
 
+MARK_COUNT_MAX: Final = 64
+"""Answers that are remembered before those are forgotten that no longer count."""
+
 
 class Pending(msgspec.Struct):
     """A request that waits to be sent, or for its answer."""
 
     outgoing: Outgoing
-    deadline_ms: int
+    handed_ms: int = 0
     refused_count: int = 0  # for want of a HELLO
 
 
 class Outstanding:
-    """Requests by their ids, in the order in which they were handed over."""
+    """Requests by their ids, in the order in which they were handed over.
+
+    Invariants, checked in ``_check``:
+      * ``size`` is that of all requests;
+      * the marks ascend, in ids and in times.
+    """
 
     def __init__(self) -> None:
-        self._pending: dict[int, Pending] = {}
+        self._pending: OrderedDict[int, Pending] = OrderedDict()
+        self._mark_ids: list[int] = []  # requests that were answered,
+        self._mark_times_ms: list[int] = []  # and when: each counts for all that are younger
         self.size = 0
         """Bytes, as they count against the bookie's credit."""
         self.due_ms = NEVER_MS
-        """No request is late before. It may be earlier than the first deadline, never later."""
+        """No request is late before. It may be earlier than the first one is, never later."""
 
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, request_id: int, pending: Pending) -> None:
+    def add(self, request_id: int, pending: Pending, now_ms: int) -> None:
         """Take in a request that is handed over now; ids ascend."""
+        pending.handed_ms = now_ms
         self._pending[request_id] = pending
         self.size += pending.outgoing.size
-        self.due_ms = min(self.due_ms, pending.deadline_ms)
+        self.due_ms = min(self.due_ms, now_ms + pending.outgoing.timeout_ms)
 
-    def take(self, request_id: int) -> Pending | None:
+    def take(self, request_id: int, now_ms: int) -> Pending | None:
         """Return, and forget, a request that was answered; ``None`` if it timed out before."""
         pending = self._pending.pop(request_id, None)
-        if pending is not None:
-            self.size -= pending.outgoing.size
+        if pending is None:
+            return None
+        self.size -= pending.outgoing.size
+        ids, times_ms = self._mark_ids, self._mark_times_ms
+        while ids and ids[-1] >= request_id:  # this one is older, and was answered later
+            ids.pop()
+            times_ms.pop()
+        ids.append(request_id)
+        times_ms.append(now_ms)
+        if len(ids) > MARK_COUNT_MAX:
+            self._forget_marks()
         return pending
 
     def take_late(self, now_ms: int) -> list[Pending]:
         """Return, and forget, what is late; ``due_ms`` is exact afterwards."""
         if now_ms < self.due_ms:
             return []
-        late = [key for key, pending in self._pending.items() if now_ms >= pending.deadline_ms]
+        self._forget_marks()
+        late, due_ms = [], NEVER_MS
+        for request_id, pending in self._pending.items():
+            late_ms = self._late_ms(request_id, pending)
+            if now_ms >= late_ms:
+                late.append(request_id)
+            else:
+                due_ms = min(due_ms, late_ms)
+        self.due_ms = due_ms
         taken = [self._pending.pop(request_id) for request_id in late]
         self.size -= sum(pending.outgoing.size for pending in taken)
-        self.due_ms = min((p.deadline_ms for p in self._pending.values()), default=NEVER_MS)
+        self._check()
         return taken
 
     def take_all(self) -> list[Pending]:
         """Return, and forget, everything."""
         taken = list(self._pending.values())
         self._pending.clear()
+        self._mark_ids.clear()
+        self._mark_times_ms.clear()
         self.size = 0
         self.due_ms = NEVER_MS
         return taken
+
+    def _late_ms(self, request_id: int, pending: Pending) -> int:
+        position = bisect_right(self._mark_ids, request_id)
+        began_ms = self._mark_times_ms[position - 1] if position else 0
+        return max(began_ms, pending.handed_ms) + pending.outgoing.timeout_ms
+
+    def _forget_marks(self) -> None:
+        """Keep of the marks that count for every request the last one only."""
+        oldest_id = next(iter(self._pending), NEVER_MS)
+        count = bisect_right(self._mark_ids, oldest_id) - 1
+        if count > 0:
+            del self._mark_ids[:count]
+            del self._mark_times_ms[:count]
+
+    def _check(self) -> None:
+        assert self.size == sum(one.outgoing.size for one in self._pending.values())
+        assert len(self._mark_ids) == len(self._mark_times_ms)
+        assert self._mark_ids == sorted(self._mark_ids)
+        assert self._mark_times_ms == sorted(self._mark_times_ms)

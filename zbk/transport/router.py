@@ -62,6 +62,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_COUNT_MAX: Final = 256
 POLL_MS: Final = 500
+SWEEP_MS_MIN: Final = 20
 LINGER_MS: Final = 500
 PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
@@ -237,7 +238,8 @@ class RouterFront:
         next_sweep_ms = monotonic_ms() + POLL_MS
         is_drained = True
         while True:
-            pause_ms = 20 if self._backlogged else POLL_MS
+            sweep_ms = min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
+            pause_ms = 20 if self._backlogged else sweep_ms
             poller.poll(pause_ms if is_drained else 0)
             self._wakeup.clear()
             with self._lock:
@@ -251,7 +253,7 @@ class RouterFront:
                 is_drained = not self._has_news() or self._receive()
                 now_ms = monotonic_ms()
                 if now_ms >= next_sweep_ms:
-                    next_sweep_ms = now_ms + POLL_MS
+                    next_sweep_ms = now_ms + sweep_ms
                     self._sweep(now_ms)
 
     def _has_news(self) -> bool:
