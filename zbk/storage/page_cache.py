@@ -12,6 +12,7 @@ Owned by the thread that owns the index.
 """
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Final, TypeAlias
@@ -67,6 +68,8 @@ class PageCache(WriteBackCache[PageKey, Page]):
         self._page_under_way = page_under_way
         self._new: dict[int, set[int]] = {}  # page numbers by ledger: in memory, and in no file
         self._run_counts: dict[int, int] = {}  # of runs among these, by ledger, at most
+        self._sorted: list[int] = []  # those of one ledger
+        self._sorted_id: int | None = None
 
     def prepare(
         self, index: LedgerIndex, page_no: int, entry_id: int, *, is_admission: bool = False
@@ -107,6 +110,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
                     raise ScatteredLedgerError(index.ledger_id, entry_id, ADMITTED_COUNT_MAX)
             self._run_counts[index.ledger_id] = run_count + 1
         new.add(page_no)
+        self._sorted_id = None
 
     def put(
         self, index: LedgerIndex, page_no: int, entry_ids: Sequence[int], locations: "array[int]"
@@ -140,7 +144,11 @@ class PageCache(WriteBackCache[PageKey, Page]):
 
     def next_page(self, index: LedgerIndex, page_no: int) -> int | None:
         """Return the first page at ``page_no`` or behind it that was written or is in memory."""
-        candidates = [one for one in self._new.get(index.ledger_id, ()) if one >= page_no]
+        if self._sorted_id != index.ledger_id:  # sorted once for all that is asked in a row
+            self._sorted_id = index.ledger_id
+            self._sorted = sorted(self._new.get(index.ledger_id, ()))
+        at = bisect_left(self._sorted, page_no)
+        candidates = self._sorted[at : at + 1]
         on_disk = index.extents.next_page(page_no)
         if on_disk is not None:
             candidates.append(on_disk)
@@ -149,6 +157,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def forget(self, ledger_id: int) -> None:
         """Note that a ledger's pages were all dropped: it is deleted."""
         self._new.pop(ledger_id, None)
+        self._sorted_id = None
         self._run_counts.pop(ledger_id, None)
 
     def drop_oldest_clean(self) -> PageKey | None:
@@ -187,6 +196,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         new = self._new.get(ledger_id)
         if new is not None:
             new.discard(page_no)
+            self._sorted_id = None
             if not new:
                 del self._new[ledger_id]
                 self._run_counts.pop(ledger_id, None)
