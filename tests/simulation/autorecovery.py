@@ -1,10 +1,9 @@
 """Autorecovery in one run: some processes, each with an auditor and a worker, that may die.
 
 A process that died comes back as another one. When all faults have ended, every task has to end
-or to be put aside, and each closed ledger has all of its copies: ``is_drained``.
+or to be put aside: ``is_drained``.
 """
 
-from collections.abc import Collection, Iterator
 from typing import Final
 
 from tests.simulation.auditor import SimulatedAuditor
@@ -16,7 +15,6 @@ from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
 
 RESPAWN_US: Final = 500 * MS
 LOOK_US: Final = 50 * MS
@@ -101,41 +99,7 @@ class Autorecovery:
             for ledger_id, metadata in world.metadata.current.items()
             if ledger_id not in aside and not self.is_stuck(ledger_id)
             for fragment in metadata.fragments
-        ) and not any(self._lacking(aside))
-
-    def _lacking(self, aside: Collection[int]) -> Iterator[str]:
-        """Yield which copies closed ledgers lack, of bookies that are there and undamaged.
-
-        Entry by entry: written without a look at ``zbk.protocol.holdings``.
-        """
-        for ledger_id, metadata in self._world.metadata.current.items():
-            last = metadata.last_entry_id
-            if last is None or ledger_id in aside or self._is_cut_off(metadata):
-                continue
-            here = {
-                bookie_id: self._held(bookie_id, ledger_id)
-                for fragment in metadata.fragments
-                for bookie_id in fragment.bookies
-            }
-            for entry_id in range(last + 1):
-                fragment, _end = metadata.fragment_of(entry_id)
-                for slot in metadata.quorum.write_set(entry_id):
-                    held = here[fragment.bookies[slot]]
-                    if held is not None and entry_id not in held:
-                        yield f"L{ledger_id}/{entry_id} at {fragment.bookies[slot]}"
-
-    def _held(self, bookie_id: str, ledger_id: int) -> set[int] | None:
-        """Return the entries that a bookie has; ``None`` if it is not there."""
-        bookie = self._world.bookie(bookie_id)
-        if bookie.is_lost or not bookie.node.is_alive:
-            return None
-        ranges = bookie.held_ranges(ledger_id)
-        return {entry_id for first, last in ranges for entry_id in range(first, last + 1)}
-
-    def _is_cut_off(self, metadata: LedgerMetadata) -> bool:
-        """Tell whether somebody who should give copies is damaged."""
-        bookies = [self._world.bookie(b) for one in metadata.fragments for b in one.bookies]
-        return any(bookie.oracle.is_damaged for bookie in bookies)
+        )
 
     def is_stuck(self, ledger_id: int) -> bool:
         """Tell whether a task says why it can not end: somebody who is there is damaged.
@@ -151,6 +115,4 @@ class Autorecovery:
 
     def state(self) -> str:
         """Return what is left, for people."""
-        aside = sorted(self.put_aside())
-        lacking = "; ".join(self._lacking(aside)) or "none"
-        return f"tasks {list(self._tasks.list())}, put aside {aside}, copies missing: {lacking}"
+        return f"tasks {list(self._tasks.list())}, put aside {sorted(self.put_aside())}"

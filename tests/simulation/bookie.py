@@ -283,15 +283,6 @@ class SimulatedBookie:
         losses = self.losses
         return losses is not None and bool(losses.left(has_lost_fences=True).ledger_count)
 
-    def held_ranges(self, ledger_id: int) -> list[tuple[int, int]]:
-        """Return what its index has of a ledger."""
-        if self._storage is None or self._storage.ledger_info(ledger_id) is None:
-            return []
-        ranges, _next_id = self._storage.held_ranges(
-            ledger_id, 0, range_count_max=1 << 30, entry_count_max=1 << 30
-        )
-        return ranges
-
     def garbage(self) -> list[int]:
         """Return the deleted ledgers that it still has, if it runs."""
         if not self.node.is_alive or self._storage is None:

@@ -47,7 +47,6 @@ from zbk.protocol.ack_tracker import AckTracker
 from zbk.protocol.audit_brake import LostBookies
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.fragment_copy import FragmentCopy
-from zbk.protocol.holdings import HoldingsComparison
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.recovery import RecoveryCore
@@ -71,7 +70,7 @@ from zbk.storage.reindex import Reindex
 KNOWN_SEEDS: Final = {
     "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
     "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8, "R2": 8,
-    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "R11": 190, "V1": 74,
+    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74,
     "V2": 5, "V3": 35, "W1": 37, "W2": 8, "W3": 45, "X8": 3,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
@@ -415,10 +414,6 @@ def _repair_defects() -> Iterator[Defect]:
     yield Defect(
         "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
         [(LedgerRepair, "_on_partial_copy", repair.waits_for_limbo)],
-    )  # fmt: skip
-    yield Defect(
-        "R11", "a check overlooks holes inside a fragment", 400,
-        [(HoldingsComparison, "missing", property(repair.sees_the_ends_only))],
     )  # fmt: skip
 
 

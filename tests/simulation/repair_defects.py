@@ -16,16 +16,13 @@ from zbk.protocol import fragment_copy_events as copy_ev
 from zbk.protocol.audit_brake import LostBookies
 from zbk.protocol.audit_events import BrakeApplied
 from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.fragment_check import settled
 from zbk.protocol.fragment_copy import FragmentCopy
 from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.holdings import HoldingsComparison
 from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.read_batch import ReadBatch
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.replication_events import RepairResult, ReplaceBookie
 from zbk.protocol.replication_view import FragmentSlot
-from zbk.protocol.spans import Span
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.lost_files import LostFiles
 from zbk.storage.reindex import Reindex
@@ -121,13 +118,6 @@ def holds_nothing(self: LostBookies, why: str, now_ms: int) -> BrakeApplied:
 def never_final(self: ReplicationWorker, work: Any, result: RepairResult) -> None:  # noqa: ANN401 - a task
     """R7, B41."""
     self._put_off(work, result.unrepairable)
-
-
-def sees_the_ends_only(self: HoldingsComparison) -> tuple[Span, ...]:
-    """R11: of what is missing the first and the last entry of a fragment are looked at."""
-    metadata = self._metadata
-    ends = {one for part, last in settled(metadata) for one in (part.first_entry_id, last)}
-    return tuple(span for span in self._missing if not ends.isdisjoint(span))
 
 
 def waits_for_limbo(

@@ -7,7 +7,6 @@ SEED_COUNT = 500
 """Seeds of one file."""
 
 DANGEROUS_PLACES = (
-    "auditor: a comparison finds holes",
     "auditor: a term begins",
     "auditor: holdings are compared",
     "auditor: the brake is applied",

@@ -25,7 +25,6 @@ class HoldingsComparison:
     next_entry_id: int | None
 
     def __init__(self, metadata: LedgerMetadata, bookie_id: str) -> None:
-        self._metadata = metadata
         self._quorum = metadata.quorum
         self._parts: list[tuple[Fragment, int, int]] = [  # that name it: slot and last entry id
             (fragment, fragment.bookies.index(bookie_id), last)
