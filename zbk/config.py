@@ -55,7 +55,8 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     rack: str = ""
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     connection_credit_size: int = 64 * MIB  # bytes of requests that one client may have in flight
-    connection_count_max: int = 4096
+    connection_count_max: int = 4096  # fewer where ``ulimit -n`` leaves no room for so many
+    handshake_ms: int = 5_000  # a connection that has not said HELLO by then is closed
     connection_idle_ms: int = 600_000  # silence after which a client has to say HELLO again
     read_size_max: int = 4 * MIB  # bytes in one read reply
     journal_segment_size: int = 64 * MIB
@@ -92,6 +93,7 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "connection_credit_size", self.entry_size_max * 2, 4 * GIB)
         _check_range(self, "connection_count_max", 1, 1_000_000)
         _check_range(self, "connection_idle_ms", 10, 86_400_000)
+        _check_range(self, "handshake_ms", 100, 600_000)
         _check_range(self, "read_size_max", 64 * KIB, 256 * MIB)
         _check_range(self, "journal_segment_size", 1 * MIB, 4 * GIB)
         _check_range(self, "journal_unsynced_size_max", 1 * MIB, 4 * GIB)

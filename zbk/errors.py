@@ -34,6 +34,7 @@
         * ``RequestTimeoutError``
         * ``BusyError``                  a named limit was reached
         * ``BookieReadOnlyError``
+        * ``TooManyOpenFilesError``      this process can not connect: ``ulimit -n``
         * ``CannotAdvanceError``         sync: the LAC can not reach what was asked
         * ``LedgerRecoveryError``        too few bookies say yes or no; still IN_RECOVERY
         * ``BookieInUseError``           it runs, or ledgers still name it
@@ -59,6 +60,8 @@
     * ``BookieError``                    a bookie can not start or go on
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
             * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
+                * ``OutOfDescriptorsError``   nothing was lost: the bookie is busy meanwhile
+        * ``TooFewDescriptorsError``     ``ulimit -n`` is too small for the configuration
         * ``CookieMismatchError``
         * ``LostHistoryError``         the cluster knows more of the bookie than its directories
         * ``DirectoryInUseError``
@@ -497,6 +500,22 @@ class BusyError(UnavailableError):
     outcome: ClassVar[Outcome] = "failed"
 
 
+class TooManyOpenFilesError(UnavailableError):
+    """This process has as many files and connections open as it may have."""
+
+    code = 321
+    outcome: ClassVar[Outcome] = "failed"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.args[0]}: this process has too many files open; raise `ulimit -n`, or close "
+            "clients and files that are not needed"
+        )
+
+
 class BookieReadOnlyError(UnavailableError):
     """The bookie takes no new entries now."""
 
@@ -797,6 +816,36 @@ class NoSpaceError(StorageFailedError):
 
     code = 709
     is_retriable = True
+
+
+class OutOfDescriptorsError(NoSpaceError):
+    """A file was not opened: too many are open. Nothing was lost, and it may be opened later."""
+
+    code = 722
+
+    def __str__(self) -> str:
+        path, operation, reason = self.args
+        return (
+            f"{operation} of {path} failed: {reason}: too many files and connections are open; "
+            "raise `ulimit -n`, or lower connection_count_max or open_files_max"
+        )
+
+
+class TooFewDescriptorsError(BookieError):
+    """The process may have too few descriptors for the bookie's configuration."""
+
+    code = 721
+    outcome: ClassVar[Outcome] = "failed"
+
+    def __init__(self, limit: int, needed: int) -> None:
+        ZbkError.__init__(self, limit, needed)
+
+    def __str__(self) -> str:
+        limit, needed = self.args
+        return (
+            f"the process may have {limit} file descriptors, and this bookie needs about {needed}: "
+            f"start it after `ulimit -n {needed}`, or with fewer directories"
+        )
 
 
 class CookieMismatchError(BookieError):

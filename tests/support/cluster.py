@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import zbk
 from zbk.cluster.local import LocalCluster
 
 COMMAND_TIMEOUT_S = 60.0
@@ -33,6 +34,11 @@ def zookeeper_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loca
     folder = tmp_path_factory.mktemp("zookeeper-cluster") / "data"
     with LocalCluster(folder, use_zookeeper=True, bookie_options=QUICK) as running:
         yield running
+
+
+def lone_ledger(client: zbk.Client) -> zbk.LedgerWriter:
+    """Create a ledger on one bookie."""
+    return client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 
 
 class Shell:

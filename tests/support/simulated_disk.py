@@ -10,6 +10,8 @@ Every operation that changes something counts; ``crash_at`` raises ``SimulatedCr
 fsync covers what was written before it; with ``sync_until`` only changes up to that
 ``change_count``: an fsync that began there, and during which more was written.
 
+Opens are counted, too, whatever is opened: those in ``without_descriptor`` find none.
+
 With a ``capacity`` the disk is full when all files together are so long: a write that makes a file
 longer than fits is done in part, then fails; an allocation, or a new file, fails.
 """
@@ -21,6 +23,7 @@ from typing import Self
 
 import msgspec
 
+from zbk.errors import OutOfDescriptorsError
 from zbk.system.files import Buffer, Disk, File, FsyncError
 
 SECTOR_SIZE = 512
@@ -220,6 +223,8 @@ class SimulatedDisk:
         self.open_count_max = 0
         self.faults: list[Fault] = []
         self.capacity: int | None = None
+        self.descriptor_count = 0
+        self.without_descriptor = range(0)
         self._directories = {""}
         self._names: dict[str, _Inode] = {}
         self._durable_names: dict[str, _Inode] = {}
@@ -229,6 +234,7 @@ class SimulatedDisk:
     # ------------------------------------------------------------------ the port
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        self._take_descriptor(path)
         if create:
             self.fail_on("create", path)
             if path in self._names:
@@ -250,6 +256,7 @@ class SimulatedDisk:
         return path in self._names or path in self._directories
 
     def list_dir(self, path: str) -> list[str]:
+        self._take_descriptor(path)
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
         everything = [*self._names, *self._directories]
@@ -284,6 +291,7 @@ class SimulatedDisk:
         self.step()
 
     def sync_dir(self, path: str) -> None:
+        self._take_descriptor(path)
         self.fail_on("sync_dir", path)
         self.step()
         self._sync_names(path)
@@ -298,6 +306,7 @@ class SimulatedDisk:
 
     def open_disk(self, path: str) -> Disk | None:
         assert path in self._directories
+        self._take_descriptor(path)
         return _Together(self, path)
 
     def inode(self, path: str) -> _Inode:
@@ -356,6 +365,7 @@ class SimulatedDisk:
         self.crash_at = None
         self.sync_until = None
         self.faults = []
+        self.without_descriptor = range(0)
         self._locks = set()
         return self
 
@@ -369,6 +379,11 @@ class SimulatedDisk:
         self.operation_count += 1
         if self.crash_at is not None and self.operation_count >= self.crash_at:
             raise SimulatedCrash
+
+    def _take_descriptor(self, path: str) -> None:
+        self.descriptor_count += 1
+        if self.descriptor_count in self.without_descriptor:
+            raise OutOfDescriptorsError(path, "open", "simulated")
 
     def fail_on(self, operation: str, path: str) -> None:
         """Raise what a fault says, once."""

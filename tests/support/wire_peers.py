@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from zbk.system.clock import monotonic_s
+from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions, News, Outgoing
 from zbk.transport.router import Identity, Inbound, Outbound, RouterFront
@@ -12,6 +13,7 @@ from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
 BOOKIE_ID = "b-1"
 INSTANCE_ID = "cluster-1"
 DEADLINE_S = 20.0
+LIMITS = ConnectionLimits(greeted_max=100, lobby_max=100, handshake_ms=5_000)
 
 
 class Inbox:
@@ -78,9 +80,9 @@ def front(
     incarnation: int = 1,
     credit_size: int = 1 << 20,
     message_size_max: int = 1 << 20,
-    peer_count_max: int = 100,
     peer_idle_ms: int = 600_000,
     instance_id: str = INSTANCE_ID,
+    limits: ConnectionLimits = LIMITS,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
     made = RouterFront(
@@ -88,8 +90,9 @@ def front(
         identity,
         echo.deliver,
         message_size_max=message_size_max,
-        peer_count_max=peer_count_max,
         peer_idle_ms=peer_idle_ms,
+        limits=limits,
+        backlog=128,
         on_failure=echo.failures.append,
     )
     echo.front = made

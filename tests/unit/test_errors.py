@@ -80,6 +80,7 @@ def test_codes_never_change() -> None:
         "CannotAdvanceError": 307,
         "LedgerRecoveryError": 308,
         "BookieInUseError": 309,
+        "TooManyOpenFilesError": 321,
         "MetadataConflictError": 400,
         "BadVersionError": 401,
         "NodeExistsError": 402,
@@ -107,6 +108,8 @@ def test_codes_never_change() -> None:
         "DuplicateEntryError": 704,
         "UnknownLedgerStateError": 705,
         "LostHistoryError": 710,
+        "TooFewDescriptorsError": 721,
+        "OutOfDescriptorsError": 722,
     }
 
 

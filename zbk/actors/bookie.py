@@ -27,6 +27,7 @@ import pykka
 
 from zbk.actors.about import VERSION
 from zbk.actors.bookie_actors import BookieActors, BookieGround
+from zbk.actors.descriptor_budget import DescriptorBudget, plan_descriptors
 from zbk.actors.history import BookieHistory
 from zbk.actors.identity import check_identity, in_service, service_note
 from zbk.actors.last_checkpoint import take_last_checkpoint
@@ -54,6 +55,7 @@ from zbk.storage.identity import lock_directory
 from zbk.storage.service_note import ServiceNote
 from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.descriptors import descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.transport.router import Identity
 
@@ -74,6 +76,7 @@ class Bookie:
     ) -> None:
         self._config = config
         self._is_wiped_on_purpose = is_wiped_on_purpose
+        self._budget = plan_descriptors(descriptor_limit(), config)
         self._losses: Losses | None = None
         self._is_clean = False  # nothing failed, and all that was promised is on stable storage
         self._files: FileSystem = files or OsFiles()
@@ -131,6 +134,7 @@ class Bookie:
 
     def _start(self) -> BookieRegistration:
         config = self._config
+        _report(self._budget, config)
         store = open_store(config.metadata, session_timeout_ms=config.session_timeout_ms)
         self._closing.append(store.close)
         cookie = check_identity(self._files, store, config)
@@ -253,7 +257,7 @@ class Bookie:
             segment_size=config.journal_segment_size,
             log_size_max=config.entry_log_size_max,
             ledger_cache_size=config.ledger_cache_size,
-            open_files_max=config.open_files_max,
+            open_files_max=self._budget.open_files_max,
             reserve_size=config.disk_reserve_size,
             on_no_space=gate.met_no_space,
             out_of_service=note.paths,
@@ -275,7 +279,9 @@ class Bookie:
             credit_size=config.connection_credit_size,
             entry_size_max=config.entry_size_max,
         )
-        ground = BookieGround(self._files, config, identity, store, storage, gate, self.losses)
+        ground = BookieGround(
+            self._files, config, identity, store, storage, gate, self.losses, self._budget
+        )
         actors = BookieActors(ground, on_mode=self._on_mode, stop_bookie=self.fail)
         self._actors = actors
         actors.start(self._closing.append)
@@ -355,6 +361,21 @@ class Bookie:
             self._doubt(self._error)
         elif self._is_clean:
             self.losses.end_serving()
+
+
+def _report(budget: DescriptorBudget, config: BookieConfig) -> None:
+    """Report what the descriptors are for where they are not enough for what is configured."""
+    greeted_max, open_files_max = budget.connections.greeted_max, budget.open_files_max
+    if greeted_max < config.connection_count_max or open_files_max < config.open_files_max:
+        logger.info(
+            "of %d file descriptors %d are for clients (connection_count_max is %d) and %d for "
+            "index files and entry logs that are read (open_files_max is %d)",
+            budget.limit,
+            greeted_max,
+            config.connection_count_max,
+            open_files_max,
+            config.open_files_max,
+        )
 
 
 def _our_own(error: BaseException) -> BaseException | None:

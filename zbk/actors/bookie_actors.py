@@ -18,6 +18,7 @@ from zbk.actors.about import About
 from zbk.actors.ahead import AheadActor, AheadDue
 from zbk.actors.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
 from zbk.actors.compaction_rounds import CompactionOptions, limits_of, room_of
+from zbk.actors.descriptor_budget import DescriptorBudget
 from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.gc import GcActor, GcDue
 from zbk.actors.journal import (
@@ -78,6 +79,7 @@ class BookieGround(msgspec.Struct, frozen=True):
     storage: BookieStorage
     gate: SpaceGate
     losses: Losses
+    budget: DescriptorBudget
 
 
 class BookieActors:
@@ -153,7 +155,8 @@ class BookieActors:
             ground.identity,
             deliver,
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
-            peer_count_max=config.connection_count_max,
+            limits=ground.budget.connections,
+            backlog=ground.budget.backlog,
             peer_idle_ms=config.connection_idle_ms,
             on_failure=self._stop_bookie,
         )

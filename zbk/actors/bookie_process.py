@@ -15,6 +15,7 @@ from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, StorageFailedError
 from zbk.metadata.connect import open_store
 from zbk.metadata.values import BookieRegistration
+from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import keep_freed_memory
 
@@ -68,6 +69,7 @@ def run_bookie(
     gc.set_threshold(*GC_THRESHOLDS)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     keep_freed_memory(KEPT_MEMORY_SIZE)
+    raise_descriptor_limit()
     bookies: list[Bookie] = []  # the last one runs
     stop_wanted = threading.Event()
 

@@ -20,7 +20,7 @@ import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.space_gate import SpaceGate
-from zbk.errors import NoSpaceError, StorageFailedError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError, StorageFailedError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import (
     DirectorySpace,
@@ -107,7 +107,7 @@ class DiskMonitorActor(BookieActor):
                 logger.info("writable again: there is space for new entries")
                 self._set_readonly(is_readonly=False)
             case MakeReserves():
-                self._take_in(ReservesMade(self._storage.make_reserves()))
+                self._take_in(ReservesMade(self._make_reserves()))
             case WarnOfLowSpace():
                 logger.warning(
                     "only %d bytes are free in %s: the bookie will be read-only before long",
@@ -116,6 +116,12 @@ class DiskMonitorActor(BookieActor):
                 )
             case _:
                 assert_never(effect)
+
+    def _make_reserves(self) -> bool:
+        try:
+            return self._storage.make_reserves()
+        except OutOfDescriptorsError:
+            return False
 
     def _set_readonly(self, *, is_readonly: bool) -> None:
         self._gate.is_readonly = is_readonly

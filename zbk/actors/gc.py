@@ -31,6 +31,7 @@ from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.gc_questions import GcQuestions
 from zbk.actors.gc_waits import GcTicker, Resume, Waits
+from zbk.errors import OutOfDescriptorsError
 from zbk.metadata.store import MetadataStore
 from zbk.protocol.compaction import CompactionKind
 from zbk.protocol.gc import GarbageRound
@@ -198,7 +199,12 @@ class GcActor(BookieActor):
     def _take_step(self) -> None:
         if self._steps is None:
             return
-        may_go_on = next(self._steps, None)
+        try:
+            may_go_on = next(self._steps, None)
+        except OutOfDescriptorsError as error:
+            may_go_on = None
+            self.counts.result = RoundResult(gave_up=str(error))
+            logger.info("garbage collection ends early, and goes on in the next round: %s", error)
         if may_go_on is None:
             self._steps = None
             self.counts.ended_round = self.counts.begun_round

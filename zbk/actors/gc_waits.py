@@ -14,7 +14,7 @@ import msgspec
 import pykka
 
 from zbk.actors.checkpoint import RunInStorage
-from zbk.errors import CorruptRecordError
+from zbk.errors import CorruptRecordError, OutOfDescriptorsError
 
 T = TypeVar("T")
 
@@ -104,15 +104,15 @@ class Waits:
         """Do a short step in the storage actor's thread; return what it returned.
 
         Raises:
-            CorruptRecordError: as the step did.
+            CorruptRecordError, OutOfDescriptorsError: as the step did.
         """
-        outcomes: list[T | CorruptRecordError] = []
+        outcomes: list[T | CorruptRecordError | OutOfDescriptorsError] = []
         wake = self.resume_later()
 
         def run() -> None:
             try:
                 outcomes.append(step())
-            except CorruptRecordError as error:
+            except (CorruptRecordError, OutOfDescriptorsError) as error:
                 outcomes.append(error)
             wake(0)
 
@@ -120,6 +120,6 @@ class Waits:
             self._storage_actor.tell(RunInStorage(run))
         yield False
         (outcome,) = outcomes
-        if isinstance(outcome, CorruptRecordError):
+        if isinstance(outcome, CorruptRecordError | OutOfDescriptorsError):
             raise outcome
         return outcome

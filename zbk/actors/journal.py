@@ -37,13 +37,13 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
-from zbk.errors import NoSpaceError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.storage.journal_record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.transport.router import Outbound
-from zbk.wire.codec import refusal
 from zbk.wire.messages import AddAnswer
 
 WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
@@ -245,40 +245,47 @@ class JournalActor(BookieActor):
     def _write(self) -> None:
         groups, self._groups = self._groups, []
         self._size = 0
-        written = groups if self._append(groups) else self._append_singly(groups)
-        if len(written) < len(groups):
-            self._wait_for_space(groups[len(written) :])
+        written: Sequence[AppendGroup] = groups
+        failure = self._append(groups)
+        if failure is not None:
+            written, failure = self._append_singly(groups)
+        if failure is not None:
+            self._wait_for_space(groups[len(written) :], failure)
         if written:
             self._written(written)
 
-    def _append(self, groups: Sequence[AppendGroup]) -> bool:
-        """Append groups in one go; tell whether there was space."""
+    def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
+        """Append groups in one go; return why not."""
         records = [record for group in groups for record in group.records]
         if records:
             try:
                 self._journal.append(records)
-            except NoSpaceError:
-                return False
-        return True
+            except NoSpaceError as error:
+                return error
+        return None
 
-    def _append_singly(self, groups: Sequence[AppendGroup]) -> Sequence[AppendGroup]:
-        """Append the first groups, as many as there is space for; return them.
+    def _append_singly(
+        self, groups: Sequence[AppendGroup]
+    ) -> tuple[Sequence[AppendGroup], NoSpaceError | None]:
+        """Append the first groups, as many as there is space for; return them, and why no more.
 
         The reserve has just been released: it may be enough for all.
         """
         for count, group in enumerate(groups):
-            if not self._append([group]):
-                return groups[:count]
-        return groups
+            failure = self._append([group])
+            if failure is not None:
+                return groups[:count], failure
+        return groups, None
 
-    def _wait_for_space(self, groups: Sequence[AppendGroup]) -> None:
+    def _wait_for_space(self, groups: Sequence[AppendGroup], failure: NoSpaceError) -> None:
+        is_busy = isinstance(failure, OutOfDescriptorsError)
+        error = failure if is_busy else self._space.refusal()
         refusals = []
         for group in groups:
             for outbound in (*group.after_write, *group.after_sync):
                 answer = outbound.answer
                 if isinstance(answer, AddAnswer):
-                    error = self._space.refusal()
-                    refused = refusal(answer.request_id, answer.incarnation, error)
+                    refused = refusal_of(outbound.inbound, answer.incarnation, error)
                     refusals.append(Outbound(outbound.inbound, refused))
         if refusals:
             self._send(refusals)

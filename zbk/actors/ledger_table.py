@@ -19,7 +19,7 @@ from typing import Final
 from zbk.actors.journal import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
-from zbk.errors import EntryUnreadableError, NoSuchLedgerError
+from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.entry import stored_lac
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
@@ -115,7 +115,10 @@ class LedgerTable:
         for slot in moved.values():
             if self._storage.is_deleted(slot.ledger_id):
                 continue  # its entries were on their way to stable storage when it was forgotten
-            self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
+            try:
+                self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
+            except OutOfDescriptorsError:
+                self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 
     def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
         """Have a new ledger's key and type in storage; return the record for the journal."""

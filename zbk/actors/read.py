@@ -16,10 +16,10 @@ import msgspec
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.journal import Send
+from zbk.actors.refusals import refusal_of
 from zbk.errors import EntryUnreadableError, ZbkError
 from zbk.storage.entry_reader import Resolved
 from zbk.transport.router import Inbound, Outbound
-from zbk.wire.codec import refusal
 from zbk.wire.messages import ReadAnswer
 
 RESOLVE_COUNT_MAX: Final = 2
@@ -81,7 +81,6 @@ class ReadActor(BookieActor):
                 self._send([answer])
 
     def _answer(self, one: Fetch) -> Outbound | None:
-        request_id = one.inbound.request.request_id
         try:
             count, body = self._fetch(one.resolved)
         except ZbkError as error:
@@ -89,11 +88,14 @@ class ReadActor(BookieActor):
             if moved is not None and _may_have_moved(one, error) and moved.is_gone(one.resolved):
                 moved.resolve_again(ResolveAgain(one))
                 return None
-            return Outbound(one.inbound, refusal(request_id, self._incarnation, error))
+            return Outbound(one.inbound, refusal_of(one.inbound, self._incarnation, error))
         self.counts.entry_count += count
         self.counts.size += len(body)
         answer = ReadAnswer(
-            request_id=request_id, incarnation=self._incarnation, count=count, lac=one.lac
+            request_id=one.inbound.request.request_id,
+            incarnation=self._incarnation,
+            count=count,
+            lac=one.lac,
         )
         return Outbound(one.inbound, answer, (body,))
 

@@ -34,6 +34,7 @@ from zbk.errors import (
     MalformedMessageError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    OutOfDescriptorsError,
     StorageFailedError,
     ZbkError,
 )
@@ -105,6 +106,10 @@ class ReadRequests:
             return
         try:
             fetch = self._fetch_of(inbound, request, slot, entry_ids)
+        except OutOfDescriptorsError as error:
+            refused = self._turn.refusal(inbound, error)
+            self._turn.answer_when_synced(slot, inbound, refused)
+            return
         except StorageFailedError:
             raise  # this is no answer: the bookie stops
         except ZbkError as error:
@@ -135,6 +140,8 @@ class ReadRequests:
             resolved = self._storage.resolve(was.ledger_id, was.entry_ids, was.size_max)
             if resolved is None:  # an entry may move, and its ledger be deleted, but no more
                 raise EntryUnreadableError(was.ledger_id, was.entry_ids[0], "its log is gone")
+        except OutOfDescriptorsError as error:
+            self._turn.answer(fetch.inbound, self._turn.refusal(fetch.inbound, error))
         except StorageFailedError:
             raise  # this is no answer: the bookie stops
         except ZbkError as error:

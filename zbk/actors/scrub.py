@@ -44,7 +44,7 @@ import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
-from zbk.errors import ZbkError
+from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.protocol.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
 from zbk.protocol.throttle import Throttle
 from zbk.protocol.underreplicated import MissingReason
@@ -61,6 +61,9 @@ STEP_SIZE: Final = 256 * 1024
 
 CHECKPOINT_WAIT_MS: Final = 30_000
 REPORT_POLL_MS: Final = 1_000
+SHORT_WAIT_MS: Final = 10_000
+"""Rest of a pass that met too many open files."""
+
 REPORT_COUNT: Final = 16
 """Ledgers that are reported at once, at most so many each ``REPORT_POLL_MS``."""
 
@@ -274,6 +277,10 @@ class ScrubActor(BookieActor):
         except StopIteration:
             self._end()
             return None
+        except OutOfDescriptorsError as error:
+            logger.info("the scrub pass begins anew later: %s", error)
+            self._steps = self._pass()
+            return Pause(SHORT_WAIT_MS)
 
     def _is_waiting_for(self, step: ScrubStep) -> bool:
         """Carry out a step that reads nothing; tell whether its answer is still to come."""

@@ -32,7 +32,13 @@ from zbk.actors.read import ResolveAgain
 from zbk.actors.read_requests import PollTicker, ReadRequests
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
-from zbk.errors import BusyError, MalformedMessageError, StorageFailedError, ZbkError
+from zbk.errors import (
+    BusyError,
+    MalformedMessageError,
+    OutOfDescriptorsError,
+    StorageFailedError,
+    ZbkError,
+)
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.transport.router import Inbound
@@ -195,6 +201,8 @@ class StorageActor(BookieActor):
         for inbound in inbounds:
             try:
                 self._on_request(inbound)
+            except OutOfDescriptorsError as error:
+                turn.answer(inbound, turn.refusal(inbound, error))
             except StorageFailedError:
                 raise  # this is no answer: the bookie stops
             except ZbkError as error:

@@ -15,6 +15,7 @@ Owned by the storage actor; the request classes beside it fill it.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -22,15 +23,21 @@ import msgspec
 from zbk.actors.journal import AppendGroup, Send, SyncProgress
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.read import Fetch
+from zbk.actors.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.level import AcknowledgesAfter
-from zbk.errors import CorruptRecordError, NoSpaceError, StorageFailedError, ZbkError
+from zbk.errors import (
+    CorruptRecordError,
+    NoSpaceError,
+    OutOfDescriptorsError,
+    StorageFailedError,
+    ZbkError,
+)
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_record import EntriesRecord, JournalRecord
 from zbk.transport.router import Inbound, Outbound
-from zbk.wire.codec import refusal
 from zbk.wire.messages import AddAnswer, Message, Refused
 
 
@@ -212,7 +219,7 @@ class Turn:
 
     def refusal(self, inbound: Inbound, error: ZbkError) -> Refused:
         """Return the answer that carries an error."""
-        return refusal(inbound.request.request_id, self.incarnation, error)
+        return refusal_of(inbound, self.incarnation, error)
 
     def record(self, slot: LedgerSlot, record: JournalRecord) -> None:
         """Journal a change of a ledger."""
@@ -256,25 +263,26 @@ class Turn:
         return found.values()
 
     def _store(self, admitted: Sequence[Admitted]) -> None:
-        if not self._add(admitted):
+        failure = self._add(admitted)
+        if failure is not None:
             recoveries = [one for one in admitted if one.is_recovery]
             # the reserve has been released: it is for them
-            is_added = bool(recoveries) and self._add(recoveries)
+            failure = self._add(recoveries) if recoveries else failure
             for one in admitted:
-                if not (is_added and one.is_recovery):
-                    self._refuse(one)
+                if failure is not None or not one.is_recovery:
+                    self._refuse(one, failure)
 
-    def _add(self, admitted: Sequence[Admitted]) -> bool:
-        """Store adds; tell whether there was space, which is for all of them or for none."""
+    def _add(self, admitted: Sequence[Admitted]) -> NoSpaceError | None:
+        """Store adds; return why not: there was room for all of them or for none."""
         try:
             self._storage.add([one.batch for one in admitted], [one.index for one in admitted])
-        except NoSpaceError:
-            return False
+        except NoSpaceError as error:
+            return error
         except CorruptRecordError as error:  # damaged since it was prepared
             raise StorageFailedError(error.args[0], "add", str(error)) from error
         for one in admitted:
             self._note_stored(one)
-        return True
+        return None
 
     def _note_stored(self, one: Admitted) -> None:
         batch, slot = one.batch, one.slot
@@ -291,9 +299,12 @@ class Turn:
         self.counts.entry_count += batch.count
         self.counts.size += len(batch.body)
 
-    def _refuse(self, one: Admitted) -> None:
-        one.slot.last_entry_id = self._storage.last_entry_id(one.slot.ledger_id)
-        self.answer(one.inbound, self.refusal(one.inbound, self._space.refusal()))
+    def _refuse(self, one: Admitted, failure: NoSpaceError | None) -> None:
+        with suppress(OutOfDescriptorsError):  # the id is a bound then: what follows is looked up
+            one.slot.last_entry_id = self._storage.last_entry_id(one.slot.ledger_id)
+        is_busy = isinstance(failure, OutOfDescriptorsError)
+        error = failure if failure is not None and is_busy else self._space.refusal()
+        self.answer(one.inbound, self.refusal(one.inbound, error))
 
     # -------------------------------------------------------------- begin and end
 

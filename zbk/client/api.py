@@ -33,6 +33,7 @@ from zbk.errors import (
     InvalidOptionError,
     LedgerClosedError,
     NotEnoughBookiesError,
+    TooManyOpenFilesError,
     UnauthorizedError,
     UnsupportedLedgerError,
     ZbkError,
@@ -52,6 +53,7 @@ from zbk.protocol.metadata_changes import begin_recovery
 from zbk.protocol.placement import POLICIES
 from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.system.context import read_context
+from zbk.system.descriptors import has_descriptors
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
@@ -60,6 +62,9 @@ from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubSta
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
 URI_SIZE_MAX: Final = 4_096
+
+DESCRIPTOR_COUNT: Final = 32
+"""Those that have to be left for a client: metadata store, ZeroMQ's threads, a first connection."""
 
 
 def connect(uri: str | None = None, **options: object) -> "Client":
@@ -73,6 +78,7 @@ def connect(uri: str | None = None, **options: object) -> "Client":
     Raises:
         InvalidOptionError: an unknown option, a bad address, or none at all.
         MetadataUnavailableError: nobody answers at that address.
+        TooManyOpenFilesError: the process has no file descriptors left for a client.
 
     Example:
         >>> import zbk
@@ -92,6 +98,8 @@ def connect(uri: str | None = None, **options: object) -> "Client":
             f"no cluster given: start one with `zbk up`, or set {METADATA_VARIABLE}, "
             "or give its address",
         )
+    if not has_descriptors(DESCRIPTOR_COUNT):
+        raise TooManyOpenFilesError(f"cannot connect to {address}")
     return Client(address, config)
 
 
@@ -118,16 +126,17 @@ class Client(LogCalls):
             self._logs = LogStore(self._store)
             self._data_sets = DataSetStore(self._store)
             registry = BookieRegistry(self._store)
-            options = DealerOptions(
-                instance_id(self._store),
-                SOFTWARE,
-                config.connect_timeout_ms,
-                config.connection_idle_ms,
+            self._pool = BookiePool(
+                DealerOptions(
+                    instance_id(self._store),
+                    SOFTWARE,
+                    config.connect_timeout_ms,
+                    config.connection_idle_ms,
+                )
             )
         except BaseException:
             self._store.close()
             raise
-        self._pool = BookiePool(options)
         self._directory = BookieDirectory(registry, self._pool.set_addresses)
         self._requests = Requests(self._pool, config.request_timeout_ms)
         self._metadata_actor = MetadataActor.start()

@@ -30,7 +30,7 @@ from array import array
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
-from zbk.errors import CorruptRecordError, NoSuchLedgerError
+from zbk.errors import CorruptRecordError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.compaction import LogShare
 from zbk.storage.census import Census
 from zbk.storage.compaction_log import CompactionLog, compacting_paths
@@ -263,6 +263,8 @@ class Compaction:
         self._fail_stop.check()
         try:
             self._note.write(plan)
+        except OutOfDescriptorsError:
+            return False
         except OSError as error:
             if is_no_space(error):
                 return False

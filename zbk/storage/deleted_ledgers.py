@@ -36,7 +36,12 @@ import struct
 from collections.abc import Iterable
 from typing import Final
 
-from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError
+from zbk.errors import (
+    CookieMismatchError,
+    CorruptRecordError,
+    NoSpaceError,
+    OutOfDescriptorsError,
+)
 from zbk.protocol.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
@@ -121,7 +126,7 @@ class DeletedLedgers:
         return self._marked.gap_ids(count_max)
 
     def write(self) -> bool:
-        """Have all that is marked on stable storage; false if the disk has no room for it.
+        """Have all that is marked on stable storage; false if there is no room for it now.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
@@ -134,6 +139,8 @@ class DeletedLedgers:
             replace_file(
                 self._files, self._directory, DELETED_NAME, _encode(marked, self._owner_hash)
             )
+        except OutOfDescriptorsError:
+            return False
         except OSError as error:
             failure = self._fail_stop.failed(self._path, "write", error)
             if isinstance(failure, NoSpaceError):

@@ -18,7 +18,7 @@ Format: ``zbk.storage.entry_log_format``. Source: BookKeeper's ``DefaultEntryLog
 from collections.abc import Sequence
 from typing import Final
 
-from zbk.errors import NoSpaceError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,
@@ -69,7 +69,7 @@ class LogSync:
     ) -> None:
         self._files = files
         self._directory = directory
-        self._left = left
+        self._left = list(left)
         self._current = current
         self._fail_stop = fail_stop
         self._step = Step(self._sync)
@@ -78,15 +78,16 @@ class LogSync:
         """Return once it is there. Any thread, any number of times.
 
         Raises:
+            OutOfDescriptorsError: it may be run again.
             StorageFailedError: an fsync failed, or anything failed before.
         """
         self._fail_stop.check()
         self._step.run()
 
     def _sync(self) -> None:
-        for file in self._left:
-            self._sync_file(file)
-            file.close()
+        while self._left:  # what is done is done once: the directory may have to be tried again
+            self._sync_file(self._left[0])
+            self._left.pop(0).close()
         if self._current is not None:
             self._sync_file(self._current)
         if self._directory is not None:
@@ -244,7 +245,7 @@ class EntryLogs:
                 file.sync()
         except FsyncError as error:
             raise self._fail_stop.failed(path, "fsync", error) from error
-        except OSError:
+        except (OSError, OutOfDescriptorsError):
             return  # it can not be opened: who has to sync it has it open
         self._ahead = written
 

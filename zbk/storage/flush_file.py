@@ -29,6 +29,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from zbk.errors import OutOfDescriptorsError
 from zbk.protocol.digest import checksum
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,
@@ -139,7 +140,12 @@ class FlushFile:
         if self._files.exists(self.path):
             return self._files.open(self.path)
         file = self._files.open(self.path, create=True)
-        self._files.sync_dir(self._directory)
+        try:
+            self._files.sync_dir(self._directory)
+        except OutOfDescriptorsError:
+            file.close()
+            self._files.remove(self.path)  # it is taken for durable where it is found
+            raise
         return file
 
     def _parts(self, rows: "list[_Row]") -> Iterator[Part]:

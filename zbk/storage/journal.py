@@ -36,7 +36,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import NoSpaceError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal_record import (
     RECORD_HEADER_SIZE,
@@ -378,7 +378,11 @@ class Journal:
             finally:
                 file.close()
             file = self._files.open(path)
-            self._files.sync_dir(self._directory)
+            try:
+                self._files.sync_dir(self._directory)
+            except OutOfDescriptorsError:
+                file.close()  # the next attempt puts another one in its place
+                raise
         except OSError as error:
             raise self._fail_stop.failed(path, "create", error) from error
         seed = segment_seed(self._owner, segment_id, nonce)

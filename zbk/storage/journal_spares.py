@@ -41,8 +41,10 @@ class JournalSpares:
     def open(self, segment_id: int) -> tuple[str, File]:
         """Return the path of a spare and the file: one of those that are here, or a new one."""
         if self._ids:
-            path = spare_path(self._directory, self._ids.pop())
-            return path, self._files.open(path)
+            path = spare_path(self._directory, self._ids[-1])
+            file = self._files.open(path)
+            self._ids.pop()
+            return path, file
         path = spare_path(self._directory, segment_id)
         return path, self._files.open(path, create=True)
 

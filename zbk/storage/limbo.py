@@ -219,7 +219,8 @@ class LimboFile:
                     self._files, self.directory, LIMBO_NAME, _encode(limbo, self._owner_hash)
                 )
             else:
-                self._files.remove(self._path)
+                if self._files.exists(self._path):  # unless an earlier attempt has removed it
+                    self._files.remove(self._path)
                 self._files.sync_dir(self.directory)
         except OSError as error:
             raise self._fail_stop.failed(self._path, "write", error) from error

@@ -11,6 +11,7 @@ from itertools import islice
 from threading import Lock
 from typing import Final
 
+from zbk.errors import OutOfDescriptorsError
 from zbk.system.files import File, FileSystem
 
 OPEN_FILES_MAX: Final = 512
@@ -37,14 +38,15 @@ class OpenFiles:
 
         Raises:
             OSError: it can not be opened.
+            OutOfDescriptorsError: too many files are open, none of them an idle one of these.
         """
         with self._lock:
             slot = self._slots.get(path)
             if slot is None:
-                slot = self._slots[path] = _Slot(self._files.open(path, write=False))
+                slot = self._slots[path] = _Slot(self._open(path))
             slot.user_count += 1
             self._slots.move_to_end(path)
-            self._close_idle()
+            self._close_idle(len(self._slots) - self._open_max)
         try:
             yield slot.file
         finally:
@@ -68,8 +70,14 @@ class OpenFiles:
         for path in list(self._slots):
             self.forget(path)
 
-    def _close_idle(self) -> None:
-        surplus = len(self._slots) - self._open_max
+    def _open(self, path: str) -> File:
+        try:
+            return self._files.open(path, write=False)
+        except OutOfDescriptorsError:
+            self._close_idle(max(1, len(self._slots) // 2))
+            return self._files.open(path, write=False)
+
+    def _close_idle(self, surplus: int) -> None:
         if surplus <= 0:
             return
         idle = (path for path, slot in self._slots.items() if not slot.user_count)

@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-from zbk.errors import CorruptRecordError, NoSuchLedgerError, ShortRecordError
+from zbk.errors import (
+    CorruptRecordError,
+    NoSuchLedgerError,
+    OutOfDescriptorsError,
+    ShortRecordError,
+)
 from zbk.storage.census import Census
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
@@ -148,13 +153,19 @@ class ScrubView:
         """Return where entries of one page are now; ``None``: the index can not tell any more."""
         try:
             return self._cache.scattered_locations(ledger_id, entry_ids)
-        except (NoSuchLedgerError, CorruptRecordError):
+        except (NoSuchLedgerError, CorruptRecordError, OutOfDescriptorsError):
             return None
 
     def disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
         """Tell what the disk has of a page, or, without one, of an index file's header."""
         if self._cache.is_flushing:
             return DiskState.BUSY
+        try:
+            return self._disk_state(ledger_id, page_no)
+        except OutOfDescriptorsError:
+            return DiskState.BUSY
+
+    def _disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
         try:
             if self._cache.info(ledger_id) is None:
                 return DiskState.GONE

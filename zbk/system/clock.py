@@ -18,6 +18,11 @@ def monotonic_s() -> float:
     return time.monotonic()
 
 
+def sleep_ms(wait_ms: int) -> None:
+    """Do nothing for a time. For the few places where nobody can say when to go on."""
+    time.sleep(wait_ms / 1_000)
+
+
 def wall_ms() -> int:
     """Return milliseconds since 1970-01-01 UTC."""
     return time.time_ns() // 1_000_000

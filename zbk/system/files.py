@@ -6,15 +6,32 @@ that loses what was not synced, tears writes and fails on cue. Paths are strings
 Errors are ``OSError``, as the operating system gives them; storage translates them. Those of an
 fsync are ``FsyncError``: whatever their number says, what was to be synced may be lost, and no
 second fsync tells. Any thread may call; a handle belongs to whoever opened it.
+
+Want of a descriptor is no ``OSError``, but ``OutOfDescriptorsError``: it says nothing about the
+file, so that no handler of ``OSError`` takes it for damage. ``OsFiles`` waits for one first: what
+has too many open, connections as a rule, closes some meanwhile. Everything that opens something may
+raise it: ``open``, ``list_dir``, ``make_dirs``, ``sync_dir``, ``open_disk``, ``lock``; nothing has
+changed then, but names that were made or removed before are not durable yet.
 """
 
 import errno
 import fcntl
 import os
-from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, TypeAlias, TypeVar
 
+from zbk.errors import OutOfDescriptorsError
+from zbk.system.clock import monotonic_ms, sleep_ms
+from zbk.system.descriptors import is_no_descriptor
 from zbk.system.disk_sync import can_sync_disk, sync_disk
+
+T = TypeVar("T")
+
+DESCRIPTOR_WAIT_MS: Final = 1_000
+"""How long is waited for a descriptor, counted from when there was none first."""
+
+_DESCRIPTOR_POLL_MS: Final = 5
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
@@ -237,7 +254,7 @@ class OsDisk:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._fd = _open_dir(path)
 
     def sync(self) -> None:
         """Return once all bytes written before this call are on stable storage (syncfs)."""
@@ -256,12 +273,15 @@ class OsDisk:
 class OsFiles:
     """The operating system's file system."""
 
+    def __init__(self) -> None:
+        self._short_ms: int | None = None  # when there was no descriptor, and has been none since
+
     def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
         """Open a file; ``create`` makes a new, empty one and fails if the name is taken."""
         flags = os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_RDWR if write else os.O_RDONLY)
         if create:
             flags |= os.O_CREAT | os.O_EXCL
-        return OsFile(os.open(path, flags, 0o600), path)
+        return OsFile(self._patiently(path, lambda: os.open(path, flags, 0o600)), path)
 
     def exists(self, path: str) -> bool:
         """Tell whether a file or directory has this name."""
@@ -269,7 +289,7 @@ class OsFiles:
 
     def list_dir(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
-        return sorted(os.listdir(path))
+        return sorted(self._patiently(path, lambda: os.listdir(path)))
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and its parents; fine if it is there. Durable when this returns."""
@@ -280,7 +300,12 @@ class OsFiles:
             path = os.path.dirname(path)
         for one in reversed(missing):
             os.makedirs(one, mode=0o700, exist_ok=True)
-            self.sync_dir(os.path.dirname(one))
+            try:
+                self.sync_dir(os.path.dirname(one))
+            except OutOfDescriptorsError:
+                with suppress(OSError):  # the next call must not find it and take it for durable
+                    os.rmdir(one)
+                raise
 
     def rename(self, old: str, new: str) -> None:
         """Give a file another name, replacing what had it. Durable after ``sync_dir``."""
@@ -296,7 +321,7 @@ class OsFiles:
 
     def sync_dir(self, path: str) -> None:
         """Return once creations, renames and removals in this directory are durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = self._patiently(path, lambda: _open_dir(path))
         try:
             os.fsync(fd)
         except OSError as error:
@@ -306,7 +331,7 @@ class OsFiles:
 
     def open_disk(self, path: str) -> Disk | None:
         """Return what syncs all files of the disk that the directory ``path`` is on, at once."""
-        return OsDisk(path) if can_sync_disk(path) else None
+        return self._patiently(path, lambda: OsDisk(path)) if can_sync_disk(path) else None
 
     def free_size(self, path: str) -> int:
         """Return the bytes that may still be written below ``path``."""
@@ -320,13 +345,36 @@ class OsFiles:
 
     def lock(self, path: str) -> File | None:
         """Lock the file ``path`` for this process, making it; ``None`` if another one holds it."""
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = self._patiently(path, lambda: os.open(path, flags, 0o600))
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(fd)
             return None
         return OsFile(fd, path)
+
+    def _patiently(self, path: str, get: Callable[[], T]) -> T:
+        """Return what ``get`` opens, waiting for a descriptor if there is none."""
+        while True:
+            try:
+                found = get()
+            except OSError as error:
+                if not is_no_descriptor(error):
+                    raise
+                now_ms = monotonic_ms()
+                self._short_ms = since_ms = self._short_ms or now_ms
+                if now_ms >= since_ms + DESCRIPTOR_WAIT_MS:
+                    told = error.strerror or str(error)
+                    raise OutOfDescriptorsError(path, "open", told) from error
+                sleep_ms(_DESCRIPTOR_POLL_MS)
+            else:
+                self._short_ms = None
+                return found
+
+
+def _open_dir(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 _IOV_MAX = 1024

@@ -25,14 +25,14 @@ class ProcessUsage(msgspec.Struct, frozen=True):
 
 
 def usage(pid: int | None = None) -> ProcessUsage:
-    """Return what a process, by default this one, has used; zeros if it is gone."""
+    """Return what a process, by default this one, has used; zeros if nobody can say."""
     base = f"/proc/{'self' if pid is None else pid}"
     try:
         with open(f"{base}/stat", encoding="ascii", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
         with open(f"{base}/statm", encoding="ascii") as file:
             resident_pages = int(file.read().split()[1])
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return ProcessUsage(0, 0, 0)
     cpu_ticks = int(fields[11]) + int(fields[12])  # utime and stime, fields 14 and 15 of stat
     return ProcessUsage(cpu_ticks * _TICK_MS, resident_pages * _PAGE_SIZE, _write_size(base))

@@ -32,11 +32,13 @@ from zbk.errors import (
     HelloRequiredError,
     MalformedMessageError,
     RequestTimeoutError,
+    TooManyOpenFilesError,
     WrongBookieError,
     ZbkError,
     from_wire,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.system.descriptors import has_descriptors
 from zbk.transport.frames import Frame, receive_frames, send_frames
 from zbk.transport.news import (
     BookieDown,
@@ -65,6 +67,8 @@ ANSWER_SIZE_MAX: Final = 512 * 1024 * 1024
 LINGER_MS: Final = 0
 GREETING_COUNT_MAX: Final = 3
 """How often one request may be refused for want of a HELLO before that is an error."""
+DESCRIPTOR_COUNT: Final = 12
+"""Those that have to be left for a connection: its own, and some for the rest of the program."""
 
 
 class Pool(Protocol):
@@ -201,7 +205,19 @@ class Connection:
             self.lose(BookieUnavailableError(self.bookie_id, "is not registered"), now_ms)
             return
         self._address = address
+        if not has_descriptors(DESCRIPTOR_COUNT):
+            what = f"cannot connect to bookie {self.bookie_id} at {address}"
+            self.lose(TooManyOpenFilesError(what), now_ms)
+            return
+        try:
+            self._open_socket(address, now_ms)
+        except zmq.ZMQError as error:
+            reason = f"can not connect to {address}: {error}"
+            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+
+    def _open_socket(self, address: str, now_ms: int) -> None:
         socket: zmq.Socket[bytes] = self._pool.context.socket(zmq.DEALER)
+        self.socket = socket
         socket.setsockopt(zmq.ROUTING_ID, b"z" + os.urandom(15))
         socket.setsockopt(zmq.IMMEDIATE, 1)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
@@ -219,16 +235,12 @@ class Connection:
             | zmq.EVENT_HANDSHAKE_FAILED_AUTH
         )
         assert monitor is not None, "a new socket has no monitor yet"
-        self.socket, self.monitor = socket, monitor
+        self.monitor = monitor
         self.state = State.CONNECTING
         self._deadline_ms = now_ms + self._pool.options.connect_timeout_ms
         self._pool.look_at(self._deadline_ms)
         self._pool.watch(self)
-        try:
-            socket.connect(address)
-        except zmq.ZMQError as error:
-            reason = f"can not connect to {address}: {error}"
-            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+        socket.connect(address)
 
     def on_monitor(self, now_ms: int) -> None:
         """Look at what became of the TCP connection."""

@@ -25,8 +25,15 @@ from typing import Final
 
 import zmq
 
-from zbk.errors import ClientClosedError, RequestTimeoutError, WireError, ZbkError
+from zbk.errors import (
+    ClientClosedError,
+    RequestTimeoutError,
+    TooManyOpenFilesError,
+    WireError,
+    ZbkError,
+)
 from zbk.system.clock import monotonic_ms
+from zbk.system.descriptors import has_descriptors
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import LINGER_MS, Connection, State
 from zbk.transport.news import DealerOptions, News, Outgoing, Reply, Sink
@@ -38,12 +45,25 @@ PAUSE_MS_MAX: Final = 60_000
 """How long the thread waits at most while there are connections."""
 
 
+DESCRIPTOR_COUNT: Final = 24
+"""Those that have to be left for a client: ZeroMQ's threads, a first connection."""
+
+
 class BookiePool:
     """The connections of one client, and their thread."""
 
     def __init__(self, options: DealerOptions, poller: zmq.Poller | None = None) -> None:
+        """Begin.
+
+        Raises:
+            TooManyOpenFilesError: the process has no descriptors left.
+        """
         self.options = options
+        if not has_descriptors(DESCRIPTOR_COUNT):
+            raise TooManyOpenFilesError("cannot make connections to bookies")
         self.context = zmq.Context()
+        # its threads begin with the first socket, and where they find no descriptor libzmq aborts
+        self.context.socket(zmq.DEALER).close(LINGER_MS)
         self._connections: dict[str, Connection] = {}
         self._handlers: dict[zmq.Socket[bytes] | int, Callable[[int], None]] = {}
         self._addresses: dict[str, str] = {}

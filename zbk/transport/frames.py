@@ -34,9 +34,23 @@ def receive_frames(socket: zmq.Socket[bytes]) -> list[bytes]:
     Raises:
         zmq.Again: none has.
     """
+    return receive_message(socket)[0]
+
+
+def receive_message(socket: zmq.Socket[bytes]) -> tuple[list[bytes], zmq.Frame]:
+    """Return the message that came, and its last frame, which says where it came from.
+
+    Raises:
+        zmq.Again: none has.
+    """
     frame = socket.recv(_LAST, copy=False)
     frames = [frame.bytes]
     while frame.more:
         frame = socket.recv(_LAST, copy=False)
         frames.append(frame.bytes)
-    return frames
+    return frames, frame
+
+
+def source_fd(frame: zmq.Frame) -> int:
+    """Return the descriptor of the connection that a frame came by; -1 if it is not known."""
+    return frame.get(zmq.SRCFD)

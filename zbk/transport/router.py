@@ -9,22 +9,25 @@ socket may go from thread to thread with a lock around it, and while the thread 
 the socket's descriptor, not at the socket. That descriptor tells only of news: after each use of
 the socket by somebody else, what has come has to be looked for.
 
-A *peer* is one connection, named by its routing id. A peer that has not said HELLO in its present
-life gets ``HelloRequiredError`` for everything else. Nothing that a peer sends can hurt another:
-malformed messages are answered where they name a request, and counted.
+A *peer* is one connection that has said HELLO, named by its routing id. Who has not, in the present
+life of the connection, gets ``HelloRequiredError`` for everything else. Nothing that a peer sends
+can hurt another: malformed messages are answered where they name a request, and counted.
 
 Limits: bytes in flight a peer (``credit_size``: the peer is told, and going over it is answered
-with ``BusyError``); bytes in flight in all; peers (the longest silent one without work is
-forgotten); bytes of answers that wait for a slow peer (over it the peer is forgotten: its requests
-time out and it says HELLO again).
+with ``BusyError``); bytes in flight in all; TCP connections (``zbk.transport.connections``: silent
+ones end, a HELLO too many is answered with ``BusyError``); bytes of answers that wait for a slow
+peer (over it the peer is forgotten: its requests time out and it says HELLO again).
 
 Decisions: ROUTER_MANDATORY with NOBLOCK sends, so that nothing is dropped silently;
-ROUTER_HANDOVER off, so that nobody takes over a routing id. libzmq can not bound an unfinished
-multipart message: run untrusted networks behind an address-space limit.
+ROUTER_HANDOVER off, so that nobody takes over a routing id. TCP connections are counted by what the
+socket's monitor tells, in order, of their descriptors; a message tells by which it came. libzmq can
+end one connection of a socket only together with its listener, so that one that has to end is shut
+down by its descriptor (``zbk.system.tcp``); libzmq gives it back then.
 """
 
 import logging
 import select
+import struct
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
@@ -43,8 +46,10 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.system.tcp import Listener, cookie_of, end_connection
 from zbk.system.wakeup import Wakeup
-from zbk.transport.frames import Frame, receive_frames, send_frames
+from zbk.transport.connections import ConnectionLimits, ConnectionTable
+from zbk.transport.frames import Frame, receive_message, send_frames, source_fd
 from zbk.wire import codec
 from zbk.wire.messages import (
     MAGIC,
@@ -69,9 +74,13 @@ IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
-HANDSHAKE_MS: Final = 5_000
-BACKLOG: Final = 1_024
+REPORT_MS: Final = 10_000
+"""How often at most is told that connections had to end."""
 
+EVENT_COUNT_MAX: Final = 4_096
+"""Events of connections in one turn; what is left is taken at the next sweep at the latest."""
+
+_EVENT: Final = struct.Struct("=HI")  # event, value: of a monitor
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
 
@@ -110,13 +119,15 @@ class RouterCounts(msgspec.Struct):
     refused_count: int = 0
     dropped_answer_count: int = 0
     peer_count: int = 0
+    connection_count: int = 0  # TCP connections, greeted or not
+    ended_count: int = 0  # of these, those that had to end without a HELLO
 
 
 class _Peer:
-    __slots__ = ("has_hello", "in_flight_size", "outbox", "outbox_size", "seen_ms")
+    __slots__ = ("fd", "in_flight_size", "outbox", "outbox_size", "seen_ms")
 
-    def __init__(self, now_ms: int) -> None:
-        self.has_hello = False
+    def __init__(self, fd: int, now_ms: int) -> None:
+        self.fd = fd  # of its connection; another one's, or nobody's, once that has ended
         self.in_flight_size = 0
         self.outbox: deque[list[Frame]] = deque()
         self.outbox_size = 0
@@ -133,13 +144,20 @@ class RouterFront:
         deliver: Callable[[list[Inbound]], None],
         *,
         message_size_max: int,
-        peer_count_max: int,
+        limits: ConnectionLimits,
+        backlog: int,
         peer_idle_ms: int,
         on_failure: Callable[[BaseException], None],
     ) -> None:
+        """``backlog``: connections that the kernel may hold, and that are accepted in any case."""
         self._identity = identity
         self._deliver = deliver
-        self._peer_count_max = peer_count_max
+        self._limits = limits
+        self._connections = ConnectionTable(limits)
+        self._names_by_fd: dict[int, bytes] = {}
+        self._listener: Listener | None = None
+        self._reported_ms = 0
+        self._reported_count = 0
         self._peer_idle_ms = peer_idle_ms
         self._on_failure = on_failure
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
@@ -152,24 +170,31 @@ class RouterFront:
         self.is_readonly = False
         self.counts = RouterCounts()
         self._context = zmq.Context()
-        self._socket = self._bind(endpoint, message_size_max)
+        self._socket = self._bind(endpoint, message_size_max, backlog)
         self.endpoint = str(self._socket.getsockopt_string(zmq.LAST_ENDPOINT))
         self._thread = threading.Thread(target=self._run, name="zbk-router", daemon=True)
 
-    def _bind(self, endpoint: str, message_size_max: int) -> zmq.Socket[bytes]:
+    def _bind(self, endpoint: str, message_size_max: int, backlog: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         socket.setsockopt(zmq.LINGER, LINGER_MS)
         socket.setsockopt(zmq.MAXMSGSIZE, message_size_max)
         socket.setsockopt(zmq.RCVHWM, 1_000)
         socket.setsockopt(zmq.SNDHWM, 1_000)
-        socket.setsockopt(zmq.BACKLOG, BACKLOG)
-        socket.setsockopt(zmq.HANDSHAKE_IVL, HANDSHAKE_MS)
+        socket.setsockopt(zmq.BACKLOG, backlog)
+        socket.setsockopt(zmq.HANDSHAKE_IVL, self._limits.handshake_ms)
         socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        self._monitor = socket.get_monitor_socket(
+            zmq.EVENT_LISTENING
+            | zmq.EVENT_ACCEPTED
+            | zmq.EVENT_ACCEPT_FAILED
+            | zmq.EVENT_DISCONNECTED
+        )
         try:
             socket.bind(endpoint)
         except zmq.ZMQError as error:
+            self._close_monitor(socket)
             socket.close(0)
             self._context.term()
             self._wakeup.close()
@@ -214,7 +239,7 @@ class RouterFront:
         if self._thread.ident is not None:
             self._thread.join(timeout=5)
         else:
-            self._socket.close(0)
+            self._close()
             self._context.term()
 
     # -------------------------------------------------------------- own thread
@@ -227,20 +252,31 @@ class RouterFront:
         finally:
             with self._lock:
                 self._is_stopping = True
-                self._socket.close(LINGER_MS)
+                self._close()
             self._context.term()
             self._wakeup.close()
+
+    def _close(self) -> None:
+        self._close_monitor(self._socket)
+        if self._listener is not None:
+            self._listener.close()
+        self._socket.close(LINGER_MS)
+
+    def _close_monitor(self, socket: "zmq.Socket[bytes]") -> None:
+        socket.disable_monitor()
+        self._monitor.close(0)
 
     def _loop(self) -> None:
         poller = select.poll()
         poller.register(self._socket.FD, select.POLLIN)
+        poller.register(self._monitor.FD, select.POLLIN)
         poller.register(self._wakeup.fd, select.POLLIN)
         next_sweep_ms = monotonic_ms() + POLL_MS
         is_drained = True
         while True:
             sweep_ms = min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
             pause_ms = 20 if self._backlogged else sweep_ms
-            poller.poll(pause_ms if is_drained else 0)
+            ready = poller.poll(pause_ms if is_drained else 0)
             self._wakeup.clear()
             with self._lock:
                 is_stopping = self._is_stopping
@@ -249,12 +285,77 @@ class RouterFront:
                     return
                 if self._backlogged:
                     self._retry_backlog()
+                if any(fd == self._monitor.FD for fd, _ in ready):
+                    self._take_events()
                 # last: to send may take from the descriptor what it had to tell of requests
                 is_drained = not self._has_news() or self._receive()
                 now_ms = monotonic_ms()
                 if now_ms >= next_sweep_ms:
                     next_sweep_ms = now_ms + sweep_ms
+                    self._take_events()
                     self._sweep(now_ms)
+
+    # -------------------------------------------------------------- connections
+
+    def _take_events(self) -> None:
+        """Take in which connections have come and gone; end those that have to."""
+        now_ms = monotonic_ms()
+        connections = self._connections
+        is_short = False
+        for _ in range(EVENT_COUNT_MAX):
+            try:
+                event, fd = _EVENT.unpack(self._monitor.recv_multipart(zmq.NOBLOCK)[0])
+            except zmq.Again:
+                break
+            match event:
+                case zmq.EVENT_ACCEPTED:
+                    self._peer_ended(fd)
+                    connections.accepted(fd, cookie_of(fd), now_ms)
+                case zmq.EVENT_DISCONNECTED:
+                    self._peer_ended(fd)
+                    connections.ended(fd)
+                case zmq.EVENT_LISTENING:
+                    self._listener = Listener(fd)
+                case zmq.EVENT_ACCEPT_FAILED:
+                    is_short = True
+        if is_short:  # others in this process, or at this machine, have too many files open
+            connections.no_descriptor(now_ms)
+        for late in connections.take_late(now_ms):
+            end_connection(late.fd, late.cookie)
+        self._turn_gate(now_ms)
+        self.counts.connection_count = connections.open_count
+        self.counts.ended_count = connections.ended_count
+        self._report(now_ms)
+
+    def _turn_gate(self, now_ms: int) -> None:
+        if self._listener is None:
+            return
+        if self._connections.turn_gate(now_ms):
+            self._listener.shut()
+        else:
+            self._listener.open()
+
+    def _peer_ended(self, fd: int) -> None:
+        name = self._names_by_fd.get(fd)
+        if name is not None:
+            self._forget(name)
+
+    def _report(self, now_ms: int) -> None:
+        """Tell, not too often, of connections that had to end."""
+        count = self._connections.ended_count
+        if count > self._reported_count and now_ms >= self._reported_ms + REPORT_MS:
+            logger.info(
+                "%d connections ended that had said no HELLO within %d ms, or were too many; "
+                "%d are open, %d of them with a HELLO (limit %d)",
+                count - self._reported_count,
+                self._limits.handshake_ms,
+                self._connections.open_count,
+                self._connections.greeted_count,
+                self._limits.greeted_max,
+            )
+            self._reported_ms, self._reported_count = now_ms, count
+
+    # -------------------------------------------------------------- messages
 
     def _has_news(self) -> bool:
         """Tell whether something can be received: the descriptor tells of what comes next."""
@@ -267,31 +368,30 @@ class RouterFront:
         is_drained = False
         for _ in range(DRAIN_COUNT_MAX):
             try:
-                frames = receive_frames(self._socket)
+                frames, last = receive_message(self._socket)
             except zmq.Again:
                 is_drained = True
                 break
-            inbound = self._check(frames, now_ms)
+            inbound = self._check(frames, last, now_ms)
             if inbound is not None:
                 batch.append(inbound)
         if batch:
             self._deliver(batch)
         return is_drained
 
-    def _check(self, frames: list[bytes], now_ms: int) -> Inbound | None:
+    def _check(self, frames: list[bytes], last: zmq.Frame, now_ms: int) -> Inbound | None:
         """Return the request if it may go on; answer or count it otherwise."""
         self.counts.message_count += 1
         name = frames[0]
-        peer = self._peer(name, now_ms)
         if len(frames) < 2 or len(frames) > codec.FRAME_COUNT_MAX + 1:
             self.counts.refused_count += 1
             return None
         try:
             request = codec.decode_request(frames[1])
             if isinstance(request, Hello):
-                self._answer_hello(name, peer, request)
+                self._answer_hello(name, request, source_fd(last), now_ms)
                 return None
-            self._check_session(peer, request)
+            peer = self._session(name, request, now_ms)
             size = sum(map(len, frames))
             self._take_credit(peer, size)
         except ZbkError as error:
@@ -308,14 +408,19 @@ class RouterFront:
             return None
         return inbound
 
-    def _check_session(self, peer: _Peer, request: Request) -> None:
-        if not peer.has_hello:
+    def _session(self, name: bytes, request: Request, now_ms: int) -> _Peer:
+        """Return the peer of a request that may go on."""
+        peer = self._peers.get(name)
+        if peer is None:
             raise HelloRequiredError("say HELLO first")
+        self._peers.move_to_end(name)
+        peer.seen_ms = now_ms
         if request.incarnation != self._identity.incarnation:
             raise WrongBookieError(
                 f"meant for incarnation {request.incarnation}, "
                 f"this is incarnation {self._identity.incarnation}"
             )
+        return peer
 
     def _take_credit(self, peer: _Peer, size: int) -> None:
         if peer.in_flight_size + size > self._identity.credit_size:
@@ -327,7 +432,7 @@ class RouterFront:
         peer.in_flight_size += size
         self._in_flight_size += size
 
-    def _answer_hello(self, name: bytes, peer: _Peer, hello: Hello) -> None:
+    def _answer_hello(self, name: bytes, hello: Hello, fd: int, now_ms: int) -> None:
         mine = self._identity
         if hello.magic != MAGIC:
             raise MalformedMessageError(f"magic {hello.magic!r} is not {MAGIC!r}")
@@ -342,7 +447,13 @@ class RouterFront:
         ):
             if theirs and ours != theirs:
                 raise WrongBookieError(f"this is {what} {ours}, not {theirs}")
-        peer.has_hello = True
+        self._take_events()  # first: its connection may have come just now
+        if not self._connections.greet(fd):
+            raise BusyError(
+                f"bookie {mine.bookie_id} has {self._limits.greeted_max} connections, "
+                "as many as it may have: see connection_count_max and `ulimit -n`"
+            )
+        self._take_in(name, fd, now_ms)
         answer = HelloAnswer(
             request_id=hello.request_id,
             incarnation=mine.incarnation,
@@ -371,7 +482,10 @@ class RouterFront:
         self._push(inbound.peer, [codec.encode(outbound.answer), *outbound.frames])
 
     def _push(self, name: bytes, frames: list[Frame]) -> None:
-        peer = self._peers[name]
+        peer = self._peers.get(name)
+        if peer is None:
+            self._try_send(name, frames)  # for whoever has not said HELLO nothing is kept
+            return
         if peer.outbox or not self._try_send(name, frames):
             if name not in self._peers:
                 return
@@ -379,7 +493,7 @@ class RouterFront:
             peer.outbox_size += sum(map(len, frames))
             self._backlogged.add(name)
             if peer.outbox_size > PEER_OUTBOX_SIZE_MAX:
-                self._forget(name, "does not take its answers")
+                self._end_peer(name, "does not take its answers")
 
     def _try_send(self, name: bytes, frames: list[Frame]) -> bool:
         """Send or forget the peer; False if it must be tried again."""
@@ -390,7 +504,7 @@ class RouterFront:
         except zmq.ZMQError as error:
             if error.errno != zmq.EHOSTUNREACH:
                 raise
-            self._forget(name, "is gone")
+            self._forget(name)
         return True
 
     def _retry_backlog(self) -> None:
@@ -406,30 +520,37 @@ class RouterFront:
             if peer is None or not peer.outbox:
                 self._backlogged.discard(name)
 
-    def _peer(self, name: bytes, now_ms: int) -> _Peer:
+    def _take_in(self, name: bytes, fd: int, now_ms: int) -> None:
+        """Begin the life of a peer that has said HELLO, perhaps not for the first time."""
+        before = self._names_by_fd.get(fd)
+        if before is not None and before != name:
+            self._forget(before)  # of a connection that has ended: each has one name
         peer = self._peers.get(name)
         if peer is None:
-            if len(self._peers) >= self._peer_count_max:
-                self._forget_idlest()
-            peer = self._peers[name] = _Peer(now_ms)
+            peer = self._peers[name] = _Peer(fd, now_ms)
             self.counts.peer_count = len(self._peers)
-        else:
-            self._peers.move_to_end(name)
-        peer.seen_ms = now_ms
-        return peer
+        elif peer.fd != fd and self._names_by_fd.get(peer.fd) == name:
+            del self._names_by_fd[peer.fd]
+        peer.fd, peer.seen_ms = fd, now_ms
+        self._peers.move_to_end(name)
+        self._names_by_fd[fd] = name
 
-    def _forget_idlest(self) -> None:
-        for name, peer in self._peers.items():
-            if not peer.in_flight_size:
-                self._forget(name, "was silent longest of too many")
-                return
-        self._forget(next(iter(self._peers)), "is one too many")
+    def _end_peer(self, name: bytes, reason: str) -> None:
+        """Close a peer's connection, and forget what was to be sent."""
+        peer = self._peers[name]
+        logger.info("connection %s ends: it %s", name.hex(), reason)
+        self._forget(name)
+        connection = self._connections.end(peer.fd)
+        if connection is not None:
+            end_connection(connection.fd, connection.cookie)
 
-    def _forget(self, name: bytes, reason: str) -> None:
-        if self._peers.pop(name, None) is not None:
+    def _forget(self, name: bytes) -> None:
+        peer = self._peers.pop(name, None)
+        if peer is not None:
+            if self._names_by_fd.get(peer.fd) == name:
+                del self._names_by_fd[peer.fd]
             self._backlogged.discard(name)
             self.counts.peer_count = len(self._peers)
-            logger.info("connection %s %s", name.hex(), reason)
 
     def _sweep(self, now_ms: int) -> None:
         """Forget peers that have been silent for very long; the oldest are in front.
@@ -444,4 +565,4 @@ class RouterFront:
                 peer.seen_ms = now_ms
                 self._peers.move_to_end(name)
                 continue
-            self._forget(name, "was silent for long")
+            self._forget(name)

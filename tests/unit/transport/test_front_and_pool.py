@@ -3,11 +3,14 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import msgpack
 import pytest
 import zmq
 
+from tests.support.raw_peers import RawPeer
+from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, INSTANCE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.errors import (
     BookieError,
@@ -24,6 +27,7 @@ from zbk.errors import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.transport import router
+from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, Reply
 from zbk.transport.router import Inbound, RouterFront
@@ -330,23 +334,62 @@ def test_an_oversized_frame_ends_only_its_own_connection(
     assert isinstance(inbox.wait_for_kind(Reply), Reply)
 
 
-def test_the_silent_peer_is_forgotten_when_there_are_too_many() -> None:
-    echo = Echo()
-    server = front(echo, peer_count_max=2)
+def test_a_hello_too_many_is_refused_and_those_who_are_there_stay() -> None:
+    server = front(Echo(), limits=ConnectionLimits(greeted_max=2, lobby_max=9, handshake_ms=5_000))
     context = zmq.Context()
     peers = []
     for _ in range(3):
         peer = context.socket(zmq.DEALER)
         peer.setsockopt(zmq.RCVTIMEO, 10_000)
         peer.connect(server.endpoint)
-        say(peer, codec.encode(Hello(request_id=1)))
         peers.append(peer)
+    hello, ping = codec.encode(Hello(request_id=1)), codec.encode(Ping(request_id=2, incarnation=1))
+    for peer in peers[:2]:
+        say(peer, hello)
 
-    assert server.counts.peer_count == 2
-    assert refused(say(peers[0], codec.encode(Ping(request_id=2, incarnation=1)))) is (
-        HelloRequiredError
-    )
+    assert refused(say(peers[2], hello)) is BusyError
+    for peer in peers[:2]:
+        assert isinstance(codec.decode_answer(say(peer, ping)[0]), Pong)
+    peers[0].close(linger=0)
+    wait_until(lambda: server.counts.peer_count == 1, what="the end of a connection")
+    assert isinstance(codec.decode_answer(say(peers[2], hello)[0]), HelloAnswer)
     context.destroy(linger=0)
+    server.stop()
+
+
+@pytest.mark.parametrize("is_greeting", [False, True], ids=["mute", "after the greeting"])
+def test_a_connection_that_says_no_hello_in_time_ends(*, is_greeting: bool) -> None:
+    server = front(Echo(), limits=ConnectionLimits(greeted_max=9, lobby_max=9, handshake_ms=100))
+    with RawPeer(server.endpoint, is_greeting=is_greeting) as peer:
+        peer.wait_until_ended()
+
+    wait_until(lambda: server.counts.connection_count == 0, what="the end of the connection")
+    server.stop()
+
+
+@pytest.mark.parametrize("is_greeting", [False, True], ids=["mute", "after the greeting"])
+def test_silent_connections_by_the_hundred_leave_clients_alone(*, is_greeting: bool) -> None:
+    """None of them is late: the lobby has room for eight."""
+    limits = ConnectionLimits(greeted_max=4, lobby_max=8, handshake_ms=600_000)
+    server, early, late = front(Echo(), limits=limits), pool(), pool()
+    early.set_addresses({BOOKIE_ID: server.endpoint})
+    early.request(outgoing(inbox := Inbox()))
+    inbox.wait_for_kind(Reply)
+    early.subscribe(BOOKIE_ID, inbox)
+
+    with ExitStack() as stack:
+        for _ in range(100):
+            stack.enter_context(RawPeer(server.endpoint, is_greeting=is_greeting))
+        late.set_addresses({BOOKIE_ID: server.endpoint})
+        late.request(outgoing(late_inbox := Inbox()))
+        early.request(outgoing(inbox, "again"))
+
+        inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == "again")
+        late_inbox.wait_for(lambda one: isinstance(one.outcome, LacAnswer))  # type: ignore[union-attr]
+        wait_until(lambda: server.counts.connection_count <= 10, what="the end of the silent ones")
+    assert not any(isinstance(one, BookieDown) for one in inbox.news)
+    for one in (early, late):
+        one.close()
     server.stop()
 
 

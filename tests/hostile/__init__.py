@@ -1,0 +1,1 @@
+"""Attacks on one bookie, by hand: ``python -m tests.hostile --help``. See ``README.md``."""

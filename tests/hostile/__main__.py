@@ -1,0 +1,26 @@
+"""``python -m tests.hostile ATTACK``: what a bookie makes of a hostile peer, in numbers."""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.hostile.connections import attack_with_connections
+
+ATTACKS: Final[dict[str, Callable[[Path], None]]] = {
+    "connections": attack_with_connections,
+}
+
+
+def main() -> None:
+    """Run one attack in a folder of its own."""
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
+    parser.add_argument("attack", choices=ATTACKS)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        ATTACKS[arguments.attack](Path(folder))
+
+
+if __name__ == "__main__":
+    main()

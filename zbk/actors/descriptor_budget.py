@@ -1,0 +1,89 @@
+"""What a bookie's file descriptors are for: its own files first, then connections.
+
+A bookie that has no descriptor for a file of its own can neither add to a new ledger nor end a
+checkpoint. So it counts what it needs at most, and lets in only as many connections as the rest is
+for (``zbk.transport.connections``). Where the limit is small, fewer index files and entry logs are
+kept open, and fewer connections are let in; where it is too small, the bookie does not start.
+
+Pure. Source: the limits of descriptors in Redis (``adjustOpenFilesLimit``) and HAProxy.
+"""
+
+from typing import Final
+
+import msgspec
+
+from zbk.config import BookieConfig
+from zbk.errors import TooFewDescriptorsError
+from zbk.transport.connections import ConnectionLimits
+
+PROCESS_COUNT: Final = 128
+"""Those of the process: standard streams, ZeroMQ, the metadata store, peers that are asked."""
+
+JOURNAL_COUNT: Final = 8
+"""Those of a journal: the segment that is written, the next one, those that wait for a sync."""
+
+DIRECTORY_COUNT: Final = 16
+"""Those of a ledger directory, but for its entry logs: lock, flush, compaction, scrub."""
+
+LEFT_LOG_COUNT_MAX: Final = 256
+"""Full entry logs that wait for a checkpoint: as many as journal bytes start one after."""
+
+LOBBY_SHARE: Final = 8
+LOBBY_COUNT_MAX: Final = 256
+BACKLOG_MAX: Final = 128
+OPEN_FILES_SHARE: Final = 3
+OPEN_FILES_MIN: Final = 8
+CONNECTION_COUNT_MIN: Final = 16
+
+_STEP: Final = 64
+
+
+class DescriptorBudget(msgspec.Struct, frozen=True):
+    """How many descriptors what may have."""
+
+    limit: int  # of the process
+    own_count: int  # of its own files, but for ``open_files_max``
+    open_files_max: int  # entry logs and index files that are kept open to be read
+    backlog: int  # connections that the kernel may hold until they are accepted
+    connections: ConnectionLimits
+
+
+def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:
+    """Return what ``limit`` descriptors are for.
+
+    Raises:
+        TooFewDescriptorsError: they are not enough for this configuration.
+    """
+    budget = _plan(limit, config)
+    connection_count_min = min(CONNECTION_COUNT_MIN, config.connection_count_max)
+    if budget.connections.greeted_max < connection_count_min:
+        needed = limit
+        while _plan(needed, config).connections.greeted_max < connection_count_min:
+            needed += _STEP
+        raise TooFewDescriptorsError(limit, needed)
+    return budget
+
+
+def _plan(limit: int, config: BookieConfig) -> DescriptorBudget:
+    left_log_count = 2 + config.checkpoint_journal_size // config.entry_log_size_max
+    own_count = (
+        PROCESS_COUNT
+        + JOURNAL_COUNT * max(1, len(config.journal_dirs))
+        + DIRECTORY_COUNT * max(1, len(config.ledger_dirs))
+        + min(LEFT_LOG_COUNT_MAX, left_log_count)
+    )
+    lobby_max = min(LOBBY_COUNT_MAX, limit // LOBBY_SHARE)
+    backlog = min(BACKLOG_MAX, limit // LOBBY_SHARE)
+    rest = limit - own_count - lobby_max - backlog
+    open_files_max = min(config.open_files_max, max(OPEN_FILES_MIN, rest // OPEN_FILES_SHARE))
+    return DescriptorBudget(
+        limit=limit,
+        own_count=own_count,
+        open_files_max=open_files_max,
+        backlog=backlog,
+        connections=ConnectionLimits(
+            greeted_max=min(config.connection_count_max, max(0, rest - open_files_max)),
+            lobby_max=lobby_max,
+            handshake_ms=config.handshake_ms,
+        ),
+    )

@@ -1,0 +1,94 @@
+"""What can be done to a TCP connection that another library owns, by the number of its descriptor.
+
+A number may be given back and used again by another connection, or a file, at any time. So each
+connection has a *cookie*, the kernel's own number for a socket, never used again while the machine
+runs; whatever changes a connection compares it first, on a descriptor of its own that nobody else
+gives back.
+"""
+
+import ctypes
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Final
+
+_SO_COOKIE: Final = 57
+_SO_ATTACH_FILTER: Final = 26
+_SO_DETACH_FILTER: Final = 27
+_DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: return 0 bytes of the packet
+
+
+def cookie_of(fd: int) -> int:
+    """Return the cookie of an open socket; 0 if it is none, or is closed."""
+    with _own(fd) as own:
+        return 0 if own is None else _cookie(own)
+
+
+def end_connection(fd: int, cookie: int) -> None:
+    """End the connection that has this cookie, in both directions, if the number is still its own.
+
+    The owner of the descriptor sees the end of the stream, and gives it back.
+    """
+    with _own(fd) as own:
+        if own is not None and cookie and _cookie(own) == cookie:
+            with suppress(OSError):  # the peer was faster
+                own.shutdown(socket.SHUT_RDWR)
+
+
+class Listener:
+    """A listening socket that another library accepts connections from."""
+
+    def __init__(self, fd: int) -> None:
+        self._socket: socket.socket | None = socket.socket(fileno=os.dup(fd))
+        self.is_shut = False
+
+    def shut(self) -> None:
+        """Let no new connections in: the kernel drops their packets, so that they come again.
+
+        Those that wait to be accepted still are. Nothing happens where this cannot be done.
+        """
+        if self._socket is not None and not self.is_shut:
+            program = ctypes.create_string_buffer(_DROP_ALL, len(_DROP_ALL))
+            filter_ = struct.pack("HP", 1, ctypes.addressof(program))
+            with suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, filter_)
+            self.is_shut = True
+
+    def open(self) -> None:
+        """Let new connections in again."""
+        if self._socket is not None and self.is_shut:
+            with suppress(OSError):
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
+            self.is_shut = False
+
+    def close(self) -> None:
+        """Give the descriptor back."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+@contextmanager
+def _own(fd: int) -> Iterator[socket.socket | None]:
+    """Yield a socket of our own for what a number stands for now; ``None`` if it is no socket."""
+    own: socket.socket | None = None
+    with suppress(OSError):
+        copy = os.dup(fd)
+        try:
+            own = socket.socket(fileno=copy)
+        except OSError:
+            os.close(copy)
+    try:
+        yield own
+    finally:
+        if own is not None:
+            own.close()
+
+
+def _cookie(own: socket.socket) -> int:
+    try:
+        return int.from_bytes(own.getsockopt(socket.SOL_SOCKET, _SO_COOKIE, 8), "little")
+    except OSError:
+        return 0
