@@ -29,6 +29,9 @@ MESSAGE_OVERHEAD_SIZE = 64 * KIB
 """Room in a message beside its entries: header, sizes of entries."""
 
 
+MEMORY_MIN = 320 * MIB
+"""What a bookie takes at most, beside its index and the requests of one client, about."""
+
 DIRECTORY_COUNT_MAX = 8
 """Journal directories, and ledger directories, of one bookie."""
 
@@ -64,6 +67,7 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_log_size_max: int = 1 * GIB
     ledger_cache_size: int = 256 * MIB
     open_files_max: int = 512
+    memory_max: int = 0  # bytes of memory, about; at more the bookie stops; 0: no limit
     checkpoint_interval_ms: int = 10_000
     checkpoint_journal_size: int = 256 * MIB  # journal bytes that start a checkpoint early
     sync_interval_ms: int = 1_000  # VD: background fsync; 0 is off
@@ -100,6 +104,9 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "entry_log_size_max", 1 * MIB, 4 * GIB)
         _check_range(self, "ledger_cache_size", 64 * KIB, 64 * GIB)
         _check_range(self, "open_files_max", 8, 1_000_000)
+        if self.memory_max:  # what the bookie holds on purpose has to fit, twice while it changes
+            memory_min = MEMORY_MIN + self.ledger_cache_size + self.connection_credit_size
+            _check_range(self, "memory_max", memory_min, 1 << 50)
         _check_range(self, "checkpoint_interval_ms", 10, 3_600_000)
         _check_range(self, "checkpoint_journal_size", 1 * MIB, 64 * GIB)
         _check_range(self, "sync_interval_ms", 0, 3_600_000)

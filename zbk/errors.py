@@ -61,6 +61,7 @@
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
             * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
                 * ``OutOfDescriptorsError``   nothing was lost: the bookie is busy meanwhile
+        * ``MemoryExhaustedError``       ``memory_max`` was reached: the bookie stops
         * ``TooFewDescriptorsError``     ``ulimit -n`` is too small for the configuration
         * ``CookieMismatchError``
         * ``LostHistoryError``         the cluster knows more of the bookie than its directories
@@ -828,6 +829,23 @@ class OutOfDescriptorsError(NoSpaceError):
         return (
             f"{operation} of {path} failed: {reason}: too many files and connections are open; "
             "raise `ulimit -n`, or lower connection_count_max or open_files_max"
+        )
+
+
+class MemoryExhaustedError(BookieError):
+    """The bookie has used up the memory that it may have. It stops; what it promised is kept."""
+
+    code = 723
+
+    def __init__(self, size_max: int) -> None:
+        ZbkError.__init__(self, size_max)
+
+    def __str__(self) -> str:
+        (size_max,) = self.args
+        limit = f"memory_max of {size_max} bytes" if size_max else "memory of this machine"
+        return (
+            f"the {limit} is used up: start the bookie again; if it comes back, look for many "
+            "clients or large entries (`zbk bookie show`), or give it more"
         )
 
 

@@ -110,6 +110,7 @@ def test_codes_never_change() -> None:
         "LostHistoryError": 710,
         "TooFewDescriptorsError": 721,
         "OutOfDescriptorsError": 722,
+        "MemoryExhaustedError": 723,
     }
 
 

@@ -40,6 +40,7 @@ from zbk.config import BookieConfig
 from zbk.errors import (
     BookieError,
     LostHistoryError,
+    MemoryExhaustedError,
     NoSpaceError,
     StorageFailedError,
     ZbkError,
@@ -57,6 +58,7 @@ from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, wall_ms
 from zbk.system.descriptors import descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
+from zbk.system.memory import lift_memory_limit, limit_memory
 from zbk.transport.router import Identity
 
 logger = logging.getLogger("zbk.bookie")
@@ -94,6 +96,9 @@ class Bookie:
 
     def fail(self, error: BaseException) -> None:
         """Note that a part of the bookie can not go on."""
+        if isinstance(error, MemoryError):
+            lift_memory_limit()  # what is left to do needs some
+            error = MemoryExhaustedError(self._config.memory_max)
         if not isinstance(self._error, StorageFailedError):
             self._error = error
         self._is_quiet.set()
@@ -160,6 +165,9 @@ class Bookie:
         )
         self._registered = registry.register(registration, self._on_registration)
         self._closing.append(self._registered.close)
+        if config.memory_max:
+            limit_memory(config.memory_max)
+            self._closing.append(lift_memory_limit)
         self._on_mode()  # it may have changed meanwhile
         return registration
 

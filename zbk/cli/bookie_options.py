@@ -30,6 +30,7 @@ OPTION_HELP: Final = {
     "entry_log_size_max": "Size at which an entry log is sealed.",
     "ledger_cache_size": "Memory for index pages.",
     "open_files_max": "Index files and entry logs kept open; fewer where `ulimit -n` is small.",
+    "memory_max": "Memory at which the bookie stops, to be started again; 0 is off.",
     "checkpoint_interval_ms": "How often a checkpoint makes entry logs and index durable.",
     "checkpoint_journal_size": "Journal bytes that start one early; of many ledgers 6 times that.",
     "sync_interval_ms": "Background fsync of vd ledgers; 0 is off.",
@@ -141,7 +142,7 @@ def _one_or_several(paths: tuple[str, ...]) -> str | tuple[str, ...] | None:
 def _metavar(name: str) -> str:
     if name.endswith("_ms"):
         return "DURATION"
-    if name.endswith(("_size", "_size_max")):
+    if name.endswith(("_size", "_size_max")) or name == "memory_max":
         return "SIZE"
     for ending, shown in _METAVARS.items():
         if name.endswith(ending):

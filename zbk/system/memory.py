@@ -9,7 +9,10 @@ burst. Under Python's lock threads hardly ever ask at once, so that one arena is
 """
 
 import ctypes
+import resource
 from typing import Final
+
+from zbk.system.process import usage
 
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
@@ -31,6 +34,26 @@ def use_one_arena() -> bool:
     their environment. Nothing happens where there is no glibc.
     """
     return _set((_M_ARENA_MAX, 1))
+
+
+def limit_memory(size: int) -> None:
+    """Let this process have about so many bytes of memory; what it asks for beyond fails.
+
+    The limit is one of addresses (``RLIMIT_AS``): what is mapped now and not used, libraries and
+    the stacks of threads, comes on top. To be called when the threads have begun.
+    """
+    with open("/proc/self/statm", encoding="ascii") as file:
+        mapped_size = int(file.read().split()[0]) * resource.getpagesize()
+    unused_size = max(0, mapped_size - usage().rss_size)
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    limit = size + unused_size
+    resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))
+
+
+def lift_memory_limit() -> None:
+    """Take the limit away again, as far as that is allowed: what is left to do needs memory."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 
 
 def _set(*values: tuple[int, int]) -> bool:
