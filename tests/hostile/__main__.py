@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Final
 
 from tests.hostile.connections import attack_with_connections
+from tests.hostile.multipart import attack_with_multipart
+from tests.hostile.reads import attack_with_reads
 
 ATTACKS: Final[dict[str, Callable[[Path], None]]] = {
     "connections": attack_with_connections,
+    "multipart": attack_with_multipart,
+    "reads": attack_with_reads,
 }
 
 

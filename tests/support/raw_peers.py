@@ -2,11 +2,13 @@
 
 import socket
 import struct
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
-_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x00" + b"NULL".ljust(20, b"\0") + bytes(32)
+_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + bytes(32)
 _TIMEOUT_S: Final = 20.0
+_SHORT_SIZE_MAX: Final = 255
 
 
 class RawPeer:
@@ -14,17 +16,47 @@ class RawPeer:
 
     def __init__(self, endpoint: str, *, is_greeting: bool = False) -> None:
         host, _, port = endpoint.removeprefix("tcp://").rpartition(":")
-        self.socket = socket.create_connection((host, int(port)), timeout=_TIMEOUT_S)
+        self._address = (host, int(port))
+        self.socket = socket.create_connection(self._address, timeout=_TIMEOUT_S)
         if is_greeting:
             self.greet()
+
+    def connect_again(self) -> None:
+        """Connect anew."""
+        self.close()
+        self.socket = socket.create_connection(self._address, timeout=_TIMEOUT_S)
+
+    def close(self) -> None:
+        """End the connection."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
 
     def greet(self) -> None:
         """Go through the handshake of ZeroMQ, as a DEALER; say nothing after it."""
         self.socket.sendall(_GREETING + _command(b"READY", _property("Socket-Type", b"DEALER")))
+        self._receive(len(_GREETING))
+        _flags, size = self._receive(2)
+        self._receive(size)  # nothing else may be said before the other side is ready
 
-    def send_frame(self, data: bytes, *, has_more: bool) -> None:
-        """Send one frame of a message."""
-        self.socket.sendall(struct.pack(">BQ", 2 | has_more, len(data)) + data)
+    def _receive(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += (more := self.socket.recv(size - len(data)))
+            if not more:
+                raise ConnectionResetError("it was ended in the handshake")
+        return data
+
+    def frame(self, data: bytes, *, has_more: bool = False) -> bytes:
+        """Return one frame of a message."""
+        if len(data) <= _SHORT_SIZE_MAX:
+            return bytes([has_more, len(data)]) + data
+        return struct.pack(">BQ", 2 | has_more, len(data)) + data
+
+    def send_message(self, *frames: bytes) -> None:
+        """Send a message of these frames."""
+        for number, frame in enumerate(frames):
+            self.socket.sendall(self.frame(frame, has_more=number < len(frames) - 1))
 
     def wait_until_ended(self) -> None:
         """Return once the bookie has closed the connection."""
@@ -43,7 +75,7 @@ class RawPeer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.socket.close()
+        self.close()
 
 
 def _command(name: bytes, body: bytes) -> bytes:

@@ -83,6 +83,7 @@ def front(
     peer_idle_ms: int = 600_000,
     instance_id: str = INSTANCE_ID,
     limits: ConnectionLimits = LIMITS,
+    answer_wait_ms: int = 10_000,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
     made = RouterFront(
@@ -93,6 +94,8 @@ def front(
         peer_idle_ms=peer_idle_ms,
         limits=limits,
         backlog=128,
+        read_size_max=1 << 20,
+        answer_wait_ms=answer_wait_ms,
         on_failure=echo.failures.append,
     )
     echo.front = made

@@ -158,6 +158,7 @@ class BookieActors:
             limits=ground.budget.connections,
             backlog=ground.budget.backlog,
             peer_idle_ms=config.connection_idle_ms,
+            read_size_max=config.read_size_max,
             on_failure=self._stop_bookie,
         )
 

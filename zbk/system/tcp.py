@@ -10,13 +10,23 @@ import ctypes
 import os
 import socket
 import struct
+import termios
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 _SO_COOKIE: Final = 57
 _SO_ATTACH_FILTER: Final = 26
 _SO_DETACH_FILTER: Final = 27
+_NO_LINGER: Final = struct.pack("ii", 1, 0)
+_TCP_INFO: Final = 11
+_ACKED_OFFSET: Final = 120  # of ``struct tcp_info``
+_ACKED_RECEIVED: Final = struct.Struct("=QQ")
+_INFO_SIZE: Final = _ACKED_OFFSET + _ACKED_RECEIVED.size
+
+_libc = ctypes.PyDLL(None)  # the calls do not wait: to let other threads in would cost more
+_info = ctypes.create_string_buffer(_INFO_SIZE)  # of one thread at a time: Python's lock is held
+
 _DROP_ALL: Final = struct.pack("HBBI", 0x06, 0, 0, 0)  # classic BPF: return 0 bytes of the packet
 
 
@@ -29,12 +39,36 @@ def cookie_of(fd: int) -> int:
 def end_connection(fd: int, cookie: int) -> None:
     """End the connection that has this cookie, in both directions, if the number is still its own.
 
-    The owner of the descriptor sees the end of the stream, and gives it back.
+    The owner of the descriptor sees the end of the stream, and gives it back. The kernel keeps
+    nothing of what was still to be sent.
     """
     with _own(fd) as own:
         if own is not None and cookie and _cookie(own) == cookie:
             with suppress(OSError):  # the peer was faster
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
                 own.shutdown(socket.SHUT_RDWR)
+
+
+class TcpCounts(NamedTuple):
+    """What the kernel has counted of a connection, in bytes."""
+
+    acked_size: int  # that the peer's machine has acknowledged
+    received_size: int  # that came in order, read or not
+    unread_size: int  # of these, what nobody here has read yet
+
+
+def tcp_counts(fd: int) -> TcpCounts | None:
+    """Return what was counted of the connection of a descriptor; ``None`` if it is no TCP."""
+    size = ctypes.c_uint32(_INFO_SIZE)
+    if _libc.getsockopt(fd, socket.IPPROTO_TCP, _TCP_INFO, _info, ctypes.byref(size)):
+        return None
+    if size.value < _INFO_SIZE:
+        return None  # an old kernel
+    acked_size, received_size = _ACKED_RECEIVED.unpack_from(_info, _ACKED_OFFSET)
+    unread = ctypes.c_int(0)
+    if _libc.ioctl(fd, termios.FIONREAD, ctypes.byref(unread)):
+        return None
+    return TcpCounts(acked_size, received_size, unread.value)
 
 
 class Listener:

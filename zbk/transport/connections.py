@@ -17,10 +17,13 @@ HELLO is taken in, in ``greet``: limits by who the peer is belong there.
 """
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from itertools import islice
 from typing import Final
 
 import msgspec
+
+from zbk.transport.inflow import Inflow
 
 GATE_MARGIN_SHARE: Final = 4
 """The gate opens again when a part of the lobby, one in so many, is free."""
@@ -45,7 +48,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 class Connection:
     """One TCP connection."""
 
-    __slots__ = ("cookie", "fd", "is_ending", "is_greeted", "late_ms")
+    __slots__ = ("cookie", "fd", "inflow", "is_ending", "is_greeted", "late_ms")
 
     def __init__(self, fd: int, cookie: int, late_ms: int) -> None:
         self.fd = fd
@@ -53,6 +56,7 @@ class Connection:
         self.late_ms = late_ms  # when it is to have said HELLO
         self.is_greeted = False
         self.is_ending = False  # it was told to, and is still open
+        self.inflow = Inflow()
 
 
 class ConnectionTable:
@@ -86,6 +90,14 @@ class ConnectionTable:
     def lobby_count(self) -> int:
         """How many may still say it."""
         return len(self._lobby)
+
+    def find(self, fd: int) -> Connection | None:
+        """Return the connection of a descriptor, if it is known."""
+        return self._open.get(fd)
+
+    def all(self) -> Iterable[Connection]:
+        """Return all that are open and do not have to end."""
+        return [one for one in self._open.values() if not one.is_ending]
 
     def accepted(self, fd: int, cookie: int, now_ms: int) -> None:
         """Take in a new connection."""

@@ -12,6 +12,8 @@ import zmq
 Frame: TypeAlias = bytes | bytearray | memoryview
 
 _LAST: Final = int(zmq.NOBLOCK)
+_SHORT_SIZE_MAX: Final = 255
+_LONG_HEADER_SIZE: Final = 9
 _MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 
 
@@ -49,6 +51,15 @@ def receive_message(socket: zmq.Socket[bytes]) -> tuple[list[bytes], zmq.Frame]:
         frame = socket.recv(_LAST, copy=False)
         frames.append(frame.bytes)
     return frames, frame
+
+
+def wire_size(frames: Sequence[Frame]) -> int:
+    """Return the bytes that a message takes on its way, frame headers included."""
+    size = 0
+    for frame in frames:
+        frame_size = len(frame)
+        size += frame_size + (_LONG_HEADER_SIZE if frame_size > _SHORT_SIZE_MAX else 2)
+    return size
 
 
 def source_fd(frame: zmq.Frame) -> int:

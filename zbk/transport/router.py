@@ -13,10 +13,14 @@ A *peer* is one connection that has said HELLO, named by its routing id. Who has
 life of the connection, gets ``HelloRequiredError`` for everything else. Nothing that a peer sends
 can hurt another: malformed messages are answered where they name a request, and counted.
 
-Limits: bytes in flight a peer (``credit_size``: the peer is told, and going over it is answered
-with ``BusyError``); bytes in flight in all; TCP connections (``zbk.transport.connections``: silent
-ones end, a HELLO too many is answered with ``BusyError``); bytes of answers that wait for a slow
-peer (over it the peer is forgotten: its requests time out and it says HELLO again).
+Limits: bytes and requests in flight a peer (``credit_size``: the peer is told, and going over it is
+answered with ``BusyError``); bytes in flight in all; connections (``zbk.transport.connections``:
+silent ones end, a HELLO too many is answered with ``BusyError``); bytes of answers, for each
+connection and in all (``zbk.transport.answer_budget``: a read without room for its answer is held
+back). What ZeroMQ holds of answers is limited in bytes, too: the kernel tells how much of it a peer
+has taken. A connection ends that does not take its answers for ``ANSWER_WAIT_MS``, and one whose
+unfinished message is longer than any that is allowed (``zbk.transport.unfinished``): libzmq keeps
+the frames of a message until the last one has come, whatever their number.
 
 Decisions: ROUTER_MANDATORY with NOBLOCK sends, so that nothing is dropped silently;
 ROUTER_HANDOVER off, so that nobody takes over a routing id. TCP connections are counted by what the
@@ -46,20 +50,24 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.system.tcp import Listener, cookie_of, end_connection
+from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
 from zbk.system.wakeup import Wakeup
-from zbk.transport.connections import ConnectionLimits, ConnectionTable
-from zbk.transport.frames import Frame, receive_message, send_frames, source_fd
+from zbk.transport.answer_budget import AnswerBudget, PeerAnswers
+from zbk.transport.connections import Connection, ConnectionLimits, ConnectionTable
+from zbk.transport.frames import Frame, receive_message, send_frames, source_fd, wire_size
+from zbk.transport.inflow import Inflow, InflowLimits, InflowTotal
 from zbk.wire import codec
 from zbk.wire.messages import (
     MAGIC,
     VERSION_MAX,
     VERSION_MIN,
+    GetLedgerInfo,
     Hello,
     HelloAnswer,
     Message,
     Ping,
     Pong,
+    Read,
     Request,
 )
 
@@ -69,17 +77,56 @@ DRAIN_COUNT_MAX: Final = 256
 POLL_MS: Final = 500
 SWEEP_MS_MIN: Final = 20
 LINGER_MS: Final = 500
-PEER_OUTBOX_SIZE_MAX: Final = 64 * 1024 * 1024
 IN_FLIGHT_SIZE_MAX: Final = 192 * 1024 * 1024
+IN_FLIGHT_COUNT_MAX: Final = 65_536
+REQUEST_SIZE: Final = 1_024
+"""What a request takes in memory beside its bytes, about; counted in all, not for a peer."""
+
+UNTAKEN_SIZE_MAX: Final = 4 * 1024 * 1024
+"""Bytes of answers that ZeroMQ and the kernel may hold for one peer; one answer more may come."""
+
+LOOK_SIZE: Final = 256 * 1024
+LOOK_MS: Final = 1_000
+"""After so many bytes handed over, or such a time, the kernel is asked what was taken."""
+
+ANSWER_SIZE_MIN: Final = 64 * 1024
+"""What a read's answer counts for at least while it is read, and what is held of a ledger."""
+
+HELD_COUNT_MAX: Final = 4_096
+"""Reads of one peer that wait for room for their answers; one more is answered with Busy."""
+
+OUTBOX_COUNT_MAX: Final = 65_536
+REFUSED_COUNT_MAX: Final = 4_096
+"""Answers that may wait for a peer, and for one whose requests are refused."""
+
+ANSWER_WAIT_MS: Final = 10_000
+PRESSED_WAIT_PART: Final = 2
+"""So long a peer may not take an answer; half of it while there is little room for others. A client
+waits for 5 s, by default, and asks another bookie then."""
+
+BACKLOG_POLL_MS: Final = 5
+LOBBY_COUNT_MAX: Final = 64
+"""Messages that a connection may send ahead of its HELLO; each is refused."""
+
+GONE_COUNT_MAX: Final = 1_024
+"""Names of ended connections whose messages are dropped without a look."""
+
+INFLOW_LOOK_MS: Final = 20
+"""How often is looked what has been sent, while more comes than is received."""
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
 REPORT_MS: Final = 10_000
 """How often at most is told that connections had to end."""
 
+END_REPORT_MS: Final = 1_000
+"""The same of peers that were ended for what they did."""
+
 EVENT_COUNT_MAX: Final = 4_096
 """Events of connections in one turn; what is left is taken at the next sweep at the latest."""
 
+_HELLO_PART: Final = b"hello"  # its tag
+_HELLO_SIZE_MAX: Final = 1_024
 _EVENT: Final = struct.Struct("=HI")  # event, value: of a monitor
 _EVENTS: Final = int(zmq.EVENTS)
 _POLLIN: Final = int(zmq.POLLIN)
@@ -92,6 +139,8 @@ class Inbound(msgspec.Struct, frozen=True):
     request: Request
     frames: tuple[bytes, ...]
     size: int  # bytes, given back to the peer's credit when it is answered
+    expected_size: int = 0  # bytes for which there is room in the answer
+    life: object = None  # the front's own: of the connection, whose name may be used again
 
 
 class Outbound(msgspec.Struct, frozen=True):
@@ -124,13 +173,31 @@ class RouterCounts(msgspec.Struct):
 
 
 class _Peer:
-    __slots__ = ("fd", "in_flight_size", "outbox", "outbox_size", "seen_ms")
+    __slots__ = (
+        "answers",
+        "fd",
+        "held",
+        "in_flight_count",
+        "in_flight_size",
+        "inflow",
+        "looked_size",
+        "moved_ms",
+        "outbox",
+        "overhead_size",
+        "seen_ms",
+    )
 
     def __init__(self, fd: int, now_ms: int) -> None:
         self.fd = fd  # of its connection; another one's, or nobody's, once that has ended
         self.in_flight_size = 0
-        self.outbox: deque[list[Frame]] = deque()
-        self.outbox_size = 0
+        self.in_flight_count = 0
+        self.answers = PeerAnswers()
+        self.inflow = Inflow()
+        self.held: deque[Inbound] = deque()  # without room for their answers
+        self.outbox: deque[tuple[int, list[Frame]]] = deque()  # from when on, and what
+        self.looked_size = 0  # handed over when the kernel was asked last
+        self.overhead_size = 0  # taken, and not handed over by us: greetings, signs of life
+        self.moved_ms = now_ms  # when it took something last, or nothing was there to be taken
         self.seen_ms = now_ms
 
 
@@ -147,6 +214,8 @@ class RouterFront:
         limits: ConnectionLimits,
         backlog: int,
         peer_idle_ms: int,
+        read_size_max: int,
+        answer_wait_ms: int = ANSWER_WAIT_MS,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         """``backlog``: connections that the kernel may hold, and that are accepted in any case."""
@@ -155,13 +224,24 @@ class RouterFront:
         self._limits = limits
         self._connections = ConnectionTable(limits)
         self._names_by_fd: dict[int, bytes] = {}
+        self._ending: dict[int, PeerAnswers] = {}  # by descriptor: what they have not taken
         self._listener: Listener | None = None
         self._reported_ms = 0
         self._reported_count = 0
         self._peer_idle_ms = peer_idle_ms
+        self._unreported_count = 0
+        self._inflow_ms = 0
+        self._inflow_total = InflowTotal()
+        self._gone_names: OrderedDict[bytes, None] = OrderedDict()  # whose messages may still come
+        self._message_size_max = message_size_max
+        self._end_reported_ms = -END_REPORT_MS
         self._on_failure = on_failure
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._in_flight_size = 0
+        self._read_size_max = read_size_max
+        self._answer_wait_ms = answer_wait_ms
+        self._budget = AnswerBudget()
+        self._holding: dict[bytes, None] = {}  # those with requests that are held, in turn
         self._backlogged: set[bytes] = set()
         self._answers: deque[Sequence[Outbound]] = deque()
         self._lock = threading.Lock()  # of the socket, the peers, and what is in flight
@@ -177,9 +257,10 @@ class RouterFront:
     def _bind(self, endpoint: str, message_size_max: int, backlog: int) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(zmq.ROUTER)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.setsockopt(zmq.LINGER, LINGER_MS)
+        # of a connection that ends nothing is kept; when all of the socket ends, some time is given
+        socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.MAXMSGSIZE, message_size_max)
-        socket.setsockopt(zmq.RCVHWM, 1_000)
+        socket.setsockopt(zmq.RCVHWM, 0)  # see ``zbk.transport.inflow``
         socket.setsockopt(zmq.SNDHWM, 1_000)
         socket.setsockopt(zmq.BACKLOG, backlog)
         socket.setsockopt(zmq.HANDSHAKE_IVL, self._limits.handshake_ms)
@@ -275,7 +356,7 @@ class RouterFront:
         is_drained = True
         while True:
             sweep_ms = min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
-            pause_ms = 20 if self._backlogged else sweep_ms
+            pause_ms = BACKLOG_POLL_MS if self._backlogged or self._holding else sweep_ms
             ready = poller.poll(pause_ms if is_drained else 0)
             self._wakeup.clear()
             with self._lock:
@@ -283,16 +364,26 @@ class RouterFront:
                 self._send_answers()
                 if is_stopping:
                     return
-                if self._backlogged:
+                if self._backlogged or self._holding:
                     self._retry_backlog()
                 if any(fd == self._monitor.FD for fd, _ in ready):
                     self._take_events()
                 # last: to send may take from the descriptor what it had to tell of requests
                 is_drained = not self._has_news() or self._receive()
+                if self._holding and (ready_now := self._take_held()):
+                    self._deliver(ready_now)
                 now_ms = monotonic_ms()
+                if is_drained:
+                    self._inflow_total.drained()
+                    self._gone_names.clear()
+                elif now_ms >= self._inflow_ms + INFLOW_LOOK_MS:
+                    self._look_at_inflow(now_ms, is_drained=False)
+                    self._turn_gate(now_ms)
                 if now_ms >= next_sweep_ms:
                     next_sweep_ms = now_ms + sweep_ms
                     self._take_events()
+                    self._look_around(now_ms)
+                    self._look_at_inflow(now_ms, is_drained=is_drained)
                     self._sweep(now_ms)
 
     # -------------------------------------------------------------- connections
@@ -330,7 +421,7 @@ class RouterFront:
     def _turn_gate(self, now_ms: int) -> None:
         if self._listener is None:
             return
-        if self._connections.turn_gate(now_ms):
+        if self._connections.turn_gate(now_ms) or self._inflow_total.is_gate_shut:
             self._listener.shut()
         else:
             self._listener.open()
@@ -339,6 +430,22 @@ class RouterFront:
         name = self._names_by_fd.get(fd)
         if name is not None:
             self._forget(name)
+        ending = self._ending.pop(fd, None)
+        if ending is not None:
+            self._budget.forget(ending)
+
+    def _report_end(self, name: bytes, reason: str) -> None:
+        """Report why a peer's connection ends, not too often."""
+        now_ms = monotonic_ms()
+        self._unreported_count += 1
+        if now_ms >= self._end_reported_ms + END_REPORT_MS:
+            logger.info(
+                "connection %s ends: it %s (%d connections since the last report)",
+                name.hex(),
+                reason,
+                self._unreported_count,
+            )
+            self._end_reported_ms, self._unreported_count = now_ms, 0
 
     def _report(self, now_ms: int) -> None:
         """Tell, not too often, of connections that had to end."""
@@ -383,6 +490,11 @@ class RouterFront:
         """Return the request if it may go on; answer or count it otherwise."""
         self.counts.message_count += 1
         name = frames[0]
+        known = self._peers.get(name)
+        if known is not None:
+            known.inflow.deliver(wire_size(frames[1:]))
+        elif name in self._gone_names and _HELLO_PART not in frames[-1][:_HELLO_SIZE_MAX]:
+            return None  # nobody is there to be told anything
         if len(frames) < 2 or len(frames) > codec.FRAME_COUNT_MAX + 1:
             self.counts.refused_count += 1
             return None
@@ -393,20 +505,54 @@ class RouterFront:
                 return None
             peer = self._session(name, request, now_ms)
             size = sum(map(len, frames))
-            self._take_credit(peer, size)
+            expected_size = self._expected_size(request)
+            self._take_credit(peer, size, is_held=bool(expected_size))
         except ZbkError as error:
             self.counts.refused_count += 1
             request_id = codec.peek_request_id(frames[1])
             if request_id:
                 refusal = codec.refusal(request_id, self._identity.incarnation, error)
                 self._push(name, [codec.encode(refusal)])
+            self._check_refused(name, last)
             return None
-        inbound = Inbound(name, request, tuple(frames[2:]), size)
+        return self._let_in(
+            Inbound(name, request, tuple(frames[2:]), size, expected_size, peer), peer
+        )
+
+    def _let_in(self, inbound: Inbound, peer: _Peer) -> Inbound | None:
+        """Return a request if it goes on now; hold it, or answer it here."""
+        request = inbound.request
         if isinstance(request, Ping):
             pong = Pong(request_id=request.request_id, incarnation=self._identity.incarnation)
             self._send_one(Outbound(inbound, pong))
             return None
+        if inbound.expected_size:
+            if peer.held or not self._budget.has_room(peer.answers, inbound.expected_size):
+                peer.held.append(inbound)
+                self._holding[inbound.peer] = None
+                return None
+            self._budget.expect(peer.answers, inbound.expected_size)
         return inbound
+
+    def _check_refused(self, name: bytes, last: zmq.Frame) -> None:
+        """End a connection that goes on asking, without a HELLO, or for more than it takes."""
+        peer = self._peers.get(name)
+        if peer is None:
+            connection = self._connections.find(source_fd(last))
+            if connection is None or connection.is_greeted:
+                return
+            connection.inflow.deliver(0)
+            if connection.inflow.delivered_count > LOBBY_COUNT_MAX:
+                self._note_gone(name)
+                self._end_connection(connection, f"sent {LOBBY_COUNT_MAX} messages and no HELLO")
+        elif len(peer.outbox) > REFUSED_COUNT_MAX:
+            waiting = f"{len(peer.outbox)} answers wait"
+            self._end_peer(name, f"asks for more than it may and takes no answers: {waiting}")
+
+    def _note_gone(self, name: bytes) -> None:
+        self._gone_names[name] = None
+        if len(self._gone_names) > GONE_COUNT_MAX:
+            self._gone_names.popitem(last=False)
 
     def _session(self, name: bytes, request: Request, now_ms: int) -> _Peer:
         """Return the peer of a request that may go on."""
@@ -422,15 +568,48 @@ class RouterFront:
             )
         return peer
 
-    def _take_credit(self, peer: _Peer, size: int) -> None:
+    def _expected_size(self, request: Request) -> int:
+        """Return the bytes that an answer may have; 0 for those that are always small."""
+        match request:
+            case Read():
+                return max(ANSWER_SIZE_MIN, min(request.size_max, self._read_size_max))
+            case GetLedgerInfo():
+                return ANSWER_SIZE_MIN
+            case _:
+                return 0
+
+    def _take_held(self) -> list[Inbound]:
+        """Return held requests whose answers have room now, of each peer in turn."""
+        ready: list[Inbound] = []
+        names = deque(self._holding)
+        while names:
+            name = names.popleft()
+            peer = self._peers[name]
+            if not self._budget.has_room(peer.answers, peer.held[0].expected_size):
+                continue
+            inbound = peer.held.popleft()
+            self._budget.expect(peer.answers, inbound.expected_size)
+            ready.append(inbound)
+            del self._holding[name]
+            if peer.held:
+                self._holding[name] = None  # it was served: others first
+                names.append(name)
+        return ready
+
+    def _take_credit(self, peer: _Peer, size: int, *, is_held: bool) -> None:
+        if is_held and len(peer.held) >= HELD_COUNT_MAX:
+            raise BusyError(f"{HELD_COUNT_MAX} reads of this connection wait already")
+        if peer.in_flight_count >= IN_FLIGHT_COUNT_MAX:
+            raise BusyError(f"over {IN_FLIGHT_COUNT_MAX} requests in flight a connection")
         if peer.in_flight_size + size > self._identity.credit_size:
             raise BusyError(
                 f"over the credit of {self._identity.credit_size} bytes in flight a connection"
             )
-        if self._in_flight_size + size > IN_FLIGHT_SIZE_MAX:
+        if self._in_flight_size + size + REQUEST_SIZE > IN_FLIGHT_SIZE_MAX:
             raise BusyError(f"over {IN_FLIGHT_SIZE_MAX} bytes in flight at this bookie")
         peer.in_flight_size += size
-        self._in_flight_size += size
+        peer.in_flight_count += 1
+        self._in_flight_size += size + REQUEST_SIZE
 
     def _answer_hello(self, name: bytes, hello: Hello, fd: int, now_ms: int) -> None:
         mine = self._identity
@@ -473,27 +652,35 @@ class RouterFront:
 
     def _send_one(self, outbound: Outbound) -> None:
         inbound = outbound.inbound
-        self._in_flight_size -= inbound.size
+        self._in_flight_size -= inbound.size + REQUEST_SIZE
         peer = self._peers.get(inbound.peer)
+        if peer is not None and inbound.life is not peer:
+            peer = None  # that was another life of the connection
+        self._budget.arrived(None if peer is None else peer.answers, inbound.expected_size)
         if peer is None:
             self.counts.dropped_answer_count += 1
             return
-        peer.in_flight_size = max(0, peer.in_flight_size - inbound.size)  # it may be a new life
+        peer.in_flight_size -= inbound.size
+        peer.in_flight_count -= 1
         self._push(inbound.peer, [codec.encode(outbound.answer), *outbound.frames])
 
     def _push(self, name: bytes, frames: list[Frame]) -> None:
+        """Send to a peer, or keep it for later, in order."""
         peer = self._peers.get(name)
         if peer is None:
             self._try_send(name, frames)  # for whoever has not said HELLO nothing is kept
             return
-        if peer.outbox or not self._try_send(name, frames):
+        size = wire_size(frames)
+        if peer.outbox or not self._may_hand_over(peer) or not self._try_send(name, frames):
             if name not in self._peers:
                 return
-            peer.outbox.append(frames)
-            peer.outbox_size += sum(map(len, frames))
+            peer.outbox.append((monotonic_ms(), frames))
+            self._budget.queue(peer.answers, size)
             self._backlogged.add(name)
-            if peer.outbox_size > PEER_OUTBOX_SIZE_MAX:
-                self._end_peer(name, "does not take its answers")
+            if len(peer.outbox) > OUTBOX_COUNT_MAX:
+                self._end_peer(name, f"does not take its answers: {OUTBOX_COUNT_MAX} wait")
+            return
+        self._budget.hand_over(peer.answers, size)
 
     def _try_send(self, name: bytes, frames: list[Frame]) -> bool:
         """Send or forget the peer; False if it must be tried again."""
@@ -507,18 +694,62 @@ class RouterFront:
             self._forget(name)
         return True
 
+    def _may_hand_over(self, peer: _Peer) -> bool:
+        """Tell whether ZeroMQ and the kernel hold few enough bytes for a peer."""
+        answers, now_ms = peer.answers, monotonic_ms()
+        is_much = answers.handed_size - peer.looked_size >= LOOK_SIZE
+        if is_much or now_ms - peer.moved_ms >= LOOK_MS:
+            self._look(peer, now_ms)
+        return answers.untaken_size < UNTAKEN_SIZE_MAX
+
+    def _look(self, peer: _Peer, now_ms: int) -> None:
+        """Ask the kernel what a peer has taken."""
+        answers = peer.answers
+        peer.looked_size = answers.handed_size
+        counts = tcp_counts(peer.fd)
+        acked_size = answers.handed_size if counts is None else counts.acked_size
+        taken_size = acked_size - peer.overhead_size
+        if taken_size > answers.handed_size:
+            peer.overhead_size += taken_size - answers.handed_size
+        if self._budget.take(answers, taken_size) or not answers.untaken_size:
+            peer.moved_ms = now_ms
+
     def _retry_backlog(self) -> None:
-        for name in list(self._backlogged):
+        """Send what waits, as far as it is taken; end those who take nothing."""
+        now_ms = monotonic_ms()
+        for name in [*self._backlogged, *self._holding]:
             peer = self._peers.get(name)
-            while peer is not None and peer.outbox:
-                frames = peer.outbox[0]
-                if not self._try_send(name, frames):
-                    break
-                peer.outbox.popleft()
-                peer.outbox_size -= sum(map(len, frames))
-                peer = self._peers.get(name)
-            if peer is None or not peer.outbox:
-                self._backlogged.discard(name)
+            if peer is not None:
+                self._look(peer, now_ms)
+                self._send_outbox(name, peer, now_ms)
+
+    def _send_outbox(self, name: bytes, peer: _Peer, now_ms: int) -> None:
+        while peer.outbox and self._may_hand_over(peer):
+            _, frames = peer.outbox[0]
+            if not self._try_send(name, frames):
+                break
+            if name not in self._peers:
+                return
+            peer.outbox.popleft()
+            self._budget.unqueue(peer.answers, wire_size(frames))
+            self._budget.hand_over(peer.answers, wire_size(frames))
+        if not peer.outbox:
+            self._backlogged.discard(name)
+        self._check_patience(name, peer, now_ms)
+
+    def _check_patience(self, name: bytes, peer: _Peer, now_ms: int) -> None:
+        """End a connection whose peer has not taken its answers for too long."""
+        wait_ms = self._answer_wait_ms
+        if self._budget.is_pressed:
+            wait_ms //= PRESSED_WAIT_PART
+        since_ms = peer.outbox[0][0] if peer.outbox else peer.moved_ms
+        if peer.answers.untaken_size >= LOOK_SIZE or peer.outbox:
+            waited_ms = now_ms - min(since_ms, peer.moved_ms)
+            if waited_ms >= wait_ms:
+                size = peer.answers.size
+                self._end_peer(
+                    name, f"has not taken its answers for {waited_ms} ms: {size} bytes wait"
+                )
 
     def _take_in(self, name: bytes, fd: int, now_ms: int) -> None:
         """Begin the life of a peer that has said HELLO, perhaps not for the first time."""
@@ -532,16 +763,27 @@ class RouterFront:
         elif peer.fd != fd and self._names_by_fd.get(peer.fd) == name:
             del self._names_by_fd[peer.fd]
         peer.fd, peer.seen_ms = fd, now_ms
+        connection, counts = self._connections.find(fd), tcp_counts(fd)
+        if connection is not None and counts is not None:
+            if not connection.inflow.began_ms:
+                connection.inflow.begin(counts.received_size - counts.unread_size, now_ms)
+            peer.inflow = connection.inflow
         self._peers.move_to_end(name)
         self._names_by_fd[fd] = name
 
     def _end_peer(self, name: bytes, reason: str) -> None:
         """Close a peer's connection, and forget what was to be sent."""
         peer = self._peers[name]
-        logger.info("connection %s ends: it %s", name.hex(), reason)
+        untaken_size = peer.answers.untaken_size
+        self._inflow_total.ended(peer.inflow)
+        self._note_gone(name)
+        self._report_end(name, reason)
         self._forget(name)
         connection = self._connections.end(peer.fd)
         if connection is not None:
+            # what ZeroMQ holds for it is given back a moment later
+            self._ending[peer.fd] = ending = PeerAnswers()
+            self._budget.hand_over(ending, untaken_size)
             end_connection(connection.fd, connection.cookie)
 
     def _forget(self, name: bytes) -> None:
@@ -550,7 +792,50 @@ class RouterFront:
             if self._names_by_fd.get(peer.fd) == name:
                 del self._names_by_fd[peer.fd]
             self._backlogged.discard(name)
+            self._holding.pop(name, None)
+            self._budget.forget(peer.answers)
+            for inbound in peer.held:
+                self._in_flight_size -= inbound.size + REQUEST_SIZE
+            # requests know their peer, and a circle of megabytes is looked for seldom
+            peer.held.clear()
+            peer.outbox.clear()
             self.counts.peer_count = len(self._peers)
+
+    def _look_around(self, now_ms: int) -> None:
+        """Look at those whom ZeroMQ has something for: they may be silent."""
+        for name, peer in [*self._peers.items()]:
+            if peer.answers.untaken_size and name not in self._backlogged:
+                self._look(peer, now_ms)
+                self._check_patience(name, peer, now_ms)
+
+    def _look_at_inflow(self, now_ms: int, *, is_drained: bool) -> None:
+        """End connections that have sent more than they may, or do not finish what they send."""
+        self._inflow_ms = now_ms
+        limits = InflowLimits(self._identity.credit_size, self._message_size_max)
+        inflows: dict[Inflow, Connection] = {}
+        for connection in self._connections.all():
+            counts = tcp_counts(connection.fd)
+            if counts is None:
+                continue
+            read_size = counts.received_size - counts.unread_size
+            why = connection.inflow.look(read_size, now_ms, limits, is_drained=is_drained)
+            if why is not None:
+                self._end_connection(connection, why)
+            else:
+                inflows[connection.inflow] = connection
+        largest = self._inflow_total.too_large(inflows)
+        if largest is not None:
+            why = f"sent {largest.backlog_size} bytes more than was received, and there is no room"
+            self._end_connection(inflows[largest], why)
+
+    def _end_connection(self, connection: Connection, reason: str) -> None:
+        name = self._names_by_fd.get(connection.fd)
+        if name is not None:
+            self._end_peer(name, reason)
+            return
+        self._report_end(b"", reason)
+        if self._connections.end(connection.fd) is not None:
+            end_connection(connection.fd, connection.cookie)
 
     def _sweep(self, now_ms: int) -> None:
         """Forget peers that have been silent for very long; the oldest are in front.
