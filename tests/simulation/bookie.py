@@ -15,7 +15,8 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tests.simulation.bookie_parts import Inbox, Parts, PollTicker, Tell, never_stops
+from tests.simulation.bookie_journal import BookieJournal
+from tests.simulation.bookie_parts import Parts, PollTicker, Tell, never_stops
 from tests.simulation.collector import BookieCollector, UpkeepPlan
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import MS, SECOND, Kernel, Node
@@ -29,8 +30,8 @@ from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.history import BookieHistory
-from zbk.actors.identity import check_identity
-from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.identity import check_identity, place_of
+from zbk.actors.journal import Synced
 from zbk.actors.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.ledger_secrets import secret_of
 from zbk.actors.losses import Losses
@@ -52,14 +53,24 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.identity import COOKIE_NAME, next_incarnation, write_cookie
+from zbk.storage.identity import (
+    COOKIE_NAME,
+    PLACE_NAME,
+    next_incarnation,
+    write_cookie,
+    write_place,
+)
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.storage.wipe import wipe
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Pong
 
-JOURNAL_DIR, LEDGER_DIR = "/journal", "/ledgers"
+JOURNAL_DIRS, LEDGER_DIRS = ("/journal", "/journal2"), ("/ledgers", "/ledgers2")
+DIRECTORY_COUNTS = (*((1, 1),) * 6, (2, 1), (1, 2), (2, 2), (2, 2))
+"""Journal and ledger directories of a bookie."""
+
+LOG_SIZES = (1 << 20, 4096, 1024)
 ENTRY_SIZE_MAX = 1 << 20
 
 
@@ -116,11 +127,18 @@ class SimulatedBookie:
         self._lookup = LedgerLookup(lookups.ledgers())
         self.history = metadata.history
         self._parts = parts
-        self._config = BookieConfig(
-            metadata="memory://simulated", journal_dir=JOURNAL_DIR, ledger_dir=LEDGER_DIR
-        )
         self._segment_size = SEGMENT_HEADER_SIZE + kernel.tape.pick((8192, 2048, 1024))
-        self._log_size_max = kernel.tape.pick((1 << 20, 4096, 1024))
+        # one decision for two: with one directory of each kind a seed means what it meant before
+        drawn = kernel.tape.draw(len(LOG_SIZES) * len(DIRECTORY_COUNTS))
+        self._log_size_max = LOG_SIZES[drawn // len(DIRECTORY_COUNTS)]
+        journal_count, ledger_count = DIRECTORY_COUNTS[drawn % len(DIRECTORY_COUNTS)]
+        self.journal_dirs = JOURNAL_DIRS[:journal_count]
+        self.ledger_dirs = LEDGER_DIRS[:ledger_count]
+        self._config = BookieConfig(
+            metadata="memory://simulated",
+            journal_dir=self.journal_dirs,
+            ledger_dir=self.ledger_dirs,
+        )
         self.node.is_alive = False
         self._storage: BookieStorage | None = None
         self._init_identity()
@@ -134,14 +152,19 @@ class SimulatedBookie:
         cookie = Cookie(
             bookie_id=self.bookie_id,
             instance_id=instance_id(self._session),
-            journal_dirs=(JOURNAL_DIR,),
-            ledger_dirs=(LEDGER_DIR,),
+            journal_dirs=self.journal_dirs,
+            ledger_dirs=self.ledger_dirs,
             created_ms=0,
         )
-        for path in (JOURNAL_DIR, LEDGER_DIR):
+        for path in self._directories:
             self.disk.make_dirs(path)
+            write_place(self.disk, path, place_of(self._config, path))
             write_cookie(self.disk, path, encode(cookie))
         BookieRegistry(self._session).create_cookie(cookie)
+
+    @property
+    def _directories(self) -> Sequence[str]:
+        return (*self.journal_dirs, *self.ledger_dirs)
 
     def start(self) -> bool:
         """Start the process; tell whether it serves."""
@@ -178,12 +201,12 @@ class SimulatedBookie:
         if parts.is_cookie_checked:
             check_identity(disk, self._session, self._config)
         else:
-            for path in (JOURNAL_DIR, LEDGER_DIR):
+            for path in self._directories:
                 disk.make_dirs(path)
         storage = parts.storage(
             disk,
-            journal_dir=JOURNAL_DIR,
-            ledger_dir=LEDGER_DIR,
+            journal_dir=self.journal_dirs,
+            ledger_dir=self.ledger_dirs,
             bookie_id=self.bookie_id,
             segment_size=self._segment_size,
             log_size_max=self._log_size_max,
@@ -198,6 +221,7 @@ class SimulatedBookie:
         self._storage = storage
         self._make_actors(storage)
         self.node.is_alive = True
+        self._note_directories(storage)
         self.node.trace(f"starts, incarnation {self.incarnation}, {found}")
         self.oracle.audit(storage)
         self._note_whole_again(storage)
@@ -208,6 +232,13 @@ class SimulatedBookie:
             session = LiveSession(self._metadata, self.node, self.bookie_id, is_faulty=False)
             session.keep(registration_path(self.bookie_id, is_readonly=False))
         return True
+
+    def _note_directories(self, storage: BookieStorage) -> None:
+        """Count a start that finds ledgers in several directories."""
+        if storage.directory_count > 1 and not self.oracle.is_damaged:
+            homes = {storage.directory_no(ledger_id) for ledger_id in storage.ledgers()}
+            count = int(len(homes) > 1)
+            self.kernel.sometimes["bookie: starts with ledgers in two directories"] += count
 
     def _begin_upkeep(self, storage: BookieStorage) -> None:
         plan, cluster_id = self._plan, instance_id(self._session)
@@ -234,14 +265,14 @@ class SimulatedBookie:
     def _count_start(self, losses: Losses, next_ledger_id: Callable[[], int]) -> None:
         """Count this start, if the directories show what the cluster knows."""
         if not self._parts.is_cookie_checked:
-            self.incarnation = next_incarnation(self.disk, LEDGER_DIR)
+            self.incarnation = next_incarnation(self.disk, *self.ledger_dirs)
             return
         history = self._history = BookieHistory(
             self.disk,
             _Registry(self._session),
             self.bookie_id,
-            journals={0: JOURNAL_DIR},
-            ledger_dirs=(LEDGER_DIR,),
+            journals=dict(enumerate(self.journal_dirs)),
+            ledger_dirs=self.ledger_dirs,
             losses=losses,
             next_ledger_id=next_ledger_id,
         )
@@ -304,24 +335,26 @@ class SimulatedBookie:
 
     def _make_actors(self, storage: BookieStorage) -> None:
         parts = self._parts
-        self._progress = SyncProgress()
         self._inbox: list[Inbound] = []
         self._peers: set[bytes] = set()
-        self._groups: list[AppendGroup] = []
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_asked: list[Callable[[], None]] = []
         self._polls: Callable[[], None] | None = None
         space = SpaceGate(self.node.name)
+        self._journals = [
+            BookieJournal(self, parts, journal, number, space)
+            for number, journal in enumerate(storage.journals)
+        ]
         moved = MovedEntries(storage.is_gone, partial(self.later, 50, self.tell_storage_actor))
         self._read_actor = parts.read_actor(
             storage.fetch, self.send, self.incarnation, never_stops, moved
         )
         self._storage_actor = parts.storage_actor(
             storage,
-            journals=lambda: [self._journal_sink],
+            journals=lambda: [one.sink for one in self._journals],
             reader=Tell(self._fetch),
             look_up=self._look_up,
-            progresses=[self._progress],
+            progresses=[one.progress for one in self._journals],
             ticker=PollTicker(self),
             send=self.send,
             space=space,
@@ -332,22 +365,6 @@ class SimulatedBookie:
             stop_bookie=never_stops,
             now_ms=self.node.now_ms,
         )
-        self._journal_sink = Tell(self._journal)
-        self._queue = parts.sync_queue(
-            storage.journal, Tell(self._tell_synced), self.send, self._progress, self
-        )
-        self._journal_inbox = Inbox()
-        self._journal_actor = parts.journal_actor(
-            storage.journal,
-            self._queue,
-            Tell(lambda _flush: self._queue.run()),  # type: ignore[arg-type] # a ref without actor
-            self.send,
-            space,
-            1 << 20,
-            never_stops,
-            now_ms=self.node.now_ms,
-        )
-        self._journal_actor.actor_inbox = self._journal_inbox  # type: ignore[assignment] # never filled
 
     def lose_disk(self) -> None:
         """Put an empty disk in."""
@@ -357,16 +374,20 @@ class SimulatedBookie:
     def wipe(self) -> None:
         """Do what ``zbk bookie format`` does to a bookie that is down, and is to come back."""
         assert not self.node.is_alive, "it runs"
-        wipe(self.disk, (JOURNAL_DIR, LEDGER_DIR), (LEDGER_DIR,), with_cookie=False)
+        wipe(self.disk, self._directories, self.ledger_dirs, with_cookie=False)
         self._is_wiped = True
         self._forget_promises()
 
     def lose_files(self) -> None:
-        """Delete all files but the cookies, while the bookie is down."""
+        """Delete all files but the cookies, while the bookie is down; of one journal, at times."""
         assert not self.node.is_alive, "it runs"
-        for directory in (JOURNAL_DIR, LEDGER_DIR):
+        journals, tape = self.journal_dirs, self.kernel.tape
+        is_journal = len(journals) > 1 and tape.draw(4) > 0
+        if is_journal:
+            self.kernel.sometimes["bookie: one of its journals vanishes"] += 1
+        for directory in (tape.pick(journals),) if is_journal else self._directories:
             for path in self.disk.paths(f"{directory}/"):
-                if path != f"{directory}/{COOKIE_NAME}":
+                if path not in (f"{directory}/{COOKIE_NAME}", f"{directory}/{PLACE_NAME}"):
                     self.disk.remove_at_rest(path)
         self._has_lost_files = True
         self._forget_promises()
@@ -490,20 +511,9 @@ class SimulatedBookie:
     def _looked_up(self, answer: LookedUp) -> None:
         self._guarded(self.tell_storage_actor, (answer,))
 
-    def _tell_synced(self, message: Synced) -> None:
+    def tell_synced(self, message: Synced) -> None:
+        """Have the storage actor hear of a sync, some time later."""
         self.later(10 + self.kernel.tape.draw(3) * 50, self.tell_storage_actor, message)
-
-    def _journal(self, group: AppendGroup) -> None:
-        self._groups.append(group)
-        if len(self._groups) == 1:
-            self.later(20 + self.kernel.tape.draw(4) * 100, self._write_groups)
-
-    def _write_groups(self) -> None:
-        groups, self._groups = self._groups, []
-        self._journal_inbox.count = len(groups)
-        for group in groups:
-            self._journal_inbox.count -= 1
-            self._journal_actor.handle(group)
 
     def _fetch(self, fetches: list[Fetch]) -> None:
         self.later(30 + self.kernel.tape.draw(4) * 100, self._read_actor.handle, fetches)
@@ -524,17 +534,19 @@ class SimulatedBookie:
             self.later(self.sync_interval_us, self._sync_due)
 
     def _note_synced(self) -> None:
-        self._journal_actor.handle(NoteSynced())
+        for one in self._journals:
+            one.note_synced()
         self.later(SECOND // 2, self._note_synced)
 
     def _sync_due(self) -> None:
-        self._queue.run()
+        for one in self._journals:
+            one.sync()
         self.later(self.sync_interval_us, self._sync_due)
 
     def _begin_checkpoint(self) -> None:
         storage = self._storage
         assert storage is not None, "it runs"
-        storage.journal.prepare_next()
+        storage.journals.prepare_next()
         waiting, self._checkpoint_asked = self._checkpoint_asked, []
 
         def begin() -> None:

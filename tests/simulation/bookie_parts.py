@@ -59,8 +59,9 @@ class TimedSyncQueue(SyncQueue):
         send: Callable[[Sequence[Outbound]], None],
         progress: SyncProgress,
         bookie: "SyncingBookie",
+        journal_no: int = 0,
     ) -> None:
-        super().__init__(journal, storage, send, progress)
+        super().__init__(journal, storage, send, progress, journal_no)
         self._real_journal = journal
         self._bookie = bookie
         self._is_busy = False

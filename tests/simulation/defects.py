@@ -16,6 +16,7 @@ import msgspec
 from tests.simulation import collection_defects as collection
 from tests.simulation import copy_defects as copies
 from tests.simulation import defect_methods as wrong
+from tests.simulation import directory_defects as directories
 from tests.simulation import repair_defects as repair
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import TimedSyncQueue
@@ -34,6 +35,7 @@ from zbk.actors.losses import Losses
 from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import ReadActor
 from zbk.actors.read_requests import ReadRequests
+from zbk.actors.turn import Turn
 from zbk.auditor.worker import ReplicationWorker
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
@@ -70,8 +72,8 @@ from zbk.storage.reindex import Reindex
 KNOWN_SEEDS: Final = {
     "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
     "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8, "R2": 8,
-    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74,
-    "V2": 5, "V3": 35, "W1": 37, "W2": 8, "W3": 45, "X8": 3,
+    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74, "V2": 5, "V3": 35,
+    "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -295,6 +297,7 @@ def _defects() -> Iterator[Defect]:
     yield from _collection_defects()
     yield from _repair_defects()
     yield from _copy_defects()
+    yield from _directory_defects()
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
         [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],
@@ -432,6 +435,17 @@ def _copy_defects() -> Iterator[Defect]:
     yield Defect(
         "W3", "a recovery has nothing compared", 200,
         [(RecoveryBody, "report_of", staticmethod(copies.has_nothing_compared))],
+    )  # fmt: skip
+
+
+def _directory_defects() -> Iterator[Defect]:
+    yield Defect(
+        "D1", "what one journal has synced counts for the others", 100,
+        [(Turn, "take_synced", directories.one_sync_counts_for_all)],
+    )  # fmt: skip
+    yield Defect(
+        "D2", "a checkpoint syncs the entry logs of the first ledger directory only", 200,
+        [(Checkpoint, "sync_entry_logs", directories.first_directory_is_synced)],
     )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import errno
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
+from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.kernel import MS, Node
 from tests.simulation.rot import lose_files, rot
 from tests.simulation.world import World
@@ -124,7 +124,7 @@ class Nemesis:
         bookie = self._bookie()
         if bookie is not None:
             skip_count = self._world.tape.draw(6)
-            path_part = self._world.tape.pick(("", JOURNAL_DIR))
+            path_part = self._world.tape.pick(("", *bookie.journal_dirs))
             bookie.disk.faults.append(Fault(operation, error, skip_count, path_part))
             self._watch(bookie)
             if self._world.tape.draw(2):

@@ -6,12 +6,14 @@ there damage can not be told from a torn write that was never promised, by nobod
 
 from collections.abc import Sequence
 
-from tests.simulation.bookie import JOURNAL_DIR, SimulatedBookie
+from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.tape import Tape
 from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
 from zbk.storage.census import CENSUS_NAME
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, segment_ids
 from zbk.storage.segment_reader import SegmentReader
+
+_JOURNAL = "/journal"
 
 Span = tuple[str, int, int]
 """A path, and where the bytes begin and end."""
@@ -23,8 +25,8 @@ def rot(bookie: SimulatedBookie, tape: Tape) -> list[str]:
     has_rotten_journal = False
     paths = []
     for _ in range(1 + tape.draw(3)):
-        part = tape.pick(("/logs", JOURNAL_DIR, "/index"))
-        if part == JOURNAL_DIR:
+        part = tape.pick(("/logs", _JOURNAL, "/index"))
+        if part == _JOURNAL:
             spans = [] if has_rotten_journal else _proven_records(bookie)
             has_rotten_journal = True
         else:
@@ -38,10 +40,12 @@ def lose_files(bookie: SimulatedBookie, tape: Tape) -> list[str]:
     """Take files away from a bookie that is down; return their paths.
 
     Index files, one or all, cut to nothing at times; the census with them; an entry log by itself,
-    which is damage to those whose index points there, or all logs with all of the index.
+    which is damage to those whose index points there, or all logs with all of the index. Of several
+    ledger directories at times one is spared.
     """
     disk = bookie.disk
-    index_files, logs = disk.paths(".idx"), disk.paths("/logs/")
+    directory = _one_or_all(bookie, tape)
+    index_files, logs = _paths(disk, directory, ".idx"), _paths(disk, directory, "/logs/")
     kind = tape.draw(6)
     if kind == 0 and logs:
         bookie.oracle.is_damaged = True
@@ -53,8 +57,21 @@ def lose_files(bookie: SimulatedBookie, tape: Tape) -> list[str]:
         return [path]
     if kind == 2 and index_files:
         return _removed(disk, [tape.pick(index_files)])
-    with_census = disk.paths(f"/{CENSUS_NAME}") if kind == 3 else []
+    with_census = _paths(disk, directory, f"/{CENSUS_NAME}") if kind == 3 else []
     return _removed(disk, [*index_files, *with_census, *(logs if kind == 4 else [])])
+
+
+def _one_or_all(bookie: SimulatedBookie, tape: Tape) -> str:
+    """Return how the paths begin from which files are to be taken."""
+    directories = bookie.ledger_dirs
+    if len(directories) == 1 or not tape.draw(4):
+        return "/"
+    bookie.kernel.sometimes["bookie: files of one of its directories vanish"] += 1
+    return f"{tape.pick(directories)}/"
+
+
+def _paths(disk: SimulatedDisk, directory: str, part: str) -> list[str]:
+    return [path for path in disk.paths(part) if path.startswith(directory)]
 
 
 def _removed(disk: SimulatedDisk, paths: Sequence[str]) -> list[str]:
@@ -66,10 +83,18 @@ def _removed(disk: SimulatedDisk, paths: Sequence[str]) -> list[str]:
 def _proven_records(bookie: SimulatedBookie) -> list[Span]:
     """Return the places of records that a later record says were synced."""
     owner = bookie.bookie_id.encode()
+    return [
+        span
+        for directory in bookie.journal_dirs
+        for span in _proven_in(bookie.disk, directory, owner)
+    ]
+
+
+def _proven_in(disk: SimulatedDisk, directory: str, owner: bytes) -> list[Span]:
     found = []
     evidence = 0
-    for segment_id in segment_ids(bookie.disk, JOURNAL_DIR):
-        with SegmentReader(bookie.disk, JOURNAL_DIR, segment_id, owner) as reader:
+    for segment_id in segment_ids(disk, directory):
+        with SegmentReader(disk, directory, segment_id, owner) as reader:
             offset = SEGMENT_HEADER_SIZE
             while (decoded := reader.record_at(offset)) is not None:
                 found.append((decoded.sequence, (reader.path, offset, decoded.end_offset)))

@@ -1,0 +1,86 @@
+"""One of the journals of a simulated bookie: its two actors, without their threads.
+
+What the storage actor hands over, and what the journal actor answers, takes simulated time here.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tests.simulation.bookie_parts import Inbox, Parts, SyncingBookie, Tell, never_stops
+from tests.simulation.kernel import Kernel, Node
+from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.space_gate import SpaceGate
+from zbk.storage.journal import Journal
+from zbk.transport.router import Outbound
+
+UNSYNCED_SIZE_MAX = 1 << 20
+
+
+class JournalingBookie(SyncingBookie, Protocol):
+    """What a journal needs of its bookie."""
+
+    kernel: Kernel
+    node: Node
+
+    def send(self, answers: Sequence[Outbound]) -> None:
+        """Send answers."""
+        ...
+
+    def tell_synced(self, message: Synced) -> None:
+        """Have the storage actor hear of a sync, some time later."""
+        ...
+
+
+class BookieJournal:
+    """One journal in one life of a bookie; ``sink`` takes groups, ``progress`` says how far."""
+
+    def __init__(
+        self,
+        bookie: JournalingBookie,
+        parts: Parts,
+        journal: Journal,
+        number: int,
+        space: SpaceGate,
+    ) -> None:
+        self._bookie = bookie
+        self._number = number
+        self.progress = SyncProgress()
+        self.sink = Tell(self._take)
+        self._groups: list[AppendGroup] = []
+        self._queue = parts.sync_queue(
+            journal, Tell(bookie.tell_synced), bookie.send, self.progress, bookie, number
+        )
+        self._inbox = Inbox()
+        self._actor = parts.journal_actor(
+            journal,
+            self._queue,
+            Tell(lambda _flush: self._queue.run()),  # type: ignore[arg-type] # a ref without actor
+            bookie.send,
+            space,
+            UNSYNCED_SIZE_MAX,
+            never_stops,
+            now_ms=bookie.node.now_ms,
+        )
+        self._actor.actor_inbox = self._inbox  # type: ignore[assignment] # never filled
+
+    def sync(self) -> None:
+        """Sync what nobody waits for."""
+        self._queue.run()
+
+    def note_synced(self) -> None:
+        """Write down what was synced last, if nothing else is to be written."""
+        self._actor.handle(NoteSynced())
+
+    def _take(self, group: AppendGroup) -> None:
+        self._groups.append(group)
+        if len(self._groups) == 1:
+            self._bookie.later(20 + self._bookie.kernel.tape.draw(4) * 100, self._write_groups)
+
+    def _write_groups(self) -> None:
+        groups, self._groups = self._groups, []
+        if self._number:
+            self._bookie.kernel.sometimes["bookie: its second journal is written"] += 1
+        self._inbox.count = len(groups)
+        for group in groups:
+            self._inbox.count -= 1
+            self._actor.handle(group)
