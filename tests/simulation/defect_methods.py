@@ -178,6 +178,25 @@ def admits_behind_a_fence(
     return _admit_add(self, ledger_key, ledger_type, is_recovery=True)
 
 
+_fence = BookieLedger.fence
+
+
+def fences_for_any_key(
+    self: BookieLedger, ledger_key: bytes, ledger_type: LedgerType
+) -> tuple[bool, bool]:
+    """P1."""
+    return _fence(self, self.ledger_key or ledger_key, ledger_type)
+
+
+def fences_before_the_key(
+    self: BookieLedger, ledger_key: bytes, ledger_type: LedgerType
+) -> tuple[bool, bool]:
+    """P2: the client is refused; the ledger is fenced all the same."""
+    needed = _fence(self, self.ledger_key or ledger_key, ledger_type)
+    self.check_key(ledger_key)
+    return needed
+
+
 def fsync_again(self: Journal, file: File) -> None:
     """M22: the second one finds clean pages and says that all is well."""
     assert self._files is not None

@@ -71,9 +71,9 @@ from zbk.storage.reindex import Reindex
 
 KNOWN_SEEDS: Final = {
     "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
-    "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8, "R2": 8,
-    "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74, "V2": 5, "V3": 35,
-    "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8,
+    "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8,
+    "R2": 8, "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74, "V2": 5, "V3": 35,
+    "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8, "P1": 6, "P2": 6, "P3": 6,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -314,9 +314,25 @@ def _defects() -> Iterator[Defect]:
         "X7", "an owner of a log serves before its ledger is in the list", 100,
         [(LogOwner, "_write", wrong.serves_before_the_list)],
     )  # fmt: skip
+    yield from _password_defects()
     yield Defect(
         "X8", "a bookie takes in a ledger that nobody has made", 20,
         [(NewLedgerGate, "slot", wrong.takes_in_any_ledger)],
+    )  # fmt: skip
+
+
+def _password_defects() -> Iterator[Defect]:
+    yield Defect(
+        "P1", "a bookie takes a fence whatever the key", 100,
+        [(BookieLedger, "fence", wrong.fences_for_any_key)],
+    )  # fmt: skip
+    yield Defect(
+        "P2", "a bookie fences before it looks at the key", 100,
+        [(BookieLedger, "fence", wrong.fences_before_the_key)],
+    )  # fmt: skip
+    yield Defect(
+        "P3", "a bookie takes any key", 100,
+        [(BookieLedger, "check_key", lambda *_: None)],
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ after each start looks at what storage has. The invariants that need the disks:
     I30   what was acknowledged under an id is never replaced by other bytes
     lost  what was promised is there after a crash; what was written survives a killed process
     claim a ledger is known here only if it was made
+    key   a request that shows a wrong key is refused, tells nothing and changes nothing
     scrub a scrubber finds no damage where nobody did any (``tests.simulation.scrubber``)
 
 What a bookie answers is a promise, whether the answer arrives or not.
@@ -23,16 +24,19 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeAlias
 
 from tests.simulation.kernel import Kernel
+from tests.simulation.passwords import key_of
 from tests.support.checker import Violation
 from zbk.actors.journal import AppendGroup
 from zbk.durability.level import level_of
 from zbk.errors import (
     EntryUnreadableError,
+    LedgerFencedError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    UnauthorizedError,
     ZbkError,
     from_wire,
 )
@@ -40,7 +44,7 @@ from zbk.protocol.digest import checksum
 from zbk.protocol.entry import stored_lac
 from zbk.protocol.entry_batch import COUNT_MAX, sizes_from_wire
 from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord
 from zbk.transport.router import Inbound, Outbound
@@ -49,6 +53,7 @@ from zbk.wire.messages import (
     Add,
     AddAnswer,
     LacAnswer,
+    Message,
     Read,
     ReadAnswer,
     ReadLac,
@@ -60,6 +65,8 @@ from zbk.wire.messages import (
 
 Entries = dict[int, int]
 """By entry id: the checksum of its bytes."""
+
+LedgerRequest: TypeAlias = Add | WriteLac | Sync | Read | ReadLac
 
 
 class BookieOracle:
@@ -81,6 +88,7 @@ class BookieOracle:
         self.lost_us: dict[tuple[int, int], int] = {}  # when that was, cleared or not
         self._marked: set[int] = set()  # deleted, and taken in no more in this life
         self._dropped: set[int] = set()  # deleted, for ever
+        self._open: set[int] = set()  # ledgers that nobody recovers
         self._late: dict[int, Inbound] = {}  # adds of those that came afterwards, by identity
         self._here: dict[int, set[int]] = defaultdict(set)
         self._received: dict[int, Entries] = defaultdict(dict)
@@ -123,7 +131,7 @@ class BookieOracle:
         """
         for inbound in batch:
             request = inbound.request
-            if isinstance(request, Add | WriteLac | Sync):
+            if isinstance(request, Add | WriteLac | Sync) and _has_key(request):
                 if self._is_deleted(request.ledger_id):
                     self._late[id(inbound)] = inbound
                     continue
@@ -192,6 +200,10 @@ class BookieOracle:
 
     def metadata_changed(self, metadata: LedgerMetadata) -> None:
         """Note what is wanted here no more: one who wants it later counts no answer of before."""
+        if metadata.state is LedgerState.OPEN:
+            self._open.add(metadata.ledger_id)
+        else:
+            self._open.discard(metadata.ledger_id)
         owed = self._owed.get(metadata.ledger_id)
         if owed:
             owed.intersection_update([one for one in owed if self._is_due(metadata, one)])
@@ -222,6 +234,11 @@ class BookieOracle:
     def answered(self, outbound: Outbound) -> None:
         """Note, and judge, an answer."""
         request, answer = outbound.inbound.request, outbound.answer
+        if isinstance(request, Add | WriteLac | Sync | Read | ReadLac):
+            if request.ledger_id in self._ever and not _has_key(request):
+                self._check_refused(request, answer)
+                return
+            self._check_open(request, answer)
         is_late = self._late.pop(id(outbound.inbound), None) is not None
         if is_late and isinstance(answer, AddAnswer | LacAnswer | SyncAnswer):
             self.violated("I29", f"takes a request of a deleted ledger: {request}")
@@ -244,6 +261,24 @@ class BookieOracle:
         if isinstance(request, Read | ReadLac) and request.is_fencing:
             self._answered_fence(request.ledger_id, answer)
         self._check_claim(outbound)
+
+    def _check_refused(self, request: LedgerRequest, answer: Message) -> None:
+        """Judge the answer to a client that does not know the password of a ledger."""
+        error = None
+        if isinstance(answer, Refused):
+            error = from_wire(answer.code, tuple(answer.fields))
+        if error is None or isinstance(error, NoSuchEntryError | LedgerFencedError):
+            self.violated("key", f"answers {answer} to a wrong key: {request}")
+        elif isinstance(error, UnauthorizedError):
+            self._kernel.sometimes["bookie: a wrong key refused"] += 1
+
+    def _check_open(self, request: LedgerRequest, answer: Message) -> None:
+        """Judge that only a recovery, which the metadata tell of first, fences a ledger."""
+        if isinstance(answer, Refused) and request.ledger_id in self._open:
+            error = from_wire(answer.code, tuple(answer.fields))
+            if isinstance(error, LedgerFencedError):
+                text = f"ledger {request.ledger_id} is fenced, and nobody recovers it"
+                self.violated("key", text)
 
     def _added(self, inbound: Inbound, request: Add, answer: AddAnswer) -> None:
         ledger_id = request.ledger_id
@@ -389,6 +424,10 @@ class BookieOracle:
             return
         if checksum(body) != sum_:
             self.violated("lost", f"has other bytes in {name}")
+
+
+def _has_key(request: LedgerRequest) -> bool:
+    return request.ledger_key == key_of(request.ledger_id)
 
 
 @lru_cache(maxsize=64)

@@ -23,6 +23,7 @@ from tests.simulation.collector import UpkeepPlan
 from tests.simulation.copies import check_copies
 from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
+from tests.simulation.intruder import SimulatedIntruder
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
@@ -165,6 +166,8 @@ class Run:
             self._begin_log(ledgers[0][0])
         if tape.draw(4) == 1:
             self._clients.append(SimulatedClaimer(world, "claimer"))
+        if tape.aside(6) == 1:
+            self._clients.append(SimulatedIntruder(world, "intruder"))
 
     def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
         tape = self._world.tape

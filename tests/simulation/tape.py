@@ -17,6 +17,7 @@ class Tape:
 
     def __init__(self, seed: int = 0, recorded: Sequence[int] | None = None) -> None:
         self._random = Random(seed).random
+        self._random_aside = Random(f"aside {seed}").random
         self._recorded = recorded
         self.values: list[int] = []
 
@@ -29,6 +30,18 @@ class Tape:
             value = self._recorded[at] % count if at < len(self._recorded) else 0
         self.values.append(value)
         return value
+
+    def aside(self, count: int) -> int:
+        """Return as ``draw``, from a stream of its own: where it is 0, a seed means what it did.
+
+        A choice that came late to the simulation is drawn so; old seeds stay what they were in all
+        runs that do not take it.
+        """
+        if self._recorded is None:
+            value = int(self._random_aside() * count)
+            self.values.append(value)
+            return value
+        return self.draw(count)
 
     def chance(self, per_mille: int) -> bool:
         """Return true in so many of a thousand cases; recorded as 1."""

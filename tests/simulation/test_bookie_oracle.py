@@ -8,14 +8,17 @@ import pytest
 
 from tests.simulation.kernel import Kernel
 from tests.simulation.oracle import BookieOracle
+from tests.simulation.passwords import key_of
 from tests.simulation.tape import Tape
 from tests.support.batches import batch_of
 from tests.support.ledgers import metadata_maker
-from tests.support.storage_actor import KEY, add, batch
+from tests.support.storage_actor import OTHER_KEY, add, batch
 from zbk.actors.journal import AppendGroup
+from zbk.errors import LedgerFencedError, UnauthorizedError, ZbkError
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.journal_record import EntriesRecord
 from zbk.transport.router import Inbound, Outbound
+from zbk.wire.codec import refusal
 from zbk.wire.messages import Sync, SyncAnswer
 
 L = 3
@@ -90,15 +93,25 @@ def test_the_next_wipe_makes_it_owe_again(oracle: BookieOracle) -> None:
 def copied(oracle: BookieOracle, entry_id: int, lac: int) -> None:
     """Have a copy of an entry come in, without a LAC but for the one in its header."""
     entry = batch(entry_id, [b"x"], ledger_id=L, lac=lac)
-    request, *frames = add(entry, kind=LedgerType.VD_JOURNAL, is_recovery=True)
+    request, *frames = add(entry, key=key_of(L), kind=LedgerType.VD_JOURNAL, is_recovery=True)
     oracle.received([Inbound(b"peer", request, tuple(frames), 100)])
 
 
-def told(oracle: BookieOracle, last_add_synced: int) -> None:
+def sync(key: bytes) -> Inbound:
+    """Return a request to sync, from a client with this key."""
+    request = Sync(request_id=1, incarnation=3, ledger_id=L, ledger_key=key, lac=NO_ENTRY)
+    return Inbound(b"peer", request, (), 100)
+
+
+def told(oracle: BookieOracle, last_add_synced: int, key: bytes = key_of(L)) -> None:
     """Have it answer a sync."""
-    request = Sync(request_id=1, incarnation=3, ledger_id=L, ledger_key=KEY, lac=NO_ENTRY)
     answer = SyncAnswer(request_id=1, last_add_synced=last_add_synced)
-    oracle.answered(Outbound(Inbound(b"peer", request, (), 100), answer))
+    oracle.answered(Outbound(sync(key), answer))
+
+
+def refused(oracle: BookieOracle, error: ZbkError, key: bytes) -> None:
+    """Have it refuse a sync."""
+    oracle.answered(Outbound(sync(key), refusal(1, 3, error)))
 
 
 @pytest.mark.parametrize(("last_add_synced", "denied"), [(2, []), (14, []), (15, ["I21"])])
@@ -113,3 +126,22 @@ def test_the_lac_in_the_header_of_a_copy_lifts_the_sync_cursor_and_no_further(
     told(oracle, last_add_synced)
 
     assert denials(oracle) == denied
+
+
+def test_a_wrong_key_is_to_be_refused() -> None:
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+
+    refused(oracle, UnauthorizedError(L), OTHER_KEY)
+    assert denials(oracle) == []
+
+    told(oracle, NO_ENTRY, OTHER_KEY)
+    assert denials(oracle) == ["key"]
+
+
+def test_a_ledger_that_nobody_recovers_is_not_fenced() -> None:
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+    oracle.metadata_changed(OURS)
+
+    refused(oracle, LedgerFencedError(L), key_of(L))
+
+    assert denials(oracle) == ["key"]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import Parts as BookieParts
@@ -10,16 +11,12 @@ from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel
 from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import Network
+from tests.simulation.passwords import key_of, password_of
 from tests.simulation.tape import Tape
 from tests.support.checker import Violation
 from tests.support.history import History
 from zbk.durability.level import level_of
-from zbk.protocol.digest import (
-    DigestFunction,
-    digest_function,
-    ledger_key,
-    password_digest,
-)
+from zbk.protocol.digest import DigestFunction, digest_function, password_digest
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.placement import Candidate, RandomPlacement
@@ -32,7 +29,8 @@ from zbk.protocol.words import DigestType, LedgerType
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
 
-PASSWORD = b"secret"
+DIGEST_TYPES: Final = (*(DigestType.XXH3,) * 7, *(DigestType.MAC,) * 2, DigestType.NONE)
+"""Of ledgers: mostly the usual one."""
 
 
 class Parts(BookieParts):
@@ -111,16 +109,19 @@ class World:
 
     def ledger_key(self, ledger_id: int) -> bytes:
         """Return the key that bookies ask for."""
-        return _key(ledger_id)
+        return key_of(ledger_id)
 
     def digest(self, metadata: LedgerMetadata) -> DigestFunction:
         """Return the digest function of a ledger."""
-        return digest_function(metadata.digest_type, PASSWORD, metadata.ledger_id)
+        ledger_id = metadata.ledger_id
+        return digest_function(metadata.digest_type, password_of(ledger_id), ledger_id)
 
     def new_ledger(
         self, quorum: Quorum, ledger_type: LedgerType, bookies: Sequence[str], token: str
     ) -> Callable[[int], LedgerMetadata]:
         """Return what ``LedgerStore.create`` wants, for a ledger on the first of these bookies."""
+        digest_type = DIGEST_TYPES[self.tape.aside(len(DIGEST_TYPES))]
+        self.sometimes[f"ledger: with the digest {digest_type}"] += 1
 
         def make(ledger_id: int) -> LedgerMetadata:
             return LedgerMetadata(
@@ -129,8 +130,8 @@ class World:
                 write_quorum_size=quorum.write_size,
                 ack_quorum_size=quorum.ack_size,
                 ledger_type=ledger_type,
-                digest_type=DigestType.XXH3,
-                password_digest=password_digest(PASSWORD, ledger_id),
+                digest_type=digest_type,
+                password_digest=password_digest(password_of(ledger_id), ledger_id),
                 ledger_key=self.ledger_key(ledger_id),
                 fragments=(Fragment(0, tuple(bookies[: quorum.ensemble_size])),),
                 created_ms=0,
@@ -273,13 +274,3 @@ def _recovery_limits(tape: Tape) -> RecoveryLimits:
         batch_count_max=tape.pick((4_096, 2)),
         attempt_count_max=4,
     )
-
-
-_KEYS: dict[int, bytes] = {}
-
-
-def _key(ledger_id: int) -> bytes:
-    key = _KEYS.get(ledger_id)
-    if key is None:
-        key = _KEYS[ledger_id] = ledger_key(PASSWORD, ledger_id)
-    return key
