@@ -21,6 +21,7 @@ from tests.simulation import repair_defects as repair
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.kernel import MS
+from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
@@ -310,14 +311,22 @@ def _defects() -> Iterator[Defect]:
         "X4", "the mark moves before entries are durable", 100,
         [(Checkpoint, "sync_entry_logs", wrong.entries_not_synced)],
     )  # fmt: skip
-    yield Defect(
-        "X7", "an owner of a log serves before its ledger is in the list", 100,
-        [(LogOwner, "_write", wrong.serves_before_the_list)],
-    )  # fmt: skip
+    yield from _log_defects()
     yield from _password_defects()
     yield Defect(
         "X8", "a bookie takes in a ledger that nobody has made", 20,
         [(NewLedgerGate, "slot", wrong.takes_in_any_ledger)],
+    )  # fmt: skip
+
+
+def _log_defects() -> Iterator[Defect]:
+    yield Defect(
+        "X7", "an owner of a log serves before its ledger is in the list", 100,
+        [(LogOwner, "_write", wrong.serves_before_the_list)],
+    )  # fmt: skip
+    yield Defect(
+        "X9", "an owner of a VD log goes on in the next ledger without a sync", 1_000,
+        [(SimulatedLogOwner, "is_volatile", property(lambda _self: False))], is_fast=False,
     )  # fmt: skip
 
 

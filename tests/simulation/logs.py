@@ -14,7 +14,14 @@ from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.world import World
 from tests.simulation.writer_body import WriterBody
 from tests.support.history import hash_of
-from zbk.errors import BadVersionError, LedgerClosedError, NotEnoughBookiesError, ZbkError
+from zbk.errors import (
+    BadVersionError,
+    CannotAdvanceError,
+    LedgerClosedError,
+    NotEnoughBookiesError,
+    RequestTimeoutError,
+    ZbkError,
+)
 from zbk.metadata.logs import LogStore
 from zbk.protocol import log_owner_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -24,6 +31,8 @@ from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import LedgerType
 
 BUSY_RETRY_US: Final = 50 * MS
+SYNC_SHARE: Final = 200
+"""Per mille, after an append to a VD log."""
 
 _UNASKED = (ev.TakeOverAsked, ev.RollAsked, ev.CloseAsked, ev.LedgerLost)
 _QUESTIONS = (
@@ -34,11 +43,19 @@ _QUESTIONS = (
 class SimulatedLogOwner:
     """A client that wants the log, appends to it and rolls it, until somebody else has it."""
 
-    def __init__(self, world: World, name: str, quorum: Quorum, append_count: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        quorum: Quorum,
+        append_count: int,
+        ledger_type: LedgerType = LedgerType.PD_JOURNAL,
+    ) -> None:
         self.world = world
         self.node = Node(world.kernel, name)
         self.is_over = False
         self._quorum = quorum
+        self._ledger_type = ledger_type
         self._core = world.parts.log_owner(LOG)
         self._session = world.session(name)
         self._logs = LogStore(self._session, pause=lambda _s: None)
@@ -66,6 +83,11 @@ class SimulatedLogOwner:
         self._handle(ev.TakeOverAsked())
         self.node.after(self.world.tape.draw(8) * 10 * MS, self._work)
 
+    @property
+    def is_volatile(self) -> bool:
+        """True when its acknowledged entries are durable only after a sync."""
+        return self._ledger_type is LedgerType.VD_JOURNAL
+
     # ------------------------------------------------------------------ the application
 
     def _work(self) -> None:
@@ -79,6 +101,8 @@ class SimulatedLogOwner:
             return
         if self._current is not None and not self._is_switching and self._left_count:
             self._append(self._current)
+            if self.is_volatile and tape.chance(SYNC_SHARE):
+                self._current.sync()
             if is_owning and tape.chance(100):
                 self.world.sometimes["log: rolled"] += 1
                 self._handle(ev.RollAsked())
@@ -176,7 +200,7 @@ class SimulatedLogOwner:
         self._creation_count += 1
         make = world.new_ledger(
             self._quorum,
-            LedgerType.PD_JOURNAL,
+            self._ledger_type,
             alive,
             f"{self.node.name} {self._creation_count}",
         )
@@ -204,6 +228,7 @@ class SimulatedLogOwner:
             self.node,
             metadata,
             on_failed=lambda error: self._handle(ev.LedgerLost(ledger_id, error)),
+            accepts_loss=False,
         )
 
     def _delete(self, ledger_id: int) -> None:
@@ -217,7 +242,7 @@ class SimulatedLogOwner:
         )
 
     def _switch(self, effect: ev.SwitchLedger) -> None:
-        """Let all appends to the old ledger be answered, then go on in the new one."""
+        """Go on in the new ledger once all appends to the old one are answered, and durable."""
         self._is_switching = True
 
         def done(error: ZbkError | None) -> None:
@@ -227,9 +252,22 @@ class SimulatedLogOwner:
                 self._handle(ev.LedgerSwitched())
             # else: the failure of the appends is told by itself
 
+        def synced(error: ZbkError | None) -> None:
+            if error is None:
+                done(None)
+                return
+            self._is_switching = False
+            if isinstance(error, CannotAdvanceError | RequestTimeoutError):
+                self._handle(ev.LedgerUnswitched(error))
+            elif old is not None:
+                self._handle(ev.LedgerLost(old.ledger_id, error))
+
         old = None if effect.old_id is None else self._writers.get(effect.old_id)
         if old is None:
             self.node.after(0, done, None)
+        elif self.is_volatile:
+            self.world.sometimes["log: a VD ledger is synced before the next"] += 1
+            old.flush(lambda error: done(error) if error else old.sync(synced))
         else:
             old.flush(done)
 

@@ -163,7 +163,7 @@ class Nemesis:
         if bookie.node.is_alive and tape.draw(2):  # it is met when the bookie starts again
             bookie.crash("killed", is_power_lost=bool(tape.draw(2)))
             self._restart_later(bookie)
-        for path in rot(bookie, tape):
+        for path in rot(bookie, tape, self._world.undigested()):
             self._note("bit rot", f"{bookie.address}{path}")
         self._world.sometimes["bookie: bit rot"] += 1
 

@@ -1,15 +1,18 @@
 """Damage at rest: bits that flip, sectors and files that are lost on a simulated disk.
 
 The journal's last records are left alone as long as nothing behind them says that they were synced:
-there damage can not be told from a torn write that was never promised, by nobody.
+there damage can not be told from a torn write that was never promised, by nobody. So are entry logs
+with entries of ledgers whose digest is NONE: a bookie does not verify what it reads from a log, and
+such a ledger's readers cannot.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.tape import Tape
 from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
 from zbk.storage.census import CENSUS_NAME
+from zbk.storage.entry_log_format import BLOCK_MAGIC
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, segment_ids
 from zbk.storage.segment_reader import SegmentReader
 
@@ -19,8 +22,11 @@ Span = tuple[str, int, int]
 """A path, and where the bytes begin and end."""
 
 
-def rot(bookie: SimulatedBookie, tape: Tape) -> list[str]:
-    """Damage a bookie's disk in one to three places; return the paths."""
+def rot(bookie: SimulatedBookie, tape: Tape, undigested: Collection[int]) -> list[str]:
+    """Damage a bookie's disk in one to three places; return the paths.
+
+    Logs with entries of ``undigested`` ledgers are left alone.
+    """
     disk = bookie.disk
     has_rotten_journal = False
     paths = []
@@ -31,6 +37,8 @@ def rot(bookie: SimulatedBookie, tape: Tape) -> list[str]:
             has_rotten_journal = True
         else:
             spans = [(p, 0, len(_used(disk, p))) for p in disk.paths(part) if _used(disk, p)]
+            if part == "/logs" and undigested:
+                spans = [s for s in spans if not any(i in undigested for i in _ledgers(disk, s[0]))]
         if spans:
             paths.append(_damage(disk, tape.pick(spans), tape))
     return paths
@@ -101,6 +109,15 @@ def _proven_in(disk: SimulatedDisk, directory: str, owner: bytes) -> list[Span]:
                 evidence = max(evidence, decoded.synced_sequence)
                 offset = decoded.end_offset
     return [span for sequence, span in found if sequence <= evidence]
+
+
+def _ledgers(disk: SimulatedDisk, path: str) -> Iterator[int]:
+    """Yield the ledger of each block of a log."""
+    content = disk.content(path)
+    at = content.find(BLOCK_MAGIC)
+    while at >= 0:
+        yield int.from_bytes(content[at + 8 : at + 16], "little")
+        at = content.find(BLOCK_MAGIC, at + 1)
 
 
 def _damage(disk: SimulatedDisk, span: Span, tape: Tape) -> str:

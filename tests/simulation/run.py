@@ -28,6 +28,7 @@ from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
 from tests.simulation.nemesis import Client, Nemesis
 from tests.simulation.network import ClientPool
+from tests.simulation.outside_syncer import SimulatedOutsideSyncer
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
 from tests.simulation.repair_ground import SHARE
@@ -224,6 +225,11 @@ class Run:
         for number in range(tape.draw(3)):
             reader = SimulatedReader(world, f"{name}.reader{number + 1}", ledger_id)
             self._clients.append(reader)
+        is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
+        # a writer that closes may not know what others were told is confirmed (see the README)
+        if is_volatile and not plan.has_close and tape.aside(3):
+            syncer = SimulatedOutsideSyncer(world, f"{name}.syncer", ledger_id)
+            self._clients.append(syncer)
         for number in range(tape.draw(4)):
             at_us = tape.draw(16) * tape.pick((150, 15)) * MS
             recoverer = f"{name}.recoverer{number + 1}"
@@ -236,15 +242,25 @@ class Run:
     def _begin_log(self, quorum: Quorum) -> None:
         """Let two or three clients duel for a log."""
         world, tape = self._world, self._world.tape
+        kind = LedgerType.PD_JOURNAL
+        if tape.aside(4) == 1:
+            kind = LedgerType.VD_JOURNAL
+            quorum = Quorum(quorum.write_size, quorum.write_size, quorum.ack_size)  # not striped
+            world.sometimes["log: its ledgers are VD"] += 1
         for number in range(2 + tape.draw(2)):
             at_us = number * (1 + tape.draw(12)) * 60 * MS
             append_count = tape.pick((20, 60))
-            world.kernel.after(at_us, self._begin_owner, f"owner{number + 1}", quorum, append_count)
+            name = f"owner{number + 1}"
+            world.kernel.after(at_us, self._begin_owner, name, quorum, append_count, kind)
 
-    def _begin_owner(self, name: str, quorum: Quorum, append_count: int) -> None:
+    def _begin_owner(
+        self, name: str, quorum: Quorum, append_count: int, ledger_type: LedgerType
+    ) -> None:
         if not self._world.is_ending:
             self._world.sometimes["log: an owner begins"] += 1
-            self._clients.append(SimulatedLogOwner(self._world, name, quorum, append_count))
+            self._clients.append(
+                SimulatedLogOwner(self._world, name, quorum, append_count, ledger_type)
+            )
 
     def _begin_recovery(self, name: str, ledger_id: int) -> None:
         if not self._world.is_ending:

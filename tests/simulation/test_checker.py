@@ -262,3 +262,43 @@ def test_a_reader_of_a_log_that_misses_an_entry_is_seen() -> None:
         )
 
     assert told.names() == {"I34"}
+
+
+def volatile_log_with_a_gap() -> Told:
+    """Return a history of a log on a VD ledger: the power was lost, and entry 1 is not read."""
+    told = Told(VD)
+    told.metadata_is()
+    told.log_changed(0, "log", 0, [L])
+    for entry_id in range(3):
+        told.say("o", "log_append", value_hash=f"{entry_id}", log="log", entry_id=entry_id)
+    told.nemesis(0, "a", POWER_LOSS)
+    return told
+
+
+def read_around_the_gap(told: Told) -> None:
+    for entry_id in (0, 2):
+        told.say("r", "log_read", value_hash=f"{entry_id}", log="log", entry_id=entry_id)
+
+
+def test_a_vd_log_may_lose_with_the_page_caches_what_was_not_synced() -> None:
+    told = volatile_log_with_a_gap()
+    read_around_the_gap(told)
+
+    assert "I34" not in told.names()
+
+
+def test_a_vd_log_that_loses_what_was_synced_is_seen() -> None:
+    told = volatile_log_with_a_gap()
+    told.say("o", "sync", result=2)
+    read_around_the_gap(told)
+
+    assert "I34" in told.names()
+
+
+def test_an_owner_that_goes_on_in_the_next_ledger_has_synced_the_one_before() -> None:
+    told = volatile_log_with_a_gap()
+    told.log_changed(0, "log", 1, [L, L + 1])
+    told.say("o", "log_append", value_hash="n", log="log", ledger_id=L + 1, entry_id=0)
+    read_around_the_gap(told)
+
+    assert "I34" in told.names()

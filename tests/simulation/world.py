@@ -116,6 +116,11 @@ class World:
         ledger_id = metadata.ledger_id
         return digest_function(metadata.digest_type, password_of(ledger_id), ledger_id)
 
+    def undigested(self) -> set[int]:
+        """Return the ledgers whose entries nobody can verify."""
+        versions = self.history.metadata.ledgers
+        return {v.ledger_id for v in versions if v.metadata.digest_type is DigestType.NONE}
+
     def new_ledger(
         self, quorum: Quorum, ledger_type: LedgerType, bookies: Sequence[str], token: str
     ) -> Callable[[int], LedgerMetadata]:

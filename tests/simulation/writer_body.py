@@ -72,6 +72,7 @@ class WriterBody:
         metadata: LedgerMetadata,
         *,
         on_failed: Callable[[ZbkError], None] = lambda _error: None,
+        accepts_loss: bool | None = None,
     ) -> None:
         self.world = world
         self.node = node
@@ -90,10 +91,13 @@ class WriterBody:
         self._key = world.ledger_key(self.ledger_id)
         self._checked_lac = -1
         self._synced_id = -1
+        self._sync_done: dict[int, Callable[[ZbkError | None], None]] = {}
         self._chosen: dict[int, dict[int, tuple[str, str]]] = {}
         self._close_left = CLOSE_ATTEMPT_COUNT_MAX
         self._stuck_left = STUCK_CLOSE_COUNT_MAX
-        self._accepts_loss = metadata.ledger_id % LOSS_SHARE == LOSS_SHARE - 1
+        if accepts_loss is None:
+            accepts_loss = metadata.ledger_id % LOSS_SHARE == LOSS_SHARE - 1
+        self._accepts_loss = accepts_loss
         self._told_id = -1  # the last entry that the application knows to be acknowledged
         self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
         world.metadata.watchers.append(self._check_fragment)
@@ -107,9 +111,17 @@ class WriterBody:
         """Append; the calls were noted by the caller."""
         self._handle(ev.Append(begun, payloads))
 
-    def sync(self) -> None:
+    def sync(self, done: Callable[[ZbkError | None], None] | None = None) -> None:
         """Call ``sync()``."""
-        self._handle(ev.SyncRequested(self._invoke("sync")))
+        begun = self._invoke("sync")
+        if done is not None:
+            self._sync_done[begun.index] = done
+        self._handle(ev.SyncRequested(begun))
+
+    def _sync_ended(self, begun: Event, error: ZbkError | None) -> None:
+        done = self._sync_done.pop(begun.index, None)
+        if done is not None:
+            done(error)
 
     def flush(self, done: Callable[[ZbkError | None], None]) -> None:
         """Tell when everything appended before is answered."""
@@ -197,8 +209,10 @@ class WriterBody:
                 self.world.check_durable(self.ledger_id, self._synced_id + 1, effect.last_entry_id)
                 self._synced_id = max(self._synced_id, effect.last_entry_id)
                 self._end(effect.ticket, "ok", result=effect.last_entry_id)
+                self._sync_ended(effect.ticket, None)
             case ev.SyncFailedFor():
                 self._end(effect.ticket, "info", error=effect.error)
+                self._sync_ended(effect.ticket, effect.error)
             case ev.ChangeEnsemble():
                 self._change_ensemble(effect)
             case ev.ReportMissing():
@@ -391,7 +405,10 @@ class WriterBody:
             match effect:
                 case ev.Failed():
                     self._failed(effect)
-                case ev.SyncFailedFor() | ev.CloseFailed():
+                case ev.SyncFailedFor():
+                    self._end(effect.ticket, "info", error=effect.error)
+                    self._sync_ended(effect.ticket, effect.error)
+                case ev.CloseFailed():
                     self._end(effect.ticket, "info", error=effect.error)
                 case _:
                     pass

@@ -2,6 +2,9 @@
 
 A position in a log is the rank of its ledger in the list, which only grows at its end, and the
 entry's id. Truncated ledgers keep their rank.
+
+An entry of a VD ledger that was acknowledged may be lost with the page caches, unless it is
+durable: its owner synced it, or went on to a later ledger, which it does only after a sync.
 """
 
 from collections import defaultdict
@@ -9,7 +12,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.support.checker import Violation
-from tests.support.history import Event, History, LogVersion
+from tests.support.history import FAILED_FSYNC, POWER_LOSS, Event, History, LogVersion
+from zbk.protocol.words import NO_ENTRY, LedgerType
 
 
 def check_logs(history: History) -> Iterator[Violation]:
@@ -21,8 +25,20 @@ def check_logs(history: History) -> Iterator[Violation]:
     for event in history:
         if event.log is not None:
             events[event.log].append(event)
+    volatile: set[int] = set()
+    if any(e.call in (POWER_LOSS, FAILED_FSYNC) for e in history):
+        kinds = ((v.ledger_id, v.metadata.ledger_type) for v in history.metadata.ledgers)
+        volatile = {i for i, kind in kinds if kind is LedgerType.VD_JOURNAL}
+    syncs = [e for e in history if e.call == "sync" and e.kind == "ok"] if volatile else []
     for log in sorted(versions):
-        yield from _LogCase(log, versions[log], events[log]).check()
+        case = _LogCase(log, versions[log], events[log])
+        case.volatile = volatile
+        for sync in syncs:
+            assert sync.ledger_id is not None
+            assert sync.result is not None
+            key = sync.process, sync.ledger_id
+            case.synced[key] = max(case.synced.get(key, NO_ENTRY), sync.result)
+        yield from case.check()
 
 
 class _LogCase:
@@ -32,6 +48,8 @@ class _LogCase:
         self._events = events
         self._ranks: dict[int, int] = {}
         self._listed_at: dict[int, int] = {}
+        self.volatile: set[int] = set()  # ledgers that may have lost what was not synced
+        self.synced: dict[tuple[str, int], int] = {}  # by owner and ledger: the last entry
         for version in versions:
             for ledger_id in version.ledger_ids:
                 self._ranks.setdefault(ledger_id, len(self._ranks))
@@ -76,7 +94,8 @@ class _LogCase:
 
     def _check_reads(self, appends: list[Event]) -> Iterator[Violation]:
         """Whoever reads on misses nothing that was acknowledged before it began to."""
-        acked = sorted((self._position(e), e.index) for e in appends)
+        kept = self._kept(appends)
+        acked = sorted((self._position(e), e.index) for e in kept)
         readers: dict[str, list[Event]] = defaultdict(list)
         for event in self._events:
             if event.call == "log_read" and event.kind == "ok":
@@ -91,6 +110,20 @@ class _LogCase:
                 if places[0] < place < places[-1] and index < begun and place not in read:
                     yield self._violation(f"{name} did not read the entry at {place}")
                     break
+
+    def _kept(self, appends: list[Event]) -> list[Event]:
+        """Return the appends that no loss of page caches takes away."""
+        last_rank: dict[str, int] = defaultdict(int)  # by owner: of what it was last told of
+        for e in appends:
+            last_rank[e.process] = max(last_rank[e.process], self._position(e)[0])
+        kept = []
+        for e in appends:
+            rank, entry_id = self._position(e)
+            ledger_id = e.ledger_id or 0
+            is_synced = entry_id <= self.synced.get((e.process, ledger_id), NO_ENTRY)
+            if ledger_id not in self.volatile or is_synced or rank < last_rank[e.process]:
+                kept.append(e)
+        return kept
 
     def _position(self, event: Event) -> tuple[int, int]:
         assert event.ledger_id is not None

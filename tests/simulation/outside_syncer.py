@@ -1,0 +1,161 @@
+"""A client that syncs a ledger which somebody else writes: the real ``OutsideSync`` and its body.
+
+The body does what ``zbk.client.outside_sync_pump`` does. What a sync returns is judged like what a
+writer's sync returns: it is durable on an ack quorum, and the ledger never ends below it.
+"""
+
+from collections.abc import Callable
+
+from tests.simulation.kernel import MS, Node
+from tests.simulation.network import ClientPool
+from tests.simulation.world import World
+from zbk.durability import outside_sync as ev
+from zbk.durability.level import level_of
+from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.transport.news import News, Reply
+from zbk.wire.messages import Sync, SyncAnswer, WriteLac
+
+
+class SimulatedOutsideSyncer:
+    """Syncs one VD ledger again and again, until it is closed or faults stop."""
+
+    def __init__(self, world: World, name: str, ledger_id: int) -> None:
+        self._world = world
+        self.node = Node(world.kernel, name)
+        self._pool = ClientPool(world.network, self.node, world.request_timeout_ms)
+        self._ledgers = world.session(name).ledgers()
+        self._ledger_id = ledger_id
+        self._count = 0
+        self.is_over = False
+        self._again()
+
+    def crash(self) -> None:
+        """End the process."""
+        self.node.die()
+        self._pool.close()
+        self.is_over = True
+
+    def _again(self) -> None:
+        self.node.after((1 + self._world.tape.draw(10)) * 20 * MS, self._begin)
+
+    def _begin(self) -> None:
+        if self._world.is_ending:
+            self.is_over = True
+            return
+        ledgers, ledger_id = self._ledgers, self._ledger_id
+        self._world.metadata.submit(
+            self.node, lambda: ledgers.read(ledger_id)[0], self._on_metadata
+        )
+
+    def _on_metadata(self, metadata: LedgerMetadata | ZbkError) -> None:
+        if isinstance(metadata, ZbkError):
+            self._again()
+        elif metadata.is_closed:
+            self.is_over = True
+        else:
+            assert level_of(metadata.ledger_type).has_sync_cursor, "it is a VD ledger"
+            self._sync(metadata)
+
+    def _sync(self, metadata: LedgerMetadata) -> None:
+        """Run one sync; each is a handle of its own: a later one may hear fewer bookies."""
+        world = self._world
+        self._count += 1
+        begun = world.history.invoke(
+            world.kernel.now_ms,
+            f"{self.node.name}.{self._count}",
+            "sync",
+            ledger_id=self._ledger_id,
+        )
+
+        def done(outcome: int | ZbkError) -> None:
+            now_ms = world.kernel.now_ms
+            if isinstance(outcome, ZbkError):
+                world.history.end(begun, now_ms, "info", error=outcome)
+            else:
+                self.node.trace(f"synced L{self._ledger_id} up to {outcome}")
+                world.sometimes["outside sync: entries are durable"] += outcome >= 0
+                world.check_durable(self._ledger_id, 0, outcome)
+                world.history.end(begun, now_ms, "ok", result=outcome)
+            self._again()
+
+        _OutsideSyncBody(world, self.node, self._pool, metadata, done).run()
+
+
+class _OutsideSyncBody:
+    """One sync; ends with one call of ``done``."""
+
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        pool: ClientPool,
+        metadata: LedgerMetadata,
+        done: Callable[[int | ZbkError], None],
+    ) -> None:
+        self._world = world
+        self._node = node
+        self._pool = pool
+        self._metadata = metadata
+        self._bookies = metadata.last_fragment.bookies
+        self._done = done
+        floor = metadata.last_fragment.first_entry_id - 1
+        self._core = ev.OutsideSync(metadata.ledger_id, metadata.quorum, floor)
+
+    def run(self) -> None:
+        """Begin."""
+        self._handle(ev.SyncStarted())
+
+    def _handle(self, event: ev.Event) -> None:
+        for effect in self._core.handle(event, self._node.now_ms()):
+            match effect:
+                case ev.AskSync():
+                    self._ask_all(self._sync_request(effect.lac), _synced)
+                case ev.TellLac():
+                    self._world.sometimes["outside sync: tells the LAC"] += 1
+                    self._ask_all(self._lac_request(effect.lac), _told)
+                case ev.OutsideSyncDone():
+                    self._done(effect.lac)
+                case ev.OutsideSyncFailed():
+                    self._world.sometimes["outside sync: too few bookies"] += 1
+                    self._done(effect.error)
+
+    def _ask_all(
+        self, request: Sync | WriteLac, event_of: Callable[[int, Reply], ev.Event]
+    ) -> None:
+        for slot, bookie_id in enumerate(self._bookies):
+
+            def deliver(news: News, slot: int = slot) -> None:
+                assert isinstance(news, Reply), "whoever asks gets replies"
+                self._handle(event_of(slot, news))
+
+            self._pool.request(bookie_id, request, (), slot, deliver)
+
+    def _sync_request(self, lac: int) -> Sync:
+        ledger_id = self._metadata.ledger_id
+        key = self._world.ledger_key(ledger_id)
+        return Sync(request_id=0, ledger_id=ledger_id, ledger_key=key, lac=lac)
+
+    def _lac_request(self, lac: int) -> WriteLac:
+        ledger_id = self._metadata.ledger_id
+        return WriteLac(
+            request_id=0,
+            ledger_id=ledger_id,
+            ledger_key=self._world.ledger_key(ledger_id),
+            ledger_type=self._metadata.ledger_type,
+            lac=lac,
+        )
+
+
+def _synced(slot: int, reply: Reply) -> ev.Event:
+    match reply.outcome:
+        case SyncAnswer() as answer:
+            return ev.SlotSynced(slot, answer.incarnation, answer.last_add_synced)
+        case ZbkError() as error:
+            return ev.SlotNotSynced(slot, error)
+        case _:
+            return ev.SlotNotSynced(slot, BookieUnavailableError(reply.bookie_id, "nonsense"))
+
+
+def _told(slot: int, _reply: Reply) -> ev.Event:
+    return ev.LacTold(slot)
