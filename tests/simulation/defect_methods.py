@@ -30,6 +30,7 @@ from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import Operation, SetValue
 from zbk.metadata.values import encode
 from zbk.protocol import log_owner_events as log_ev
+from zbk.protocol import tail
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ack_tracker import AckTracker
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
@@ -42,6 +43,7 @@ from zbk.protocol.recovery_fence import FenceRound
 from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.tail import TailCore
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
@@ -365,3 +367,25 @@ def writes_back_to_one(self: RecoveryWrites, slot: int, first: int) -> list[Effe
     """M14: one bookie of the write set gets it, and that is enough."""
     self._tracker._ack_size = 1
     return _send_write(self, slot, first)
+
+
+# ------------------------------------------------------------------ tails
+
+_go_on = TailCore._go_on
+_learn = TailCore._learn
+
+
+def ends_when_closed(self: TailCore, now_ms: int) -> list[tail.Effect]:
+    """T1: what is confirmed with the close is left out."""
+    if self._is_waiting and not self._is_over and self._metadata.is_closed:
+        self._is_over = True
+        return [tail.TailEnded()]
+    return _go_on(self, now_ms)
+
+
+def confirms_the_first_of_a_fragment(self: TailCore, metadata: LedgerMetadata) -> None:
+    """T3: a fragment that begins counts as one entry that is confirmed."""
+    _learn(self, metadata)
+    first_entry_id = metadata.last_fragment.first_entry_id
+    if first_entry_id and not metadata.is_closed:
+        self._lac = max(self._lac, first_entry_id)

@@ -58,6 +58,7 @@ from zbk.protocol.recovery_writes import RecoveryWrites
 from zbk.protocol.replication import LedgerRepair
 from zbk.protocol.sync_point import Reach, SyncPoint
 from zbk.protocol.sync_rounds import SyncRounds
+from zbk.protocol.tail import TailCore
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_close import Closing
@@ -75,6 +76,7 @@ KNOWN_SEEDS: Final = {
     "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8,
     "R2": 8, "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74, "V2": 5, "V3": 35,
     "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8, "P1": 6, "P2": 6, "P3": 6,
+    "T1": 10, "T2": 0,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -312,6 +314,7 @@ def _defects() -> Iterator[Defect]:
         [(Checkpoint, "sync_entry_logs", wrong.entries_not_synced)],
     )  # fmt: skip
     yield from _log_defects()
+    yield from _tail_defects()
     yield from _password_defects()
     yield Defect(
         "X8", "a bookie takes in a ledger that nobody has made", 20,
@@ -327,6 +330,21 @@ def _log_defects() -> Iterator[Defect]:
     yield Defect(
         "X9", "an owner of a VD log goes on in the next ledger without a sync", 1_000,
         [(SimulatedLogOwner, "is_volatile", property(lambda _self: False))], is_fast=False,
+    )  # fmt: skip
+
+
+def _tail_defects() -> Iterator[Defect]:
+    yield Defect(
+        "T1", "a tail ends as soon as it sees that its ledger is closed", 100,
+        [(TailCore, "_go_on", wrong.ends_when_closed)],
+    )  # fmt: skip
+    yield Defect(
+        "T2", "a tail does not follow its ledger to other bookies, or to its end", 100,
+        [(TailCore, "_on_metadata", lambda *_: [])],
+    )  # fmt: skip
+    yield Defect(
+        "T3", "a tail takes the first entry of a new fragment for confirmed", 400,
+        [(TailCore, "_learn", wrong.confirms_the_first_of_a_fragment)], is_fast=False,
     )  # fmt: skip
 
 

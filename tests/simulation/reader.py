@@ -26,10 +26,17 @@ RangeDone: TypeAlias = Callable[[ZbkError | None], None]
 class ReaderBody:
     """Reads for one client: each read ends with one call of ``done``."""
 
-    def __init__(self, world: World, node: Node, pool: ClientPool) -> None:
+    def __init__(
+        self,
+        world: World,
+        node: Node,
+        pool: ClientPool,
+        on_entry: Callable[[int], None] = lambda _entry_id: None,
+    ) -> None:
         self._world = world
         self._node = node
         self._pool = pool
+        self._on_entry = on_entry
         self._session = world.session(node.name)
 
     def read_metadata(self, ledger_id: int, done: Callable[..., None]) -> None:
@@ -99,6 +106,7 @@ class ReaderBody:
                 self._refresh(failure, fragment, last, call, done)
 
         part = _Part(self._world, self._node, self._pool, metadata, fragment, call, on_part)
+        part.on_entry = self._on_entry
         part.run(first, end)
 
     def _refresh(  # as the client: with a read that sees every change that was answered before
@@ -154,6 +162,7 @@ class _Part:
         self._fragment = fragment
         self._call = call
         self._done = done
+        self.on_entry: Callable[[int], None] = lambda _entry_id: None
 
     def run(self, first: int, last: int) -> None:
         """Begin."""
@@ -206,6 +215,7 @@ class _Part:
             begun = self._begun.pop(entry.entry_id)
             value = hash_of(bytes(entry.payload))
             world.history.end(begun, world.kernel.now_ms, "ok", value_hash=value)
+            self.on_entry(entry.entry_id)
         if effect.is_last:
             self._done(None)
 

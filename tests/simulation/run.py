@@ -11,7 +11,6 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from tests.simulation.collector import UpkeepPlan
 from tests.simulation.copies import check_copies
 from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
+from tests.simulation.follower import SimulatedFollower
 from tests.simulation.intruder import SimulatedIntruder
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
@@ -113,6 +113,7 @@ class Run:
     def __init__(self, world: World) -> None:
         self._world = world
         self._clients: list[Client] = []
+        self._followers: list[SimulatedFollower] = []  # they end with their ledgers
         self._ledger_ids: list[int] = []
         self._creating_count = 0
         self._loss_count_max = 0
@@ -135,8 +136,7 @@ class Run:
         self._loss_count_max = min(quorum.ack_size for quorum, _ in ledgers) - 1
         self._nemesis = Nemesis(world, loss_count_max=self._loss_count_max)
         self._nemesis.clients = self._clients
-        if self._repair is not None:
-            self._nemesis.servants = partial(_processes_of, self._repair)
+        self._nemesis.servants = self._servants
         self._create_ledgers(ledgers, doomed_count)
         if world.faults.is_skewed:
             for bookie in world.bookies:
@@ -147,11 +147,17 @@ class Run:
         self._at_times_lose_power()
         self._leave_limbo()
         self._recover_all()
+        self._end_tails()
         self._at_times_lose_power()
         self._repair_all()
         self._collect_all()
         self._read_all()
         self._lose_too_much()
+
+    def _servants(self) -> Sequence[Client]:
+        """Return the clients that are not over when faults stop."""
+        processes = () if self._repair is None else self._repair.processes
+        return (*processes, *(one for one in self._followers if not one.is_over))
 
     # ------------------------------------------------------------------ 1
 
@@ -225,6 +231,8 @@ class Run:
         for number in range(tape.draw(3)):
             reader = SimulatedReader(world, f"{name}.reader{number + 1}", ledger_id)
             self._clients.append(reader)
+        if tape.aside(5) == 1:
+            self._followers.append(SimulatedFollower(world, f"{name}.follower", ledger_id))
         is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
         # a writer that closes may not know what others were told is confirmed (see the README)
         if is_volatile and not plan.has_close and tape.aside(3):
@@ -308,7 +316,8 @@ class Run:
     def _wait(self, what: str, is_done: Callable[[], bool]) -> None:
         kernel = self._world.kernel
         if not kernel.run_until(kernel.now_us + CALM_US_MAX, is_done):
-            names = [c.node.name for c in self._clients if not c.is_over]
+            clients = (*self._clients, *self._followers)
+            names = [c.node.name for c in clients if not c.is_over]
             self._world.violated("I35", f"{what}: {names}")
 
     def _at_times_lose_power(self) -> None:
@@ -345,6 +354,16 @@ class Run:
             metadata = world.current(ledger_id)
             if metadata.state is not LedgerState.CLOSED and not self._may_be_stuck(metadata):
                 self._world.violated("I35", f"ledger {ledger_id} can not be recovered")
+
+    def _end_tails(self) -> None:
+        """Wait until all tails have come to the ends of their ledgers."""
+        current = self._world.metadata.current
+        tails = [
+            one
+            for one in self._followers
+            if one.ledger_id not in current or current[one.ledger_id].is_closed
+        ]
+        self._wait("a tail does not end", lambda: all(one.is_over for one in tails))
 
     def _may_be_stuck(self, metadata: LedgerMetadata) -> bool:
         """Tell whether an entry may be left that nobody can give and nobody may deny.
@@ -466,10 +485,6 @@ class Run:
 
         go_on(None)
         self._wait("a log can not be read", lambda: is_over)
-
-
-def _processes_of(repair: Autorecovery) -> Sequence[Client]:
-    return repair.processes
 
 
 def _place_of(error: BaseException) -> str:
