@@ -27,11 +27,12 @@ from zbk.metadata.instance import initialise
 from zbk.metadata.ledger_closing import LedgerCloser
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory_tree import Tree
-from zbk.metadata.paths import LEDGERS, LOGS, is_ledger_name
+from zbk.metadata.paths import DATA_SETS, LEDGERS, LOGS, is_ledger_name
 from zbk.metadata.store import Create, Delete, Operation, SessionState, SetValue, Watch
 from zbk.metadata.store import Node as TreeNode
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.metadata.values import decode
+from zbk.protocol.dataset import DataSet
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_metadata import LogMetadata
 
@@ -62,6 +63,7 @@ class MetadataServer:
         self.sessions: list[Session] = []  # that may expire
         self._paths: dict[int, str] = {}
         self.watchers: list[Callable[[LedgerMetadata], None]] = []
+        self.data_set_watchers: list[Callable[[DataSet], None]] = []
         self.tree.begin_session(self)
         initialise(Session(self, "setup"))
 
@@ -151,6 +153,10 @@ class MetadataServer:
             now_ms = self.kernel.now_ms
             self.history.log_changed(now_ms, log.name, node.version, log.ledger_ids)
             self.kernel.trace("metadata", f"{self.history.metadata.logs[-1]}"[15:])
+        elif path.startswith(f"{DATA_SETS}/") and path.count("/") == 3:
+            data_set = decode(DataSet, node.value, path)
+            for look in self.data_set_watchers:
+                look(data_set)
 
     def children(self, path: str, *, is_whole: bool) -> list[str]:
         """Return the names below a node; perhaps some of them only, if it need not be all."""

@@ -20,6 +20,8 @@ from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.claimer import SimulatedClaimer
 from tests.simulation.collector import UpkeepPlan
 from tests.simulation.copies import check_copies
+from tests.simulation.data_set_oracle import DataSetOracle
+from tests.simulation.data_sets import SimulatedDataSetCollector, SimulatedLoader
 from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
 from tests.simulation.follower import SimulatedFollower
@@ -43,6 +45,9 @@ from zbk.protocol.words import LedgerState, LedgerType
 
 CALM_US_MAX: Final = 120 * SECOND
 """Simulated time within which everything has to end once the faults stopped (I35)."""
+
+DATA_SET_SHARE: Final = 8
+"""Of so many runs, one has a data set."""
 
 GAPS_MS: Final = (40, 5, 200)
 REPAIRED_GAPS_MS: Final = (200, 40, 600)
@@ -118,6 +123,7 @@ class Run:
         self._creating_count = 0
         self._loss_count_max = 0
         self._repair: Autorecovery | None = None
+        self._data_set: DataSetOracle | None = None
 
     def play(self) -> None:
         """Run it all."""
@@ -152,6 +158,8 @@ class Run:
         self._repair_all()
         self._collect_all()
         self._read_all()
+        if self._data_set is not None:
+            self._data_set.judge()
         self._lose_too_much()
 
     def _servants(self) -> Sequence[Client]:
@@ -175,6 +183,8 @@ class Run:
             self._clients.append(SimulatedClaimer(world, "claimer"))
         if tape.aside(6) == 1:
             self._clients.append(SimulatedIntruder(world, "intruder"))
+        if tape.aside(DATA_SET_SHARE) == 1:
+            self._begin_data_set(ledgers[0][0])
 
     def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
         tape = self._world.tape
@@ -260,6 +270,16 @@ class Run:
             append_count = tape.pick((20, 60))
             name = f"owner{number + 1}"
             world.kernel.after(at_us, self._begin_owner, name, quorum, append_count, kind)
+
+    def _begin_data_set(self, quorum: Quorum) -> None:
+        """Let one to three clients load into a data set, and at times one tidy it."""
+        world, tape = self._world, self._world.tape
+        oracle = self._data_set = DataSetOracle(world)
+        for number in range(3 - tape.draw(3)):
+            loader = SimulatedLoader(world, f"loader{number + 1}", quorum, oracle, number)
+            self._clients.append(loader)
+        if tape.draw(2):
+            self._clients.append(SimulatedDataSetCollector(world, "tidier", quorum, oracle))
 
     def _begin_owner(
         self, name: str, quorum: Quorum, append_count: int, ledger_type: LedgerType
@@ -407,12 +427,24 @@ class Run:
         metadata = world.current(world.tape.pick(self._ledger_ids))
         alive = [one for one in metadata.fragments[0].bookies if world.bookie(one).node.is_alive]
         if len(alive) > 1 and world.tape.draw(3):
-            self._wipe(world.bookie(alive.pop(world.tape.draw(len(alive)))))
+            wiped = alive.pop(world.tape.draw(len(alive)))
+            if self._is_alone(wiped):  # no task is made of what it has lost of that ledger
+                alive.append(wiped)
+            else:
+                self._wipe(world.bookie(wiped))
         for bookie_id in alive:
             self._lose(world.bookie(bookie_id))
         self._drain(repair)
         if repair.put_aside():
             world.sometimes["autorecovery: a ledger can not be repaired"] += 1
+
+    def _is_alone(self, bookie_id: str) -> bool:
+        """Tell whether a bookie is the only one that has part of a ledger."""
+        return any(
+            set(fragment.bookies) == {bookie_id}
+            for metadata in self._world.metadata.current.values()
+            for fragment in metadata.fragments
+        )
 
     def _wipe(self, bookie: SimulatedBookie) -> None:
         """Leave one in limbo: it waits for peers that will not come."""
