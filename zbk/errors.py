@@ -66,6 +66,7 @@
         * ``CookieMismatchError``
         * ``LostHistoryError``         the cluster knows more of the bookie than its directories
         * ``DirectoryInUseError``
+        * ``ScatteredLedgerError``       entries in too many places far from each other
         * ``DuplicateEntryError``        same id, other bytes
         * ``UnknownLedgerStateError``    neither yes nor no
 

@@ -19,7 +19,11 @@ class RawPeer:
         self._address = (host, int(port))
         self.socket = socket.create_connection(self._address, timeout=_TIMEOUT_S)
         if is_greeting:
-            self.greet()
+            try:
+                self.greet()
+            except OSError:
+                self.close()
+                raise
 
     def connect_again(self) -> None:
         """Connect anew."""

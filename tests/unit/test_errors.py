@@ -108,6 +108,7 @@ def test_codes_never_change() -> None:
         "DuplicateEntryError": 704,
         "UnknownLedgerStateError": 705,
         "LostHistoryError": 710,
+        "ScatteredLedgerError": 711,
         "TooFewDescriptorsError": 721,
         "OutOfDescriptorsError": 722,
         "MemoryExhaustedError": 723,

@@ -12,8 +12,6 @@ import ctypes
 import resource
 from typing import Final
 
-from zbk.system.process import usage
-
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 _M_ARENA_MAX: Final = -8
@@ -43,8 +41,8 @@ def limit_memory(size: int) -> None:
     the stacks of threads, comes on top. To be called when the threads have begun.
     """
     with open("/proc/self/statm", encoding="ascii") as file:
-        mapped_size = int(file.read().split()[0]) * resource.getpagesize()
-    unused_size = max(0, mapped_size - usage().rss_size)
+        mapped_count, resident_count = map(int, file.read().split()[:2])
+    unused_size = (mapped_count - resident_count) * resource.getpagesize()
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     limit = size + unused_size
     resource.setrlimit(resource.RLIMIT_AS, (limit if hard < 0 else min(limit, hard), hard))

@@ -124,6 +124,7 @@ class InflowTotal:
     def __init__(self) -> None:
         self._left_cost = 0  # by connections that have ended
         self._over_count = 0
+        self.is_watched = False  # somebody is to be looked at again soon
 
     @property
     def is_gate_shut(self) -> bool:
@@ -142,10 +143,13 @@ class InflowTotal:
         """Return the one that has to end, if all together cost too much for too long."""
         total_cost = self._left_cost
         largest: Inflow | None = None
+        is_watched = False
         for one in inflows:
             total_cost += one.cost
+            is_watched |= one.backlog_size > SLACK_SIZE
             if largest is None or one.cost > largest.cost:
                 largest = one
+        self.is_watched = is_watched
         self._over_count = self._over_count + 1 if total_cost > TOTAL_COST_MAX else 0
         is_over = self._over_count >= PATIENCE_COUNT
         return largest if is_over and largest is not None and largest.cost > LARGE_COST else None

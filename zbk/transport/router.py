@@ -356,6 +356,8 @@ class RouterFront:
         is_drained = True
         while True:
             sweep_ms = min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
+            if self._inflow_total.is_watched:
+                sweep_ms = INFLOW_LOOK_MS
             pause_ms = BACKLOG_POLL_MS if self._backlogged or self._holding else sweep_ms
             ready = poller.poll(pause_ms if is_drained else 0)
             self._wakeup.clear()

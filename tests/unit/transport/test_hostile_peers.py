@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -99,10 +100,9 @@ def test_reads_wait_while_their_answers_have_no_room_and_the_peer_that_takes_non
     peer.wait_until_ended()
 
 
-def test_a_peer_that_takes_its_answers_gets_all_of_them(
-    server: RouterFront, client: BookiePool, echo: Echo
-) -> None:
-    del server
+def test_a_peer_that_takes_its_answers_gets_all_of_them(echo: Echo) -> None:
+    server, client = front(echo), pool()
+    client.set_addresses({BOOKIE_ID: server.endpoint})
     echo.is_holding = True
     answers = {number: bytes([number]) * MIB for number in range(100)}
     inbox = Inbox()
@@ -116,6 +116,8 @@ def test_a_peer_that_takes_its_answers_gets_all_of_them(
     inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 99)
     found = [one for one in inbox.news if isinstance(one, Reply)]
     assert [one.frames for one in found] == [(answers[number],) for number in answers]
+    client.close()
+    server.stop()
 
 
 def test_answers_without_a_limit_of_their_own_end_the_peer_that_takes_none(
@@ -168,16 +170,12 @@ def test_a_peer_that_floods_and_breaks_off_does_not_end_the_process(
     """libzmq 4.3.5 does that where it has stopped reading, and a sign of life is to be answered."""
     ping = bytes([4, 7]) + b"\4PING\0\0"
     hello = codec.encode(Hello(request_id=1))
+    with_reset = struct.pack("ii", 1, 0)
     for _ in range(10):
-        with RawPeer(server.endpoint, is_greeting=True) as stranger:
-            message = stranger.frame(b"x" * 10)
-            try:
-                stranger.send_message(hello)
-                for _ in range(200):
-                    stranger.socket.sendall(message * 400 + ping)
-            except OSError:
-                pass  # it was faster
-            with_reset = struct.pack("ii", 1, 0)
+        with suppress(OSError), RawPeer(server.endpoint, is_greeting=True) as stranger:
             stranger.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, with_reset)
-            stranger.socket.close()
+            message = stranger.frame(b"x" * 10)
+            stranger.send_message(hello)
+            for _ in range(200):  # until the front is faster, perhaps
+                stranger.socket.sendall(message * 400 + ping)
     serves(client)
