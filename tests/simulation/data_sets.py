@@ -33,6 +33,7 @@ from zbk.errors import (
 )
 from zbk.metadata.datasets import DataSetStore
 from zbk.protocol.dataset import DataSet, LoadKind, LoadState
+from zbk.protocol.digest import checksum
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.manifest import DataLedger, encode_manifest
 from zbk.protocol.quorum import Quorum
@@ -104,13 +105,21 @@ class DataSetMetadataClient:
         self._made_count = 0
         session = world.session(name)
         self._ledgers = session.ledgers()
-        self.data_set_store = DataSetStore(session, pause=lambda _s: None, rng=Random(1))
+        self._id_count = 0
+        self.data_set_store = DataSetStore(
+            session, pause=lambda _s: None, rng=Random(1), new_id=self._new_id
+        )
         self.written: _Written | None = None
 
     def data_sets(self) -> DataSets:
         """Return the data sets that this client sees."""
         kernel = self._world.kernel
         return DataSets(cast("DataSetClient", self), PASSWORDS[0], now_ms=lambda: kernel.now_us)
+
+    def _new_id(self) -> str:
+        """Return an id that is the same in every run of a seed."""
+        self._id_count += 1
+        return f"{checksum(self._name.encode()):016x}{self._id_count:016x}"
 
     def next_ledger_id(self) -> int:
         return self._ledgers.next_ledger_id()

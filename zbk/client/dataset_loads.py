@@ -3,8 +3,8 @@
 Pure functions of their arguments.
 """
 
+from collections.abc import Callable
 from typing import Final
-from uuid import uuid4
 
 import msgspec
 
@@ -54,9 +54,11 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         if self.load_id and not self.stream:  # begun anew by a late one, it would be made twice
             raise InvalidOptionError("load_id", self.load_id, "can be given for a micro-batch only")
 
-    def load(self, data_set: DataSet, first_ledger_id: int, now_ms: int) -> Load:
+    def load(
+        self, data_set: DataSet, first_ledger_id: int, now_ms: int, new_id: Callable[[], str]
+    ) -> Load:
         """Return the load on top of a data set; all of its ledgers will have this id at least."""
-        load_id = self.load_id or new_load_id(now_ms + self.ttl_ms, uuid4().hex)
+        load_id = self.load_id or new_load_id(now_ms + self.ttl_ms, new_id())
         return Load(
             load_id=load_id,
             data_set_id=data_set.data_set_id,

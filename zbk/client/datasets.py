@@ -15,7 +15,6 @@ Source: the seed's motivation, section Close-to-open.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, Unpack
-from uuid import uuid4
 
 import msgspec
 
@@ -140,7 +139,9 @@ class DataSets:
                 known_count = self._garbage.settle_due(name, data_set.data_set_id)
                 if known_count >= LOAD_COUNT_MAX:
                     raise BusyError(f"data set {name!r}: {known_count} loads are known")
-                load = request.load(data_set, self._client.next_ledger_id(), self._now_ms())
+                load = request.load(
+                    data_set, self._client.next_ledger_id(), self._now_ms(), self._store.new_id
+                )
                 self._store.begin(name, load)
                 if load_id:
                     load = self._begun(name, load)
@@ -155,7 +156,7 @@ class DataSets:
 
     def new_load_id(self, ttl_ms: int = TTL_MS) -> str:
         """Return the id of a load that is still to be begun."""
-        return new_load_id(self._now_ms() + check_ttl_ms(ttl_ms), uuid4().hex)
+        return new_load_id(self._now_ms() + check_ttl_ms(ttl_ms), self._store.new_id())
 
     def check_options(self, **options: Unpack[LedgerOptions]) -> None:
         """Refuse keywords with which no ledger can be made, before any is.

@@ -57,9 +57,12 @@ class DataSetStore:
         *,
         pause: Callable[[float], None] = wait_s,
         rng: random.Random | None = None,
+        new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
+        """``new_id`` returns 32 hexadecimal digits that no data set and no load has."""
         self._store = store
         self._retries = Retries(pause, rng)
+        self.new_id = new_id
 
     def create(self, name: str, created_ms: int) -> None:
         """Make an empty data set, if there is none of this name.
@@ -69,7 +72,7 @@ class DataSetStore:
             MetadataUnavailableError: it may or may not have been made.
         """
         path = data_set_path(name)
-        data_set_id = uuid4().hex
+        data_set_id = self.new_id()
         data_set = DataSet(name=name, data_set_id=data_set_id, created_ms=created_ms)
         make = [
             Create(path, encode(DataSetHead(data_set_id=data_set_id))),
