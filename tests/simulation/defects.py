@@ -76,7 +76,7 @@ from zbk.storage.reindex import Reindex
 KNOWN_SEEDS: Final = {
     "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
     "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8,
-    "R2": 8, "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 74, "V2": 5, "V3": 35,
+    "R2": 8, "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 0, "V2": 8, "V3": 6,
     "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8, "P1": 6, "P2": 6, "P3": 6, "T1": 10,
     "T2": 0, "S1": 2,
 }  # fmt: skip
@@ -139,17 +139,33 @@ class _ShortIds(Parts):
 class _LongOutages(Parts):
     """The first bookie of each ledger is killed soon, and stays away; nothing else happens."""
 
+    at_us = 60 * MS
+
     def prepare(self, world: World) -> None:
         world.faults.deeds = ()
 
     def writer_core(self, world: World, metadata: LedgerMetadata) -> WriterCore:
-        victim = world.bookie(metadata.last_fragment.bookies[0])
-        world.kernel.after(200 * MS, self._take_away, world, victim)
+        for bookie_id in metadata.last_fragment.bookies[: self.lost_count(metadata)]:
+            world.kernel.after(self.at_us, self._take_away, world, world.bookie(bookie_id))
         return super().writer_core(world, metadata)
+
+    def lost_count(self, metadata: LedgerMetadata) -> int:
+        """Return how many of a ledger's first bookies go."""
+        del metadata
+        return 1
 
     def _take_away(self, world: World, victim: SimulatedBookie) -> None:
         if victim.node.is_alive and not world.is_ending:
             victim.crash("killed for long")
+
+
+class _LostQuorums(_LongOutages):
+    """So many bookies of each ledger are killed that an ack quorum is not left."""
+
+    at_us = 200 * MS
+
+    def lost_count(self, metadata: LedgerMetadata) -> int:
+        return metadata.write_quorum_size - metadata.ack_quorum_size + 1
 
 
 class _CarelessWriters(Parts):
@@ -368,8 +384,8 @@ def _password_defects() -> Iterator[Defect]:
 
 def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
-        "V1", "a close drops acknowledged entries that are not durable", 120,
-        [(Closing, "accepts_loss", property(lambda _self: True))],
+        "V1", "a close drops acknowledged entries that are not durable", 60,
+        [(Closing, "accepts_loss", property(lambda _self: True))], parts=_LostQuorums,
     )  # fmt: skip
     yield Defect(
         "V2", "a VD writer changes its ensemble wherever it is", 100,

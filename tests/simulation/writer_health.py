@@ -15,7 +15,7 @@ from zbk.protocol import writer_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 
-IDLE_US_MAX: Final = 800 * MS
+IDLE_US_MAX: Final = 450 * MS
 """More than a writer waits before it tries again."""
 
 GAP_US_MAX: Final = 300 * MS

@@ -119,6 +119,7 @@ def rebuild_index(
     for path, report in reports.items():
         where = {"ledger_dir": path, "is_resumed": report is None}
         told = {} if report is None else msgspec.structs.asdict(report)
+        told.pop("whole", None)  # for the limbo, not for people
         print_object({**where, **told}, output)
     done = [report for report in reports.values() if report is not None]
     if len(done) < len(reports):
