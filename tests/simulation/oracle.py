@@ -373,7 +373,10 @@ class BookieOracle:
     def audit(self, storage: BookieStorage) -> None:
         """Look whether everything promised is there; what is there is durable now."""
         self._late.clear()
-        self.dropped([one for one in sorted(self._marked) if storage.is_deleted(one)])
+        # noted in the first of several directories only, a ledger of another one goes a round later
+        half_done = storage.ledgers() if len(storage.ledger_dirs) > 1 else ()
+        marked = sorted(self._marked.difference(half_done))
+        self.dropped([one for one in marked if storage.is_deleted(one)])
         self._marked.clear()  # the others are as they were
         if not self.is_damaged:
             for ledger_id in sorted(self._dropped.intersection(storage.ledgers())):
