@@ -5,8 +5,10 @@ the bytes of an entry are the same on all its replicas, so each entry is read fr
 these agree it is delivered. If not, the next replica is asked, until two agree. Of an entry that
 has one replica left, or that all others surely do not have, that one is taken as it is: its ids
 and its size were checked, and its bytes on the way, but damage on the disk may stay unseen, as it
-did before. Replicas that differ with no two the same, and a replica that could not be asked, fail
-the read there: better no copy than a wrong one.
+did before. A bookie in limbo serves what it has, so one that says neither yes nor no of an entry
+has no replica to compare: two such bookies would wait for each other for ever. Replicas that
+differ with no two the same, and a replica that could not be asked, fail the read there: better no
+copy than a wrong one.
 
 Events and effects are those of ``zbk.protocol.reader``. Slower than that: an object an entry.
 
@@ -27,6 +29,7 @@ from zbk.errors import (
     NoSuchEntryError,
     NoSuchLedgerError,
     RequestTimeoutError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.digest import DIGEST_CODE
@@ -171,7 +174,7 @@ class ComparedRead:
             return []
         _slot, ids = found
         refused = ids
-        if isinstance(error, NoSuchEntryError | DamageError):
+        if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
             named = error.args[1] if len(error.args) > 1 else None
             index = ids.index(named) if named in ids else 0
             refused = ids[index : index + 1]
@@ -210,7 +213,7 @@ class ComparedRead:
     def _last_word(self, entry_id: int, votes: _Votes) -> bytes | ZbkError:
         """Return what becomes of an entry that no two replicas agree on."""
         unsure = [error for error in votes.refusals.values() if not _is_sure(error)]
-        if len(votes.copies) == 1 and not unsure:
+        if len(votes.copies) == 1 and all(_is_in_limbo(error) for error in unsure):
             return next(iter(votes.copies.values()))
         if votes.copies:
             why = "its replicas differ, and only its password tells which one is right"
@@ -264,6 +267,11 @@ class ComparedRead:
             return
         assert self._requests, "a read that goes on waits for somebody"
         assert self._entry_ids[self._position] not in self._settled, "what comes next is delivered"
+
+
+def _is_in_limbo(error: ZbkError) -> bool:
+    """Return whether a bookie answered, and has no replica now that could be compared."""
+    return isinstance(error, UnknownLedgerStateError)
 
 
 def _is_sure(error: ZbkError) -> bool:

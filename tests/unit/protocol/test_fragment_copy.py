@@ -12,6 +12,7 @@ from zbk.errors import (
     BookieUnavailableError,
     DigestMismatchError,
     NoSuchEntryError,
+    UnknownLedgerStateError,
 )
 from zbk.protocol.digest import DigestFunction
 from zbk.protocol.entry_batch import EntryBatch
@@ -97,6 +98,8 @@ class Copy:
         if self.forged is not None and bookie_id == "x0":
             return ReadAnswered(request_id, self.forged)
         found = list(takewhile(lambda entry_id: entry_id in disk, entry_ids[:3]))
+        if not found and bookie_id in self.world.in_limbo:
+            return ReadRefused(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
         if not found:
             return ReadRefused(request_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
         return ReadAnswered(request_id, b"".join(disk[entry_id] for entry_id in found))
@@ -307,6 +310,31 @@ def test_without_a_digest_a_silent_second_replica_is_waited_for() -> None:
 
     assert isinstance(result.source_error, BookieUnavailableError)
     assert not world.disks["x0"]
+
+
+def test_without_a_digest_a_bookie_in_limbo_has_no_replica_to_compare() -> None:
+    """Two bookies in limbo that lack the same entries would wait for each other for ever."""
+    world = closed(Q332, 10)
+    for entry_id in (4, 5):
+        world.punch("b2", entry_id)
+    copy = Copy(world, order(world), None)
+    world.in_limbo.add("b2")
+
+    assert copy.run().is_whole
+    assert world.disks["x0"] == {i: original(i) for i in range(10)}
+
+
+def test_what_only_a_bookie_in_limbo_may_have_had_is_neither_copied_nor_lost() -> None:
+    world = closed(Q332, 10)
+    for bookie_id in ("b1", "b2"):
+        world.punch(bookie_id, 4)
+    copy = Copy(world, order(world), None)
+    world.in_limbo.add("b2")
+
+    result = copy.run()
+
+    assert isinstance(result.source_error, UnknownLedgerStateError)
+    assert not result.lost
 
 
 def test_a_lone_source_is_enough_without_a_digest() -> None:
