@@ -2,7 +2,7 @@
 
 from tests.simulation.campaign import Summary, run_seeds
 
-CHUNK_COUNT = 4
+CHUNK_COUNT = 10
 SEED_COUNT = 500
 """Seeds of one file."""
 
