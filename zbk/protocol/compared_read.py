@@ -5,10 +5,12 @@ the bytes of an entry are the same on all its replicas, so each entry is read fr
 these agree it is delivered. If not, the next replica is asked, until two agree. Of an entry that
 has one replica left, or that all others surely do not have, that one is taken as it is: its ids
 and its size were checked, and its bytes on the way, but damage on the disk may stay unseen, as it
-did before. A bookie in limbo serves what it has, so one that says neither yes nor no of an entry
-has no replica to compare: two such bookies would wait for each other for ever. Replicas that
-differ with no two the same, and a replica that could not be asked, fail the read there: better no
-copy than a wrong one.
+did before. Replicas that differ with no two the same, and a replica that could not be asked, fail
+the read there: better no copy than a wrong one.
+
+A bookie in limbo that does not have an entry now has no replica to compare, whatever it had: two of
+them would wait for each other for ever, each for what a third one has. What nobody has is not lost
+for that: one in limbo may have had it.
 
 Events and effects are those of ``zbk.protocol.reader``. Slower than that: an object an entry.
 
@@ -213,11 +215,14 @@ class ComparedRead:
     def _last_word(self, entry_id: int, votes: _Votes) -> bytes | ZbkError:
         """Return what becomes of an entry that no two replicas agree on."""
         unsure = [error for error in votes.refusals.values() if not _is_sure(error)]
-        if len(votes.copies) == 1 and all(_is_in_limbo(error) for error in unsure):
+        may_have = [one for one in unsure if not isinstance(one, UnknownLedgerStateError)]
+        if len(votes.copies) == 1 and not may_have:
             return next(iter(votes.copies.values()))
         if votes.copies:
             why = "its replicas differ, and only its password tells which one is right"
-            return unsure[0] if unsure else EntryUnreadableError(self._ledger_id, entry_id, why)
+            if may_have:
+                return may_have[0]
+            return EntryUnreadableError(self._ledger_id, entry_id, why)
         damage = [error for error in votes.refusals.values() if isinstance(error, DamageError)]
         return next(chain(unsure, damage), NoSuchEntryError(self._ledger_id, entry_id))
 
@@ -267,11 +272,6 @@ class ComparedRead:
             return
         assert self._requests, "a read that goes on waits for somebody"
         assert self._entry_ids[self._position] not in self._settled, "what comes next is delivered"
-
-
-def _is_in_limbo(error: ZbkError) -> bool:
-    """Return whether a bookie answered, and has no replica now that could be compared."""
-    return isinstance(error, UnknownLedgerStateError)
 
 
 def _is_sure(error: ZbkError) -> bool:

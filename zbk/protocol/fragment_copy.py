@@ -35,6 +35,7 @@ from zbk.errors import (
     DigestMismatchError,
     NoSuchEntryError,
     NoSuchLedgerError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol import reader
@@ -110,6 +111,7 @@ class FragmentCopy:
         self._next_request_id = 0
         self._turn = 0
         self._unreachable: set[int] = set()  # slots that a read failed at for no lasting reason
+        self._in_limbo: set[int] = set()  # slots that did not know of an entry; they were asked
         self._lost = LossNotes(order)
         self._copied_count = 0
         self._copied_size = 0
@@ -201,7 +203,8 @@ class FragmentCopy:
         turn = self._turn % len(sources)
         self._turn += 1
         slots = (*sources[turn:], *sources[:turn])
-        slots = tuple(sorted(slots, key=lambda slot: slot in self._unreachable))
+        late = self._unreachable | self._in_limbo
+        slots = tuple(sorted(slots, key=lambda slot: slot in late))
         ids = chunk.entry_ids[chunk.position :]
         if self._digest is None:
             chunk.core = ComparedRead(
@@ -245,7 +248,9 @@ class FragmentCopy:
         if isinstance(event, ReadAnswered):
             told = reader.ReadAnswered(slot, read_id, event.body)
         else:
-            if not _is_sure(event.error):
+            if isinstance(event.error, UnknownLedgerStateError):
+                self._in_limbo.add(slot)
+            elif not _is_sure(event.error):
                 self._unreachable.add(slot)
             told = reader.ReadRefused(slot, read_id, event.error)
         self._feed(chunk, told, now_ms)

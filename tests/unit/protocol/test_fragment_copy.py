@@ -312,31 +312,6 @@ def test_without_a_digest_a_silent_second_replica_is_waited_for() -> None:
     assert not world.disks["x0"]
 
 
-def test_without_a_digest_a_bookie_in_limbo_has_no_replica_to_compare() -> None:
-    """Two bookies in limbo that lack the same entries would wait for each other for ever."""
-    world = closed(Q332, 10)
-    for entry_id in (4, 5):
-        world.punch("b2", entry_id)
-    copy = Copy(world, order(world), None)
-    world.in_limbo.add("b2")
-
-    assert copy.run().is_whole
-    assert world.disks["x0"] == {i: original(i) for i in range(10)}
-
-
-def test_what_only_a_bookie_in_limbo_may_have_had_is_neither_copied_nor_lost() -> None:
-    world = closed(Q332, 10)
-    for bookie_id in ("b1", "b2"):
-        world.punch(bookie_id, 4)
-    copy = Copy(world, order(world), None)
-    world.in_limbo.add("b2")
-
-    result = copy.run()
-
-    assert isinstance(result.source_error, UnknownLedgerStateError)
-    assert not result.lost
-
-
 def test_a_lone_source_is_enough_without_a_digest() -> None:
     world = closed(Q332, 10)
     lone = msgspec.structs.replace(order(world), sources=(1,))
@@ -344,3 +319,52 @@ def test_a_lone_source_is_enough_without_a_digest() -> None:
 
     assert copy.run().is_whole
     assert world.disks["x0"] == {i: original(i) for i in range(10)}
+
+
+def test_without_a_digest_a_bookie_in_limbo_is_no_second_replica() -> None:
+    """Seed 9300084: two in limbo waited for each other, and a third one had the entries."""
+    world = closed(Q332, 10)
+    world.in_limbo.add("b2")
+    for entry_id in (2, 3, 7):
+        world.punch("b2", entry_id)
+    copy = Copy(world, order(world), None)
+
+    assert copy.run().is_whole
+    assert world.disks["x0"] == {i: original(i) for i in range(10)}
+
+
+def test_without_a_digest_what_a_bookie_in_limbo_has_is_compared() -> None:
+    world = closed(Q332, 10)
+    world.in_limbo.add("b2")
+    world.punch("b2", 2)
+    world.damage("b2", 4)
+    copy = Copy(world, order(world), None)
+
+    assert [lost.first_entry_id for lost in copy.run().lost] == [4], "two that differ"
+
+
+def test_without_a_digest_what_only_bookies_in_limbo_could_have_is_not_known_to_be_lost() -> None:
+    world = closed(Q332, 10)
+    world.in_limbo.update(("b1", "b2"))
+    for bookie_id in ("b1", "b2"):
+        world.punch(bookie_id, 4)
+    copy = Copy(world, order(world), None)
+
+    result = copy.run()
+
+    assert isinstance(result.source_error, UnknownLedgerStateError)
+    assert not result.lost
+
+
+def test_what_is_damaged_everywhere_is_lost_also_where_a_bookie_in_limbo_was_asked() -> None:
+    """It answers: that it did not know of an earlier entry is no reason to wait for this one."""
+    world = closed(Q332, 10)
+    world.in_limbo.add("b2")
+    world.punch("b2", 4)  # the second chunk begins with b2
+    world.damage("b1", 8)
+    world.damage("b2", 8)
+
+    result = Copy(world, order(world)).run()
+
+    assert result.source_error is None
+    assert [lost.first_entry_id for lost in result.lost] == [8]
