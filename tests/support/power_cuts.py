@@ -20,7 +20,7 @@ from tests.support.simulated_disk import (
     _Write,
 )
 
-ALL_COUNT_MAX = 5
+ALL_COUNT_MAX = 6
 """Units of which all subsets are tried."""
 
 STEP_COUNT_MAX = 2_000
