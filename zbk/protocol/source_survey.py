@@ -5,14 +5,19 @@ another source may have the entry, that is a reason to wait. Once every source h
 holds, entries that are in none of these answers are nowhere to be had: the bookie in limbo waits
 for peers that are not there, and so would a repair. They are lost until one of those is back.
 
+Of a striped ledger a source may hold entries that are not due on its slot, from an earlier ensemble
+for example. No copy reads them there, so they do not count.
+
 Source: part of ``zbk.protocol.replication``.
 """
+
+from collections.abc import Iterable
 
 import msgspec
 
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.replication_events import HoldingsTold
-from zbk.protocol.spans import Span, merged
+from zbk.protocol.spans import Span, merged, overlaps
 
 
 class SourceSurvey(msgspec.Struct):
@@ -38,7 +43,16 @@ class SourceSurvey(msgspec.Struct):
 
     def told(self, told: HoldingsTold) -> None:
         """Note what the first one to be asked holds."""
-        self.held = merged([*self.held, *told.ranges])
+        order, quorum = self.order, self.order.metadata.quorum
+        ranges: Iterable[Span] = overlaps(told.ranges, order.spans)
+        if quorum.is_striped:
+            slot = order.fragment.bookies.index(self.to_ask[0])
+            ranges = (
+                (entry_id, entry_id)
+                for first, last in ranges
+                for entry_id in quorum.entry_ids(slot, first, last)
+            )
+        self.held = merged([*self.held, *ranges])
         if told.is_in_limbo:
             self.in_limbo.add(self.to_ask[0])
         if told.last_entry_id is not None and told.last_entry_id < self.rest[1]:
