@@ -202,14 +202,14 @@ def test_a_census_that_goes_with_the_index_files_is_missed(
         assert checked.entry_count == len(PAYLOADS)
 
 
-def damaged(tasks: UnderreplicationStore) -> list[int]:
-    """Return the ledgers that a bookie has reported; recoveries report theirs for other reasons."""
+def found_missing(tasks: UnderreplicationStore) -> list[int]:
+    """Return the ledgers that a scrub has reported; recoveries report theirs for other reasons."""
     found = {ledger_id: tasks.read(ledger_id) for ledger_id in tasks.list()}
     return [
         ledger_id
         for ledger_id, task in sorted(found.items())
         if task is not None
-        and any(MissingReason.DAMAGED in reasons for reasons in task[0].missing.values())
+        and any(MissingReason.CHECKED in reasons for reasons in task[0].missing.values())
     ]
 
 
@@ -227,7 +227,7 @@ def test_the_ledgers_of_a_lost_entry_log_are_reported_at_the_start(
             caplog, logging.CRITICAL
         )
         tasks = UnderreplicationStore(store)
-        wait_until(lambda: damaged(tasks) == ledger_ids, what="the reports")
+        wait_until(lambda: found_missing(tasks) == ledger_ids, what="the reports")
         with impatient() as client, pytest.raises(EntryUnreadableError):
             list(client.open_ledger(ledger_ids[0]).read_unconfirmed(0, 9))
         assert_not_denied(ledger_ids[0])
