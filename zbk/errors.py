@@ -44,7 +44,7 @@
         * ``NoNodeError``
         * ``NotEmptyError``
         * ``IllegalTransitionError``
-    * ``NotDurableError``                close: acknowledged entries are not durable; still open
+    * ``NotDurableError``                close: its end is not durable, or in doubt; still open
     * ``DamageError``                    bytes on disk or on the wire fail their check
         * ``CorruptRecordError``
             * ``ShortRecordError``       the bytes end before the record does
@@ -624,15 +624,25 @@ class IllegalTransitionError(MetadataConflictError):
 
 
 class NotDurableError(ZbkError):
-    """``close()`` of a VD ledger: acknowledged entries are not durable. The ledger stays open."""
+    """``close()`` of a VD ledger: its end is not durable, or not known. The ledger stays open.
+
+    Either acknowledged entries are not durable; a later close may find that they are. Or
+    ``last_sent_id`` is above ``last_acked_id``: after a failed append, others may have synced, and
+    readers read, what this writer never heard acknowledged. Then only a recovery finds the end.
+    """
 
     code = 410
     is_retriable = True
 
     def __init__(
-        self, ledger_id: int, last_durable_id: int, last_acked_id: int, reason: str = ""
+        self,
+        ledger_id: int,
+        last_durable_id: int,
+        last_acked_id: int,
+        reason: str = "",
+        last_sent_id: int = -1,
     ) -> None:
-        super().__init__(ledger_id, last_durable_id, last_acked_id, reason)
+        super().__init__(ledger_id, last_durable_id, last_acked_id, reason, last_sent_id)
 
     @property
     def last_durable_id(self) -> int:
@@ -644,14 +654,27 @@ class NotDurableError(ZbkError):
         """Last entry id that was acknowledged."""
         return int(self.args[2])
 
+    @property
+    def last_sent_id(self) -> int:
+        """Last entry id that was sent to bookies; at least ``last_acked_id``."""
+        return max(self.last_acked_id, int(self.args[4]))
+
     def __str__(self) -> str:
-        ledger_id, last_durable_id, last_acked_id, reason = self.args
+        ledger_id, last_durable_id, last_acked_id, reason, _last_sent_id = self.args
         cause = f" ({reason})" if reason else ""
-        return (
+        stays = (
             f"ledger {ledger_id} stays open: entries up to {last_acked_id} are acknowledged, and "
-            f"durable on an ack quorum up to {last_durable_id}{cause}. Nothing is dropped: close "
-            "it again when its bookies are back, or, once its writer is gone, run "
-            f"`zbk ledger recover {ledger_id}`"
+            f"durable on an ack quorum up to {last_durable_id}{cause}. "
+        )
+        if self.last_sent_id > last_acked_id:
+            return (
+                f"{stays}Entries up to {self.last_sent_id} were sent, and others may have synced "
+                "them, so this writer can not tell where the ledger ends: once it is gone, run "
+                f"`zbk ledger recover {ledger_id}`"
+            )
+        return (
+            f"{stays}Nothing is dropped: close it again when its bookies are back, or, once its "
+            f"writer is gone, run `zbk ledger recover {ledger_id}`"
         )
 
 

@@ -1,6 +1,6 @@
 """Whether closed ledgers have all of their copies once everything has healed.
 
-    I38     within ``COPIES_US_MAX`` after the repairs ended, each bookie that the metadata of a
+    I39     within ``COPIES_US_MAX`` after the repairs ended, each bookie that the metadata of a
             closed ledger name for an entry has it
 
 What cannot be judged is left out: bookies whose disk was damaged; ledgers that are put aside as
@@ -21,7 +21,7 @@ COPIES_US_MAX: Final = 30 * SECOND
 
 
 def check_copies(world: World, repair: Autorecovery) -> None:
-    """Wait until every copy is there; judge I38."""
+    """Wait until every copy is there; judge I39."""
     kernel = world.kernel
 
     def left() -> Iterator[str]:
@@ -33,7 +33,7 @@ def check_copies(world: World, repair: Autorecovery) -> None:
     if not kernel.run_until(kernel.now_us + COPIES_US_MAX, lambda: next(left(), None) is None):
         missing = list(left())
         more = f", and {len(missing) - 8} more" if len(missing) > 8 else ""
-        world.violated("I38", f"copies are missing: {', '.join(missing[:8])}{more}")
+        world.violated("I39", f"copies are missing: {', '.join(missing[:8])}{more}")
 
 
 def _missing(world: World, metadata: LedgerMetadata) -> Iterator[str]:

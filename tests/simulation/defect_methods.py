@@ -42,6 +42,7 @@ from zbk.protocol.recovery_events import Effect
 from zbk.protocol.recovery_fence import FenceRound
 from zbk.protocol.recovery_reads import RecoveryReads
 from zbk.protocol.recovery_writes import RecoveryWrites
+from zbk.protocol.sync_point import Reach, SyncPoint
 from zbk.protocol.sync_rounds import SyncRounds
 from zbk.protocol.tail import TailCore
 from zbk.protocol.words import NO_ENTRY, LedgerType
@@ -289,6 +290,17 @@ def hold_what_is_volatile(self: WritePath) -> int:
     """V2: what is acknowledged need not be durable."""
     self._tracker.hold()
     return self.last_acked_id + 1
+
+
+_seek = SyncPoint.seek
+
+
+def leaves_its_sync_point(self: SyncPoint, now_ms: int) -> Reach:
+    """V5: at the point the pause is over, before the metadata are written."""
+    reach = _seek(self, now_ms)
+    if reach is Reach.REACHED:
+        self.leave()
+    return reach
 
 
 _on_add_answered = WriterCore._on_add_answered

@@ -37,6 +37,7 @@ from tests.simulation.repair_ground import SHARE
 from tests.simulation.tape import Tape
 from tests.simulation.world import Parts, World
 from tests.simulation.writer import Plan, SimulatedWriter
+from tests.simulation.writer_body import may_lose
 from tests.support.checker import Violation, check
 from zbk.errors import ZbkError
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -244,8 +245,8 @@ class Run:
         if tape.aside(5) == 1:
             self._followers.append(SimulatedFollower(world, f"{name}.follower", ledger_id))
         is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
-        # a writer that closes may not know what others were told is confirmed (see the README)
-        if is_volatile and not plan.has_close and tape.aside(3):
+        is_lossy = plan.has_close and may_lose(ledger_id)  # it may drop what others made durable
+        if is_volatile and not is_lossy and tape.aside(3):
             syncer = SimulatedOutsideSyncer(world, f"{name}.syncer", ledger_id)
             self._clients.append(syncer)
         for number in range(tape.draw(4)):

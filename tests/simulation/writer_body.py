@@ -96,9 +96,10 @@ class WriterBody:
         self._close_left = CLOSE_ATTEMPT_COUNT_MAX
         self._stuck_left = STUCK_CLOSE_COUNT_MAX
         if accepts_loss is None:
-            accepts_loss = metadata.ledger_id % LOSS_SHARE == LOSS_SHARE - 1
+            accepts_loss = may_lose(metadata.ledger_id)
         self._accepts_loss = accepts_loss
         self._told_id = -1  # the last entry that the application knows to be acknowledged
+        self._sent_id = -1  # the last entry that any bookie was sent
         self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
         world.metadata.watchers.append(self._check_fragment)
         for bookie_id, deliver in zip(self._bookies, self._deliver, strict=True):
@@ -228,6 +229,7 @@ class WriterBody:
 
     def _send_add(self, effect: ev.SendAdd) -> None:
         batch = effect.batch
+        self._sent_id = max(self._sent_id, batch.entry_ids[-1])
         request = Add(
             request_id=0,
             ledger_id=self.ledger_id,
@@ -433,9 +435,23 @@ class WriterBody:
             self.world.violated("I22", f"{text}, entries up to {self.core.lac} are durable")
         if is_new and self.metadata.ledger_type is LedgerType.VD_JOURNAL:
             self.world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
+            if self._sent_id >= start:
+                text = f"ledger {self.ledger_id}: a fragment starts at {start}"
+                self.world.violated("I22", f"{text}, entries up to {self._sent_id} were sent")
 
     def _check_nothing_dropped(self, last_entry_id: int) -> None:
-        """I37: no call drops what the application was told is acknowledged, unless it may."""
+        """I37: no call drops what anybody was told is in the ledger, unless it may.
+
+        Of a VD ledger others can sync, and read, whatever was sent.
+        """
+        is_volatile = self.metadata.ledger_type is LedgerType.VD_JOURNAL
+        if (
+            is_volatile
+            and self._told_id <= last_entry_id < self._sent_id
+            and not self._accepts_loss
+        ):
+            text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
+            self.world.violated("I37", f"{text}, entries up to {self._sent_id} were sent")
         if last_entry_id >= self._told_id:
             return
         if self._accepts_loss:
@@ -450,6 +466,11 @@ class WriterBody:
         if lac > self._checked_lac:
             self.world.check_durable(self.ledger_id, self._checked_lac + 1, lac)
             self._checked_lac = lac
+
+
+def may_lose(ledger_id: int) -> bool:
+    """Return whether the application of a ledger lets go what is not durable when it closes."""
+    return ledger_id % LOSS_SHARE == LOSS_SHARE - 1
 
 
 def _event_of(reply: Reply) -> ev.Event | None:

@@ -153,6 +153,7 @@ class WriterCluster:
         self.syncs: dict[int, int] = {}  # open tickets -> last id appended before
         self.next_ticket = 0
         self.acked_id = NO_ENTRY  # confirmed by an ack quorum
+        self.sent_id = NO_ENTRY  # the last entry that any bookie was sent
         self.told_id = NO_ENTRY  # the last one that the application was told of
         self.lac = NO_ENTRY
         self.last_sync_id = NO_ENTRY
@@ -418,6 +419,7 @@ class WriterCluster:
                 start = self.metadata.ledger.fragment_of(entry_id)[0].first_entry_id
                 assert entry.lac >= start - 1, "a new bookie needs nothing of what lies before"
         bookie.requests.append(effect)
+        self.sent_id = max(self.sent_id, batch.entry_ids[-1])
 
     def _on_send_lac(self, effect: SendLac) -> None:
         assert self.bookies[effect.slot].is_connected
@@ -427,7 +429,7 @@ class WriterCluster:
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
         if self.level.changes_ensemble_at == "sync point":
-            assert self.core.lac == self.core.last_acked_id, "I22"
+            assert self.core.lac == self.sent_id, "I22: others could confirm what was sent beyond"
         assert effect.first_entry_id == self.core.last_acked_id + 1, "I13"
         self.metadata.ask(effect, self.core.ensemble)
         if effect.is_urgent:
@@ -486,6 +488,8 @@ class WriterCluster:
         assert effect.last_entry_id == core.lac <= core.last_acked_id
         assert effect.length == sum(map(len, self.payloads[: effect.last_entry_id + 1]))
         assert effect.last_entry_id == core.last_acked_id or self.accepts_loss
+        if self.level.has_sync_cursor and self.sent_id > core.lac:
+            assert self.accepts_loss, "others may have been told of what was sent"
         assert not self.appends, "closed with an append that was not answered"
         assert not self.syncs, "closed with a sync that was not answered"
         self.end = effect
@@ -496,7 +500,7 @@ class WriterCluster:
         self.seen.add(f"close: {type(effect.error).__name__}")
         if effect.ticket == self.close_ticket:
             if isinstance(effect.error, NotDurableError):
-                assert self.core.lac < self.core.last_acked_id
+                assert self.core.lac < max(self.core.last_acked_id, effect.error.last_sent_id)
                 assert not self.accepts_loss
             else:
                 assert isinstance(self.core.error, LedgerFencedError | LedgerClosedError)

@@ -235,7 +235,11 @@ class LedgerWriter:
         ``timeout`` (seconds) allows. If they do not come back in time the ledger stays open, and
         ``NotDurableError`` says how far it is durable: call ``close()`` again, or give the writer
         up and let ``Client.recover_ledger`` find the end. Either way this writer takes no more
-        appends. The same goes for a ``close()`` after an append has failed.
+        appends.
+
+        After an append has failed, a PD ledger is closed like that, too. A VD ledger stays open,
+        with ``NotDurableError``: bookies may have entries of which this writer heard nothing, and a
+        ``Client.sync_ledger`` somewhere else may have found them durable. Only a recovery knows.
 
         ``accept_loss=True`` gives up acknowledged entries that are not durable after
         ``quorum_grace_ms``, or half of ``timeout`` if that is less: the ledger is closed at its
@@ -245,7 +249,8 @@ class LedgerWriter:
         metadata store did not answer, it is tried again.
 
         Raises:
-            NotDurableError: acknowledged entries are not durable; the ledger is open.
+            NotDurableError: acknowledged entries are not durable, or the end of a VD ledger is in
+                doubt; the ledger is open.
             LedgerFencedError: another client recovers the ledger; its end is for that client.
             LedgerClosedError: another client has closed it at another end.
             RequestTimeoutError: no answer in time; the ledger may be closed still.

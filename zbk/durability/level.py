@@ -37,11 +37,6 @@ class DurabilityLevel(WriterLevel, Protocol):
         """What has to be done before a bookie answers an ordinary add."""
         ...
 
-    @property
-    def has_sync_cursor(self) -> bool:
-        """True when a bookie tracks what it has synced of each such ledger."""
-        ...
-
     def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
         """Return the sync cursor of one ledger at a bookie, or ``None`` when it needs none.
 

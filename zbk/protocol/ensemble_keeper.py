@@ -66,7 +66,7 @@ class EnsembleKeeper:
 
     @property
     def is_seeking(self) -> bool:
-        """True while the writer pauses, to be where a change may be asked for."""
+        """True while the writer pauses: on its way to where a change may be asked for, or there."""
         return self._sync_point is not None and self._sync_point.is_sought
 
     def progressed(self) -> None:
@@ -163,6 +163,7 @@ class EnsembleKeeper:
         if replaced and self._graces_left_count:
             self._graces_left_count -= 1
             self._quorum_grace.reset()
+        self._leave_sync_point()
         return self._path.release()
 
     def change_failed(self, event: EnsembleChangeFailed, now_ms: int) -> list[Effect]:
@@ -176,6 +177,7 @@ class EnsembleKeeper:
         match event.error:
             case NotEnoughBookiesError():
                 self._changes.declined(now_ms)
+                self._leave_sync_point()
                 return self._path.release()
             case IllegalTransitionError():
                 raise event.error

@@ -48,6 +48,14 @@ class WriterLevel(Protocol):
     """A durability level as a writer sees it."""
 
     @property
+    def has_sync_cursor(self) -> bool:
+        """True when a bookie tracks what it has synced of each such ledger.
+
+        Then clients that do not write the ledger can sync it, and find out how far it is durable.
+        """
+        ...
+
+    @property
     def restart_revokes_acks(self) -> bool:
         """True when a bookie that restarted may have lost what it acknowledged."""
         ...

@@ -8,7 +8,9 @@ what it synced from there on, also after a restart.
 
 A writer that looks for one *pauses*: appends wait in the queue, whose size is bounded. What was
 sent is acknowledged, then synced, so the way ends after about one answer and one fsync, however
-fast the application appends. It is given up at once where it leads nowhere:
+fast the application appends. There it *stays* until the change was made or declined: what it sent
+meanwhile, a sync from outside could find durable on a bookie that is being replaced, and then no
+other bookie would have to have it. The way is given up at once where it leads nowhere:
 
     too few bookies          less than an ack quorum is live, or what is pending cannot reach one
     no progress              every live bookie has synced, or failed to twice, and the LAC stays
@@ -37,9 +39,9 @@ class Reach(Enum):
 
 
 class SyncPoint:
-    """One writer's way to its next sync point.
+    """One writer's way to its next sync point, and its stay there.
 
-    Invariant: the path is paused exactly while a point is sought.
+    Invariant: the path is paused exactly while a point is sought or kept.
     """
 
     def __init__(
@@ -62,21 +64,24 @@ class SyncPoint:
 
     @property
     def is_sought(self) -> bool:
-        """True while the writer pauses for it."""
+        """True while the writer pauses, on its way there or where it wanted to be."""
         return self._is_sought
 
     def seek(self, now_ms: int) -> Reach:
-        """Return how near it is, and do the next thing on the way. The pause ends with the way."""
+        """Return how near it is, and do the next thing on the way.
+
+        The pause ends where the way leads nowhere; at the point itself it lasts until ``leave``.
+        """
         reach = self._reach(now_ms)
-        if reach is Reach.UNDER_WAY:
+        if reach is Reach.OUT_OF_REACH:
+            self.leave()
+        else:
             self._is_sought = True
             self._path.pause()
-        else:
-            self.leave()
         return reach
 
     def leave(self) -> None:
-        """Seek no more: the writer goes on."""
+        """Stay or seek no more: the writer goes on."""
         if self._is_sought:
             self._is_sought = False
             self._path.go_on()

@@ -116,6 +116,11 @@ class WritePath:
         return self.lac == self.last_pushed_id
 
     @property
+    def is_tail_in_doubt(self) -> bool:
+        """True when bookies may have more than was acknowledged; after ``drain``, for good."""
+        return self.last_pushed_id > self.last_acked_id
+
+    @property
     def is_flushed(self) -> bool:
         """True when everything appended is acknowledged."""
         return not self._queue and self._window.newest_unacked is None

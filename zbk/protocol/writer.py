@@ -38,7 +38,8 @@ Close       no more appends; everything pending is finished; a VD ledger is sync
             connected, get ``close_linger_ms``; then the ledger is closed at its LAC. Also after an
             error, except after LedgerFenced: then its end is somebody else's to find. A close that
             would drop acknowledged entries fails with NotDurable, unless the caller accepts the
-            loss: the ledger stays open for another close or for recovery (``writer_close``).
+            loss: the ledger stays open for another close or for recovery (``writer_close``). So
+            does a VD ledger of which entries were sent and never acknowledged.
 Outcome     the error of an append that may be in the ledger says so: its outcome is "unknown".
 
 Decisions:
@@ -331,7 +332,9 @@ class WriterCore:
             self._effects.append(ev.CloseFailed(ticket, LedgerClosedError(self._ledger_id)))
         else:
             self._is_ending = True
-            self._close = Closing(event, self._limits, self._now_ms)
+            self._close = Closing(
+                event, self._limits, self._now_ms, has_sync_cursor=self._level.has_sync_cursor
+            )
 
     def _on_abandoned(self, error: ZbkError) -> None:
         self._fail(error)
@@ -489,7 +492,7 @@ class WriterCore:
     def _drive_close(self, close: Closing) -> None:
         if self._keeper.is_pending:
             return
-        is_lost = isinstance(self._error, _LOST_ERRORS) and self.lac < self.last_acked_id
+        is_lost = isinstance(self._error, _LOST_ERRORS) and not close.drops_nothing(self._path)
         if self._error is not None and is_lost and not close.accepts_loss:
             self._leave_open(close.ticket, self._error)
             return
@@ -498,9 +501,7 @@ class WriterCore:
             self._drive_syncs()
         phase = close.proceed(self._path, self._syncs, self._now_ms)
         if phase is ClosePhase.STUCK:
-            reason = self._syncs.last_failure
-            error = NotDurableError(self._ledger_id, self.lac, self.last_acked_id, reason)
-            self._leave_open(close.ticket, error)
+            self._leave_open(close.ticket, self._why_open())
         elif phase is ClosePhase.LINGER and close.is_lingering_over(self._path, self._now_ms):
             self._close_ledger(close.ticket)
 
@@ -508,6 +509,17 @@ class WriterCore:
         """Give up to close the ledger: it is left to another close, or to recovery."""
         self._close = None
         self._effects.append(ev.CloseFailed(ticket, error))
+
+    def _why_open(self) -> NotDurableError:
+        path = self._path
+        is_durable = path.lac >= path.last_acked_id
+        return NotDurableError(
+            self._ledger_id,
+            path.lac,
+            path.last_acked_id,
+            "" if is_durable else self._syncs.last_failure,
+            path.last_pushed_id,
+        )
 
     def _close_ledger(self, ticket: ev.Ticket) -> None:
         missing = self._path.missing_of_closed(self.lac)

@@ -5,7 +5,8 @@
               bookies that come back take part in the next one
     LINGER    live slots have answered all, and bookies that are being connected have taken what
               they are owed, or ``close_linger_ms`` is over
-    STUCK     the wait is over, and acknowledged entries are not durable
+    STUCK     the wait is over, and acknowledged entries are not durable; or entries that were sent
+              were never acknowledged, and others can sync them
 
 Then the ledger is closed at its LAC, which is the last acknowledged entry: a close never drops an
 acknowledged entry. STUCK leaves the ledger open: bookies that do not answer now may hold all of it,
@@ -13,6 +14,11 @@ and a later close, or a recovery, asks them. Only a caller that accepts the loss
 is closed below what was acknowledged.
 
 On a PD ledger the LAC is the last acknowledged entry at any time, so there SYNC is over at once.
+
+After an error, entries may be on bookies that this writer never heard acknowledge them. On a level
+with a sync cursor a client that is not the writer can sync them, and readers rely on what it found
+durable. This writer can not know how far that went, so it does not choose the ledger's end: a
+recovery finds it. On a PD ledger no reader goes beyond the LAC that the writer itself told.
 
 Source: "The BookKeeper protocol", Closing a ledger as a writer; BookKeeper's
 ``LedgerHandle.doAsyncCloseInternal``.
@@ -42,13 +48,17 @@ class Closing:
     """A close that is under way."""
 
     __slots__ = (
-        "_accepts_loss", "_has_synced", "_limits", "_linger_until_ms", "_next_sync_ms", "_phase",
-        "_wait_until_ms", "ticket",
+        "_accepts_loss", "_has_sync_cursor", "_has_synced", "_limits", "_linger_until_ms",
+        "_next_sync_ms", "_phase", "_wait_until_ms", "ticket",
     )  # fmt: skip
 
-    def __init__(self, event: CloseRequested, limits: WriterLimits, now_ms: int) -> None:
+    def __init__(
+        self, event: CloseRequested, limits: WriterLimits, now_ms: int, *, has_sync_cursor: bool
+    ) -> None:
+        """``has_sync_cursor``: whether others can sync what this writer sent."""
         self.ticket: Ticket = event.ticket
         self._limits = limits
+        self._has_sync_cursor = has_sync_cursor
         self._phase = ClosePhase.FLUSH
         self._accepts_loss = False
         self._wait_until_ms = now_ms
@@ -98,13 +108,18 @@ class Closing:
         """Return how far it has come, after ``wants_sync`` was followed."""
         if self._phase is ClosePhase.SYNC and not syncs:
             is_durable = path.lac >= path.last_acked_id
-            is_over = syncs.is_idle and not self.may_wait(now_ms)
-            if is_durable or (is_over and self.accepts_loss):
+            is_over = is_durable or (syncs.is_idle and not self.may_wait(now_ms))
+            if is_over and (self.accepts_loss or self.drops_nothing(path)):
                 self._phase = ClosePhase.LINGER
                 self._linger_until_ms = now_ms + self._limits.close_linger_ms
             elif is_over:
                 self._phase = ClosePhase.STUCK
         return self._phase
+
+    def drops_nothing(self, path: WritePath) -> bool:
+        """Return whether nobody can have been told of an entry beyond the LAC."""
+        is_in_doubt = self._has_sync_cursor and path.is_tail_in_doubt
+        return path.lac >= path.last_acked_id and not is_in_doubt
 
     def is_lingering_over(self, path: WritePath, now_ms: int) -> bool:
         """Return whether the ledger may be closed now, once it lingers."""
