@@ -117,7 +117,7 @@ class SimulatedBookie:
         self._limbo_grace_ms = kernel.tape.pick((5_000, 1_000))
         self._pool = ClientPool(network, self.node, 1_000)
         self.sync_interval_us = kernel.tape.pick((200, 1_000, 0)) * MS
-        self.oracle = BookieOracle(kernel, bookie_id, metadata.ever)
+        self.oracle = BookieOracle(kernel, bookie_id, metadata.ever, metadata.current)
         metadata.watchers.append(self.oracle.metadata_changed)
         self._network = network
         self._metadata = metadata

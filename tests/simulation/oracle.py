@@ -72,9 +72,12 @@ LedgerRequest: TypeAlias = Add | WriteLac | Sync | Read | ReadLac
 class BookieOracle:
     """The promises of one bookie."""
 
-    def __init__(self, kernel: Kernel, bookie_id: str, ever: Collection[int]) -> None:
+    def __init__(
+        self, kernel: Kernel, bookie_id: str, ever: Collection[int], current: Collection[int]
+    ) -> None:
         self._kernel = kernel
         self._ever = ever  # ids of ledgers that are, or were
+        self._current = current  # of those, the ones that were not deleted
         self._bookie_id = bookie_id
         self.promised: dict[int, Entries] = defaultdict(dict)  # survive a loss of power
         self.written: dict[int, Entries] = defaultdict(dict)  # survive a killed process
@@ -343,7 +346,11 @@ class BookieOracle:
                 self.violated("I24", text)
         elif isinstance(error, NoSuchLedgerError) and (promised or written):
             self.violated("I24", f"says that it has no ledger {ledger_id}")
-        elif isinstance(error, NoSuchLedgerError) and self.lost[ledger_id]:
+        elif (
+            isinstance(error, NoSuchLedgerError)
+            and self.lost[ledger_id]
+            and ledger_id in self._current
+        ):
             self.violated("I24", f"says that it has no ledger {ledger_id}, parts of which it lost")
 
     def _check_claim(self, outbound: Outbound) -> None:

@@ -39,7 +39,7 @@ def store(oracle: BookieOracle) -> None:
 
 @pytest.fixture
 def oracle() -> BookieOracle:
-    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000), range(1_000))
     store(oracle)
     oracle.wiped()
     return oracle
@@ -119,7 +119,7 @@ def test_the_lac_in_the_header_of_a_copy_lifts_the_sync_cursor_and_no_further(
     last_add_synced: int, denied: list[str]
 ) -> None:
     """Seed 750993: entries 0-2 and 19 are here; 19 says that 14 is confirmed."""
-    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000), range(1_000))
     store(oracle)
     copied(oracle, 19, lac=14)
 
@@ -129,7 +129,7 @@ def test_the_lac_in_the_header_of_a_copy_lifts_the_sync_cursor_and_no_further(
 
 
 def test_a_wrong_key_is_to_be_refused() -> None:
-    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000), range(1_000))
 
     refused(oracle, UnauthorizedError(L), OTHER_KEY)
     assert denials(oracle) == []
@@ -139,7 +139,7 @@ def test_a_wrong_key_is_to_be_refused() -> None:
 
 
 def test_a_ledger_that_nobody_recovers_is_not_fenced() -> None:
-    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000))
+    oracle = BookieOracle(Kernel(Tape(0)), "ours", range(1_000), range(1_000))
     oracle.metadata_changed(OURS)
 
     refused(oracle, LedgerFencedError(L), key_of(L))
