@@ -99,10 +99,11 @@ class SimulatedLogOwner:
         if (not self._left_count or self.world.is_ending) and is_owning:
             self._handle(ev.CloseAsked())
             return
-        if self._current is not None and not self._is_switching and self._left_count:
-            self._append(self._current)
-            if self.is_volatile and tape.chance(SYNC_SHARE):
-                self._current.sync()
+        writer = self._current
+        if writer is not None and not self._is_switching and self._left_count:
+            self._append(writer)
+            if self.is_volatile and tape.chance(SYNC_SHARE) and writer is self._current:
+                writer.sync()  # it was not given up because that append failed at once
             if is_owning and tape.chance(100):
                 self.world.sometimes["log: rolled"] += 1
                 self._handle(ev.RollAsked())
