@@ -60,6 +60,8 @@ def _run_many(seeds: range, job_count: int) -> int:
     total = Summary()
     for part in run_on_all_cores(start, end, job_count):
         total.take(part)
+        for story in part.stories.values():  # a long campaign is looked into before its end
+            sys.stderr.write(f"\r{story}\n")
         elapsed_s = time.monotonic() - began_s
         rate = total.seed_count / elapsed_s
         left_s = (end - start - total.seed_count) / rate
