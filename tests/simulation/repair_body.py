@@ -94,7 +94,9 @@ class RepairBody:
             case ev.RecoverLedger(fragment):
                 self._recover(fragment)
             case ev.EndRepair(result):
-                self._node.trace(f"the repair of L{ledger_id} has ended: {result}")
+                told = {name: getattr(result, name) for name in result.__struct_fields__}
+                told |= {"away": sorted(result.away), "in_limbo": sorted(result.in_limbo)}
+                self._node.trace(f"the repair of L{ledger_id} has ended: {told}")
                 self._done(result)
 
     def _on_copied(self, result: CopyResult) -> None:

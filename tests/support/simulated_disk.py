@@ -259,8 +259,11 @@ class SimulatedDisk:
         self._take_descriptor(path)
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        everything = [*self._names, *self._directories]
-        return sorted({p.rpartition("/")[2] for p in everything if p and _parent(p) == path})
+        prefix = f"{path}/"
+        size = len(prefix)
+        below = [p for p in self._names if p.startswith(prefix)]
+        below += [p for p in self._directories if p.startswith(prefix)]
+        return sorted({p[size:] for p in below if p.find("/", size) < 0})
 
     def make_dirs(self, path: str) -> None:
         while path not in self._directories:
