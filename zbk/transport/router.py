@@ -350,7 +350,8 @@ class RouterFront:
     def _loop(self) -> None:
         poller = select.poll()
         poller.register(self._socket.FD, select.POLLIN)
-        poller.register(self._monitor.FD, select.POLLIN)
+        monitor_fd = self._monitor.FD  # a call of libzmq each time
+        poller.register(monitor_fd, select.POLLIN)
         poller.register(self._wakeup.fd, select.POLLIN)
         next_sweep_ms = monotonic_ms() + POLL_MS
         is_drained = True
@@ -368,7 +369,7 @@ class RouterFront:
                     return
                 if self._backlogged or self._holding:
                     self._retry_backlog()
-                if any(fd == self._monitor.FD for fd, _ in ready):
+                if any(fd == monitor_fd for fd, _ in ready):
                     self._take_events()
                 # last: to send may take from the descriptor what it had to tell of requests
                 is_drained = not self._has_news() or self._receive()
