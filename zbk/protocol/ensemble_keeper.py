@@ -112,7 +112,9 @@ class EnsembleKeeper:
             NotEnoughBookiesError: there were too many changes.
         """
         self._slow = slow = self._path.laggard(now_ms, self._slow_ms)
-        return [] if slow is None else self._change({slow, *self._slots.failed}, now_ms)
+        if slow is None or self._changes.is_pending:
+            return []
+        return self._change({slow, *self._slots.failed}, now_ms)
 
     def watch_quorum(self, now_ms: int) -> None:
         """Look whether what is pending can be acknowledged.

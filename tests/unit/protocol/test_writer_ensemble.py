@@ -406,7 +406,7 @@ def test_a_stream_of_appends_does_not_keep_a_vd_ledger_from_its_sync_point() -> 
 
 
 def test_what_the_former_bookie_has_synced_does_not_count_for_the_new_one() -> None:
-    """The writer pushes while the metadata are written; those entries are the new bookie's."""
+    """Nothing is sent while the metadata are written: what follows is the new bookie's alone."""
     cluster = vd_cluster(quorum=Quorum(1, 1, 1))
     cluster.append([1])
     ack(cluster, 0)
