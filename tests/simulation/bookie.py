@@ -351,7 +351,7 @@ class SimulatedBookie:
         )
         self._storage_actor = parts.storage_actor(
             storage,
-            journals=lambda: [one.sink for one in self._journals],
+            journals=lambda: self._journals,
             reader=Tell(self._fetch),
             look_up=self._look_up,
             progresses=[one.progress for one in self._journals],

@@ -13,6 +13,7 @@ from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.turn import Turn
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.sync_cursor import SyncCursor
@@ -290,6 +291,16 @@ def hold_what_is_volatile(self: WritePath) -> int:
     """V2: what is acknowledged need not be durable."""
     self._tracker.hold()
     return self.last_acked_id + 1
+
+
+_end_of_turn = Turn.end
+
+
+def answers_the_last_first(self: Turn) -> None:
+    """J1: what a turn has answered leaves after the adds that came behind it."""
+    answers, self._answers = self._answers, []
+    _end_of_turn(self)
+    self._answers += answers
 
 
 _seek = SyncPoint.seek

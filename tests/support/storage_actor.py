@@ -212,6 +212,8 @@ class _Tell:
         else:
             self._box.append(message)
 
+    take = tell
+
 
 def batch(
     first: int,

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import pykka
 
 from zbk.errors import StorageFailedError
+from zbk.system.direct_inbox import DirectInbox, Failed
 from zbk.system.light_inbox import LightInbox
 
 StopBookie: TypeAlias = Callable[[BaseException], None]
@@ -34,6 +35,8 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         """Hand the message to ``handle``; after a failed disk take nothing more."""
         if self._has_failed:
             return
+        if isinstance(message, Failed):
+            raise message.error
         try:
             self.handle(message)
         except StorageFailedError as error:  # expected of disks: no traceback needed
@@ -50,3 +53,25 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         del exception_type, traceback
         assert exception_value is not None, "a failure has a reason"
         self._stop_bookie(exception_value)
+
+
+class LendingActor(DirectInbox, BookieActor):
+    """An actor of a bookie that, while it is idle, lends its turn to a thread with a message."""
+
+    def __init__(self, stop_bookie: StopBookie, door: "Door") -> None:
+        super().__init__(stop_bookie)
+        door.actor = self
+
+
+class Door:
+    """Where others hand messages to a lending actor. Any thread.
+
+    Before the actor starts, and after it has stopped, nothing is taken.
+    """
+
+    def __init__(self) -> None:
+        self.actor: LendingActor | None = None
+
+    def hand(self, message: object) -> bool:
+        """Have an idle actor's message handled in the calling thread; false: tell the actor."""
+        return self.actor is not None and self.actor.handle_here(message)

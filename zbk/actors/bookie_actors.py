@@ -16,6 +16,7 @@ import pykka
 
 from zbk.actors.about import About
 from zbk.actors.ahead import AheadActor, AheadDue
+from zbk.actors.base import Door
 from zbk.actors.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
 from zbk.actors.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.descriptor_budget import DescriptorBudget
@@ -23,6 +24,7 @@ from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.gc import GcActor, GcDue
 from zbk.actors.journal import (
     JournalActor,
+    JournalDoor,
     JournalSyncActor,
     NoteSynced,
     SyncDue,
@@ -48,6 +50,9 @@ from zbk.transport.router import Identity, Inbound, RouterFront
 
 MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie takes frames of this size: a client's batches are smaller."""
+
+LENT_SIZE_MAX: Final = 64 * 1024
+"""Bytes of requests that the front's thread handles in the place of an idle storage actor."""
 
 CHECKPOINT_POLL_MS: Final = 250
 AHEAD_POLL_MS: Final = 200
@@ -96,6 +101,8 @@ class BookieActors:
         self._on_mode = on_mode  # the bookie is read-only, or no more
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
+        self._storage_door = Door()
+        self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._ticker = Ticker("zbk-bookie-ticker")
 
@@ -148,7 +155,10 @@ class BookieActors:
         ground, config = self._ground, self._ground.config
 
         def deliver(batch: list[Inbound]) -> None:
-            self._tell("storage", Requests(batch))
+            requests = Requests(batch)
+            is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
+            if not (is_small and self._storage_door.hand(requests)):
+                self._tell("storage", requests)
 
         return RouterFront(
             config.listen,
@@ -174,10 +184,9 @@ class BookieActors:
         self, about: About, progresses: list[SyncProgress]
     ) -> "pykka.ActorRef[StorageActor]":
         ground, config, actors = self._ground, self._ground.config, self._actors
-        names = [f"journal-{number}" for number in range(len(progresses))]
         return StorageActor.start(
             ground.storage,
-            journals=lambda: [actors[name] for name in names],
+            journals=lambda: self._journal_doors,
             reader=actors["read"],
             look_up=lambda question: self._tell("lookup", question),
             progresses=progresses,
@@ -189,6 +198,7 @@ class BookieActors:
             entry_size_max=config.entry_size_max,
             read_size_max=config.read_size_max,
             stop_bookie=self._stop_bookie,
+            door=self._storage_door,
         )
 
     def _start_journal(self, number: int, journal: Journal, progress: SyncProgress) -> SyncQueue:
@@ -196,7 +206,8 @@ class BookieActors:
         actors, send = self._actors, self.front.send
         queue = SyncQueue(journal, actors["storage"], send, progress, number)
         syncer = actors[f"sync-{number}"] = JournalSyncActor.start(queue, self._stop_bookie)
-        actors[f"journal-{number}"] = JournalActor.start(
+        door = Door()
+        writer = actors[f"journal-{number}"] = JournalActor.start(
             journal,
             queue,
             syncer,
@@ -204,7 +215,9 @@ class BookieActors:
             self._ground.gate,
             self._ground.config.journal_unsynced_size_max,
             self._stop_bookie,
+            door=door,
         )
+        self._journal_doors.append(JournalDoor(writer, door, queue))
         return queue
 
     def _start_checkpoints(self) -> "pykka.ActorRef[CheckpointActor]":

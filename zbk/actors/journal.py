@@ -3,7 +3,8 @@
 A bookie has both for each of its journals, which know nothing of each other.
 
 ``JournalActor``
-    mailbox     AppendGroup, from the storage actor, in order; NoteSynced, from the ticker
+    mailbox     AppendGroup, from the storage actor, in order, and in whatever thread has that
+                one's turn if it is small and the disk is quick; NoteSynced, from the ticker
     answers     clients whose answer waits for the page cache only, through the front
     owns        the write side of the Journal
 
@@ -36,7 +37,7 @@ from typing import Final, Protocol, TypeAlias, assert_never
 import msgspec
 import pykka
 
-from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.base import BookieActor, Door, LendingActor, StopBookie
 from zbk.actors.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
@@ -202,7 +203,7 @@ class SyncQueue:
             self._storage.tell(Synced(groups[-1].ticket, self._journal_no))
 
 
-class JournalActor(BookieActor):
+class JournalActor(LendingActor):
     """Writes groups; does not wait for the disk if anybody waits for it."""
 
     def __init__(
@@ -214,9 +215,11 @@ class JournalActor(BookieActor):
         space: SpaceGate,
         unsynced_size_max: int,
         stop_bookie: StopBookie,
+        *,
+        door: Door | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
-        super().__init__(stop_bookie)
+        super().__init__(stop_bookie, door or Door())
         self._now_ms = now_ms
         self._journal = journal
         self._space = space
@@ -322,6 +325,26 @@ class JournalActor(BookieActor):
                 self._syncer.tell(Flush())
         elif queue.unsynced_size >= self._unsynced_size_max:
             self._syncer.tell(Flush())
+
+
+class JournalDoor:
+    """Where the storage actor hands groups to one journal actor, in order."""
+
+    def __init__(self, ref: "pykka.ActorRef[JournalActor]", door: Door, queue: SyncQueue) -> None:
+        self._ref = ref
+        self._door = door
+        self._queue = queue
+
+    def tell(self, group: AppendGroup) -> None:
+        """Leave a group for the actor."""
+        self._ref.tell(group)
+
+    def take(self, group: AppendGroup) -> None:
+        """Have a group that stands alone written here, and now, where that holds nobody up."""
+        queue = self._queue
+        is_quick = group.size <= OWN_SYNC_SIZE_MAX and queue.lone_sync.is_quick
+        if queue.is_running or not (is_quick and self._door.hand(group)):
+            self._ref.tell(group)
 
 
 class JournalSyncActor(BookieActor):

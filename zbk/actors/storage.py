@@ -1,9 +1,10 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
-mailbox     Requests, from the front; Synced, from the journal actors; RunInStorage, from the
-            checkpoint, gc and scrub actors; ForgetLedgers, from the gc actor; PollsDue, from the
-            ticker while a client waits for a LAC; ResolveAgain, from the read actor; LookedUp, from
-            the lookup actor; Quiesce, when the bookie stops
+mailbox     Requests, from the front, which handles small ones itself while the actor is idle;
+            Synced, from the journal actors; RunInStorage, from the checkpoint, gc and scrub actors;
+            ForgetLedgers, from the gc actor; PollsDue, from the ticker while a client waits for a
+            LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; Quiesce, when
+            the bookie stops
 answers     clients, through the front or by way of the journal, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
             LongPolls, and what waits for the metadata store (``new_ledger_gate``)
@@ -20,7 +21,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from zbk.actors.add_requests import AddRequests
-from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.base import Door, LendingActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
@@ -80,7 +81,7 @@ StorageMessage: TypeAlias = (
 )
 
 
-class StorageActor(BookieActor):
+class StorageActor(LendingActor):
     """Admits, stores, answers."""
 
     def __init__(
@@ -99,10 +100,11 @@ class StorageActor(BookieActor):
         entry_size_max: int,
         read_size_max: int,
         stop_bookie: StopBookie,
+        door: Door | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
         ledger_count_max: int = LEDGER_COUNT_MAX,
     ) -> None:
-        super().__init__(stop_bookie)
+        super().__init__(stop_bookie, door or Door())
         self._storage = storage
         self._about = about
         self._ledgers = LedgerTable(storage, progresses, ledger_count_max)

@@ -50,10 +50,14 @@ class FetchSink(Protocol):
 
 
 class JournalSink(Protocol):
-    """Where records go: the journal actor's ref."""
+    """Where records go: the journal actor."""
 
-    def tell(self, message: AppendGroup) -> None:
+    def tell(self, group: AppendGroup) -> None:
         """Deliver without waiting."""
+        ...
+
+    def take(self, group: AppendGroup) -> None:
+        """Deliver a group that stands alone; wait for it where that is quicker."""
         ...
 
 
@@ -329,10 +333,17 @@ class Turn:
     def end(self) -> None:
         """Store what was admitted and hand the records to the journals, as a ticket of each."""
         self.store_batches()
-        for journal_no, lane in enumerate(self._lanes):
-            group = lane.end()
-            if group is not None:
-                self._journals()[journal_no].tell(group)
+        # first: a "no such entry" of before an add is not to be said after that was acknowledged
+        self.send()
+        groups = [(number, lane.end()) for number, lane in enumerate(self._lanes)]
+        handed = [(number, group) for number, group in groups if group is not None]
+        if handed:
+            journals = self._journals()
+            for number, group in handed:
+                if len(handed) == 1:
+                    journals[number].take(group)
+                else:  # they write at the same time
+                    journals[number].tell(group)
 
     def take_synced(self, journal_no: int, number: int) -> Sequence[Ticket]:
         """Return a journal's tickets up to this one that something is to be done for, in order."""

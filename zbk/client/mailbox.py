@@ -1,7 +1,8 @@
 """How appends get from the application's threads to a writer's actor: bounded, in lists.
 
-One tell to an actor costs 2-5 µs, so an append only joins a list; the actor is told once for all
-that joined while it was busy. The bytes in the list, and those that the writer has taken and not
+One tell to an actor costs 2-5 µs, so an append only joins a list; the reader is roused once for all
+that joined while it was busy. It hears whether the first of them is alone: small, and with nothing
+before it that is unanswered. The bytes in the list, and those that the writer has taken and not
 yet answered, are bounded, for each writer and for all of a client (``AppendBudget``): at the limit
 ``put`` waits, and the application slows down to the speed of the slowest bookie.
 """
@@ -9,11 +10,15 @@ yet answered, are bounded, for each writer and for all of a client (``AppendBudg
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import Final
 
 from zbk.client.append_budget import AppendBudget
 from zbk.client.append_future import AppendFuture
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
+
+LONE_SIZE_MAX: Final = 16 * 1024
+"""Bytes of an append that may count as alone."""
 
 Item = tuple[AppendFuture, Sequence[bytes]]
 
@@ -22,8 +27,9 @@ class AppendMailbox:
     """A list of appends with a limit in bytes, and a way to rouse its reader."""
 
     def __init__(
-        self, size_max: int, rouse: Callable[[], None], budget: AppendBudget | None = None
+        self, size_max: int, rouse: Callable[[bool], None], budget: AppendBudget | None = None
     ) -> None:
+        """``rouse`` is called with whether the append that the reader is roused for is alone."""
         self._size_max = size_max
         self._budget = AppendBudget(size_max) if budget is None else budget
         self._rouse = rouse
@@ -75,10 +81,11 @@ class AppendMailbox:
                 if self._is_roused:
                     return
                 self._is_roused = True
+                is_lone = size == future.size <= LONE_SIZE_MAX
         except ZbkError:
             self._budget.give_back(future.size)
             raise
-        self._rouse()
+        self._rouse(is_lone)
 
     def _check_end(self) -> None:
         if self._end is not None:

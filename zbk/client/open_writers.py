@@ -17,6 +17,7 @@ from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.mailbox import AppendMailbox
 from zbk.client.placer import BookiePlacer
 from zbk.client.writer_actor import (
+    ActorSink,
     Drain,
     Tick,
     WritableChanged,
@@ -95,9 +96,13 @@ class OpenWriters:
             with self._lock:
                 self._actors.pop(serial, None)
 
-        mailbox = AppendMailbox(
-            config.pending_size_max, lambda: _tell(reference[0], Drain()), self._budget
-        )
+        sink = ActorSink()
+
+        def rouse(is_lone: bool) -> None:
+            if not (is_lone and sink.actor is not None and ground.pool.call_soon(sink.drain)):
+                _tell(reference[0], Drain())
+
+        mailbox = AppendMailbox(config.pending_size_max, rouse, self._budget)
         current = WriterMetadata(
             metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actor
         )
@@ -110,6 +115,7 @@ class OpenWriters:
             request_timeout_ms=config.request_timeout_ms,
             condition=threading.Condition(),
             connected=threading.Event(),
+            sink=sink,
         )
         try:
             reference.append(WriterActor.start(setup, forget))

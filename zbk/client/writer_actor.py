@@ -45,6 +45,9 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
 TICK_MS: Final = 100
+SMALL_COUNT_MAX: Final = 8
+"""News that the thread of the connections handles itself: those of a lone append, and more."""
+
 REFUSED_RETRY_MS: Final = 1_000
 """How long a bookie that has refused an add, and has no replacement, is left alone."""
 
@@ -116,27 +119,33 @@ class WriterSetup(msgspec.Struct, frozen=True):
     request_timeout_ms: int
     condition: threading.Condition  # of all futures of appends
     connected: threading.Event  # set when each bookie of the ensemble is there, or failed, once
+    sink: "ActorSink"
 
 
 class ActorSink:
     """Takes news in the thread of the connections to the actor, if it still lives.
 
-    What comes alone to an idle actor is handled in that thread: an append that is waited for has
-    three answers, and each would wake the actor for nearly nothing.
+    What little comes to an idle actor is handled in that thread: an append that is waited for, and
+    each of its three answers, would wake the actor for nearly nothing. The thread of the
+    application handles nothing: an interrupt in it would end the message half-way.
     """
 
     def __init__(self) -> None:
         self.actor: WriterActor | None = None
 
+    def drain(self) -> None:
+        """Hand on that a lone append waits."""
+        self._hand_on(Drain(), is_small=True)
+
     def deliver(self, news: list[News]) -> None:
         """Hand the news on."""
-        self._hand_on(Deliver(news), is_small=len(news) == 1)
+        self._hand_on(Deliver(news), is_small=len(news) <= SMALL_COUNT_MAX)
 
     def tick(self, kind: TickKind) -> None:
         """Hand on that the time has come which was asked for."""
         self._hand_on(Tick(kind), is_small=True)
 
-    def _hand_on(self, message: Deliver | Tick, *, is_small: bool) -> None:
+    def _hand_on(self, message: Deliver | Drain | Tick, *, is_small: bool) -> None:
         actor = self.actor
         if actor is not None and not (is_small and actor.handle_here(message)):
             with suppress(pykka.ActorDeadError):
@@ -154,7 +163,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._core = setup.core
         self._mailbox = setup.mailbox
         self._on_end = on_end
-        self._sink = ActorSink()
+        self._sink = setup.sink
         ledger = setup.metadata.current
         self._ledger_id = ledger.ledger_id
         self._requests = WriterRequests(

@@ -10,7 +10,8 @@ writing thread syncs a lone group only if both hold:
     durable  no add was acknowledged after the write within the last ``VOLATILE_MS``
 
 What remains is one fsync of a quick disk for the first such add after a quiet time, and one fsync
-of a disk that has just become slow.
+of a disk that has just become slow. The writing thread may be that of the bookie's front, which
+has handled a lone add from its socket to its answer: then the front waits for that fsync, too.
 
 Threads: ``written`` and ``is_for_writer`` belong to the writing thread, ``synced`` to the thread
 that syncs, of which there is one at a time.
@@ -36,6 +37,11 @@ class LoneSync:
         self._durations_us: deque[int] = deque(maxlen=SYNC_COUNT)
         self._is_quick = False
         self._volatile_until_ms: int | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """True when fsyncs were measured, and were quick of late. Any thread may ask."""
+        return self._is_quick
 
     def written(self, now_ms: int) -> None:
         """Note that an add was acknowledged after the write."""

@@ -126,6 +126,13 @@ class BookiePool:
 
         self._put(act)
 
+    def call_soon(self, callback: Callable[[], None]) -> bool:
+        """Call back once, at once, in the pool's thread: it must not block.
+
+        False if the pool has ended: it never will.
+        """
+        return self._put(lambda _now_ms: callback())
+
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
         """Call back once, at a time, in the pool's thread: it must not block."""
         timer = (due_ms, next(self._timer_number), callback)
@@ -155,7 +162,8 @@ class BookiePool:
             if self._is_stopping:
                 return False
             self._inbox.append(command)
-        self._wakeup.wake()
+        if threading.get_ident() != self._thread.ident:  # it looks itself, before it waits
+            self._wakeup.wake()
         return True
 
     # -------------------------------------------------------------- own thread
@@ -233,8 +241,7 @@ class BookiePool:
         if self._wakeup.fd in ready:
             self._wakeup.clear()
         now_ms = monotonic_ms()
-        while self._inbox:
-            self._inbox.popleft()(now_ms)
+        self._obey(now_ms)
         for socket in ready:
             handler = self._handlers.get(socket)
             if handler is not None:
@@ -244,9 +251,16 @@ class BookiePool:
         self._hand_out()
         if self._timers:
             self._call_due(now_ms)
+        self._obey(now_ms)  # who was told something here may have asked for something
+
+    def _obey(self, now_ms: int) -> None:
+        while self._inbox:
+            self._inbox.popleft()(now_ms)
 
     def _pause_ms(self) -> int | None:
         """Return how long nothing is to be done, unless something comes."""
+        if self._inbox or self._news:
+            return 0
         next_ms = self._next_tick_ms
         if self._timers:
             next_ms = min(next_ms, self._timers[0][0])
@@ -279,8 +293,7 @@ class BookiePool:
         with self._lock:
             self._is_stopping = True
         now_ms = monotonic_ms()
-        while self._inbox:
-            self._inbox.popleft()(now_ms)
+        self._obey(now_ms)
         for connection in self._connections.values():
             connection.lose(ClientClosedError(), now_ms)
         self._hand_out()

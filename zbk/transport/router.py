@@ -1,8 +1,8 @@
 """The bookie's front: one thread that owns the ROUTER socket.
 
 It drains what came, checks it (size, frames, HELLO, incarnation, credit), and hands *lists* of
-requests to ``deliver``; answers come back through ``send`` from any thread. It holds no rule of
-ledgers.
+requests to ``deliver``; answers come back through ``send`` from any thread, also from inside of
+``deliver``. It holds no rule of ledgers.
 
 Whoever has answers while the thread waits sends them itself: a wake-up costs more than that. A
 socket may go from thread to thread with a lock around it, and while the thread waits it looks at
@@ -298,6 +298,8 @@ class RouterFront:
     def send(self, answers: Sequence[Outbound]) -> None:
         """Send answers. Any thread; never blocks."""
         self._answers.append(answers)
+        if threading.get_ident() == self._thread.ident:
+            return  # inside of ``deliver``: they leave as soon as that returns
         if self._lock.acquire(blocking=False):
             try:
                 if self._send_here():
@@ -375,6 +377,7 @@ class RouterFront:
                 is_drained = not self._has_news() or self._receive()
                 if self._holding and (ready_now := self._take_held()):
                     self._deliver(ready_now)
+                is_drained = self._send_made_here() and is_drained
                 now_ms = monotonic_ms()
                 if is_drained:
                     self._inflow_total.drained()
@@ -388,6 +391,13 @@ class RouterFront:
                     self._look_around(now_ms)
                     self._look_at_inflow(now_ms, is_drained=is_drained)
                     self._sweep(now_ms)
+
+    def _send_made_here(self) -> bool:
+        """Send answers that ``deliver`` itself has made; tell whether nothing came meanwhile."""
+        if not self._answers:
+            return True
+        self._send_answers()
+        return not self._has_news()
 
     # -------------------------------------------------------------- connections
 

@@ -7,10 +7,13 @@ from itertools import count
 import pykka
 import pytest
 
+from tests.support.waiting import wait_until
+from zbk.actors.base import Door
 from zbk.actors.journal import (
     OWN_SYNC_SIZE_MAX,
     AppendGroup,
     JournalActor,
+    JournalDoor,
     JournalSyncActor,
     NoteSynced,
     SyncDue,
@@ -72,12 +75,14 @@ class FakeJournal:
         self.may_write = threading.Event()
         self.may_write.set()
         self.write_began = threading.Semaphore(0)
-        self.error: StorageFailedError | None = None
+        self.error: BaseException | None = None
+        self.threads: list[int] = []  # that wrote and synced
 
     def append(self, records: Sequence[JournalRecord]) -> object:
         self.write_began.release()
         assert self.may_write.wait(DEADLINE_S)
         self.writes.append(len(records))
+        self.threads.append(threading.get_ident())
         self.log.append("write")
         return None
 
@@ -86,6 +91,7 @@ class FakeJournal:
 
     def sync(self) -> object:
         self.log.append("sync")
+        self.threads.append(threading.get_ident())
         self.sync_began.release()
         assert self.may_sync.acquire(timeout=DEADLINE_S)
         if self.error is not None:
@@ -110,6 +116,7 @@ class Journals:
         )
         self.queue.lone_sync.synced(sync_us)
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
+        door = Door()
         self.writer = JournalActor.start(
             self.file,
             self.queue,
@@ -118,8 +125,10 @@ class Journals:
             self.space,
             unsynced_size_max,
             self._fail,
+            door=door,
             now_ms=lambda: self.now_ms,
         )
+        self.door = JournalDoor(self.writer, door, self.queue)
 
     def _fail(self, error: BaseException) -> None:
         self.failures.append(error)
@@ -136,8 +145,29 @@ class Journals:
         has_volatile: bool = True,
     ) -> None:
         """Tell the writer a group; ``has_volatile``: an answer in it waits for the write only."""
+        self.writer.tell(
+            self.group(
+                ticket,
+                is_sync_needed=is_sync_needed,
+                record_count=record_count,
+                size=size,
+                is_sync_news=is_sync_news,
+                has_volatile=has_volatile,
+            )
+        )
+
+    def group(
+        self,
+        ticket: int,
+        *,
+        is_sync_needed: bool,
+        record_count: int = 1,
+        size: int = 100,
+        is_sync_news: bool = True,
+        has_volatile: bool = False,
+    ) -> AppendGroup:
         record = LedgerKeyRecord(7, bytes(16), LedgerType.PD_JOURNAL)
-        group = AppendGroup(
+        return AppendGroup(
             ticket=ticket,
             records=[record] * record_count,
             size=size,
@@ -146,7 +176,6 @@ class Journals:
             is_sync_news=is_sync_news,
             is_sync_needed=is_sync_needed,
         )
-        self.writer.tell(group)
 
 
 @pytest.fixture
@@ -177,6 +206,71 @@ def test_a_small_lone_group_is_synced_by_the_writer_itself(make: Callable[..., J
     journals.append(1, is_sync_needed=True, size=100, has_volatile=False)
 
     journals.progress.wait_for(Synced(1))
+
+
+def idle(journals: Journals) -> None:
+    """Wait until the writer waits."""
+    journals.writer.ask(NoteSynced())
+    journals.file.log.clear()
+
+
+def test_a_lone_group_is_written_synced_and_told_by_whoever_has_it(
+    make: Callable[..., Journals],
+) -> None:
+    journals = make()
+    journals.syncer.stop()
+    idle(journals)
+    journals.file.may_sync.release()
+
+    def is_done_here() -> bool:  # the writer may still be on its way back to its inbox
+        journals.file.threads.clear()
+        journals.file.may_sync.release()
+        journals.door.take(journals.group(1, is_sync_needed=True))
+        journals.progress.wait_for(Synced(1))
+        return set(journals.file.threads) == {threading.get_ident()}
+
+    wait_until(is_done_here, what="an idle writer lends its turn")
+    assert journals.progress.news[-2:] == ["sync 1", Synced(1)]
+
+
+@pytest.mark.actor_may_fail
+@pytest.mark.parametrize(
+    "error", [StorageFailedError("/j", "sync", "it failed"), AssertionError("a bug")]
+)
+def test_what_fails_in_a_lent_turn_stops_the_bookie_and_not_who_lent_it(
+    make: Callable[..., Journals], error: BaseException
+) -> None:
+    journals = make()
+    idle(journals)
+    journals.file.error = error
+    journals.file.may_sync.release()
+
+    journals.door.take(journals.group(1, is_sync_needed=True))
+
+    assert journals.failed.wait(DEADLINE_S)
+    assert journals.failures == [error]
+    assert journals.progress.news == [], "nobody was told anything"
+
+
+@pytest.mark.parametrize("why", ["a slow disk", "a large group", "an fsync under way"])
+def test_a_group_that_would_hold_its_thread_up_is_left_to_the_writer(
+    make: Callable[..., Journals], why: str
+) -> None:
+    journals = make(sync_us=10 * QUICK_SYNC_US if why == "a slow disk" else 0)
+    idle(journals)
+    if why == "an fsync under way":
+        journals.append(1, is_sync_needed=True)
+        assert journals.file.sync_began.acquire(timeout=DEADLINE_S)
+        journals.progress.wait_for("write 1")
+        journals.writer.ask(NoteSynced())
+    journals.file.threads.clear()
+
+    size = LARGE if why == "a large group" else 100
+    journals.door.take(journals.group(2, is_sync_needed=False, size=size, has_volatile=True))
+
+    journals.progress.wait_for("write 2")
+    assert threading.get_ident() not in journals.file.threads
+    journals.file.may_sync.release(2)
 
 
 def test_a_volatile_add_does_not_wait_for_the_fsync_of_a_lone_group(

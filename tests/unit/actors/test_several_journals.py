@@ -29,9 +29,14 @@ class Box:
 
     def __init__(self) -> None:
         self.messages: list[Any] = []
+        self.taken: list[Any] = []  # of these, what stood alone
 
     def tell(self, message: object) -> None:
         self.messages.append(message)
+
+    def take(self, message: object) -> None:
+        self.taken.append(message)
+        self.tell(message)
 
 
 class TwoJournals:

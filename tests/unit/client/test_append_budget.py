@@ -12,7 +12,7 @@ from zbk.errors import LedgerClosedError, RequestTimeoutError
 
 
 def mailbox(budget: AppendBudget) -> AppendMailbox:
-    return AppendMailbox(1_000, lambda: None, budget)
+    return AppendMailbox(1_000, lambda _is_lone: None, budget)
 
 
 def put(into: AppendMailbox, size: int, timeout_s: float = 0.01) -> None:

@@ -5,16 +5,18 @@ import threading
 import pytest
 
 from zbk.client.append_future import AppendFuture
-from zbk.client.mailbox import AppendMailbox
+from zbk.client.mailbox import LONE_SIZE_MAX, AppendMailbox
 from zbk.errors import ClientClosedError, LedgerClosedError, RequestTimeoutError
 
 
 class Bell:
     def __init__(self) -> None:
         self.count = 0
+        self.lone: list[bool] = []
 
-    def __call__(self) -> None:
+    def __call__(self, is_lone: bool) -> None:
         self.count += 1
+        self.lone.append(is_lone)
 
 
 def ticket(size: int) -> AppendFuture:
@@ -43,6 +45,20 @@ def test_what_joins_after_a_take_rouses_again() -> None:
 
     assert bell.count == 2
     assert [payloads for _t, payloads in mailbox.take()] == [(b"y",)]
+
+
+def test_the_reader_hears_whether_an_append_is_alone() -> None:
+    bell = Bell()
+    mailbox = AppendMailbox(10 * LONE_SIZE_MAX, bell)
+
+    mailbox.put(ticket(LONE_SIZE_MAX), (b"small",), 1)
+    mailbox.take()
+    mailbox.put(ticket(1), (b"the one before is not answered",), 1)
+    mailbox.take()
+    mailbox.release(LONE_SIZE_MAX + 1)
+    mailbox.put(ticket(LONE_SIZE_MAX + 1), (b"large",), 1)
+
+    assert bell.lone == [True, False, False]
 
 
 def test_a_full_mailbox_times_out_and_adds_nothing() -> None:

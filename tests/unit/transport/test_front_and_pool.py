@@ -4,6 +4,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import msgpack
 import pytest
@@ -429,6 +430,54 @@ def test_a_timer_may_send_a_request(client: BookiePool) -> None:
     reply = inbox.wait_for_kind(Reply)
     assert isinstance(reply, Reply)
     assert reply.key == "timed"
+
+
+def test_what_is_called_soon_runs_in_the_thread_of_the_pool_and_may_send(
+    client: BookiePool,
+) -> None:
+    inbox, threads = Inbox(), [threading.current_thread().name]
+
+    def send() -> None:
+        threads.append(threading.current_thread().name)
+        client.call_soon(lambda: client.request(outgoing(inbox, "soon")))
+
+    assert client.call_soon(send)
+
+    reply = inbox.wait_for_kind(Reply)
+    assert isinstance(reply, Reply)
+    assert reply.key == "soon"
+    assert threads[1:] == ["zbk-dealer"]
+
+
+def test_a_pool_that_has_ended_calls_nobody(client: BookiePool) -> None:
+    client.close()
+
+    assert not client.call_soon(lambda: pytest.fail("it has no thread"))
+
+
+def test_nobody_is_woken_for_what_its_own_thread_sends(
+    monkeypatch: pytest.MonkeyPatch, client: BookiePool, server: RouterFront
+) -> None:
+    """The front answers inside of ``deliver``; the pool's thread sends when it is called."""
+    inbox = Inbox()
+    client.request(outgoing(inbox, "to connect"))
+    inbox.wait_for_kind(Reply)
+    woken: list[str] = []
+    for sleeper in (client, server):
+        wake = sleeper._wakeup.wake
+
+        def note(wake: Callable[[], None] = wake) -> None:
+            woken.append(threading.current_thread().name)
+            wake()
+
+        monkeypatch.setattr(sleeper._wakeup, "wake", note)
+
+    for number in range(20):
+        request = outgoing(inbox, number)
+        client.call_soon(partial(client.request, request))
+    wait_until(lambda: len(inbox.news) == 21, what="all replies")
+
+    assert set(woken) == {threading.current_thread().name}
 
 
 def test_a_request_that_comes_while_another_thread_sends_is_taken_in_at_once(
