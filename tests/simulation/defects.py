@@ -77,7 +77,7 @@ KNOWN_SEEDS: Final = {
     "M5": 29, "M6": 1, "M12": 17, "M14": 39, "M15": 23, "M19": 7, "M21": 22, "M32": 8, "M35": 20,
     "L2": 20, "L5": 44, "L6": 33, "L7": 33, "C1": 8, "C3": 39, "C4": 10, "C5": 43, "R1": 8,
     "R2": 8, "R5": 31, "R6": 8, "R7": 14, "R8": 8, "R9": 8, "R10": 14, "V1": 0, "V2": 5, "V3": 6,
-    "V4": 48, "V5": 45, "J1": 17,
+    "V4": 48, "V5": 45, "V6": 51002052, "J1": 17,
     "W1": 37, "W2": 8, "W3": 45, "X8": 3, "D1": 51, "D2": 8, "P1": 6, "P2": 6, "P3": 6, "T1": 10,
     "T2": 0, "S1": 2,
 }  # fmt: skip
@@ -407,6 +407,10 @@ def _volatile_defects() -> Iterator[Defect]:
     yield Defect(
         "V5", "a VD writer sends while its ensemble is being changed", 150,
         [(SyncPoint, "seek", wrong.leaves_its_sync_point)],
+    )  # fmt: skip
+    yield Defect(
+        "V6", "a bookie tells the sync cursor of a fenced ledger", 4_000,
+        [(AddRequests, "sync", wrong.tells_the_cursor_of_a_fenced_ledger)],
     )  # fmt: skip
 
 

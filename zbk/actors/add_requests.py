@@ -124,14 +124,28 @@ class AddRequests:
         self._turn.answer_when_synced(slot, inbound, answer)  # it is, if this came again
 
     def sync(self, inbound: Inbound, request: Sync) -> None:
-        """Answer with the sync cursor, once all that was before is on stable storage."""
+        """Answer with the sync cursor, once all that was before is on stable storage.
+
+        Not of a fenced ledger: recoveries write entries back there, and one of them may already
+        have found an end below those, so that nobody may count what is durable here.
+
+        Raises:
+            LedgerFencedError: it is being recovered, or was.
+            NoSuchLedgerError: this bookie has nothing of it.
+            UnknownLedgerStateError: it may have had, or may have been fenced here.
+            UnauthorizedError: the key is another one.
+        """
         slot = self._ledgers.find(request.ledger_id)
+        limbo = self._storage.limbo
         if slot is None:
-            limbo = self._storage.limbo
             if limbo.limbo.is_miss_unknown(request.ledger_id, None):
                 raise limbo.unknown(request.ledger_id)
             raise NoSuchLedgerError(request.ledger_id)
         slot.ledger.check_key(request.ledger_key)
+        if slot.ledger.is_fenced:
+            raise LedgerFencedError(request.ledger_id)
+        if limbo.limbo.may_lack_fence(request.ledger_id):
+            raise limbo.unknown(request.ledger_id)
         self._record_lac(slot, request.lac)
         ticket = self._turn.lane(slot).ticket
         slot.ticket = ticket.number

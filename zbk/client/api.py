@@ -410,7 +410,8 @@ class Client(LogCalls):
         is durable to its end.
 
         Raises:
-            CannotAdvanceError: too few bookies answered to say how far it is durable.
+            CannotAdvanceError: too few bookies answered to say how far it is durable, or the ledger
+                is being recovered: then its end is not known before it is closed.
         """
         ledger_id, password = arguments.ledger_id(ledger_id), arguments.password(password)
         self.check_usable()

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from tests.support.storage_actor import (
+    KEY,
     LEDGER_ID,
     OTHER_KEY,
     World,
@@ -43,6 +44,8 @@ from zbk.wire.messages import (
     ReadAnswer,
     ReadLac,
     Refused,
+    Sync,
+    SyncAnswer,
 )
 
 FENCED = 9
@@ -355,6 +358,23 @@ def test_an_explicit_lac_is_kept_on_a_fenced_ledger() -> None:
     world.say(read_lac())
 
     assert world.answers[-1] == LacAnswer(request_id=5, incarnation=3, lac=1)
+
+
+def test_a_fenced_ledger_does_not_tell_its_sync_cursor() -> None:
+    """What a recovery has written back here another one may have left out."""
+    world = with_entries(b"a", kind=VD)
+    world.say(Sync(request_id=1, ledger_id=LEDGER_ID, ledger_key=KEY, lac=-1))
+    world.settle()
+    assert isinstance(world.answers[-1], SyncAnswer)
+    world.say(fence(VD))
+    world.settle()
+    world.say(*add(batch(1, [b"b"]), kind=VD, is_recovery=True))
+    world.settle()
+
+    world.say(Sync(request_id=2, ledger_id=LEDGER_ID, ledger_key=KEY, lac=-1))
+    world.settle()
+
+    assert error_of(world.answers[-1]) is LedgerFencedError
 
 
 # ------------------------------------------------------------------ recovery adds
