@@ -34,6 +34,11 @@ def use_one_arena() -> bool:
     return _set((_M_ARENA_MAX, 1))
 
 
+def peak_memory_size() -> int:
+    """Return how many bytes of this process were in memory at most."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
 def limit_memory(size: int) -> None:
     """Let this process have about so many bytes of memory; what it asks for beyond fails.
 

@@ -16,6 +16,9 @@ is what libzmq holds. Who has too much of that is disconnected.
                             goes. What ended connections have left counts until it was received,
                             and keeps the gate shut
 
+It is looked every half second, or fifty milliseconds after the process has grown: on a quick
+network a gigabyte comes in between.
+
 A message that is not finished holds back all that follow it in its connection, so that nothing
 arrives of that one: only then, and while nothing waits to be received, it is told from others.
 
@@ -34,6 +37,9 @@ SLACK_SIZE: Final = 256 * 1024
 UNFINISHED_MS: Final = 20_000
 TOTAL_COST_MAX: Final = 64 * 1024 * 1024
 PATIENCE_COUNT: Final = 3
+GROWTH_SIZE: Final = 16 * 1024 * 1024
+"""Bytes by which the process has to grow before all connections are looked at."""
+
 LARGE_COST: Final = 4 * 1024 * 1024
 """Nobody is disconnected for less, for the sake of all."""
 
@@ -124,12 +130,24 @@ class InflowTotal:
     def __init__(self) -> None:
         self._left_cost = 0  # by connections that have ended
         self._over_count = 0
+        self._peak_size = 0  # of the process, when it was asked last
         self.is_watched = False  # somebody is to be looked at again soon
 
     @property
     def is_gate_shut(self) -> bool:
         """True while so much is left of ended connections that no new ones should come."""
         return self._left_cost > TOTAL_COST_MAX // 4
+
+    def has_grown(self, peak_size: int) -> bool:
+        """Tell whether the process has become so large that somebody may have sent much.
+
+        What a peer sends on a quick network in the half second between two sweeps is a gigabyte. To
+        look at each connection costs two system calls, to look at the process one.
+        """
+        if peak_size < self._peak_size + GROWTH_SIZE:
+            return False
+        self._peak_size = peak_size
+        return True
 
     def ended(self, inflow: Inflow) -> None:
         """Note that a connection has ended whose messages are still to be received."""

@@ -50,6 +50,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.system.memory import peak_memory_size
 from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
 from zbk.system.wakeup import Wakeup
 from zbk.transport.answer_budget import AnswerBudget, PeerAnswers
@@ -113,6 +114,13 @@ GONE_COUNT_MAX: Final = 1_024
 
 INFLOW_LOOK_MS: Final = 20
 """How often is looked what has been sent, while more comes than is received."""
+
+ALERT_MS: Final = 10_000
+"""So long after a connection had to end for what it sent all are looked at as often as that."""
+
+MEMORY_LOOK_MS: Final = 50
+"""How often, while there are connections, is looked whether the process has become larger."""
+
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
@@ -231,6 +239,8 @@ class RouterFront:
         self._peer_idle_ms = peer_idle_ms
         self._unreported_count = 0
         self._inflow_ms = 0
+        self._swept_ms = self._memory_ms = monotonic_ms()
+        self._alert_until_ms = 0
         self._inflow_total = InflowTotal()
         self._gone_names: OrderedDict[bytes, None] = OrderedDict()  # whose messages may still come
         self._message_size_max = message_size_max
@@ -355,14 +365,9 @@ class RouterFront:
         monitor_fd = self._monitor.FD  # a call of libzmq each time
         poller.register(monitor_fd, select.POLLIN)
         poller.register(self._wakeup.fd, select.POLLIN)
-        next_sweep_ms = monotonic_ms() + POLL_MS
         is_drained = True
         while True:
-            sweep_ms = min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
-            if self._inflow_total.is_watched:
-                sweep_ms = INFLOW_LOOK_MS
-            pause_ms = BACKLOG_POLL_MS if self._backlogged or self._holding else sweep_ms
-            ready = poller.poll(pause_ms if is_drained else 0)
+            ready = poller.poll(self._pause_ms() if is_drained else 0)
             self._wakeup.clear()
             with self._lock:
                 is_stopping = self._is_stopping
@@ -378,19 +383,39 @@ class RouterFront:
                 if self._holding and (ready_now := self._take_held()):
                     self._deliver(ready_now)
                 is_drained = self._send_made_here() and is_drained
-                now_ms = monotonic_ms()
-                if is_drained:
-                    self._inflow_total.drained()
-                    self._gone_names.clear()
-                elif now_ms >= self._inflow_ms + INFLOW_LOOK_MS:
-                    self._look_at_inflow(now_ms, is_drained=False)
-                    self._turn_gate(now_ms)
-                if now_ms >= next_sweep_ms:
-                    next_sweep_ms = now_ms + sweep_ms
-                    self._take_events()
-                    self._look_around(now_ms)
-                    self._look_at_inflow(now_ms, is_drained=is_drained)
-                    self._sweep(now_ms)
+                self._keep_watch(monotonic_ms(), is_drained=is_drained)
+
+    @property
+    def _sweep_ms(self) -> int:
+        """How often everything is looked at."""
+        if self._inflow_total.is_watched or self._swept_ms < self._alert_until_ms:
+            return INFLOW_LOOK_MS
+        return min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
+
+    def _pause_ms(self) -> int:
+        """Return how long to wait for news."""
+        if self._backlogged or self._holding:
+            return BACKLOG_POLL_MS
+        return min(self._sweep_ms, MEMORY_LOOK_MS if self._connections.open_count else POLL_MS)
+
+    def _keep_watch(self, now_ms: int, *, is_drained: bool) -> None:
+        """Look, as often as is due, at what peers make the bookie hold, and at those who left."""
+        if is_drained:
+            self._inflow_total.drained()
+            self._gone_names.clear()
+        elif now_ms >= self._inflow_ms + INFLOW_LOOK_MS:
+            self._look_at_inflow(now_ms, is_drained=False)
+            self._turn_gate(now_ms)
+        if now_ms >= self._swept_ms + self._sweep_ms:
+            self._swept_ms = self._memory_ms = now_ms
+            self._take_events()
+            self._look_around(now_ms)
+            self._look_at_inflow(now_ms, is_drained=is_drained)
+            self._sweep(now_ms)
+        elif now_ms >= self._memory_ms + MEMORY_LOOK_MS:
+            self._memory_ms = now_ms
+            if self._inflow_total.has_grown(peak_memory_size()):
+                self._look_at_inflow(now_ms, is_drained=is_drained)
 
     def _send_made_here(self) -> bool:
         """Send answers that ``deliver`` itself has made; tell whether nothing came meanwhile."""
@@ -833,6 +858,7 @@ class RouterFront:
             read_size = counts.received_size - counts.unread_size
             why = connection.inflow.look(read_size, now_ms, limits, is_drained=is_drained)
             if why is not None:
+                self._alert_until_ms = now_ms + ALERT_MS
                 self._end_connection(connection, why)
             else:
                 inflows[connection.inflow] = connection

@@ -1,6 +1,7 @@
 """Which connections have sent more than they may."""
 
 from zbk.transport.inflow import (
+    GROWTH_SIZE,
     LARGE_COST,
     LOBBY_SIZE_MAX,
     PATIENCE_COUNT,
@@ -116,3 +117,12 @@ def test_what_ended_connections_leave_counts_until_it_was_received() -> None:
 
     total.drained()
     assert not total.is_gate_shut
+
+
+def test_a_process_that_grows_is_looked_at_once_for_each_step() -> None:
+    total = InflowTotal()
+
+    assert total.has_grown(GROWTH_SIZE), "as it is at first"
+    assert not total.has_grown(2 * GROWTH_SIZE - 1)
+    assert total.has_grown(2 * GROWTH_SIZE)
+    assert not total.has_grown(2 * GROWTH_SIZE)
