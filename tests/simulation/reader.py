@@ -9,7 +9,12 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from tests.support.history import Event, hash_of
-from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.errors import (
+    BookieUnavailableError,
+    MetadataUnavailableError,
+    NoSuchEntryError,
+    ZbkError,
+)
 from zbk.protocol import lac_read, reader
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.transport.news import News, Reply
@@ -123,8 +128,11 @@ class ReaderBody:
                     world.history.end(failure.begun, world.kernel.now_ms, "info")
                     self.read_range(fresh, failure.entry_id, last, call, done)
                     return
-            world.history.end(failure.begun, world.kernel.now_ms, "fail", error=failure.error)
-            done(failure.error)
+            error = failure.error
+            if isinstance(fresh, MetadataUnavailableError) and isinstance(error, NoSuchEntryError):
+                error = fresh  # nobody can say that it is nowhere
+            world.history.end(failure.begun, world.kernel.now_ms, "fail", error=error)
+            done(error)
 
         ledgers = self._session.ledgers()
 
