@@ -84,7 +84,7 @@ class SimulatedAuditor:
 
     def _look_unasked(self) -> ev.Event | None:
         self._is_look_due = False
-        return self._steps.look(0, None)
+        return self._steps.look(0, None) or ev.LookFailed(0)
 
     def _do(self, step: Callable[[], ev.Event | None], failed: ev.Event | None = None) -> None:
         def done(outcome: Any) -> None:  # noqa: ANN401 - an event, nothing, or an error
