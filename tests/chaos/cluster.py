@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 import msgspec
 
@@ -16,6 +16,7 @@ from tests.chaos.client import Spec
 from tests.chaos.metadata_history import NodeVersion, SqliteHistory, ZooKeeperHistory
 from tests.chaos.network import AUTORECOVERY, Network
 from tests.chaos.power import PowerDisk
+from tests.support.waiting import wait_until
 from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
@@ -35,6 +36,8 @@ BOOKIE_OPTIONS: Mapping[str, int | str] = {
     "limbo_grace_ms": 3_000,
 }
 """Small limits: what is rare in a long run is common in a short one."""
+
+READY_TIMEOUT_S: Final = 60.0
 
 AUTORECOVERY_OPTIONS: Mapping[str, int | str] = {
     "session_timeout_ms": SESSION_TIMEOUT_MS,
@@ -214,9 +217,16 @@ class ChaosCluster:
         self._exit.enter_context(self.bookies)
         if self.has_autorecovery:
             self.bookies.start_autorecovery(AUTORECOVERY_OPTIONS)
+            wait_until(self._is_autorecovery_ready, READY_TIMEOUT_S, "autorecovery is ready")
         store = open_store(uri)
         self._exit.callback(store.close)
         self.ledgers = LedgerStore(store)
+
+    def _is_autorecovery_ready(self) -> bool:
+        """Tell whether it has begun: a process that finds no metadata store at its start ends."""
+        child = self.bookies.autorecovery
+        assert child is not None, "it was started"
+        return any("READY" in line for line in child.log_tail())
 
     def _start_metadata(self) -> str:
         if not self._use_zookeeper:
