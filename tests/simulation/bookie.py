@@ -9,6 +9,7 @@ what was written when it began while more is written.
 A failed write or fsync ends the process, as in life; somebody starts it again later.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -41,6 +42,7 @@ from zbk.actors.storage import PollsDue, Requests, StorageMessage
 from zbk.config import BookieConfig
 from zbk.errors import (
     BookieUnavailableError,
+    BusyError,
     HelloRequiredError,
     LostHistoryError,
     StorageFailedError,
@@ -337,6 +339,7 @@ class SimulatedBookie:
         parts = self._parts
         self._inbox: list[Inbound] = []
         self._peers: set[bytes] = set()
+        self._in_flight: Counter[bytes] = Counter()  # bytes, by peer
         self._checkpoint: Checkpoint | None = None
         self._checkpoint_asked: list[Callable[[], None]] = []
         self._polls: Callable[[], None] | None = None
@@ -468,26 +471,33 @@ class SimulatedBookie:
         """Take a request: it is handled with all that come until then."""
         error = self._refusal(inbound)
         if error is not None:
-            self.kernel.sometimes["bookie: a request of an earlier life refused"] += 1
             refused = refusal(inbound.request.request_id, self.incarnation, error)
             self._network.answer(self.node, inbound, refused, ())
             return
+        self._in_flight[inbound.peer] += inbound.size
         self._inbox.append(inbound)
         if len(self._inbox) == 1:
             self.later(20 + self.kernel.tape.draw(4) * 20, self._turn)
 
     def _refusal(self, inbound: Inbound) -> ZbkError | None:
         """Return why the front would not let a request through, if so."""
-        network = self._network
+        network, sometimes = self._network, self.kernel.sometimes
         if inbound.peer not in self._peers and network.is_checking_hello:
+            sometimes["bookie: a request of an earlier life refused"] += 1
             return HelloRequiredError("say HELLO first")
         if inbound.request.incarnation != self.incarnation and network.is_checking_incarnation:
+            sometimes["bookie: a request of an earlier life refused"] += 1
             return WrongBookieError(f"this is incarnation {self.incarnation}")
+        in_flight_size = self._in_flight[inbound.peer]
+        if in_flight_size and in_flight_size + inbound.size > network.credit_size:
+            sometimes["bookie: a request over the credit refused"] += 1
+            return BusyError(f"over the credit of {network.credit_size} bytes")
         return None
 
     def send(self, answers: Sequence[Outbound]) -> None:
         """Send answers."""
         for outbound in answers:
+            self._in_flight[outbound.inbound.peer] -= outbound.inbound.size
             self.oracle.answered(outbound)
             self._network.answer(self.node, outbound.inbound, outbound.answer, outbound.frames)
 

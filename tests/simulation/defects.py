@@ -75,9 +75,9 @@ from zbk.storage.reindex import Reindex
 
 KNOWN_SEEDS: Final = {
     "M5": 16, "M6": 6, "M7": 4, "M8": 47, "M14": 19, "M15": 22, "M16": 6, "M19": 8, "M21": 22,
-    "M22": 565, "M25": 5, "M32": 8, "M35": 45, "L2": 20, "L5": 33, "L6": 12, "L7": 45, "C1": 8,
+    "M22": 565, "M25": 5, "M32": 8, "M35": 45, "L2": 20, "L5": 33, "L6": 12, "L7": 384, "C1": 8,
     "C3": 14, "C4": 18, "C5": 43, "R1": 24, "R2": 12, "R5": 31, "R6": 12, "R7": 8, "R8": 8, "R9": 8,
-    "R10": 8, "V1": 0, "V2": 5, "V3": 6, "V4": 48, "V5": 31, "V6": 51002052, "J1": 17, "W1": 88,
+    "R10": 8, "V1": 0, "V2": 5, "V3": 6, "V4": 48, "V5": 31, "V6": 51002052, "J1": 84, "W1": 88,
     "W2": 59, "W3": 130, "X8": 3, "X9": 2305, "D1": 51, "D2": 8, "P1": 6, "P2": 6, "P3": 6,
     "T1": 10, "T2": 2, "S1": 11,
 }  # fmt: skip
@@ -312,7 +312,7 @@ def _defects() -> Iterator[Defect]:
         ],
     )  # fmt: skip
     yield Defect(
-        "L7", "a ledger counts as whole while entry logs are gone", 300,
+        "L7", "a ledger counts as whole while entry logs are gone", 600,
         [(Reindex, "_doubt_all", repair.doubts_nothing)],
     )  # fmt: skip
     yield from _volatile_defects()
@@ -416,7 +416,7 @@ def _volatile_defects() -> Iterator[Defect]:
 
 def _lent_turn_defects() -> Iterator[Defect]:
     yield Defect(
-        "J1", "a turn answers an add before the reads that came before it", 60,
+        "J1", "a turn answers an add before the reads that came before it", 350,
         [(Turn, "end", wrong.answers_the_last_first)],
     )  # fmt: skip
 

@@ -12,8 +12,13 @@ this life of the bookie, or means an older incarnation, is refused.
     replay        a request comes once more, seconds later, over whatever there is then
     cut           nothing passes from one node to another; what was sent waits, or times out
     reset         the link is lost at once
+
+In one run of four a bookie gives little *credit*, bytes in flight on one link. Clients keep to it:
+what goes over it waits, and its time-out begins when it is sent. A client that has given up waiting
+for answers may go over it, and so may duplicates; the bookie refuses that as busy.
 """
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -35,6 +40,9 @@ from zbk.wire.messages import Message, Refused, Request
 
 RETRY_US = 50 * MS
 RETRY_US_MAX = SECOND
+REQUEST_SIZE = 512
+SMALL_CREDIT_SIZE = 2_048
+
 HEARTBEAT_US = SECOND
 """After so long without a sign of life a link is lost."""
 
@@ -65,6 +73,7 @@ class Outstanding(msgspec.Struct, frozen=True):
     deliver: Callable[[News], None]
     name: str
     timeout_ms: int
+    size: int  # bytes of the request, which count against the bookie's credit
 
 
 class Network:
@@ -80,6 +89,7 @@ class Network:
         self.is_checking_identity = True
         self.is_checking_hello = True
         self.has_unique_ids = True  # false: with each life of a link they begin anew
+        self.credit_size = SMALL_CREDIT_SIZE if faults.has_small_credit else 1 << 30
         self._cuts: dict[tuple[str, str], int] = {}
         self._links_by_peer: dict[bytes, tuple[Link, int]] = {}
         self._request_id = 0
@@ -193,6 +203,8 @@ class Link:
         self._short_id = 0
         self._subscribers: list[Callable[[News], None]] = []
         self._outstanding: dict[int, Outstanding] = {}
+        self._in_flight_size = 0
+        self._queue: deque[tuple[Request, tuple[bytes, ...], Outstanding]] = deque()  # for credit
         self._waiting: list[tuple[Request, tuple[bytes, ...], Outstanding]] = []
         self._retry_us = RETRY_US
         self._lost_at_us = -SECOND
@@ -237,6 +249,19 @@ class Link:
             self._waiting.append((request, frames, outstanding))
             self._connect()
             return
+        self._queue.append((request, frames, outstanding))
+        self._pump()
+
+    def _pump(self) -> None:
+        """Send what waits, as far as the credit goes; one request always goes."""
+        while self._queue and self.is_up:
+            size = self._queue[0][2].size
+            if self._in_flight_size and self._in_flight_size + size > self.network.credit_size:
+                self.network.kernel.sometimes["network: a request waits for credit"] += 1
+                return
+            self._send(*self._queue.popleft())
+
+    def _send(self, request: Request, frames: tuple[bytes, ...], outstanding: Outstanding) -> None:
         request_id = self.network.next_request_id()
         if not self.network.has_unique_ids:
             self._short_id += 1
@@ -245,8 +270,16 @@ class Link:
             request, request_id=request_id, incarnation=self._incarnation
         )
         self._outstanding[request_id] = outstanding
+        self._in_flight_size += outstanding.size
         self.client.after(outstanding.timeout_ms * MS, self._time_out, request_id)
-        self.network.request(self, Inbound(self._peer, request, frames, 0))
+        self.network.request(self, Inbound(self._peer, request, frames, outstanding.size))
+
+    def _answered(self, request_id: int) -> Outstanding | None:
+        """Take out a request that nobody waits for any more, if somebody did."""
+        outstanding = self._outstanding.pop(request_id, None)
+        if outstanding is not None:
+            self._in_flight_size -= outstanding.size
+        return outstanding
 
     def reset(self, error: ZbkError) -> None:
         """End this life of the link."""
@@ -300,8 +333,11 @@ class Link:
         self.life += 1
         self._error = error
         self._lost_at_us = self.network.kernel.now_us
-        failed = [*self._outstanding.values(), *(o for _, _, o in self._waiting)]
+        waiting = [*self._queue, *self._waiting]
+        failed = [*self._outstanding.values(), *(one for _, _, one in waiting)]
         self._outstanding.clear()
+        self._in_flight_size = 0
+        self._queue.clear()
         self._waiting.clear()
         for outstanding in failed:
             self._tell(outstanding, error)
@@ -324,9 +360,10 @@ class Link:
     def _take(self, life: int, answer: Any, frames: tuple[Any, ...]) -> None:  # noqa: ANN401
         if life != self.life and self.network.has_unique_ids:
             return
-        outstanding = self._outstanding.pop(answer.request_id, None)
+        outstanding = self._answered(answer.request_id)
         if outstanding is None:
             return  # it timed out, or was answered twice
+        self._pump()
         if not isinstance(answer, Refused):
             whole = tuple(bytes(frame) for frame in frames)
             outstanding.deliver(Reply(self.bookie_id, outstanding.key, answer, whole))
@@ -337,8 +374,9 @@ class Link:
             self._lose(error)
 
     def _time_out(self, request_id: int) -> None:
-        outstanding = self._outstanding.pop(request_id, None)
+        outstanding = self._answered(request_id)
         if outstanding is not None:
+            self._pump()
             what = f"{outstanding.name} to bookie {self.bookie_id}"
             error = RequestTimeoutError(what, outstanding.timeout_ms / 1000)
             outstanding.deliver(Reply(self.bookie_id, outstanding.key, error))
@@ -375,7 +413,8 @@ class ClientPool:
     ) -> None:
         """Send a request to a bookie."""
         name = type(request).__name__
-        outstanding = Outstanding(key, deliver, name, timeout_ms or self._timeout_ms)
+        size = REQUEST_SIZE + sum(map(len, frames))
+        outstanding = Outstanding(key, deliver, name, timeout_ms or self._timeout_ms, size)
         self.link(bookie_id).request(request, frames, outstanding)
 
     def close(self) -> None:

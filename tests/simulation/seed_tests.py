@@ -70,6 +70,8 @@ DANGEROUS_PLACES = (
     "outside sync: entries are durable",
     "outside sync: tells the LAC",
     "outside sync: too few bookies",
+    "network: a request waits for credit",
+    "bookie: a request over the credit refused",
     "recovery: a fence is missing on exactly one bookie",
     "recovery: aborted as unknown",
     "recovery: an entry is written back",
