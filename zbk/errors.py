@@ -627,8 +627,9 @@ class NotDurableError(ZbkError):
     """``close()`` of a VD ledger: its end is not durable, or not known. The ledger stays open.
 
     Either acknowledged entries are not durable; a later close may find that they are. Or
-    ``last_sent_id`` is above ``last_acked_id``: after a failed append, others may have synced, and
-    readers read, what this writer never heard acknowledged. Then only a recovery finds the end.
+    ``last_sent_id`` is above ``last_acked_id``: after a failed append, other clients may have
+    synced and read entries that were never acknowledged to this writer. Only a recovery finds the
+    end then.
     """
 
     code = 410
@@ -668,9 +669,9 @@ class NotDurableError(ZbkError):
         )
         if self.last_sent_id > last_acked_id:
             return (
-                f"{stays}Entries up to {self.last_sent_id} were sent, and others may have synced "
-                "them, so this writer can not tell where the ledger ends: once it is gone, run "
-                f"`zbk ledger recover {ledger_id}`"
+                f"{stays}Entries up to {self.last_sent_id} were sent, and other clients may have "
+                "synced them, so this writer cannot decide where the ledger ends. Once it is gone, "
+                f"run `zbk ledger recover {ledger_id}`"
             )
         return (
             f"{stays}Nothing is dropped: close it again when its bookies are back, or, once its "

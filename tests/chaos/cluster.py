@@ -223,7 +223,7 @@ class ChaosCluster:
         self.ledgers = LedgerStore(store)
 
     def _is_autorecovery_ready(self) -> bool:
-        """Tell whether it has begun: a process that finds no metadata store at its start ends."""
+        """Return whether it has started: a process that finds no metadata store exits instead."""
         child = self.bookies.autorecovery
         assert child is not None, "it was started"
         return any("READY" in line for line in child.log_tail())

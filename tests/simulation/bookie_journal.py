@@ -32,11 +32,11 @@ class JournalingBookie(SyncingBookie, Protocol):
 
 
 LENT_SHARE: Final = 4
-"""Of so many groups that stand alone one is written, synced and answered in the turn of storage."""
+"""One in so many lone groups is written, synced and answered in the turn of the storage actor."""
 
 
 class BookieJournal:
-    """One journal in one life of a bookie: takes groups; ``progress`` says how far it is."""
+    """One journal in one life of a bookie; ``progress`` says how far it is synced."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class BookieJournal:
         self._actor.handle(NoteSynced())
 
     def take(self, group: AppendGroup) -> None:
-        """Take a group that stands alone: at times here and now, as by a lent turn."""
+        """Write the only group of a turn, sometimes in the turn of the storage actor."""
         is_idle = not self._groups and not self._queue.is_running
         if not (is_idle and self._bookie.kernel.tape.aside(LENT_SHARE) == 1):
             self.tell(group)
@@ -87,7 +87,7 @@ class BookieJournal:
         self._queue.takes_no_time = False
 
     def tell(self, group: AppendGroup) -> None:
-        """Take a group, to be written with those that come until then."""
+        """Queue a group; the next write covers all that are queued."""
         self._groups.append(group)
         if len(self._groups) == 1:
             self._bookie.later(20 + self._bookie.kernel.tape.draw(4) * 100, self._write_groups)

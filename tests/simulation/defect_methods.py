@@ -56,7 +56,7 @@ from zbk.storage.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import Buffer, File
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
-from zbk.wire.messages import Add, Read, ReadLac, Sync, WriteLac
+from zbk.wire.messages import Add, Read, ReadLac, WriteLac
 
 # ------------------------------------------------------------------ the bookie
 
@@ -291,20 +291,6 @@ def hold_what_is_volatile(self: WritePath) -> int:
     """V2: what is acknowledged need not be durable."""
     self._tracker.hold()
     return self.last_acked_id + 1
-
-
-_sync = AddRequests.sync
-
-
-def tells_the_cursor_of_a_fenced_ledger(self: AddRequests, inbound: Inbound, request: Sync) -> None:
-    """V6."""
-    slot = self._ledgers.find(request.ledger_id)
-    if slot is None or not slot.ledger.is_fenced:
-        _sync(self, inbound, request)
-        return
-    slot.ledger.check_key(request.ledger_key)
-    slot.ticket = self._turn.lane(slot).ticket.number
-    self._turn.lane(slot).ticket.syncs.append((inbound, slot))
 
 
 _end_of_turn = Turn.end

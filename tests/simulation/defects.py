@@ -410,7 +410,7 @@ def _volatile_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "V6", "a bookie tells the sync cursor of a fenced ledger", 4_000,
-        [(AddRequests, "sync", wrong.tells_the_cursor_of_a_fenced_ledger)],
+        [(BookieLedger, "admit_sync", BookieLedger.check_key)],
     )  # fmt: skip
 
 

@@ -275,7 +275,7 @@ class Link:
         self.network.request(self, Inbound(self._peer, request, frames, outstanding.size))
 
     def _answered(self, request_id: int) -> Outstanding | None:
-        """Take out a request that nobody waits for any more, if somebody did."""
+        """Remove and return an outstanding request; ``None`` if it timed out before."""
         outstanding = self._outstanding.pop(request_id, None)
         if outstanding is not None:
             self._in_flight_size -= outstanding.size

@@ -130,7 +130,7 @@ class ReaderBody:
                     return
             error = failure.error
             if isinstance(fresh, MetadataUnavailableError) and isinstance(error, NoSuchEntryError):
-                error = fresh  # nobody can say that it is nowhere
+                error = fresh  # where the entry is now is not known
             world.history.end(failure.begun, world.kernel.now_ms, "fail", error=error)
             done(error)
 

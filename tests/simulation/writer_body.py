@@ -440,7 +440,7 @@ class WriterBody:
                 self.world.violated("I22", f"{text}, entries up to {self._sent_id} were sent")
 
     def _check_nothing_dropped(self, last_entry_id: int) -> None:
-        """I37: no call drops what anybody was told is in the ledger, unless it may.
+        """I37: no call drops an entry that a client relies on, unless it may.
 
         Of a VD ledger others can sync, and read, whatever was sent.
         """

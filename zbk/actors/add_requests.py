@@ -126,9 +126,6 @@ class AddRequests:
     def sync(self, inbound: Inbound, request: Sync) -> None:
         """Answer with the sync cursor, once all that was before is on stable storage.
 
-        Not of a fenced ledger: recoveries write entries back there, and one of them may already
-        have found an end below those, so that nobody may count what is durable here.
-
         Raises:
             LedgerFencedError: it is being recovered, or was.
             NoSuchLedgerError: this bookie has nothing of it.
@@ -141,9 +138,7 @@ class AddRequests:
             if limbo.limbo.is_miss_unknown(request.ledger_id, None):
                 raise limbo.unknown(request.ledger_id)
             raise NoSuchLedgerError(request.ledger_id)
-        slot.ledger.check_key(request.ledger_key)
-        if slot.ledger.is_fenced:
-            raise LedgerFencedError(request.ledger_id)
+        slot.ledger.admit_sync(request.ledger_key)
         if limbo.limbo.may_lack_fence(request.ledger_id):
             raise limbo.unknown(request.ledger_id)
         self._record_lac(slot, request.lac)

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import pykka
 
 from zbk.errors import StorageFailedError
-from zbk.system.direct_inbox import DirectInbox, Failed
+from zbk.system.direct_inbox import DirectInbox, Door, Failed
 from zbk.system.light_inbox import LightInbox
 
 StopBookie: TypeAlias = Callable[[BaseException], None]
@@ -35,8 +35,6 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         """Hand the message to ``handle``; after a failed disk take nothing more."""
         if self._has_failed:
             return
-        if isinstance(message, Failed):
-            raise message.error
         try:
             self.handle(message)
         except StorageFailedError as error:  # expected of disks: no traceback needed
@@ -58,20 +56,12 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
 class LendingActor(DirectInbox, BookieActor):
     """An actor of a bookie that, while it is idle, lends its turn to a thread with a message."""
 
-    def __init__(self, stop_bookie: StopBookie, door: "Door") -> None:
+    def __init__(self, stop_bookie: StopBookie, door: Door) -> None:
         super().__init__(stop_bookie)
         door.actor = self
 
-
-class Door:
-    """Where others hand messages to a lending actor. Any thread.
-
-    Before the actor starts, and after it has stopped, nothing is taken.
-    """
-
-    def __init__(self) -> None:
-        self.actor: LendingActor | None = None
-
-    def hand(self, message: object) -> bool:
-        """Have an idle actor's message handled in the calling thread; false: tell the actor."""
-        return self.actor is not None and self.actor.handle_here(message)
+    def on_receive(self, message: Any) -> None:  # noqa: ANN401 - as above
+        """Handle the message; fail in this thread if a lent turn has failed."""
+        if isinstance(message, Failed):
+            raise message.error
+        super().on_receive(message)

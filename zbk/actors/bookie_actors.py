@@ -1,7 +1,7 @@
 """The actors of a bookie and its socket, started and stopped in order.
 
 Nothing is decided here: who knows whom, and what the ticker tells. The storage actor finds the
-journal actors, and they find it, by name: they are made one after the other.
+journal actors through their doors, and they find it by name: they are made one after the other.
 
 Source: BookKeeper's ``BookieServer``.
 """
@@ -16,7 +16,6 @@ import pykka
 
 from zbk.actors.about import About
 from zbk.actors.ahead import AheadActor, AheadDue
-from zbk.actors.base import Door
 from zbk.actors.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
 from zbk.actors.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.descriptor_budget import DescriptorBudget
@@ -36,7 +35,7 @@ from zbk.actors.losses import Losses
 from zbk.actors.read import MovedEntries, ReadActor
 from zbk.actors.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.storage import Quiesce, Requests, StorageActor
+from zbk.actors.storage import Quiesce, StorageActor, StorageDoor
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
@@ -46,13 +45,10 @@ from zbk.storage.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.journal import Journal
 from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
-from zbk.transport.router import Identity, Inbound, RouterFront
+from zbk.transport.router import Identity, RouterFront
 
 MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie takes frames of this size: a client's batches are smaller."""
-
-LENT_SIZE_MAX: Final = 64 * 1024
-"""Bytes of requests that the front's thread handles in the place of an idle storage actor."""
 
 CHECKPOINT_POLL_MS: Final = 250
 AHEAD_POLL_MS: Final = 200
@@ -101,7 +97,7 @@ class BookieActors:
         self._on_mode = on_mode  # the bookie is read-only, or no more
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
-        self._storage_door = Door()
+        self._storage_door = StorageDoor()
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._ticker = Ticker("zbk-bookie-ticker")
@@ -153,17 +149,10 @@ class BookieActors:
 
     def _front(self) -> RouterFront:
         ground, config = self._ground, self._ground.config
-
-        def deliver(batch: list[Inbound]) -> None:
-            requests = Requests(batch)
-            is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
-            if not (is_small and self._storage_door.hand(requests)):
-                self._tell("storage", requests)
-
         return RouterFront(
             config.listen,
             ground.identity,
-            deliver,
+            self._storage_door.receive,
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
             limits=ground.budget.connections,
             backlog=ground.budget.backlog,
@@ -206,8 +195,8 @@ class BookieActors:
         actors, send = self._actors, self.front.send
         queue = SyncQueue(journal, actors["storage"], send, progress, number)
         syncer = actors[f"sync-{number}"] = JournalSyncActor.start(queue, self._stop_bookie)
-        door = Door()
-        writer = actors[f"journal-{number}"] = JournalActor.start(
+        door = JournalDoor(queue)
+        actors[f"journal-{number}"] = JournalActor.start(
             journal,
             queue,
             syncer,
@@ -217,7 +206,7 @@ class BookieActors:
             self._stop_bookie,
             door=door,
         )
-        self._journal_doors.append(JournalDoor(writer, door, queue))
+        self._journal_doors.append(door)
         return queue
 
     def _start_checkpoints(self) -> "pykka.ActorRef[CheckpointActor]":

@@ -37,13 +37,14 @@ from typing import Final, Protocol, TypeAlias, assert_never
 import msgspec
 import pykka
 
-from zbk.actors.base import BookieActor, Door, LendingActor, StopBookie
+from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.storage.journal_record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
+from zbk.system.direct_inbox import Door
 from zbk.transport.router import Outbound
 from zbk.wire.messages import AddAnswer
 
@@ -327,24 +328,22 @@ class JournalActor(LendingActor):
             self._syncer.tell(Flush())
 
 
-class JournalDoor:
+class JournalDoor(Door):
     """Where the storage actor hands groups to one journal actor, in order."""
 
-    def __init__(self, ref: "pykka.ActorRef[JournalActor]", door: Door, queue: SyncQueue) -> None:
-        self._ref = ref
-        self._door = door
+    def __init__(self, queue: SyncQueue) -> None:
+        super().__init__()
         self._queue = queue
 
-    def tell(self, group: AppendGroup) -> None:
-        """Leave a group for the actor."""
-        self._ref.tell(group)
-
     def take(self, group: AppendGroup) -> None:
-        """Have a group that stands alone written here, and now, where that holds nobody up."""
+        """Write a group that stands alone in the calling thread, if the group and fsyncs are small.
+
+        Otherwise the actor writes it.
+        """
         queue = self._queue
         is_quick = group.size <= OWN_SYNC_SIZE_MAX and queue.lone_sync.is_quick
-        if queue.is_running or not (is_quick and self._door.hand(group)):
-            self._ref.tell(group)
+        if queue.is_running or not (is_quick and self.hand(group)):
+            self.tell(group)
 
 
 class JournalSyncActor(BookieActor):

@@ -16,12 +16,14 @@ each journal that has a part in it (``turn``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, assert_never
+from contextlib import suppress
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
+import pykka
 
 from zbk.actors.add_requests import AddRequests
-from zbk.actors.base import Door, LendingActor, StopBookie
+from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
@@ -42,6 +44,7 @@ from zbk.errors import (
 )
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
+from zbk.system.direct_inbox import Door
 from zbk.transport.router import Inbound
 from zbk.wire.messages import (
     Add,
@@ -58,6 +61,9 @@ from zbk.wire.messages import (
     SyncAnswer,
     WriteLac,
 )
+
+LENT_SIZE_MAX: Final = 64 * 1024
+"""Bytes of requests that the front's thread serves in the place of an idle storage actor."""
 
 
 class Requests(msgspec.Struct, frozen=True):
@@ -79,6 +85,18 @@ class Quiesce(msgspec.Struct, frozen=True):
 StorageMessage: TypeAlias = (
     Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers | ResolveAgain | LookedUp
 )
+
+
+class StorageDoor(Door):
+    """Where the front hands requests to the storage actor, in order."""
+
+    def receive(self, batch: list[Inbound]) -> None:
+        """Serve few bytes in the calling thread if the actor is idle; leave the rest for it."""
+        requests = Requests(batch)
+        is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
+        if not (is_small and self.hand(requests)):
+            with suppress(pykka.ActorDeadError):  # the bookie stops
+                self.tell(requests)
 
 
 class StorageActor(LendingActor):

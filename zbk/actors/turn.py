@@ -57,7 +57,7 @@ class JournalSink(Protocol):
         ...
 
     def take(self, group: AppendGroup) -> None:
-        """Deliver a group that stands alone; wait for it where that is quicker."""
+        """Deliver the only group of a turn; wait for it where that is quicker."""
         ...
 
 
@@ -333,16 +333,17 @@ class Turn:
     def end(self) -> None:
         """Store what was admitted and hand the records to the journals, as a ticket of each."""
         self.store_batches()
-        # first: a "no such entry" of before an add is not to be said after that was acknowledged
+        # before the journals: a "no such entry" must not follow the acknowledgement of that entry
         self.send()
         groups = [(number, lane.end()) for number, lane in enumerate(self._lanes)]
         handed = [(number, group) for number, group in groups if group is not None]
         if handed:
             journals = self._journals()
-            for number, group in handed:
-                if len(handed) == 1:
-                    journals[number].take(group)
-                else:  # they write at the same time
+            if len(handed) == 1:
+                number, group = handed[0]
+                journals[number].take(group)
+            else:
+                for number, group in handed:  # they write at the same time
                     journals[number].tell(group)
 
     def take_synced(self, journal_no: int, number: int) -> Sequence[Ticket]:

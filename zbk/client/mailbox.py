@@ -29,7 +29,7 @@ class AppendMailbox:
     def __init__(
         self, size_max: int, rouse: Callable[[bool], None], budget: AppendBudget | None = None
     ) -> None:
-        """``rouse`` is called with whether the append that the reader is roused for is alone."""
+        """``rouse`` gets true for a lone append: a small one, with no unanswered one before it."""
         self._size_max = size_max
         self._budget = AppendBudget(size_max) if budget is None else budget
         self._rouse = rouse

@@ -99,7 +99,7 @@ class OpenWriters:
         sink = ActorSink()
 
         def rouse(is_lone: bool) -> None:
-            if not (is_lone and sink.actor is not None and ground.pool.call_soon(sink.drain)):
+            if not (is_lone and ground.pool.call_soon(sink.drain)):
                 _tell(reference[0], Drain())
 
         mailbox = AppendMailbox(config.pending_size_max, rouse, self._budget)

@@ -40,13 +40,13 @@ from zbk.errors import (
 from zbk.protocol import writer_events as core
 from zbk.protocol.writer import WriterCore
 from zbk.system.clock import monotonic_ms
-from zbk.system.direct_inbox import DirectInbox, Failed
+from zbk.system.direct_inbox import DirectInbox, Door, Failed
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 
 TICK_MS: Final = 100
 SMALL_COUNT_MAX: Final = 8
-"""News that the thread of the connections handles itself: those of a lone append, and more."""
+"""News that the thread of the connections handles itself at once; a lone append has three."""
 
 REFUSED_RETRY_MS: Final = 1_000
 """How long a bookie that has refused an add, and has no replacement, is left alone."""
@@ -122,19 +122,15 @@ class WriterSetup(msgspec.Struct, frozen=True):
     sink: "ActorSink"
 
 
-class ActorSink:
+class ActorSink(Door):
     """Takes news in the thread of the connections to the actor, if it still lives.
 
-    What little comes to an idle actor is handled in that thread: an append that is waited for, and
-    each of its three answers, would wake the actor for nearly nothing. The thread of the
-    application handles nothing: an interrupt in it would end the message half-way.
+    A lone append and its answers would wake an idle actor for little work, so this thread handles
+    them. The application's thread does not: an interrupt would stop it in the middle of a message.
     """
 
-    def __init__(self) -> None:
-        self.actor: WriterActor | None = None
-
     def drain(self) -> None:
-        """Hand on that a lone append waits."""
+        """Report a lone append in the mailbox."""
         self._hand_on(Drain(), is_small=True)
 
     def deliver(self, news: list[News]) -> None:
@@ -146,10 +142,9 @@ class ActorSink:
         self._hand_on(Tick(kind), is_small=True)
 
     def _hand_on(self, message: Deliver | Drain | Tick, *, is_small: bool) -> None:
-        actor = self.actor
-        if actor is not None and not (is_small and actor.handle_here(message)):
+        if not (is_small and self.hand(message)):
             with suppress(pykka.ActorDeadError):
-                actor.actor_ref.tell(message)
+                self.tell(message)
 
 
 class WriterActor(DirectInbox, pykka.ThreadingActor):
@@ -164,6 +159,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._mailbox = setup.mailbox
         self._on_end = on_end
         self._sink = setup.sink
+        self._sink.actor = self
         ledger = setup.metadata.current
         self._ledger_id = ledger.ledger_id
         self._requests = WriterRequests(
@@ -183,7 +179,6 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
 
     def on_start(self) -> None:
         """Connect to the ensemble."""
-        self._sink.actor = self
         self._follow_ensemble()
 
     def on_receive(self, message: WriterMessage) -> None:

@@ -196,6 +196,20 @@ class BookieLedger:
         self.check(ledger_key, ledger_type)
         return self._learn_if_new(ledger_key, ledger_type)
 
+    def admit_sync(self, ledger_key: bytes) -> None:
+        """Accept the question for the sync cursor.
+
+        The cursor of a fenced ledger is not told. Recoveries write entries back, and one of them
+        may have closed the ledger below entries that another one wrote.
+
+        Raises:
+            UnauthorizedError: the key is another one.
+            LedgerFencedError: the ledger is fenced.
+        """
+        self.check_key(ledger_key)
+        if self.is_fenced:
+            raise LedgerFencedError(self._ledger_id)
+
     def acknowledges_after(self, *, is_recovery: bool) -> AcknowledgesAfter:
         """Return what must be done before an admitted add is answered.
 

@@ -40,7 +40,7 @@ class LoneSync:
 
     @property
     def is_quick(self) -> bool:
-        """True when fsyncs were measured, and were quick of late. Any thread may ask."""
+        """True when the last fsyncs were measured and quick. Any thread may ask."""
         return self._is_quick
 
     def written(self, now_ms: int) -> None:

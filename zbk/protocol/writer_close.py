@@ -17,7 +17,7 @@ On a PD ledger the LAC is the last acknowledged entry at any time, so there SYNC
 
 After an error, entries may be on bookies that this writer never heard acknowledge them. On a level
 with a sync cursor a client that is not the writer can sync them, and readers rely on what it found
-durable. This writer can not know how far that went, so it does not choose the ledger's end: a
+durable. This writer cannot know how far that went, so it does not choose the ledger's end: a
 recovery finds it. On a PD ledger no reader goes beyond the LAC that the writer itself told.
 
 Source: "The BookKeeper protocol", Closing a ledger as a writer; BookKeeper's
@@ -117,7 +117,7 @@ class Closing:
         return self._phase
 
     def drops_nothing(self, path: WritePath) -> bool:
-        """Return whether nobody can have been told of an entry beyond the LAC."""
+        """Return whether no client can rely on an entry beyond the LAC."""
         is_in_doubt = self._has_sync_cursor and path.is_tail_in_doubt
         return path.lac >= path.last_acked_id and not is_in_doubt
 

@@ -109,3 +109,27 @@ class DirectInbox:
         finally:
             inbox.end()
         return True
+
+
+class Door:
+    """Where others hand messages to an actor with a direct inbox, which puts itself in. Any thread.
+
+    The actor may be made later than the door; it has to be there when the first message comes.
+    """
+
+    def __init__(self) -> None:
+        self.actor: DirectInbox | None = None
+
+    def hand(self, message: object) -> bool:
+        """Handle a message in the calling thread if the actor is idle; return whether it was."""
+        assert self.actor is not None, "the actor was made"
+        return self.actor.handle_here(message)
+
+    def tell(self, message: object) -> None:
+        """Leave a message for the actor.
+
+        Raises:
+            pykka.ActorDeadError: the actor has stopped.
+        """
+        assert self.actor is not None, "the actor was made"
+        self.actor.actor_ref.tell(message)

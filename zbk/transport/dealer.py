@@ -127,9 +127,9 @@ class BookiePool:
         self._put(act)
 
     def call_soon(self, callback: Callable[[], None]) -> bool:
-        """Call back once, at once, in the pool's thread: it must not block.
+        """Call back once, as soon as possible, in the pool's thread: it must not block.
 
-        False if the pool has ended: it never will.
+        Return false if the pool has ended; the callback is not called then.
         """
         return self._put(lambda _now_ms: callback())
 
@@ -162,7 +162,7 @@ class BookiePool:
             if self._is_stopping:
                 return False
             self._inbox.append(command)
-        if threading.get_ident() != self._thread.ident:  # it looks itself, before it waits
+        if threading.get_ident() != self._thread.ident:  # that one looks before it waits
             self._wakeup.wake()
         return True
 
@@ -251,7 +251,7 @@ class BookiePool:
         self._hand_out()
         if self._timers:
             self._call_due(now_ms)
-        self._obey(now_ms)  # who was told something here may have asked for something
+        self._obey(now_ms)  # what sinks and timers have just asked for
 
     def _obey(self, now_ms: int) -> None:
         while self._inbox:

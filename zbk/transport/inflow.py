@@ -16,8 +16,8 @@ is what libzmq holds. Who has too much of that is disconnected.
                             goes. What ended connections have left counts until it was received,
                             and keeps the gate shut
 
-It is looked every half second, or fifty milliseconds after the process has grown: on a quick
-network a gigabyte comes in between.
+All connections are looked at every half second, and within fifty milliseconds after the process
+grew beyond its largest size so far: in half a second a quick network delivers a gigabyte.
 
 A message that is not finished holds back all that follow it in its connection, so that nothing
 arrives of that one: only then, and while nothing waits to be received, it is told from others.
@@ -131,7 +131,7 @@ class InflowTotal:
         self._left_cost = 0  # by connections that have ended
         self._over_count = 0
         self._peak_size = 0  # of the process, when it was asked last
-        self.is_watched = False  # somebody is to be looked at again soon
+        self.is_watched = False  # a connection has a backlog: the next look comes soon
 
     @property
     def is_gate_shut(self) -> bool:
@@ -139,10 +139,9 @@ class InflowTotal:
         return self._left_cost > TOTAL_COST_MAX // 4
 
     def has_grown(self, peak_size: int) -> bool:
-        """Tell whether the process has become so large that somebody may have sent much.
+        """Return whether the process grew enough for a look at all connections.
 
-        What a peer sends on a quick network in the half second between two sweeps is a gigabyte. To
-        look at each connection costs two system calls, to look at the process one.
+        A look at each connection costs two system calls, a look at the process one.
         """
         if peak_size < self._peak_size + GROWTH_SIZE:
             return False

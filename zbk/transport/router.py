@@ -116,10 +116,10 @@ INFLOW_LOOK_MS: Final = 20
 """How often is looked what has been sent, while more comes than is received."""
 
 ALERT_MS: Final = 10_000
-"""So long after a connection had to end for what it sent all are looked at as often as that."""
+"""How long all connections are looked at that often, after one was ended for what it sent."""
 
 MEMORY_LOOK_MS: Final = 50
-"""How often, while there are connections, is looked whether the process has become larger."""
+"""How often the size of the process is read while there are connections."""
 
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
@@ -309,7 +309,7 @@ class RouterFront:
         """Send answers. Any thread; never blocks."""
         self._answers.append(answers)
         if threading.get_ident() == self._thread.ident:
-            return  # inside of ``deliver``: they leave as soon as that returns
+            return  # inside of ``deliver``: they are sent as soon as it returns
         if self._lock.acquire(blocking=False):
             try:
                 if self._send_here():
@@ -387,7 +387,7 @@ class RouterFront:
 
     @property
     def _sweep_ms(self) -> int:
-        """How often everything is looked at."""
+        """Milliseconds between two checks of everything."""
         if self._inflow_total.is_watched or self._swept_ms < self._alert_until_ms:
             return INFLOW_LOOK_MS
         return min(POLL_MS, max(SWEEP_MS_MIN, self._peer_idle_ms))
@@ -399,7 +399,7 @@ class RouterFront:
         return min(self._sweep_ms, MEMORY_LOOK_MS if self._connections.open_count else POLL_MS)
 
     def _keep_watch(self, now_ms: int, *, is_drained: bool) -> None:
-        """Look, as often as is due, at what peers make the bookie hold, and at those who left."""
+        """Check what peers make the bookie hold, as often as each check is due."""
         if is_drained:
             self._inflow_total.drained()
             self._gone_names.clear()
@@ -418,7 +418,7 @@ class RouterFront:
                 self._look_at_inflow(now_ms, is_drained=is_drained)
 
     def _send_made_here(self) -> bool:
-        """Send answers that ``deliver`` itself has made; tell whether nothing came meanwhile."""
+        """Send answers that ``deliver`` made itself; return whether no request came meanwhile."""
         if not self._answers:
             return True
         self._send_answers()

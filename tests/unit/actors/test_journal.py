@@ -8,7 +8,6 @@ import pykka
 import pytest
 
 from tests.support.waiting import wait_until
-from zbk.actors.base import Door
 from zbk.actors.journal import (
     OWN_SYNC_SIZE_MAX,
     AppendGroup,
@@ -116,7 +115,7 @@ class Journals:
         )
         self.queue.lone_sync.synced(sync_us)
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
-        door = Door()
+        self.door = JournalDoor(self.queue)
         self.writer = JournalActor.start(
             self.file,
             self.queue,
@@ -125,10 +124,9 @@ class Journals:
             self.space,
             unsynced_size_max,
             self._fail,
-            door=door,
+            door=self.door,
             now_ms=lambda: self.now_ms,
         )
-        self.door = JournalDoor(self.writer, door, self.queue)
 
     def _fail(self, error: BaseException) -> None:
         self.failures.append(error)
@@ -214,7 +212,7 @@ def idle(journals: Journals) -> None:
     journals.file.log.clear()
 
 
-def test_a_lone_group_is_written_synced_and_told_by_whoever_has_it(
+def test_a_lone_group_is_written_synced_and_answered_in_the_calling_thread(
     make: Callable[..., Journals],
 ) -> None:
     journals = make()

@@ -50,6 +50,7 @@ def test_another_key_is_refused_whatever_it_asks_for() -> None:
         lambda: ledger.check_key(OTHER_KEY),
         lambda: ledger.admit_add(OTHER_KEY, VD, is_recovery=False),
         lambda: ledger.admit_add(OTHER_KEY, VD, is_recovery=True),
+        lambda: ledger.admit_sync(OTHER_KEY),
         lambda: ledger.fence(OTHER_KEY, VD),
     ):
         with pytest.raises(UnauthorizedError):
@@ -104,6 +105,16 @@ def test_recovery_adds_pass_a_fence_and_are_synced() -> None:
     ledger.admit_add(KEY, VD, is_recovery=True)
 
     assert ledger.acknowledges_after(is_recovery=True) == "sync"
+
+
+def test_the_sync_cursor_is_told_until_the_ledger_is_fenced() -> None:
+    ledger = known()
+    ledger.admit_sync(KEY)
+
+    ledger.fence(KEY, VD)
+
+    with pytest.raises(LedgerFencedError):
+        ledger.admit_sync(KEY)
 
 
 def test_a_fence_of_an_unknown_ledger_needs_a_key_record_too() -> None:
