@@ -11,8 +11,8 @@ from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.cluster.local import LocalCluster
-from zbk.errors import BookieError, UnknownLedgerStateError
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo
+from zbk.errors import BookieError, BookieUnavailableError, UnknownLedgerStateError
+from zbk.wire.messages import BookieInfo, GetLedgerInfo, LedgerInfo
 
 PAYLOADS = [b"entry %d " % number * 10 for number in range(2_000)]
 
@@ -71,8 +71,18 @@ def holdings(cluster: LocalCluster, index: int, ledger_id: int) -> LedgerInfo:
 
 
 def limbo(client: zbk.Client, cluster: LocalCluster, index: int) -> tuple[str, int | None]:
-    info = client.bookie_info(cluster.bookies[index].bookie_id)
-    return info.limbo, info.limbo_ledger_count
+    """Ask until the client, whose last attempt to connect may be from before, is connected."""
+    told: list[BookieInfo] = []
+
+    def is_told() -> bool:
+        try:
+            told.append(client.bookie_info(cluster.bookies[index].bookie_id))
+        except BookieUnavailableError:
+            return False
+        return True
+
+    wait_until(is_told, what="the bookie's answer about itself")
+    return told[0].limbo, told[0].limbo_ledger_count
 
 
 def is_whole(client: zbk.Client, cluster: LocalCluster, index: int) -> bool:
