@@ -79,6 +79,7 @@ class CopyBody:
             last_entry_id=ids[-1],
             size_max=COPY_LIMITS.read_size,
             is_striped=is_striped,
+            is_checked=effect.is_checked,
         )
         frames = (bytes(encode_ids(ids)),) if is_striped else ()
         self._pool.request(effect.bookie_id, request, frames, effect, self._on_reply)

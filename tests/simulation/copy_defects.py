@@ -7,6 +7,8 @@ from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol.spans import Span
 from zbk.protocol.write_path import WritePath
 from zbk.protocol.write_window import WriteWindow
+from zbk.storage.entry_reader import Resolved
+from zbk.storage.stored_copies import StoredCopies
 
 
 def sends_what_is_pending(self: WritePath, slot: int, now_ms: int, *, is_revoked: bool) -> Any:  # noqa: ANN401 - effects
@@ -37,3 +39,8 @@ def knows_of_nothing_missing(
 def has_nothing_compared(closed: Any) -> MissingReport:  # noqa: ANN401 - metadata
     """W3: the writer that died knew of holes; nobody looks."""
     return MissingReport(MissingReport.unchecked(closed).reason, {})
+
+
+def vouches_for_all(_self: StoredCopies, resolved: Resolved) -> Resolved:
+    """W4: rot of a MAC or NONE ledger is taken for an entry, and spreads."""
+    return resolved

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from zbk.client.requests import ReplyBox
-from zbk.errors import NoSuchEntryError, ZbkError
+from zbk.errors import EntryUnreadableError, NoSuchEntryError, ZbkError
 from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import encode_entries
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -38,6 +38,7 @@ class FakeHolders:
                     )
         self.errors: dict[str, ZbkError] = {}  # by bookie id: the answer to everything
         self.in_limbo: set[str] = set()
+        self.rotten: set[tuple[str, int]] = set()  # what a bookie finds damaged if it looks
         self.range_count_max = 1_000
         self.asked: list[str] = []
 
@@ -73,7 +74,10 @@ class FakeHolders:
         held = self.entries[bookie_id]
         found: list[bytes] = []
         for entry_id in wanted[:READ_COUNT_MAX]:
-            if entry_id not in held:
+            is_rotten = request.is_checked and (bookie_id, entry_id) in self.rotten
+            if is_rotten and not found:
+                return EntryUnreadableError(request.ledger_id, entry_id, "its block is damaged"), ()
+            if is_rotten or entry_id not in held:
                 break
             found.append(held[entry_id])
         if not found:

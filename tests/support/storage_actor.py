@@ -272,6 +272,7 @@ def read(
     kind: LedgerType = LedgerType.PD_JOURNAL,
     ledger_id: int = LEDGER_ID,
     is_fencing: bool = False,
+    is_checked: bool = False,
 ) -> Read:
     """Return a read with request id 2."""
     return Read(
@@ -283,6 +284,7 @@ def read(
         last_entry_id=last,
         size_max=1 << 20,
         is_fencing=is_fencing,
+        is_checked=is_checked,
     )
 
 

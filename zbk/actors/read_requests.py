@@ -125,7 +125,9 @@ class ReadRequests:
         self, inbound: Inbound, request: Read, slot: LedgerSlot, entry_ids: Sequence[int]
     ) -> Fetch:
         size_max = min(request.size_max, self._read_size_max)
-        resolved = self._storage.resolve(request.ledger_id, entry_ids, size_max, slot.index)
+        resolved = self._storage.resolve(
+            request.ledger_id, entry_ids, size_max, slot.index, is_checked=request.is_checked
+        )
         if resolved is None:
             self._check_miss(request)
             raise NoSuchEntryError(request.ledger_id, entry_ids[0])
@@ -137,7 +139,9 @@ class ReadRequests:
         """Look up where entries are that the read actor has not found where they were."""
         was = fetch.resolved
         try:
-            resolved = self._storage.resolve(was.ledger_id, was.entry_ids, was.size_max)
+            resolved = self._storage.resolve(
+                was.ledger_id, was.entry_ids, was.size_max, is_checked=was.is_checked
+            )
             if resolved is None:  # an entry may move, and its ledger be deleted, but no more
                 raise EntryUnreadableError(was.ledger_id, was.entry_ids[0], "its log is gone")
         except OutOfDescriptorsError as error:

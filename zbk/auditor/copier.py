@@ -211,6 +211,7 @@ class _Run:
             last_entry_id=ids[-1],
             size_max=self._read_size,
             is_striped=is_striped,
+            is_checked=effect.is_checked,
         )
         frames = (encode_ids(ids),) if is_striped else ()
         self._requests.send(effect.bookie_id, request, frames, self._box, effect)

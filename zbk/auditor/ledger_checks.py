@@ -120,7 +120,10 @@ class LedgerChecker:
     def _read_some(
         self, metadata: LedgerMetadata, secret: Secret, bookie_id: str, entry_ids: Sequence[int]
     ) -> int | ZbkError:
-        """Return how many of the entries came, verified, at least one; or what is in the way."""
+        """Return how many of the entries came, verified, at least one; or what is in the way.
+
+        Where nobody here can verify them the bookie is to check its own blocks.
+        """
         is_striped = not isinstance(entry_ids, range) and len(entry_ids) > 1
         request = Read(
             request_id=0,
@@ -131,6 +134,7 @@ class LedgerChecker:
             last_entry_id=entry_ids[-1],
             size_max=READ_SIZE_MAX,
             is_striped=is_striped,
+            is_checked=secret.digest is None,
         )
         frames = (encode_ids(entry_ids),) if is_striped else ()
         reply = self._ask(bookie_id, request, frames)

@@ -2,11 +2,14 @@
 
 A digest of type MAC is verified with the ledger's password, and one of type NONE not at all. But
 the bytes of an entry are the same on all its replicas, so each entry is read from two of them: if
-these agree it is delivered. If not, the next replica is asked, until two agree. Of an entry that
-has one replica left, or that all others surely do not have, that one is taken as it is: its ids
-and its size were checked, and its bytes on the way, but damage on the disk may stay unseen, as it
-did before. Replicas that differ with no two the same, and a replica that could not be asked, fail
-the read there: better no copy than a wrong one.
+these agree it is delivered. If not, the next replica is asked, until two agree.
+
+Where no two agree, the bookies are asked once more, to answer only for replicas that are *sound*:
+a bookie knows what it has stored by the checksum of the block in its entry log. The one that is
+left is delivered. Two that are sound and differ, and a replica that could not be asked, fail the
+read there: better no copy than a wrong one. A lone source is asked for what is sound at once.
+Damage around an entry, in its block, makes its replica unsound as well: that is why replicas are
+compared first.
 
 A bookie in limbo that does not have an entry now has no replica to compare, whatever it had: two of
 them would wait for each other for ever, each for what a third one has. What nobody has is not lost
@@ -58,16 +61,30 @@ _CODE_OFFSET = 5  # of the digest's code in an entry's header
 class _Votes:
     """What was heard of one entry."""
 
-    __slots__ = ("asked", "copies", "refusals")
+    __slots__ = ("asked", "checked", "copies", "refusals")
 
     def __init__(self) -> None:
         self.asked: list[int] = []  # slots
+        self.checked: set[int] = set()  # those of them that answer only for what is sound
         self.copies: dict[int, bytes] = {}  # by slot
         self.refusals: dict[int, ZbkError] = {}
 
     @property
     def is_heard(self) -> bool:
         return len(self.copies) + len(self.refusals) == len(self.asked)
+
+    @property
+    def may_have(self) -> list[ZbkError]:
+        """Why replicas are not known that may be there."""
+        unsure = [error for error in self.refusals.values() if not _is_sure(error)]
+        return [one for one in unsure if not isinstance(one, UnknownLedgerStateError)]
+
+    def take_unchecked(self) -> list[int]:
+        """Return the slots whose copies are not known to be sound, and forget these copies."""
+        slots = [slot for slot in self.copies if slot not in self.checked]
+        for slot in slots:
+            del self.copies[slot]
+        return slots
 
     def agreed(self) -> bytes | None:
         """Return the bytes that two replicas agree on."""
@@ -99,7 +116,7 @@ class ComparedRead:
         self._position = 0  # ids delivered
         self._votes: dict[int, _Votes] = {}  # by entry id, until it is settled
         self._settled: dict[int, bytes | ZbkError] = {}
-        self._requests: dict[int, tuple[int, Sequence[int]]] = {}  # slot and ids, by read id
+        self._requests: dict[int, SendRead] = {}  # by read id
         self._next_read_id = 0
         self._is_over = False
 
@@ -139,7 +156,7 @@ class ComparedRead:
         found = self._requests.pop(read_id, None)
         if found is None:
             return []
-        _slot, ids = found
+        ids = found.entry_ids
         start = 0
         count = 0
         for entry_id in ids:
@@ -156,7 +173,7 @@ class ComparedRead:
             self._votes[rest[0]].refusals[slot] = mismatch
             count, rest = count + 1, rest[1:]
         if rest:
-            effects.append(self._send(slot, rest))
+            effects.append(self._send(slot, rest, is_checked=found.is_checked))
         return effects + self._settle(ids[:count])
 
     def _end_of(self, body: bytes, start: int, entry_id: int) -> int | None:
@@ -174,8 +191,7 @@ class ComparedRead:
         found = self._requests.pop(read_id, None)
         if found is None:
             return []
-        _slot, ids = found
-        refused = ids
+        refused = ids = found.entry_ids
         if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
             named = error.args[1] if len(error.args) > 1 else None
             index = ids.index(named) if named in ids else 0
@@ -183,14 +199,16 @@ class ComparedRead:
         for entry_id in refused:
             self._votes[entry_id].refusals[slot] = error
         rest = [entry_id for entry_id in ids if entry_id not in refused]
-        effects: list[Effect] = [self._send(slot, rest)] if rest else []
+        effects: list[Effect] = []
+        if rest:
+            effects.append(self._send(slot, rest, is_checked=found.is_checked))
         return effects + self._settle(refused)
 
     # ------------------------------------------------------------------ votes
 
     def _settle(self, entry_ids: Iterable[int]) -> list[Effect]:
         """Settle the entries of which enough was heard; ask further replicas of the others."""
-        to_ask: dict[int, list[int]] = {}
+        to_ask: dict[tuple[int, bool], list[int]] = {}
         for entry_id in entry_ids:
             votes = self._votes.get(entry_id)
             if votes is None:
@@ -199,14 +217,28 @@ class ComparedRead:
             if agreed is not None:
                 self._conclude(entry_id, agreed)
             elif votes.is_heard:
-                wanted = 1 if votes.asked else 2
-                slots = self._next_sources(entry_id, votes)[:wanted]
+                slots, is_checked = self._next_to_ask(entry_id, votes)
                 for slot in slots:
-                    votes.asked.append(slot)
-                    to_ask.setdefault(slot, []).append(entry_id)
+                    to_ask.setdefault((slot, is_checked), []).append(entry_id)
                 if not slots:
                     self._conclude(entry_id, self._last_word(entry_id, votes))
-        return [self._send(slot, ids) for slot, ids in to_ask.items()]
+        return [
+            self._send(slot, ids, is_checked=is_checked)
+            for (slot, is_checked), ids in to_ask.items()
+        ]
+
+    def _next_to_ask(self, entry_id: int, votes: _Votes) -> tuple[list[int], bool]:
+        """Return whom to ask for an entry next, and whether only for a sound replica."""
+        slots = self._next_sources(entry_id, votes)
+        is_checked = not votes.asked and len(slots) == 1
+        if slots:
+            slots = slots[: 1 if votes.asked else 2]
+            votes.asked += slots
+        elif not votes.may_have:  # or nothing is decided anyway
+            slots, is_checked = votes.take_unchecked(), True
+        if is_checked:
+            votes.checked.update(slots)
+        return slots, is_checked
 
     def _next_sources(self, entry_id: int, votes: _Votes) -> list[int]:
         members = self._quorum.write_set(entry_id)
@@ -214,15 +246,15 @@ class ComparedRead:
 
     def _last_word(self, entry_id: int, votes: _Votes) -> bytes | ZbkError:
         """Return what becomes of an entry that no two replicas agree on."""
-        unsure = [error for error in votes.refusals.values() if not _is_sure(error)]
-        may_have = [one for one in unsure if not isinstance(one, UnknownLedgerStateError)]
+        may_have = votes.may_have
         if len(votes.copies) == 1 and not may_have:
             return next(iter(votes.copies.values()))
+        if may_have:
+            return may_have[0]
         if votes.copies:
             why = "its replicas differ, and only its password tells which one is right"
-            if may_have:
-                return may_have[0]
             return EntryUnreadableError(self._ledger_id, entry_id, why)
+        unsure = [error for error in votes.refusals.values() if not _is_sure(error)]
         damage = [error for error in votes.refusals.values() if isinstance(error, DamageError)]
         return next(chain(unsure, damage), NoSuchEntryError(self._ledger_id, entry_id))
 
@@ -230,14 +262,14 @@ class ComparedRead:
         self._settled[entry_id] = outcome
         del self._votes[entry_id]
 
-    def _send(self, slot: int, entry_ids: Sequence[int]) -> SendRead:
+    def _send(self, slot: int, entry_ids: Sequence[int], *, is_checked: bool) -> SendRead:
         read_id = self._next_read_id
         self._next_read_id += 1
         ids: Sequence[int] = array("q", entry_ids)
         if not self._quorum.is_striped and ids[-1] - ids[0] + 1 == len(ids):
             ids = range(ids[0], ids[-1] + 1)
-        self._requests[read_id] = (slot, ids)
-        return SendRead(slot, ids, read_id)
+        self._requests[read_id] = wanted = SendRead(slot, ids, read_id, is_checked)
+        return wanted
 
     # ------------------------------------------------------------------ what to deliver
 

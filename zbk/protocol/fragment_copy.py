@@ -231,11 +231,11 @@ class FragmentCopy:
         assert chunk.core is not None, "it was begun"
         for wanted in chunk.core.handle(event, now_ms):
             match wanted:
-                case reader.SendRead(slot, entry_ids, read_id):
+                case reader.SendRead(slot, entry_ids, read_id, is_checked):
                     request_id = self._request_id()
                     self._reads[request_id] = (chunk, slot, read_id)
                     bookie_id = self._order.fragment.bookies[slot]
-                    self._outbox.append(SendRead(request_id, bookie_id, entry_ids))
+                    self._outbox.append(SendRead(request_id, bookie_id, entry_ids, is_checked))
                 case reader.Delivered(batch):
                     chunk.batches.append(batch)
                 case reader.ReadFailed(error):

@@ -124,6 +124,7 @@ class SendRead(msgspec.Struct, frozen=True):
     request_id: int
     bookie_id: str
     entry_ids: Sequence[int]  # ascending; a range if they are in a row
+    is_checked: bool = False  # the bookie is to verify the blocks of its entry log first
 
 
 class SendAdd(msgspec.Struct, frozen=True):

@@ -99,6 +99,7 @@ class SendRead(msgspec.Struct, frozen=True):
     slot: int
     entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
     read_id: int
+    is_checked: bool = False  # the bookie is to verify the blocks of its entry log first
 
 
 class Delivered(msgspec.Struct, frozen=True):

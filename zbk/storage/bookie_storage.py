@@ -472,23 +472,27 @@ class BookieStorage:
         entry_ids: Sequence[int],
         size_max: int,
         index: LedgerIndex | None = None,
+        *,
+        is_checked: bool = False,
     ) -> Resolved | None:
         """Look up the first of these entries, ascending, up to one that is absent.
 
         ``None`` if the very first is absent: only that is a "no such entry". ``index``: what
-        ``prepare`` returned for the ledger the last time, if anybody has kept it.
+        ``prepare`` returned for the ledger the last time, if it was kept. ``is_checked``: entries
+        in damaged blocks are to be unreadable for ``fetch``.
 
         Raises:
             NoSuchLedgerError: the bookie does not have the ledger.
             EntryUnreadableError: the index is damaged there: neither yes nor no.
         """
-        return self._homes.of(ledger_id).resolve(ledger_id, entry_ids, size_max, index)
+        home = self._homes.of(ledger_id)
+        return home.resolve(ledger_id, entry_ids, size_max, index, is_checked=is_checked)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Return how many of the entries were read and their bytes. Any thread.
 
         Raises:
-            EntryUnreadableError: the first one can not be read.
+            EntryUnreadableError: the first one cannot be read, or vouched for where that is asked.
             NoSuchLedgerError: because the ledger was deleted since it was looked up.
         """
         return self._directories[resolved.directory_no].fetch(resolved)

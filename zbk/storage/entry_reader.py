@@ -54,6 +54,7 @@ class Resolved(msgspec.Struct, frozen=True):
     locations: "array[int]"
     size_max: int  # bytes to return at most, but at least one entry
     directory_no: int = 0  # the place of the ledger's directory among the bookie's
+    is_checked: bool = False  # only those whose blocks are sound
 
 
 def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:

@@ -301,6 +301,8 @@ class LedgerDirectory:
         entry_ids: Sequence[int],
         size_max: int,
         index: LedgerIndex | None = None,
+        *,
+        is_checked: bool = False,
     ) -> Resolved | None:
         """Look up entries, as ``BookieStorage.resolve``."""
         found: array[int] = array("Q")
@@ -317,12 +319,14 @@ class LedgerDirectory:
                 break
         if not found:
             return None
-        return Resolved(ledger_id, entry_ids[: len(found)], found, size_max, self.number)
+        ids = entry_ids[: len(found)]
+        return Resolved(ledger_id, ids, found, size_max, self.number, is_checked)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
         """Read entries, as ``BookieStorage.fetch``. Any thread."""
         try:
-            return fetch(self.logs.read, resolved)
+            sound = self._copies.sound_part(resolved) if resolved.is_checked else resolved
+            return fetch(self.logs.read, sound)
         except EntryUnreadableError as error:
             if resolved.ledger_id in self.deleted:  # then its log may be gone
                 raise NoSuchLedgerError(resolved.ledger_id) from error

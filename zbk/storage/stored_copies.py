@@ -7,15 +7,18 @@ block that is not what was written, even if the entry itself may be.
 
 A damaged copy is no reason to refuse the same entry when a recovery or a repair brings it again: it
 is stored anew, and the index points at the new copy. Other bytes beside a sound copy are refused:
-that is no damage, but somebody who writes an entry a second time.
+that is no damage, but somebody who writes an entry a second time. Whoever copies entries whose
+digests it cannot verify reads sound copies only.
 
 Any thread. Reads the block, and ``LOOK_BACK_SIZE`` bytes ahead of a location at most.
 """
 
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import Final
+
+import msgspec
 
 from zbk.errors import CorruptRecordError, DuplicateEntryError, EntryUnreadableError
 from zbk.protocol.digest import checksum
@@ -93,6 +96,22 @@ class StoredCopies:
         except EntryUnreadableError:
             return False
         return count == len(resolved.entry_ids) and stored == body
+
+    def sound_part(self, resolved: Resolved) -> Resolved:
+        """Return the first of the entries that were looked up, up to one that is damaged.
+
+        Raises:
+            EntryUnreadableError: the very first one is damaged.
+        """
+        count = sum(takewhile(bool, self.are_sound(resolved.locations)))
+        ledger_id, entry_ids = resolved.ledger_id, resolved.entry_ids
+        if not count:
+            raise EntryUnreadableError(ledger_id, entry_ids[0], "its block in the log is damaged")
+        if count == len(entry_ids):
+            return resolved
+        return msgspec.structs.replace(
+            resolved, entry_ids=entry_ids[:count], locations=resolved.locations[:count]
+        )
 
     def are_sound(self, locations: "array[int]") -> Iterator[bool]:
         """Tell of each location whether its block is sound; each block in a row is read once."""

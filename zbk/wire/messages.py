@@ -88,6 +88,10 @@ class Read(Message, frozen=True, tag="read"):
 
     A fencing read fences the ledger first, also one that the bookie does not hold, if the metadata
     store has it; every answer, "no such entry" too, comes after the fence is on stable storage.
+
+    A checked read answers only for entries in sound blocks of the entry log, and with
+    ``EntryUnreadableError`` for others: it is for whoever cannot verify the entries' digests. A
+    bookie that does not know it yet ignores it.
     """
 
     ledger_id: Natural
@@ -98,6 +102,7 @@ class Read(Message, frozen=True, tag="read"):
     size_max: Natural
     is_striped: bool = False
     is_fencing: bool = False
+    is_checked: bool = False
 
 
 class ReadLac(Message, frozen=True, tag="read_lac"):

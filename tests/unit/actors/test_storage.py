@@ -24,6 +24,7 @@ from zbk.errors import (
     CorruptRecordError,
     DuplicateEntryError,
     EntryTooLargeError,
+    EntryUnreadableError,
     MalformedMessageError,
     NoSuchEntryError,
     NoSuchLedgerError,
@@ -40,6 +41,7 @@ from zbk.wire.messages import (
     GetLedgerInfo,
     LacAnswer,
     LedgerInfo,
+    ReadAnswer,
     Sync,
     SyncAnswer,
 )
@@ -207,6 +209,24 @@ def test_no_such_entry_and_no_such_ledger_are_told_apart(world: World) -> None:
     assert world.last_error() is NoSuchEntryError
     world.say(read(0, 5))
     assert list(world.fetches[-1].resolved.entry_ids) == [0]
+
+
+@pytest.mark.parametrize("is_fencing", [False, True])
+def test_a_checked_read_is_refused_what_is_damaged_on_the_disk(
+    world: World, tmp_path: Path, *, is_fencing: bool
+) -> None:
+    world.say(*add(batch(0, [b"a" * 100])))
+    world.settle()
+    (log,) = tmp_path.rglob("logs/*.log")
+    log.write_bytes(log.read_bytes().replace(b"a" * 100, b"a" * 99 + b"b"))
+
+    world.say(read(0, 0, is_fencing=is_fencing))
+    world.settle()
+    assert isinstance(world.answers[-1], ReadAnswer)
+    world.say(read(0, 0, is_fencing=is_fencing, is_checked=True))
+    world.settle()
+
+    assert world.last_error() is EntryUnreadableError
 
 
 def test_every_request_shows_the_key(world: World) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
+import pytest
 
 from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
@@ -10,7 +11,7 @@ from zbk.auditor.ledger_checks import LedgerChecker
 from zbk.errors import EntryUnreadableError, RequestTimeoutError, UnknownLedgerStateError
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.underreplicated import MissingReason
-from zbk.protocol.words import LedgerType
+from zbk.protocol.words import DigestType, LedgerType
 
 LEDGER = msgspec.structs.replace(ledger(7, ("a", "b", "c"), last=99), ledger_key=b"k" * 16)
 
@@ -65,6 +66,18 @@ def test_an_entry_with_a_wrong_digest_is_damage() -> None:
         holders.entries["c"][50] = bytes(damaged)
 
     assert check(LEDGER, spoil, is_full=True) == ({"c": MissingReason.DAMAGED}, set())
+
+
+@pytest.mark.parametrize("digest_type", [DigestType.MAC, DigestType.NONE])
+def test_damage_of_an_entry_that_nobody_can_verify_is_found_by_its_bookie(
+    digest_type: DigestType,
+) -> None:
+    def spoil(holders: FakeHolders) -> None:
+        holders.rotten.add(("c", 50))
+
+    metadata = msgspec.structs.replace(LEDGER, digest_type=digest_type)
+    assert check(metadata, spoil, is_full=True) == ({"c": MissingReason.DAMAGED}, set())
+    assert check(LEDGER, spoil, is_full=True) == ({}, set()), "its own digest is what counts"
 
 
 def test_an_unreadable_entry_is_damage() -> None:

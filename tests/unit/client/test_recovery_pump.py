@@ -24,6 +24,7 @@ from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery_events import SendWrite
+from zbk.protocol.words import DigestType
 from zbk.transport.news import Reply
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
@@ -44,12 +45,14 @@ Q332 = Quorum(3, 3, 2)
 class Cluster:
     """Answers requests as bookies do, and chooses among spare ones."""
 
-    def __init__(self, quorum: Quorum, *spare: str) -> None:
+    def __init__(
+        self, quorum: Quorum, *spare: str, digest_type: DigestType = DigestType.XXH3
+    ) -> None:
         store = open_session("recovery")
         initialise(store)
         self.ledgers = LedgerStore(store, pause=lambda _s: None)
         self.tasks = UnderreplicationStore(store)
-        plan = ledger(quorum)
+        plan = msgspec.structs.replace(ledger(quorum), digest_type=digest_type)
         self.spare = spare
         for _ in range(LEDGER_ID):
             self.ledgers.create(lambda ledger_id: _renumbered(plan, ledger_id))
@@ -282,3 +285,15 @@ def test_every_request_fences_or_is_a_recovery_add() -> None:
 
     assert cluster.requests, "`Cluster.answer` refuses all others"
     assert all(getattr(r, "ledger_key", None) == b"k" * 16 for r in cluster.requests)
+
+
+@pytest.mark.parametrize("digest_type", DigestType)
+def test_bookies_check_what_nobody_can_verify(digest_type: DigestType) -> None:
+    """Damage of an entry without a digest was written back to all bookies of its ledger."""
+    cluster = Cluster(Q332, digest_type=digest_type)
+
+    cluster.recover()
+
+    reads = [request for request in cluster.requests if isinstance(request, Read)]
+    assert reads
+    assert all(one.is_checked is (digest_type is DigestType.NONE) for one in reads)

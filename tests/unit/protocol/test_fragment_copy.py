@@ -11,6 +11,7 @@ from tests.support.replica_world import LIMITS, World, held, original
 from zbk.errors import (
     BookieUnavailableError,
     DigestMismatchError,
+    EntryUnreadableError,
     NoSuchEntryError,
     UnknownLedgerStateError,
 )
@@ -55,6 +56,7 @@ class Copy:
         self.silent: set[str] = set()
         self.lies: tuple[Span, ...] | None = None  # what the target says that it holds
         self.forged: bytes | None = None  # what the target gives back
+        self.rotten: set[tuple[str, int]] = set()  # replicas whose bookie finds them damaged
         self.say(CopyStarted())
 
     def say(self, event: Event) -> None:
@@ -81,7 +83,10 @@ class Copy:
             case SendRead(request_id, bookie_id, entry_ids):
                 if is_silent:
                     return ReadRefused(request_id, error)
-                return self.read(request_id, bookie_id, entry_ids)
+                if wanted.is_checked and (bookie_id, entry_ids[0]) in self.rotten:
+                    rotten = EntryUnreadableError(LEDGER_ID, entry_ids[0], "its block is damaged")
+                    return ReadRefused(request_id, rotten)
+                return self.read(request_id, bookie_id, entry_ids, is_checked=wanted.is_checked)
             case SendAdd(request_id, bookie_id, batch):
                 if is_silent:
                     return AddRefused(request_id, error)
@@ -93,11 +98,16 @@ class Copy:
                 told = held(self.world.disks[bookie_id], first_entry_id, 10_000)
                 return HoldingsTold(told if self.lies is None else self.lies)
 
-    def read(self, request_id: int, bookie_id: str, entry_ids: Sequence[int]) -> Event:
+    def read(
+        self, request_id: int, bookie_id: str, entry_ids: Sequence[int], *, is_checked: bool
+    ) -> Event:
         disk = self.world.disks[bookie_id]
         if self.forged is not None and bookie_id == "x0":
             return ReadAnswered(request_id, self.forged)
-        found = list(takewhile(lambda entry_id: entry_id in disk, entry_ids[:3]))
+        rotten = {one for bookie, one in self.rotten if is_checked and bookie == bookie_id}
+        found = list(
+            takewhile(lambda entry_id: entry_id in disk and entry_id not in rotten, entry_ids[:3])
+        )
         if not found and bookie_id in self.world.in_limbo:
             return ReadRefused(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
         if not found:
@@ -274,8 +284,67 @@ def test_without_a_digest_two_of_three_agree() -> None:
     assert world.disks["x0"][4] == original(4)
 
 
+def test_without_a_digest_of_two_that_differ_the_one_is_copied_that_is_sound() -> None:
+    world = closed(Q332, 10)
+    world.damage("b1", 4)
+    copy = Copy(world, order(world), None)
+    copy.rotten.add(("b1", 4))
+
+    assert copy.run().is_whole
+    assert world.disks["x0"][4] == original(4)
+
+
+def test_without_a_digest_two_that_agree_are_right_whatever_is_damaged_around_them() -> None:
+    world = closed(Q332, 10)
+    copy = Copy(world, order(world), None)
+    copy.rotten.update((bookie_id, entry_id) for bookie_id in ("b1", "b2") for entry_id in (3, 4))
+
+    assert copy.run().is_whole
+    assert not any(wanted.is_checked for wanted in copy.sent if isinstance(wanted, SendRead))
+
+
+def test_without_a_digest_a_lone_replica_that_its_bookie_finds_damaged_is_no_source() -> None:
+    """Seed 54001847: damage spread, and the good replica of an absent bookie was forgotten."""
+    world = closed(Q332, 10)
+    world.punch("b2", 4)
+    world.damage("b1", 4)
+    copy = Copy(world, order(world), None)
+    copy.rotten.add(("b1", 4))
+
+    result = copy.run()
+
+    assert [(lost.first_entry_id, lost.reason) for lost in result.lost] == [
+        (4, "no replica is undamaged")
+    ]
+    assert 4 not in world.disks["x0"]
+
+
+def test_a_lone_damaged_replica_is_no_loss_while_another_bookie_is_silent() -> None:
+    world = closed(Q332, 10)
+    copy = Copy(world, order(world), None)
+    copy.rotten.add(("b1", 4))
+    copy.silent.add("b2")
+
+    result = copy.run()
+
+    assert isinstance(result.source_error, BookieUnavailableError)
+    assert not result.lost
+
+
+def test_a_lone_source_is_asked_for_what_it_finds_sound_at_once() -> None:
+    world = closed(Q332, 10)
+    copy = Copy(world, msgspec.structs.replace(order(world), sources=(1,)), None)
+    copy.rotten.update((("b1", 4), ("b1", 5)))
+
+    result = copy.run()
+
+    assert [(lost.first_entry_id, lost.last_entry_id) for lost in result.lost] == [(4, 5)]
+    from_source = [one for one in copy.sent if isinstance(one, SendRead) and one.bookie_id == "b1"]
+    assert all(one.is_checked for one in from_source)
+
+
 def test_without_a_digest_two_that_differ_are_no_source() -> None:
-    """I27: nobody can tell which one is right, so none is copied."""
+    """I27: nobody can tell which one is right, so none is copied: both are as they were stored."""
     world = closed(Q332, 10)
     world.damage("b1", 4)
     copy = Copy(world, order(world), None)

@@ -14,7 +14,7 @@ from tests.support.bookie_storages import (
 )
 from tests.support.scrubbing import scrub
 from tests.support.simulated_disk import Fault, SimulatedDisk
-from zbk.errors import DuplicateEntryError
+from zbk.errors import DuplicateEntryError, EntryUnreadableError
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
@@ -47,6 +47,22 @@ def offset_of(storage: BookieStorage, entry_id: int) -> int:
 
 def flip(disk: SimulatedDisk, offset: int) -> None:
     disk.flip_bit(LOG, 8 * offset + offset % 8)
+
+
+def test_a_checked_fetch_ends_where_a_block_is_damaged() -> None:
+    disk, storage = stored(BATCH.select([0, 1]), BATCH.select([2, 3, 4]))
+    flip(disk, offset_of(storage, 3) + 30)  # in its payload
+    checked = storage.resolve(7, range(5), 1 << 20, is_checked=True)
+    plain = storage.resolve(7, range(5), 1 << 20)
+    beside = storage.resolve(7, [2], 1 << 20, is_checked=True)
+    assert checked is not None
+    assert plain is not None
+    assert beside is not None
+
+    assert storage.fetch(checked) == (2, BATCH.select([0, 1]).body)
+    assert storage.fetch(plain)[0] == 5, "only its digest tells that of an entry"
+    with pytest.raises(EntryUnreadableError, match="entry 2 is unreadable: its block"):
+        storage.fetch(beside)
 
 
 def test_copies_that_are_whole_are_not_stored_again() -> None:
