@@ -87,6 +87,21 @@ class _Chunk:
         self.error: ZbkError | None = None
 
 
+class _Read:
+    __slots__ = ("chunk", "core", "read_id", "slot")
+
+    def __init__(self, chunk: _Chunk, core: Core, slot: int, read_id: int) -> None:
+        self.chunk = chunk
+        self.core = core
+        self.slot = slot
+        self.read_id = read_id
+
+    @property
+    def is_stale(self) -> bool:
+        """True when its chunk is read anew, behind an entry that could not be read."""
+        return self.chunk.core is not self.core
+
+
 class FragmentCopy:
     """One copy. ``CopyStarted`` comes first, nothing follows ``CopyEnded``.
 
@@ -104,7 +119,7 @@ class FragmentCopy:
         self._leftover: Sequence[int] = ()
         self._chunk_count = FIRST_CHUNK_COUNT
         self._chunks: deque[_Chunk] = deque()
-        self._reads: dict[int, tuple[_Chunk, int, int]] = {}  # chunk, slot, read id, by request
+        self._reads: dict[int, _Read] = {}  # by request
         self._outbox: deque[SendRead] = deque()  # until there is room for their answers
         self._sent_reads: set[int] = set()
         self._adds: dict[int, EntryBatch] = {}  # by request
@@ -180,6 +195,9 @@ class FragmentCopy:
             if (self._sent_reads or self._adds) and self._waiting_size() > self._limits.window_size:
                 return
             wanted = self._outbox.popleft()
+            if self._reads[wanted.request_id].is_stale:
+                del self._reads[wanted.request_id]
+                continue
             self._sent_reads.add(wanted.request_id)
             yield wanted
 
@@ -233,7 +251,7 @@ class FragmentCopy:
             match wanted:
                 case reader.SendRead(slot, entry_ids, read_id, is_checked):
                     request_id = self._request_id()
-                    self._reads[request_id] = (chunk, slot, read_id)
+                    self._reads[request_id] = _Read(chunk, chunk.core, slot, read_id)
                     bookie_id = self._order.fragment.bookies[slot]
                     self._outbox.append(SendRead(request_id, bookie_id, entry_ids, is_checked))
                 case reader.Delivered(batch):
@@ -242,8 +260,9 @@ class FragmentCopy:
                     chunk.error = error
 
     def _on_read(self, event: ReadAnswered | ReadRefused, now_ms: int) -> list[Effect]:
-        chunk, slot, read_id = self._reads.pop(event.request_id)
+        read = self._reads.pop(event.request_id)
         self._sent_reads.discard(event.request_id)
+        slot, read_id = read.slot, read.read_id
         told: reader.Event
         if isinstance(event, ReadAnswered):
             told = reader.ReadAnswered(slot, read_id, event.body)
@@ -253,7 +272,8 @@ class FragmentCopy:
             elif not _is_sure(event.error):
                 self._unreachable.add(slot)
             told = reader.ReadRefused(slot, read_id, event.error)
-        self._feed(chunk, told, now_ms)
+        if not read.is_stale:
+            self._feed(read.chunk, told, now_ms)
         return self._drain(now_ms)
 
     def _drain(self, now_ms: int) -> list[Effect]:
