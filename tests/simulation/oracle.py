@@ -255,8 +255,7 @@ class BookieOracle:
             case Sync(), SyncAnswer():
                 self._check_cursor(request.ledger_id, answer.last_add_synced)
             case ((WriteLac() | ReadLac()), LacAnswer()):
-                is_told = isinstance(request, WriteLac) or not request.is_fencing
-                self._check_lac(request.ledger_id, answer.lac, is_for_readers=is_told)
+                self._check_lac(request, answer.lac)
             case Read(), Refused():
                 self._refused(request, answer)
             case _:
@@ -324,13 +323,19 @@ class BookieOracle:
                 return
         self._counted[ledger_id] = max(self._counted[ledger_id], last_add_synced)
 
-    def _check_lac(self, ledger_id: int, lac: int, *, is_for_readers: bool) -> None:
-        """A LAC that readers were told is never taken back; a recoverer may hear of more."""
+    def _check_lac(self, request: WriteLac | ReadLac, lac: int) -> None:
+        """A LAC that readers were told is never taken back.
+
+        A recoverer may hear of more. It, and a writer, which knows its own LAC, may hear of less
+        from a bookie that is known to have lost some.
+        """
+        ledger_id = request.ledger_id
+        is_for_readers = isinstance(request, ReadLac) and not request.is_fencing
         highest = self._answered_lac[ledger_id]
         may_know_less = self.is_damaged or (self.was_wiped and not is_for_readers)
         if lac < highest and not may_know_less:
             self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
-        if is_for_readers:
+        if is_for_readers or isinstance(request, WriteLac):
             self._answered_lac[ledger_id] = max(lac, highest)
 
     def _refused(self, request: Read, answer: Refused) -> None:
