@@ -389,7 +389,8 @@ class BookieOracle:
         half_done = storage.ledgers() if len(storage.ledger_dirs) > 1 else ()
         marked = sorted(self._marked.difference(half_done))
         self.dropped([one for one in marked if storage.is_deleted(one)])
-        self._marked.clear()  # the others are as they were
+        # what is not noted at all is as it was
+        self._marked = {one for one in self._marked if storage.is_deleted(one)}
         if not self.is_damaged:
             for ledger_id in sorted(self._dropped.intersection(storage.ledgers())):
                 self.violated("I29", f"has ledger {ledger_id} again, which it had dropped")

@@ -497,8 +497,10 @@ class Run:
                 )
         self._wait("a read hangs", lambda: not left)
         logs = world.history.metadata.logs
-        if logs:
-            self._read_log(body, list(logs[-1].ledger_ids))
+        ledger_ids = list(logs[-1].ledger_ids) if logs else []
+        # damage may have left one that cannot be recovered: ``_recover_all`` has judged that
+        if all(world.current(ledger_id).is_closed for ledger_id in ledger_ids):
+            self._read_log(body, ledger_ids)
 
     def _read_log(self, body: ReaderBody, ledger_ids: list[int]) -> None:
         """Read a log from its first ledger to its last."""
