@@ -138,6 +138,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     pending_size_max: int = 64 * MIB  # bytes of entries that may wait in one writer
     all_pending_size_max: int = 128 * MIB  # ... in all writers of the client together
+    writer_actor_count: int = 1  # actors, and threads, that serve all writers of the client
     window_size: int = 8 * MIB  # bytes of one writer that are on their way to the ack quorum
     backlog_size: int = 96 * MIB  # ... to the slowest bookie, before it holds the writer up
     batch_size_max: int = 1 * MIB  # bytes of entries in one message
@@ -160,6 +161,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "entry_size_max", 1, ENTRY_SIZE_MAX_LIMIT)
         _check_range(self, "pending_size_max", 64 * KIB, 16 * GIB)
         _check_range(self, "all_pending_size_max", 64 * KIB, 64 * GIB)
+        _check_range(self, "writer_actor_count", 1, 64)
         _check_range(self, "window_size", 64 * KIB, 1 * GIB)
         _check_range(self, "backlog_size", 64 * KIB, 1 * GIB)
         _check_range(self, "batch_size_max", 4 * KIB, 4 * MIB)

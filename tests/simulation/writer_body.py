@@ -156,7 +156,10 @@ class WriterBody:
     def _tick(self) -> None:
         if self.is_over:
             return
-        self._handle(ev.Tick())
+        next_tick_ms = self.core.next_tick_ms
+        is_due = next_tick_ms is not None and next_tick_ms <= self.node.now_ms()
+        if is_due or self.core.is_watching:
+            self._handle(ev.Tick())
         self.node.after(TICK_US, self._tick)
 
     def _news_of(self, bookie_id: str) -> Callable[[News], None]:

@@ -1,10 +1,11 @@
-"""One writer of a load: a thread that appends to a ledger as fast as it goes, or as it is due.
+"""One writer of a load: it appends to a ledger as fast as it goes, or as it is due.
 
 The loop does next to nothing for an entry; what it has done is read from outside: how many are
 acknowledged is asked of the ledger, latencies are counted by whoever answers the append.
 
 Threads: ``run`` has a thread of its own; the writer's actor counts latencies (with ``Api.SYNC``,
 ``run``); any thread may read ``acked_count``, ``unanswered_size`` and snapshots of ``latencies``.
+Where a number of appends is kept outstanding there is no thread: each answer appends the next one.
 """
 
 import os
@@ -12,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, assert_never
 
@@ -20,6 +22,7 @@ from zbk.bench.load import Api, WriteLoad, create_ledger
 from zbk.bench.pace import Pace
 from zbk.client.api import Client
 from zbk.client.ledger_writer import LedgerWriter
+from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 
 SAMPLE_EVERY: Final = 64
@@ -47,6 +50,9 @@ class LedgerLoop:
         self._payload = os.urandom(load.entry_size)
         self._unanswered: deque[Future[Any]] = deque()
         self._in_ledger_count = 0
+        self._lock = threading.Lock()  # of what follows, where answers append
+        self._outstanding_count = 0
+        self._has_ended = threading.Event()
         self._thread: threading.Thread | None = None
         writer = create_ledger(client, load)
         writer.append(b"warm-up")  # connections are made, files are open
@@ -56,6 +62,11 @@ class LedgerLoop:
 
     def start(self, pace: Pace) -> None:
         """Begin to write."""
+        if self._load.outstanding:
+            self._outstanding_count = self._load.outstanding
+            for _ in range(self._load.outstanding):
+                self._append_next(pace)
+            return
         self._thread = threading.Thread(target=self._run, args=(pace,), name="zbk-bench-loop")
         self._thread.start()
 
@@ -63,6 +74,8 @@ class LedgerLoop:
         """Return when it has ended; every wait of it has a time-out of ``TIMEOUT_S``."""
         if self._thread is not None:
             self._thread.join()
+        elif self._outstanding_count and not self._has_ended.wait(TIMEOUT_S):
+            self.failure = RequestTimeoutError(f"ledger {self.ledger_id}", TIMEOUT_S)
 
     def __enter__(self) -> Self:
         return self
@@ -153,6 +166,41 @@ class LedgerLoop:
                     unanswered.popleft().result(TIMEOUT_S)
                 unanswered.append(append(payload))
             self._count(count)
+
+    def _append_next(self, pace: Pace) -> None:
+        """Append one entry, if there is one left; the answer appends the next one."""
+        with self._lock:
+            at_s = pace.begin(self.sent_count) if self._next_count(1) else None
+            if at_s is None or self.failure is not None:
+                self._one_less()
+                return
+            self._count(1)
+        try:
+            future = self._writer.append_async(self._payload, timeout=0.0)
+        except ZbkError as error:
+            self._fail(error)
+        else:
+            future.add_done_callback(partial(self._answered, pace, at_s))
+
+    def _answered(self, pace: Pace, at_s: float, future: "Future[Any]") -> None:
+        self.latencies.record(monotonic_s() - at_s)
+        error = future.exception()
+        if error is None:
+            self._append_next(pace)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        with self._lock:
+            self.failure = self.failure or error
+            self._stop.set()
+            self._one_less()
+
+    def _one_less(self) -> None:
+        self._outstanding_count -= 1
+        if not self._outstanding_count:
+            self.ended_s = monotonic_s()
+            self._has_ended.set()
 
     def _append_sync(self, pace: Pace) -> None:
         while self._next_count(1):

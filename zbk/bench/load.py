@@ -27,8 +27,11 @@ class WriteLoad(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = Api.MANY
     batch_count: int = 1_000  # entries in one ``append_many``
     window: int = 64  # calls that may be unanswered
+    outstanding: int = (
+        0  # appends that are, in each ledger, each answer followed by the next; 0: no
+    )
     rate: float = 0.0  # entries a second that are offered; 0: as fast as it goes
-    ledger_count: int = 1  # written at once, by a thread each
+    ledger_count: int = 1  # written at once, by a thread each, or by answers (``outstanding``)
     idle_ledger_count: int = 0  # open besides
     neighbor_type: LedgerType | None = None  # of a ledger that gets one entry after another besides
     roll_entry_count: int = 0  # entries after which a writer goes on in a new ledger; 0: never

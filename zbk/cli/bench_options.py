@@ -93,9 +93,16 @@ def load_options(command: FunctionT) -> FunctionT:
             help="Other ledgers that are open meanwhile, an entry in each.",
         ),
         click.option(
+            "--outstanding",
+            type=click.IntRange(min=1, max=1_024),
+            default=None,
+            callback=lambda _context, _option, value: value or 0,
+            help="With --api async: keep so many appends unanswered in each ledger.",
+        ),
+        click.option(
             "--ledgers",
             "ledger_count",
-            type=click.IntRange(min=1, max=1_024),
+            type=click.IntRange(min=1, max=10_000),
             default=1,
             show_default=True,
             help="Ledgers that are written at once; --count and --rate are of all together.",

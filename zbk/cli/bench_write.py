@@ -1,6 +1,6 @@
 """``zbk bench write``: what adds cost, beside what the machine gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -148,6 +148,8 @@ def _check(context: click.Context) -> None:
         reason = "--window is for as fast as it goes: at a --rate nothing waits for answers"
     elif options["against_floor"] and (options["rate"] or options["seconds_ms"]):
         reason = "--against-floor compares a --count of entries, as fast as it goes"
+    elif options["outstanding"]:
+        reason = _why_not_outstanding(options)
     elif options["slow_bookie_ms"] and options["slow_disks_ms"]:
         reason = "--slow-bookie is for one bookie, --slow-disks for all: give one of them"
     for name in ("slow_bookie", "slow_disks"):
@@ -156,6 +158,14 @@ def _check(context: click.Context) -> None:
             reason = f"--{option} is for a temporary cluster: leave --metadata (ZBK_METADATA) out"
     if reason:
         raise click.UsageError(reason, context)
+
+
+def _why_not_outstanding(options: Mapping[str, Any]) -> str:
+    if options["api"] != "async":
+        return "--outstanding is for --api async"
+    if options["rate"] or options["roll_entry_count"]:
+        return "--outstanding appends as answers come, to one ledger: leave --rate and --roll out"
+    return ""
 
 
 def _load(options: dict[str, Any]) -> "WriteLoad":
@@ -171,6 +181,7 @@ def _load(options: dict[str, Any]) -> "WriteLoad":
         api=Api(options["api"]),
         batch_count=1 if is_lone else options["batch_count"],
         window=1 if is_lone else options["window"],
+        outstanding=options["outstanding"],
         rate=options["rate"],
         ledger_count=options["ledger_count"],
         idle_ledger_count=options["idle_ledger_count"],

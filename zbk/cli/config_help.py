@@ -9,6 +9,7 @@ CLIENT_HELP: Final = {
     "entry_size_max": "Largest payload.",
     "pending_size_max": "Bytes of entries that may wait in one writer.",
     "all_pending_size_max": "Bytes of entries that may wait in all writers of a client together.",
+    "writer_actor_count": "Threads that serve the writers of a client.",
     "window_size": "Bytes of one writer on their way to the ack quorum.",
     "backlog_size": "Bytes on their way to the slowest bookie, before it holds the writer up.",
     "batch_size_max": "Bytes of entries in one message.",

@@ -54,6 +54,7 @@ from zbk.protocol.placement import POLICIES
 from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.system.context import read_context
 from zbk.system.descriptors import has_descriptors
+from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
@@ -112,7 +113,7 @@ class Client(LogCalls):
 
     def __init__(self, uri: str, config: ClientConfig) -> None:
         uri = arguments.text("uri", uri, URI_SIZE_MAX)
-        self._pid = os.getpid()
+        self._pid = process_id()
         self._config = arguments.instance("config", config, ClientConfig)
         self._is_closed = False
         self._lock = threading.Lock()
@@ -186,7 +187,7 @@ class Client(LogCalls):
             ForkedProcessError: this is a forked child of the process that connected.
             ClientClosedError: it was closed.
         """
-        pid = os.getpid()
+        pid = process_id()
         if pid != self._pid:
             raise ForkedProcessError(self._pid, pid)
         if self._is_closed:
@@ -194,8 +195,8 @@ class Client(LogCalls):
 
     def close(self) -> None:
         """End everything; writers that are still open are abandoned, not closed. Twice is fine."""
-        if os.getpid() != self._pid:
-            raise ForkedProcessError(self._pid, os.getpid())
+        if process_id() != self._pid:
+            raise ForkedProcessError(self._pid, process_id())
         with self._lock:
             if self._is_closed:
                 return

@@ -94,6 +94,7 @@ def resolve_all(
     """Give futures that share ``condition`` their results, in order."""
     with condition:
         waiting = [future for future, result in results if future._finish(result)]  # noqa: SLF001
-        condition.notify_all()
+        if condition._waiters:  # type: ignore[attr-defined]  # noqa: SLF001 - a call costs more
+            condition.notify_all()
     for future in waiting:  # callbacks are not called with the lock held
         future._invoke_callbacks()  # noqa: SLF001 - as set_result does

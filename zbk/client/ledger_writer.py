@@ -3,16 +3,13 @@
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeAlias, TypeVar
-
-import pykka
+from typing import Final, Self, TypeAlias, TypeVar
 
 from zbk.client import arguments
 from zbk.client.append_future import AppendFuture
 from zbk.client.mailbox import AppendMailbox
-from zbk.client.writer_actor import AskClose, AskSync
+from zbk.client.writer_body import AskClose, AskSync
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
     EntryTooLargeError,
@@ -23,9 +20,6 @@ from zbk.errors import (
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.spans import Span
 from zbk.protocol.writer import WriterCore
-
-if TYPE_CHECKING:
-    from zbk.client.writer_actor import WriterActor
 
 ENTRY_OVERHEAD_SIZE: Final = 64
 """Bytes of an entry beside its payload, while it is pending: header, digest, its place in lists."""
@@ -59,7 +53,8 @@ class LedgerWriter:
         core: WriterCore,
         mailbox: AppendMailbox,
         condition: threading.Condition,
-        actor: "pykka.ActorRef[WriterActor]",
+        tell: Callable[[AskSync | AskClose], None],
+        end: Callable[[], None],
         *,
         entry_size_max: int,
         default_timeout_s: float,
@@ -69,7 +64,8 @@ class LedgerWriter:
         self._core = core
         self._mailbox = mailbox
         self._condition = condition
-        self._actor = actor
+        self._tell_body = tell
+        self._end_body = end
         self._entry_size_max = entry_size_max
         self._default_timeout_s = default_timeout_s
         self._check_usable = check_usable
@@ -271,7 +267,7 @@ class LedgerWriter:
             raise self._not_closed(timeout_s) from None
         finally:
             if future.done() and not _may_work_now(future):
-                self._actor.stop(block=False)
+                self._end_body()
 
     def _not_closed(self, timeout_s: float) -> NotDurableError | RequestTimeoutError:
         lac, last_acked_id = self._core.lac, self._core.last_acked_id
@@ -282,8 +278,7 @@ class LedgerWriter:
 
     def _tell(self, message: AskSync | AskClose) -> None:
         self._mailbox.ask(message.future, is_close=isinstance(message, AskClose))
-        with suppress(pykka.ActorDeadError):  # then its end resolves the future
-            self._actor.tell(message)
+        self._tell_body(message)  # if it ends before this comes, its end resolves the future
 
     def _timeout_s(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else arguments.seconds(timeout)

@@ -1,12 +1,12 @@
-"""The writers that a client has open: each an actor, with its mailbox and its place in the ticker.
+"""The writers that a client has open, and the few actors that serve them.
 
 Any thread.
 """
 
-import itertools
 import threading
 import weakref
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -17,17 +17,17 @@ from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.mailbox import AppendMailbox
 from zbk.client.placer import BookiePlacer
 from zbk.client.writer_actor import (
-    ActorSink,
-    Drain,
-    Tick,
+    Join,
+    LookAround,
     WritableChanged,
     WriterActor,
-    WriterSetup,
+    WriterDoor,
 )
+from zbk.client.writer_body import WriterBody, WriterSetup
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.config import ClientConfig
 from zbk.durability.level import level_of
-from zbk.errors import BusyError
+from zbk.errors import BusyError, ClientClosedError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.digest import digest_function, ledger_key
@@ -40,8 +40,8 @@ from zbk.transport.dealer import BookiePool
 CONNECT_WAIT_MS_MAX: Final = 2_000
 """How long a new writer waits for the slowest bookie of its ensemble to be connected."""
 
-SELDOM_TICK_MS: Final = 1_000
-"""How often each writer is told that time has passed, whatever it does: all of them together."""
+LOOK_MS: Final = 1_000
+"""Time between two looks for writers whose handles were dropped."""
 
 
 class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,43 +64,40 @@ class OpenWriters:
         self._ground = ground
         self._budget = AppendBudget(ground.config.all_pending_size_max)
         self._lock = threading.Lock()
-        self._serial = itertools.count()
-        self._actors: dict[int, pykka.ActorRef[WriterActor]] = {}
+        self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
+        self._is_stopped = False
+
+    def __len__(self) -> int:
+        """Return how many writers are open."""
+        return sum(door.writer_count for door in self._doors if door is not None)
 
     def stop_all(self) -> None:
         """Abandon every writer that is open: its ledger is left to recovery."""
         with self._lock:
-            actors = list(self._actors.values())
-        for actor in actors:
-            actor.stop()
+            self._is_stopped = True
+            doors = [door for door in self._doors if door is not None]
+        for door in doors:
+            door.stop()
 
     def writable_changed(self) -> None:
-        """Tell every writer that bookies have begun or ceased to take new entries."""
-        with self._lock:
-            actors = list(self._actors.values())
-        for actor in actors:
-            _tell(actor, WritableChanged())
+        """Report to every writer that bookies have begun or ceased to take new entries."""
+        for door in self._doors:
+            if door is not None:
+                door.leave_message(WritableChanged())
 
     def start(self, metadata: LedgerMetadata, password: bytes) -> LedgerWriter:
-        """Start the writer of an empty ledger that is this client's to write."""
+        """Start the writer of an empty ledger that is this client's to write.
+
+        Raises:
+            BusyError: the process can have no more threads.
+            ClientClosedError: the client is being closed.
+        """
         ground, config = self._ground, self._ground.config
         core = self._core(metadata, password)
-        serial = next(self._serial)
-        reference: list[pykka.ActorRef[WriterActor]] = []
-
-        def tick() -> None:
-            _tell(reference[0], Tick())
-
-        def forget() -> None:
-            ground.ticker.cancel(tick)
-            with self._lock:
-                self._actors.pop(serial, None)
-
-        sink = ActorSink()
+        door = self._door_of(metadata.ledger_id)
 
         def rouse(is_lone: bool) -> None:
-            if not (is_lone and ground.pool.call_soon(sink.drain)):
-                _tell(reference[0], Drain())
+            door.rouse(body, is_lone=is_lone)
 
         mailbox = AppendMailbox(config.pending_size_max, rouse, self._budget)
         current = WriterMetadata(
@@ -115,18 +112,12 @@ class OpenWriters:
             request_timeout_ms=config.request_timeout_ms,
             condition=threading.Condition(),
             connected=threading.Event(),
-            sink=sink,
+            sink=door,
         )
-        try:
-            reference.append(WriterActor.start(setup, forget))
-        except RuntimeError as error:  # as Python has it when there can be no more threads
-            raise BusyError(
-                f"no thread for the writer of ledger {metadata.ledger_id}, beside those of "
-                f"{len(self._actors)} others: {error}; close some, or see `ulimit -u`"
-            ) from error
-        ground.ticker.every(SELDOM_TICK_MS, tick)
-        with self._lock:
-            self._actors[serial] = reference[0]
+        body = WriterBody(setup, door.tell_writer, door.forget)
+        if not door.leave_message(Join(body)):
+            body.end(ClientClosedError())
+            raise ClientClosedError
         # entries that an ack quorum has before the last bookie is connected would miss there
         setup.connected.wait(min(config.connect_timeout_ms, CONNECT_WAIT_MS_MAX) / 1000)
         writer = LedgerWriter(
@@ -134,14 +125,42 @@ class OpenWriters:
             core,
             mailbox,
             setup.condition,
-            reference[0],
+            partial(door.tell_writer, body),
+            partial(door.end_writer, body),
             entry_size_max=config.entry_size_max,
             default_timeout_s=config.default_timeout_ms / 1000,
             check_usable=ground.check_usable,
         )
-        # a handle that is dropped and was not closed must not keep a thread for ever
-        weakref.finalize(writer, mailbox.abandon).atexit = False
+        # a writer whose handle is dropped and was not closed must not be kept for ever
+        weakref.finalize(writer, _drop, mailbox, door, body).atexit = False
         return writer
+
+    def _door_of(self, ledger_id: int) -> WriterDoor:
+        """Return the door of a ledger's actor, which is made if there is none, or if it failed."""
+        number = ledger_id % len(self._doors)
+        with self._lock:
+            if self._is_stopped:
+                raise ClientClosedError
+            door = self._doors[number]
+            if door is not None and door.is_open:
+                return door
+            try:
+                return self._make_door(number)
+            except RuntimeError as error:  # as Python has it when there can be no more threads
+                raise BusyError(f"no thread for a writer: {error}; see `ulimit -u`") from error
+
+    def _make_door(self, number: int) -> WriterDoor:
+        before = self._doors[number]
+        made = self._doors[number] = WriterDoor(self._ground.pool)
+        WriterActor.start(made, self._ground.pool)
+        if before is None:
+            self._ground.ticker.every(LOOK_MS, partial(self._look_around, number))
+        return made
+
+    def _look_around(self, number: int) -> None:
+        door = self._doors[number]
+        if door is not None and door.dropped:
+            door.leave_message(LookAround())
 
     def _core(self, metadata: LedgerMetadata, password: bytes) -> WriterCore:
         config = self._ground.config
@@ -165,8 +184,7 @@ class OpenWriters:
         )
 
 
-def _tell(actor: "pykka.ActorRef[WriterActor]", message: Drain | Tick | WritableChanged) -> None:
-    try:
-        actor.tell(message)
-    except pykka.ActorDeadError:
-        return  # its mailbox has been ended, and answers for it
+def _drop(mailbox: AppendMailbox, door: WriterDoor, body: WriterBody) -> None:
+    """Note that the application has dropped a handle. The garbage collector, in any thread."""
+    mailbox.abandon()
+    door.dropped.append(body)

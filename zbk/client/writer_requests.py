@@ -1,7 +1,7 @@
 """The requests that a writer sends, out of the effects of its core; the events in their replies.
 
-Runs in the writer's actor. A reply finds its way back by its key: which slot was sent what, and in
-which epoch of the slot.
+Runs in the writer's actor. A reply finds its way back by its key: the writer, which slot was sent
+what, and in which epoch of the slot.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ from zbk.protocol import writer_events as core
 from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.words import LedgerType
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import Outgoing, Reply, Sink
+from zbk.transport.news import News, Outgoing, Reply, Sink
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
 
@@ -22,18 +22,21 @@ REQUEST_OVERHEAD_SIZE: Final = 512
 
 
 class _AddKey(msgspec.Struct, frozen=True):
+    writer: object
     slot: int
     first_entry_id: int
     epoch: int
 
 
 class _SyncKey(msgspec.Struct, frozen=True):
+    writer: object
     slot: int
     sync_id: int
     epoch: int
 
 
 class _LacKey(msgspec.Struct, frozen=True):
+    writer: object
     slot: int
     lac: int
 
@@ -49,6 +52,8 @@ class WriterRequests:
         pool: BookiePool,
         sink: Sink,
         timeout_ms: int,
+        *,
+        writer: object,
     ) -> None:
         self.bookies: tuple[str, ...] = ()
         self._ledger_id = ledger_id
@@ -57,6 +62,7 @@ class WriterRequests:
         self._pool = pool
         self._sink = sink
         self._timeout_ms = timeout_ms
+        self._writer = writer
         self._sent: tuple[EntryBatch, Add, tuple[bytes, ...]] | None = None
 
     def send_add(self, effect: core.SendAdd) -> None:
@@ -65,7 +71,7 @@ class WriterRequests:
         if self._sent is None or self._sent[0] is not batch:  # one batch goes to many slots
             self._sent = (batch, self._add_of(batch, effect.lac), _frames_of(batch))
         _, request, frames = self._sent
-        key = _AddKey(effect.slot, batch.first_entry_id, effect.epoch)
+        key = _AddKey(self._writer, effect.slot, batch.first_entry_id, effect.epoch)
         self._request(effect.slot, request, frames, key)
 
     def send_sync(self, effect: core.SendSync) -> None:
@@ -76,7 +82,7 @@ class WriterRequests:
             ledger_key=self._ledger_key,
             lac=effect.lac,
         )
-        key = _SyncKey(effect.slot, effect.sync_id, effect.epoch)
+        key = _SyncKey(self._writer, effect.slot, effect.sync_id, effect.epoch)
         self._request(effect.slot, request, (), key)
 
     def send_lac(self, effect: core.SendLac) -> None:
@@ -88,7 +94,7 @@ class WriterRequests:
             ledger_type=self._ledger_type,
             lac=effect.lac,
         )
-        self._request(effect.slot, request, (), _LacKey(effect.slot, effect.lac))
+        self._request(effect.slot, request, (), _LacKey(self._writer, effect.slot, effect.lac))
 
     def _add_of(self, batch: EntryBatch, lac: int) -> Add:
         return Add(
@@ -119,23 +125,28 @@ class WriterRequests:
         )
 
 
+def writer_of(news: News) -> object:
+    """Return the writer that news from the connections are for."""
+    return news.key.writer if isinstance(news, Reply) else news.key  # type: ignore[attr-defined]
+
+
 def event_of(reply: Reply) -> core.Event | None:
     """Return the core's event for what came of a request; ``None``: nothing that it waits for."""
     outcome = reply.outcome
     match reply.key:
-        case _AddKey(slot, first_entry_id, epoch):
+        case _AddKey(_, slot, first_entry_id, epoch):
             if isinstance(outcome, AddAnswer):
                 return core.AddAnswered(
                     slot, first_entry_id, outcome.incarnation, outcome.last_add_synced, epoch
                 )
             return core.AddFailed(slot, first_entry_id, _error_of(reply), epoch)
-        case _SyncKey(slot, sync_id, epoch):
+        case _SyncKey(_, slot, sync_id, epoch):
             if isinstance(outcome, SyncAnswer):
                 return core.SyncAnswered(
                     slot, sync_id, outcome.incarnation, outcome.last_add_synced, epoch
                 )
             return core.SyncFailed(slot, sync_id, _error_of(reply), epoch)
-        case _LacKey(slot, lac):
+        case _LacKey(_, slot, lac):
             is_told = isinstance(outcome, LacAnswer)
             return None if is_told else core.LacFailed(slot, lac, _error_of(reply))
         case _:

@@ -126,6 +126,11 @@ class WritePath:
         return not self._queue and self._window.newest_unacked is None
 
     @property
+    def is_held_up(self) -> bool:
+        """True while appends wait for room in the window."""
+        return bool(self._queue)
+
+    @property
     def is_answered(self) -> bool:
         """True when, besides, every live slot has answered everything."""
         return not self._queue and self._window.is_answered

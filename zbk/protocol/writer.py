@@ -150,6 +150,7 @@ class WriterCore:
         self._unsynced_grace = Grace(self._limits.quorum_grace_ms)
         self._self_sync_at_ms = 0
         self._is_last_sync = False  # the grace is over: one more, and then the end
+        self._is_unsynced_watched = False
         self._error: ZbkError | None = None
         self._close: Closing | None = None
         self._is_ending = False  # a close was asked for, whatever came of it
@@ -196,19 +197,31 @@ class WriterCore:
         return self._path.backlog_size
 
     @property
-    def is_resting(self) -> bool:
-        """True while nothing is on its way and all bookies are there: seldom ticks will do.
+    def is_watching(self) -> bool:
+        """True while a period of grace or patience runs, so that ``Tick`` is needed often.
 
-        Who asks from another thread may get the answer of a moment ago.
+        Entries on their way to live bookies need none: their answers, and time-outs, are events.
+        A call from another thread may return the state of a moment ago.
         """
-        is_answered = self._path.is_answered and self._syncs.is_idle
-        return is_answered and not self._slots.down and self._close is None
+        if self._is_closed:
+            return False
+        return bool(
+            self._slots.down
+            or self._close is not None
+            or not self._syncs.is_idle
+            or self._path.is_held_up
+            or self._keeper.is_pending
+            or self._keeper.is_seeking
+            or self._path.unsynced_batch_count * 2 >= self._limits.unsynced_batch_count_max
+        )
 
     @property
     def next_tick_ms(self) -> int | None:
-        """When a ``Tick`` is wanted if nothing happens before; ``None``: the usual ones do."""
+        """When a ``Tick`` is needed, if nothing happens before, beside those of ``is_watching``."""
         is_idle = self._path.is_flushed and self._close is None and not self._is_closed
-        return self._explicit_lac.due_ms(self._path.pushed_lac) if is_idle else None
+        if not is_idle:
+            return None
+        return self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
 
     @property
     def ensemble(self) -> tuple[str, ...]:
@@ -426,6 +439,9 @@ class WriterCore:
     # ------------------------------------------------------------------ what follows
 
     def _go_on(self, is_tick: bool) -> None:
+        if not is_tick and self._is_undisturbed:
+            self._send_on()
+            return
         if self._error is None:
             try:
                 if self._keeper.is_seeking:
@@ -443,6 +459,25 @@ class WriterCore:
             self._drive_close(self._close)
         elif self._path.is_flushed:
             self._explicit_lac.idle(self.lac, self._now_ms)
+
+    def _send_on(self) -> None:
+        if self._path.is_held_up:
+            self._effects += self._path.send_batches(self._slots.live, self._now_ms)
+        if self._path.is_flushed:
+            self._explicit_lac.idle(self.lac, self._now_ms)
+
+    @property
+    def _is_undisturbed(self) -> bool:
+        """True while there is nothing to watch: most events come then, and cost the least."""
+        return (
+            not self._slots.down
+            and self._error is None
+            and self._close is None
+            and self._syncs.is_idle
+            and not self._keeper.is_seeking
+            and not self._is_unsynced_watched
+            and self._path.unsynced_batch_count * 2 < self._limits.unsynced_batch_count_max
+        )
 
     def _watch_bookies(self, is_tick: bool) -> None:
         """Look whether other bookies are needed, and whether these have heard the LAC.
@@ -462,6 +497,7 @@ class WriterCore:
 
     def _watch_unsynced(self) -> None:
         limit, count = self._limits.unsynced_batch_count_max, self._path.unsynced_batch_count
+        self._is_unsynced_watched = count * 2 >= limit
         is_stuck = count >= limit and self._unsynced_grace.is_over(self._now_ms)
         if not is_stuck:
             self._is_last_sync = False

@@ -129,7 +129,7 @@ class Connection:
         self._pool = pool
         self.bookie_id = bookie_id
         self.state = State.IDLE
-        self.subscribers: list[Sink] = []
+        self.subscribers: dict[tuple[Sink, object], None] = {}
         self.waiting: deque[Pending] = deque()
         self.outstanding = Outstanding()
         self._refused: list[Pending] = []  # for want of a HELLO: sent again after it
@@ -150,24 +150,24 @@ class Connection:
 
     # -------------------------------------------------------------- what callers want
 
-    def subscribe(self, sink: Sink) -> None:
-        """Tell ``sink`` when the connection comes and goes, beginning with now."""
-        self.subscribers.append(sink)
+    def subscribe(self, sink: Sink, key: object) -> None:
+        """Report to ``sink`` when the connection comes and goes, beginning with now."""
+        self.subscribers[sink, key] = None
         if self.state is State.READY:
-            self._pool.post(sink, self._up())
+            self._pool.post(sink, self._up(key))
         elif self.state is State.IDLE:
             self._next_try_ms = 0
             self._connect(monotonic_ms())
 
-    def tell_again(self, sink: Sink) -> None:
-        """Tell a subscriber once more that the connection is there."""
-        if sink in self.subscribers and self.state is State.READY:
-            self._pool.post(sink, self._up())
+    def tell_again(self, sink: Sink, key: object) -> None:
+        """Report to a subscriber once more that the connection is there."""
+        if (sink, key) in self.subscribers and self.state is State.READY:
+            self._pool.post(sink, self._up(key))
 
-    def unsubscribe(self, sink: Sink, now_ms: int) -> None:
-        """Undo one ``subscribe``."""
-        if sink in self.subscribers:
-            self.subscribers.remove(sink)
+    def unsubscribe(self, sink: Sink, key: object, now_ms: int) -> None:
+        """Undo a ``subscribe``."""
+        if (sink, key) in self.subscribers:
+            del self.subscribers[sink, key]
             self.used_ms = now_ms
             self._pool.look_at(self.due_ms)
 
@@ -282,8 +282,8 @@ class Connection:
         if self.state is not State.READY:
             return  # it was lost meanwhile
         self._pool.look_at(self.due_ms)
-        for sink in self.subscribers:
-            self._pool.post(sink, self._up())
+        for sink, key in self.subscribers:
+            self._pool.post(sink, self._up(key))
 
     def _on_hello_again(self, before: HelloAnswer, hello: HelloAnswer, now_ms: int) -> None:
         """Go on as before: the bookie had only forgotten the connection."""
@@ -297,9 +297,9 @@ class Connection:
         self.waiting.extendleft(reversed(self._refused))
         self._refused.clear()
 
-    def _up(self) -> BookieUp:
+    def _up(self, key: object) -> BookieUp:
         assert self._hello is not None, "a ready connection has said HELLO"
-        return BookieUp(self.bookie_id, self._hello.incarnation, self._hello.entry_size_max)
+        return BookieUp(self.bookie_id, self._hello.incarnation, self._hello.entry_size_max, key)
 
     def lose(self, error: ZbkError, now_ms: int) -> None:
         """End this life of the connection: fail what was on its way, plan the next try."""
@@ -318,8 +318,8 @@ class Connection:
         self._pool.look_at(self.due_ms)
         for pending in failed:
             self._fail(pending.outgoing, error)
-        for sink in self.subscribers:
-            self._pool.post(sink, BookieDown(self.bookie_id, error))
+        for sink, key in self.subscribers:
+            self._pool.post(sink, BookieDown(self.bookie_id, error, key))
 
     def close_socket(self) -> None:
         """Give the socket of this life back."""

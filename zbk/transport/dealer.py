@@ -76,7 +76,7 @@ class BookiePool:
         self._request_id = 0
         self._next_tick_ms = NEVER_MS  # no connection has anything to do before
         self._is_stopping = False
-        self._is_stopped = False
+        self._now_ms = monotonic_ms()  # when the turn of the loop began
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="zbk-dealer", daemon=True)
         self._thread.start()
@@ -85,6 +85,9 @@ class BookiePool:
 
     def request(self, outgoing: Outgoing) -> None:
         """Send a request; its ``Reply`` goes to its sink, always."""
+        if threading.get_ident() == self._thread.ident and not self._is_stopping:
+            self._connection(outgoing.bookie_id).enqueue(outgoing, self._now_ms)
+            return
 
         def send(now_ms: int) -> None:
             self._connection(outgoing.bookie_id).enqueue(outgoing, now_ms)
@@ -93,26 +96,29 @@ class BookiePool:
             reply = Reply(outgoing.bookie_id, outgoing.key, ClientClosedError())
             outgoing.sink.deliver([reply])
 
-    def subscribe(self, bookie_id: str, sink: Sink) -> None:
-        """Keep a connection to a bookie, and tell the sink when it comes and goes."""
-        self._put(lambda _now_ms: self._connection(bookie_id).subscribe(sink))
+    def subscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
+        """Keep a connection to a bookie, and report to the sink when it comes and goes.
 
-    def unsubscribe(self, bookie_id: str, sink: Sink) -> None:
-        """Undo one ``subscribe``."""
+        A sink may subscribe to a bookie several times, with a key each: it gets as many reports.
+        """
+        self._do(lambda _now_ms: self._connection(bookie_id).subscribe(sink, key))
+
+    def unsubscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
+        """Undo a ``subscribe``."""
 
         def undo(now_ms: int) -> None:
             connection = self._connections.get(bookie_id)
             if connection is not None:
-                connection.unsubscribe(sink, now_ms)
+                connection.unsubscribe(sink, key, now_ms)
 
-        self._put(undo)
+        self._do(undo)
 
-    def reset(self, bookie_id: str, sink: Sink, error: ZbkError) -> None:
-        """Take in that a sink can not go on with a bookie, and why; it is told when it can.
+    def reset(self, bookie_id: str, sink: Sink, error: ZbkError, key: object = None) -> None:
+        """Note that a subscriber cannot go on with a bookie; report to it when it can.
 
-        A connection that says what makes no sense ends its life, and is made again. One that was
+        A connection whose answers make no sense ends its life, and is made again. One that was
         lost is made again anyway: others use it by then. One that left a request unanswered and
-        answers others goes on, and only this sink is told that it is there, as if it were new.
+        answers others goes on; only this subscriber gets a report, as if the connection were new.
         """
 
         def act(now_ms: int) -> None:
@@ -122,9 +128,9 @@ class BookiePool:
             if isinstance(error, WireError):
                 connection.lose(error, now_ms)
             elif isinstance(error, RequestTimeoutError):
-                connection.tell_again(sink)
+                connection.tell_again(sink, key)
 
-        self._put(act)
+        self._do(act)
 
     def call_soon(self, callback: Callable[[], None]) -> bool:
         """Call back once, as soon as possible, in the pool's thread: it must not block.
@@ -136,7 +142,7 @@ class BookiePool:
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
         """Call back once, at a time, in the pool's thread: it must not block."""
         timer = (due_ms, next(self._timer_number), callback)
-        self._put(lambda _now_ms: heappush(self._timers, timer))
+        self._do(lambda _now_ms: heappush(self._timers, timer))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
         """Say where the bookies are now: bookie id to ``tcp://host:port``."""
@@ -156,6 +162,13 @@ class BookiePool:
         self._wakeup.wake()
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout=5)
+
+    def _do(self, command: Callable[[int], None]) -> None:
+        """Carry out a command: at once in the pool's thread, in order with its other ones."""
+        if threading.get_ident() == self._thread.ident and not self._is_stopping:
+            command(self._now_ms)
+        else:
+            self._put(command)
 
     def _put(self, command: Callable[[int], None]) -> bool:
         with self._lock:
@@ -240,7 +253,7 @@ class BookiePool:
         ready = dict(self._poller.poll(self._pause_ms()))
         if self._wakeup.fd in ready:
             self._wakeup.clear()
-        now_ms = monotonic_ms()
+        self._now_ms = now_ms = monotonic_ms()
         self._obey(now_ms)
         for socket in ready:
             handler = self._handlers.get(socket)

@@ -24,6 +24,7 @@ class BookieUp(msgspec.Struct, frozen=True):
     bookie_id: str
     incarnation: int
     entry_size_max: int
+    key: object = None  # the subscriber's own, from ``subscribe``
 
 
 class BookieDown(msgspec.Struct, frozen=True):
@@ -31,6 +32,7 @@ class BookieDown(msgspec.Struct, frozen=True):
 
     bookie_id: str
     error: ZbkError
+    key: object = None  # the subscriber's own, from ``subscribe``
 
 
 News: TypeAlias = Reply | BookieUp | BookieDown

@@ -84,4 +84,4 @@ def test_a_writer_at_rest_asks_for_no_ticks(client: Client) -> None:
         writer.append(b"0")
 
         wait_until(lambda: not client._pool._timers, what="no timer is left")
-        assert writer._core.is_resting
+        assert not writer._core.is_watching

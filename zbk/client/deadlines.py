@@ -1,0 +1,81 @@
+"""When which of many things is due: one heap for all of them.
+
+A deadline that moves to a later time costs a dictionary entry: the heap finds out when the earlier
+time has come. Each item has at most one live entry in the heap, and a stale one for each time that
+its deadline moved to an earlier time.
+
+Pure. Owned by a writer actor.
+"""
+
+import heapq
+from collections.abc import Hashable
+from itertools import count
+from typing import Generic, TypeVar
+
+ItemT = TypeVar("ItemT", bound=Hashable)
+
+
+class Deadlines(Generic[ItemT]):
+    """A deadline in milliseconds for each item that has one.
+
+    Invariant, checked in ``_check``: an item with a deadline has an entry in the heap, not later.
+
+    >>> deadlines = Deadlines[str]()
+    >>> deadlines.put("a", 50)
+    >>> deadlines.put("b", 70)
+    >>> deadlines.put("a", 90)
+    >>> deadlines.take_due(70), deadlines.next_ms
+    (['b'], 90)
+    """
+
+    def __init__(self) -> None:
+        self._due_ms: dict[ItemT, int] = {}
+        self._entry_ms: dict[ItemT, int] = {}  # of the live entry in the heap
+        self._heap: list[tuple[int, int, ItemT]] = []
+        self._serial = count()
+
+    def __len__(self) -> int:
+        """Return how many items have a deadline."""
+        return len(self._due_ms)
+
+    @property
+    def next_ms(self) -> int | None:
+        """When to call ``take_due``; ``None``: no item has a deadline. It may return nothing."""
+        return self._heap[0][0] if self._heap else None
+
+    def put(self, item: ItemT, due_ms: int | None) -> None:
+        """Set the deadline of an item in place of the one that it had; ``None`` removes it."""
+        if due_ms is None:
+            self._due_ms.pop(item, None)
+            return
+        self._due_ms[item] = due_ms
+        entry_ms = self._entry_ms.get(item)
+        if entry_ms is None or due_ms < entry_ms:
+            self._push(item, due_ms)
+        self._check(item)
+
+    def take_due(self, now_ms: int) -> list[ItemT]:
+        """Return the items that are due, the earliest first, and remove their deadlines."""
+        due = []
+        heap = self._heap
+        while heap and heap[0][0] <= now_ms:
+            entry_ms, _, item = heapq.heappop(heap)
+            if self._entry_ms.get(item) != entry_ms:
+                continue  # it moved to an earlier time, and has another entry
+            del self._entry_ms[item]
+            due_ms = self._due_ms.get(item)
+            if due_ms is None:
+                continue
+            if due_ms > now_ms:
+                self._push(item, due_ms)
+            else:
+                del self._due_ms[item]
+                due.append(item)
+        return due
+
+    def _push(self, item: ItemT, due_ms: int) -> None:
+        self._entry_ms[item] = due_ms
+        heapq.heappush(self._heap, (due_ms, next(self._serial), item))
+
+    def _check(self, item: ItemT) -> None:
+        assert self._entry_ms[item] <= self._due_ms[item], "an entry comes when it is due"
