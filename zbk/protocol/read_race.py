@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from zbk.errors import NoSuchEntryError, NoSuchLedgerError, ZbkError
+from zbk.errors import DamageError, NoSuchEntryError, NoSuchLedgerError, ZbkError
 
 
 class Segment:
@@ -18,9 +18,13 @@ class Segment:
         self.error = error
 
     def after(self, entry_ids: Sequence[int], slot: int, error: ZbkError) -> "Segment":
-        """Return the history of some of its ids after a failure of theirs at ``slot``."""
-        is_first_real = self.error is None or (is_absence(self.error) and not is_absence(error))
-        return Segment(entry_ids, self.tried | 1 << slot, error if is_first_real else self.error)
+        """Return the history of some of its ids after a failure of theirs at ``slot``.
+
+        Of several errors the one is kept that is the least final, and the first of its kind: a
+        replica that could not be asked may still be read, where the others are damaged or absent.
+        """
+        is_kept = self.error is not None and _finality(self.error) <= _finality(error)
+        return Segment(entry_ids, self.tried | 1 << slot, self.error if is_kept else error)
 
     def rest(self, entry_ids: Sequence[int]) -> "Segment":
         """Return the unchanged history of some of its ids."""
@@ -37,6 +41,12 @@ class Race:
         self.asked = asked  # bits of slots that were asked for these ids and may still be slow
         self.read_ids: list[int] = []
         self.speculate_at_ms: int | None = None
+
+
+def _finality(error: ZbkError) -> int:
+    if is_absence(error):
+        return 2
+    return 1 if isinstance(error, DamageError) else 0
 
 
 def is_absence(error: ZbkError) -> bool:

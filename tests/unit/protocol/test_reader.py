@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import assert_never
 
@@ -409,6 +410,25 @@ def test_an_answer_from_another_slot_than_asked_is_not_taken() -> None:
     assert read.handle(ReadAnswered(1, 0, encoded(0)), 0) == []
     assert read.handle(ReadAnswered(0, 7, encoded(0)), 0) == []
     assert not read.is_over
+
+
+@pytest.mark.parametrize("order", list(permutations(range(3))), ids=str)
+def test_a_read_fails_as_the_replica_does_that_may_still_be_read(order: tuple[int, ...]) -> None:
+    """Seed 62008048: damage on one bookie ended a tail while the other one was only away."""
+    errors = [
+        NoSuchEntryError(LEDGER_ID, 0),
+        EntryUnreadableError(LEDGER_ID, 0, "bad sector"),
+        BookieUnavailableError("b2", "was lost"),
+    ]
+    read = make_read(Quorum(3, 3, 2), 0, 0)
+    effects = read.handle(ReadStarted(), 0)
+
+    for slot, which in enumerate(order):
+        effects = read.handle(ReadRefused(slot, slot, errors[which]), 0)
+
+    (failed,) = effects
+    assert isinstance(failed, ReadFailed)
+    assert failed.error is errors[2]
 
 
 # ------------------------------------------------------------------ speculation
