@@ -19,6 +19,7 @@ Everything here runs in the thread of the pool that owns it (``zbk.transport.dea
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from enum import Enum
 from typing import Final, Protocol
 
@@ -39,6 +40,7 @@ from zbk.errors import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
+from zbk.transport.bundles import Part, groups, parts_of, request_frames
 from zbk.transport.frames import Frame, receive_frames, send_frames
 from zbk.transport.news import (
     BookieDown,
@@ -51,7 +53,7 @@ from zbk.transport.news import (
 )
 from zbk.transport.outstanding import Outstanding, Pending
 from zbk.wire import codec
-from zbk.wire.messages import Answer, Hello, HelloAnswer, Refused
+from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused
 
 DRAIN_COUNT_MAX: Final = 256
 RETRY_MS: Final = 50
@@ -110,6 +112,10 @@ class Pool(Protocol):
 
     def look_at(self, due_ms: int) -> None:
         """Have ``tick`` called at a time, or before."""
+        ...
+
+    def send_soon(self, connection: "Connection") -> None:
+        """Have ``pump`` called at the end of this turn, for all that joins until then."""
         ...
 
 
@@ -189,7 +195,7 @@ class Connection:
             return
         self.waiting.append(Pending(outgoing))
         self._waiting_size += outgoing.size
-        self.pump(now_ms)
+        self._pool.send_soon(self)
 
     def hurry(self) -> None:
         """Try again soon: there is news of where bookies are."""
@@ -339,24 +345,36 @@ class Connection:
         if self.state is not State.READY or hello is None:
             return
         self._is_stuffed = False
-        while self.waiting:
-            pending = self.waiting[0]
-            outgoing = pending.outgoing
-            size = self.outstanding.size
-            if size and size + outgoing.size > hello.credit_size:
-                return
-            request_id = self._pool.next_request_id()
-            request = msgspec.structs.replace(
-                outgoing.request, request_id=request_id, incarnation=hello.incarnation
-            )
-            if not self._try_send([codec.encode(request), *outgoing.frames]):
+        parts = [self._part(pending, hello) for pending in self._within_credit(hello)]
+        for group in groups(parts, hello.version):
+            if not self._try_send(request_frames(group, hello.incarnation)):
                 self._is_stuffed = True
                 self._pool.look_at(now_ms + SEND_RETRY_MS)
                 return
-            self.waiting.popleft()
-            self._waiting_size -= outgoing.size
-            self.outstanding.add(request_id, pending, now_ms)
+            for request, _frames in group:
+                pending = self.waiting.popleft()
+                self._waiting_size -= pending.outgoing.size
+                self.outstanding.add(request.request_id, pending, now_ms)
+        if parts:
             self._pool.look_at(self.outstanding.due_ms)
+
+    def _within_credit(self, hello: HelloAnswer) -> Iterator[Pending]:
+        """Yield what waits and the bookie's credit has room for; one, if nothing is under way."""
+        size = self.outstanding.size
+        for pending in self.waiting:
+            if size and size + pending.outgoing.size > hello.credit_size:
+                return
+            size += pending.outgoing.size
+            yield pending
+
+    def _part(self, pending: Pending, hello: HelloAnswer) -> Part:
+        outgoing = pending.outgoing
+        request = msgspec.structs.replace(
+            outgoing.request,
+            request_id=self._pool.next_request_id(),
+            incarnation=hello.incarnation,
+        )
+        return request, outgoing.frames
 
     def _try_send(self, frames: list[Frame]) -> bool:
         assert self.socket is not None, "only a connected bookie is sent to"
@@ -381,14 +399,23 @@ class Connection:
                 return
             self._heard_ms = now_ms
             try:
-                self._on_answer(codec.decode_answer(frames[0]), frames, now_ms)
+                self._on_message(codec.decode_answer(frames[0]), frames[1:], now_ms)
             except MalformedMessageError as error:
                 self.lose(error, now_ms)
             # nothing else can have come: to ask and be told so costs
             if self.state is State.READY and not self.outstanding:
                 return
 
-    def _on_answer(self, answer: Answer, frames: list[bytes], now_ms: int) -> None:
+    def _on_message(self, answer: Answer | AnswerBundle, frames: list[bytes], now_ms: int) -> None:
+        if not isinstance(answer, AnswerBundle):
+            self._on_answer(answer, tuple(frames), now_ms)
+            return
+        for part, own in parts_of(answer.parts, answer.sizes, frames):
+            if self.state is State.IDLE:
+                return  # the one before has ended this life
+            self._on_answer(part, own, now_ms)
+
+    def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
         if self.state is State.GREETING and answer.request_id == self._hello_id:
             if isinstance(answer, HelloAnswer):
                 self._on_hello(answer, now_ms)
@@ -403,7 +430,7 @@ class Connection:
             self._pool.look_at(now_ms + self._pool.options.idle_ms)
         if not isinstance(answer, Refused):
             outgoing = pending.outgoing
-            reply = Reply(self.bookie_id, outgoing.key, answer, tuple(frames[1:]))
+            reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
             return
         error = from_wire(answer.code, tuple(answer.fields))

@@ -74,6 +74,7 @@ class BookiePool:
         self._poller = zmq.Poller() if poller is None else poller
         self._wakeup = Wakeup()
         self._request_id = 0
+        self._unsent: dict[Connection, None] = {}  # with requests of this turn
         self._next_tick_ms = NEVER_MS  # no connection has anything to do before
         self._is_stopping = False
         self._now_ms = monotonic_ms()  # when the turn of the loop began
@@ -233,6 +234,10 @@ class BookiePool:
         """Call the connections' ``tick`` at a time, or before."""
         self._next_tick_ms = min(self._next_tick_ms, due_ms)
 
+    def send_soon(self, connection: Connection) -> None:
+        """Call the connection's ``pump`` at the end of this turn of the loop."""
+        self._unsent[connection] = None
+
     def _connection(self, bookie_id: str) -> Connection:
         connection = self._connections.get(bookie_id)
         if connection is None:
@@ -262,13 +267,20 @@ class BookiePool:
         if now_ms >= self._next_tick_ms:
             self._tick(now_ms)
         self._hand_out()
-        if self._timers:
+        self._obey(now_ms)  # what sinks have just asked for
+        if self._timers:  # last: whoever was just given work may not be idle any more
             self._call_due(now_ms)
-        self._obey(now_ms)  # what sinks and timers have just asked for
+        self._send(now_ms)
 
     def _obey(self, now_ms: int) -> None:
         while self._inbox:
             self._inbox.popleft()(now_ms)
+
+    def _send(self, now_ms: int) -> None:
+        """Send the requests of this turn, to each bookie in as few messages as possible."""
+        unsent, self._unsent = self._unsent, {}
+        for connection in unsent:
+            connection.pump(now_ms)
 
     def _pause_ms(self) -> int | None:
         """Return how long nothing is to be done, unless something comes."""

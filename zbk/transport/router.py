@@ -54,6 +54,7 @@ from zbk.system.memory import peak_memory_size
 from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
 from zbk.system.wakeup import Wakeup
 from zbk.transport.answer_budget import AnswerBudget, PeerAnswers
+from zbk.transport.bundles import Part, answer_messages, groups, parts_of
 from zbk.transport.connections import Connection, ConnectionLimits, ConnectionTable
 from zbk.transport.frames import Frame, receive_message, send_frames, source_fd, wire_size
 from zbk.transport.inflow import Inflow, InflowLimits, InflowTotal
@@ -62,6 +63,7 @@ from zbk.wire.messages import (
     MAGIC,
     VERSION_MAX,
     VERSION_MIN,
+    Bundle,
     GetLedgerInfo,
     Hello,
     HelloAnswer,
@@ -193,6 +195,7 @@ class _Peer:
         "outbox",
         "overhead_size",
         "seen_ms",
+        "version",
     )
 
     def __init__(self, fd: int, now_ms: int) -> None:
@@ -207,6 +210,7 @@ class _Peer:
         self.overhead_size = 0  # taken, and not handed over by us: greetings, signs of life
         self.moved_ms = now_ms  # when it took something last, or nothing was there to be taken
         self.seen_ms = now_ms
+        self.version = VERSION_MIN  # of the protocol, as its HELLO has settled
 
 
 class RouterFront:
@@ -517,45 +521,71 @@ class RouterFront:
             except zmq.Again:
                 is_drained = True
                 break
-            inbound = self._check(frames, last, now_ms)
-            if inbound is not None:
-                batch.append(inbound)
+            batch += self._check(frames, last, now_ms)
         if batch:
             self._deliver(batch)
         return is_drained
 
-    def _check(self, frames: list[bytes], last: zmq.Frame, now_ms: int) -> Inbound | None:
-        """Return the request if it may go on; answer or count it otherwise."""
+    def _check(self, frames: list[bytes], last: zmq.Frame, now_ms: int) -> list[Inbound]:
+        """Return the requests of a message that may go on; answer or count others."""
         self.counts.message_count += 1
         name = frames[0]
         known = self._peers.get(name)
         if known is not None:
             known.inflow.deliver(wire_size(frames[1:]))
         elif name in self._gone_names and _HELLO_PART not in frames[-1][:_HELLO_SIZE_MAX]:
-            return None  # nobody is there to be told anything
+            return []  # no peer is left to be answered
         if len(frames) < 2 or len(frames) > codec.FRAME_COUNT_MAX + 1:
             self.counts.refused_count += 1
-            return None
+            return []
+        refused_count = self.counts.refused_count
+        found: list[Inbound | None] = []
         try:
             request = codec.decode_request(frames[1])
             if isinstance(request, Hello):
                 self._answer_hello(name, request, source_fd(last), now_ms)
-                return None
-            peer = self._session(name, request, now_ms)
-            size = sum(map(len, frames))
+            elif isinstance(request, Bundle):
+                header_size = len(frames[1]) // len(request.parts)
+                for part, own in parts_of(request.parts, request.sizes, frames[2:]):
+                    found.append(
+                        self._admit(name, part, request.incarnation, own, header_size, now_ms)
+                    )
+            else:
+                header_size = len(name) + len(frames[1])
+                found.append(
+                    self._admit(name, request, request.incarnation, frames[2:], header_size, now_ms)
+                )
+        except ZbkError as error:
+            self._refuse(name, codec.peek_request_id(frames[1]), error)
+        if self.counts.refused_count != refused_count:
+            self._check_refused(name, last)
+        return [inbound for inbound in found if inbound is not None]
+
+    def _admit(
+        self,
+        name: bytes,
+        request: Request,
+        incarnation: int,
+        frames: Sequence[bytes],
+        header_size: int,
+        now_ms: int,
+    ) -> Inbound | None:
+        """Return a request that may go on now; hold it, or answer it here."""
+        try:
+            peer = self._session(name, incarnation, now_ms)
+            size = header_size + sum(map(len, frames))
             expected_size = self._expected_size(request)
             self._take_credit(peer, size, is_held=bool(expected_size))
         except ZbkError as error:
-            self.counts.refused_count += 1
-            request_id = codec.peek_request_id(frames[1])
-            if request_id:
-                refusal = codec.refusal(request_id, self._identity.incarnation, error)
-                self._push(name, [codec.encode(refusal)])
-            self._check_refused(name, last)
+            self._refuse(name, request.request_id, error)
             return None
-        return self._let_in(
-            Inbound(name, request, tuple(frames[2:]), size, expected_size, peer), peer
-        )
+        return self._let_in(Inbound(name, request, tuple(frames), size, expected_size, peer), peer)
+
+    def _refuse(self, name: bytes, request_id: int, error: ZbkError) -> None:
+        self.counts.refused_count += 1
+        if request_id:
+            refusal = codec.refusal(request_id, self._identity.incarnation, error)
+            self._push(name, [codec.encode(refusal)])
 
     def _let_in(self, inbound: Inbound, peer: _Peer) -> Inbound | None:
         """Return a request if it goes on now; hold it, or answer it here."""
@@ -592,16 +622,16 @@ class RouterFront:
         if len(self._gone_names) > GONE_COUNT_MAX:
             self._gone_names.popitem(last=False)
 
-    def _session(self, name: bytes, request: Request, now_ms: int) -> _Peer:
-        """Return the peer of a request that may go on."""
+    def _session(self, name: bytes, incarnation: int, now_ms: int) -> _Peer:
+        """Return the peer of requests for this incarnation that may go on."""
         peer = self._peers.get(name)
         if peer is None:
             raise HelloRequiredError("say HELLO first")
         self._peers.move_to_end(name)
         peer.seen_ms = now_ms
-        if request.incarnation != self._identity.incarnation:
+        if incarnation != self._identity.incarnation:
             raise WrongBookieError(
-                f"meant for incarnation {request.incarnation}, "
+                f"meant for incarnation {incarnation}, "
                 f"this is incarnation {self._identity.incarnation}"
             )
         return peer
@@ -670,11 +700,12 @@ class RouterFront:
                 f"bookie {mine.bookie_id} has {self._limits.greeted_max} connections, "
                 "as many as it may have: see connection_count_max and `ulimit -n`"
             )
-        self._take_in(name, fd, now_ms)
+        version = min(VERSION_MAX, hello.version_max)
+        self._take_in(name, fd, version, now_ms)
         answer = HelloAnswer(
             request_id=hello.request_id,
             incarnation=mine.incarnation,
-            version=min(VERSION_MAX, hello.version_max),
+            version=version,
             instance_id=mine.instance_id,
             bookie_id=mine.bookie_id,
             credit_size=mine.credit_size,
@@ -685,11 +716,32 @@ class RouterFront:
 
     def _send_answers(self) -> None:
         while self._answers:
-            for outbound in self._answers.popleft():
-                self._send_one(outbound)
+            outbounds = self._answers.popleft()
+            if len(outbounds) == 1:
+                self._send_one(outbounds[0])
+            else:
+                self._send_many(outbounds)
 
     def _send_one(self, outbound: Outbound) -> None:
-        inbound = outbound.inbound
+        if self._settle(outbound.inbound) is not None:
+            frames = [codec.encode(outbound.answer), *outbound.frames]
+            self._push(outbound.inbound.peer, frames)
+
+    def _send_many(self, outbounds: Sequence[Outbound]) -> None:
+        """Send answers, those to one peer in order and in as few messages as possible."""
+        parts: dict[bytes, list[Part]] = {}
+        for outbound in outbounds:
+            if self._settle(outbound.inbound) is not None:
+                part = (outbound.answer, outbound.frames)
+                parts.setdefault(outbound.inbound.peer, []).append(part)
+        for name, own in parts.items():
+            peer = self._peers.get(name)  # it may have ended meanwhile
+            for group in groups(own, VERSION_MIN if peer is None else peer.version):
+                for frames in answer_messages(group):
+                    self._push(name, frames)
+
+    def _settle(self, inbound: Inbound) -> _Peer | None:
+        """Give back what a request has taken; return the peer that is to be answered."""
         self._in_flight_size -= inbound.size + REQUEST_SIZE
         peer = self._peers.get(inbound.peer)
         if peer is not None and inbound.life is not peer:
@@ -697,10 +749,10 @@ class RouterFront:
         self._budget.arrived(None if peer is None else peer.answers, inbound.expected_size)
         if peer is None:
             self.counts.dropped_answer_count += 1
-            return
+            return None
         peer.in_flight_size -= inbound.size
         peer.in_flight_count -= 1
-        self._push(inbound.peer, [codec.encode(outbound.answer), *outbound.frames])
+        return peer
 
     def _push(self, name: bytes, frames: list[Frame]) -> None:
         """Send to a peer, or keep it for later, in order."""
@@ -789,7 +841,7 @@ class RouterFront:
                     name, f"has not taken its answers for {waited_ms} ms: {size} bytes wait"
                 )
 
-    def _take_in(self, name: bytes, fd: int, now_ms: int) -> None:
+    def _take_in(self, name: bytes, fd: int, version: int, now_ms: int) -> None:
         """Begin the life of a peer that has said HELLO, perhaps not for the first time."""
         before = self._names_by_fd.get(fd)
         if before is not None and before != name:
@@ -800,7 +852,7 @@ class RouterFront:
             self.counts.peer_count = len(self._peers)
         elif peer.fd != fd and self._names_by_fd.get(peer.fd) == name:
             del self._names_by_fd[peer.fd]
-        peer.fd, peer.seen_ms = fd, now_ms
+        peer.fd, peer.seen_ms, peer.version = fd, now_ms, version
         connection, counts = self._connections.find(fd), tcp_counts(fd)
         if connection is not None and counts is not None:
             if not connection.inflow.began_ms:

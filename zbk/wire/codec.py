@@ -14,15 +14,17 @@ import msgspec
 
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
 from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
-from zbk.wire.messages import Answer, Message, Refused, Request
+from zbk.wire.messages import Answer, AnswerBundle, Bundle, Message, Refused, Request
 
 HEADER_SIZE_MAX: Final = 64 * 1024
 FRAME_COUNT_MAX: Final = 4
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
-_OPERATIONS = frozenset(kind.__struct_config__.tag for kind in Request.__args__)
+_requests: msgspec.msgpack.Decoder[Request | Bundle] = msgspec.msgpack.Decoder(Request | Bundle)
+_answers: msgspec.msgpack.Decoder[Answer | AnswerBundle] = msgspec.msgpack.Decoder(
+    Answer | AnswerBundle
+)
+_OPERATIONS = frozenset(kind.__struct_config__.tag for kind in (*Request.__args__, Bundle))
 
 
 def encode(message: Message) -> bytes:
@@ -30,8 +32,8 @@ def encode(message: Message) -> bytes:
     return _encoder.encode(message)
 
 
-def decode_request(header: bytes) -> Request:
-    """Return the request in a header frame.
+def decode_request(header: bytes) -> Request | Bundle:
+    """Return the request, or the bundle of some, in a header frame.
 
     Raises:
         UnknownOperationError: a well-formed header of an operation that we do not have.
@@ -48,8 +50,8 @@ def decode_request(header: bytes) -> Request:
         raise MalformedMessageError(f"not a request: {error}") from error
 
 
-def decode_answer(header: bytes) -> Answer:
-    """Return the answer in a header frame.
+def decode_answer(header: bytes) -> Answer | AnswerBundle:
+    """Return the answer, or the bundle of some, in a header frame.
 
     Raises:
         MalformedMessageError: it is no answer.

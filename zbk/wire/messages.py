@@ -1,4 +1,4 @@
-"""The messages between clients and bookies, version 2 of the protocol.
+"""The messages between clients and bookies, version 3 of the protocol.
 
 A message is a row of ZeroMQ frames: a msgpack map (the *header*, below) and, behind it, plain
 bytes that are never inside msgpack. Unknown keys of a header are ignored; an unknown operation is
@@ -9,10 +9,14 @@ answered with ``UnknownOperationError``.
     add           sizes (u32 LE an entry), body (encoded entries) [, entry ids (i64 LE each)]
     read          [entry ids (i64 LE each)]
     read answer   body (encoded entries, in the order asked)
+    bundle        the frames of its parts, back to back in one frame
     others        none
 
 The first message of a connection is ``Hello``; everything else is refused before it. Each request
 has an id that its answer repeats. Requests are idempotent: the same one may be sent again.
+
+Version 2 has no bundles: everything else is as in version 3. HELLO says which version is spoken:
+the highest one that both sides know.
 
 Version 1 knew neither fences nor recovery. It is not spoken any more: a bookie that ignored
 ``is_fencing`` as a key that it does not know would answer a recovery that it has not fenced for.
@@ -32,7 +36,13 @@ from zbk.protocol.words import NO_ENTRY, LedgerType
 
 MAGIC: Final = "zbk"
 VERSION_MIN: Final = 2
-VERSION_MAX: Final = 2
+VERSION_MAX: Final = 3
+BUNDLE_VERSION: Final = 3
+"""The first one with bundles."""
+
+
+PART_COUNT_MAX: Final = 200
+"""Parts of a bundle: with headers of 300 bytes each its own stays below the limit of all."""
 
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
@@ -168,6 +178,21 @@ class Scrub(Message, frozen=True, tag="scrub"):
 
 class Ping(Message, frozen=True, tag="ping"):
     """Ask for a sign of life."""
+
+
+PartRequest: TypeAlias = Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo
+"""Requests of which several fit into one message, of different ledgers or the same."""
+
+
+class Bundle(Message, frozen=True, tag="bundle"):
+    """Several requests in one message, each with its own request id, and answered by itself.
+
+    They count, are carried out and are refused as if each had come alone, in this order.
+    ``incarnation`` is that of all; the message's own ``request_id`` is 0, and no answer has it.
+    """
+
+    parts: Annotated[list[PartRequest], Meta(min_length=1, max_length=PART_COUNT_MAX)]
+    sizes: list[list[Natural]]  # bytes of the frames of each part
 
 
 Request: TypeAlias = (
@@ -338,6 +363,16 @@ class Refused(Message, frozen=True, tag="error"):
 
     code: Natural
     fields: list[Any] = []
+
+
+PartAnswer: TypeAlias = AddAnswer | ReadAnswer | LacAnswer | SyncAnswer | Refused
+
+
+class AnswerBundle(Message, frozen=True, tag="bundle_ok"):
+    """Several answers in one message: of one bundle, of several, or of single requests."""
+
+    parts: Annotated[list[PartAnswer], Meta(min_length=1, max_length=PART_COUNT_MAX)]
+    sizes: list[list[Natural]]  # bytes of the frames of each part
 
 
 Answer: TypeAlias = (

@@ -22,7 +22,7 @@ def echo() -> Echo:
 
 @pytest.fixture
 def server(echo: Echo) -> Iterator[RouterFront]:
-    made = front(echo, peer_idle_ms=1)
+    made = front(echo, peer_idle_ms=200)
     yield made
     made.stop()
 
