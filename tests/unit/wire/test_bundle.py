@@ -1,5 +1,7 @@
 """Bundles: golden bytes, and frames that are no frames of theirs."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,7 +53,7 @@ GOLDEN_ANSWERS = bytes.fromhex(
 def largest(kind: type[PartRequest]) -> PartRequest:
     """Return a request whose header is as long as it can be."""
     most = 2**63 - 1
-    values: dict[str, object] = {
+    values: dict[str, Any] = {
         "request_id": most, "incarnation": most, "ledger_id": most, "ledger_key": KEY,
         "ledger_type": max(LedgerType, key=len), "first_entry_id": most, "last_entry_id": most,
         "size_max": most, "count": 1 << 24, "lac": most, "checksum": 2**64 - 1, "known_lac": most,
