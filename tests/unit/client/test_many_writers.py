@@ -1,0 +1,170 @@
+"""Many writers of one client share an actor: what they share, and what they must not.
+
+A whole bookie in this process.
+"""
+
+import gc
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+
+import pytest
+
+from tests.support.bookie_here import ONE, BookieHere
+from tests.support.waiting import wait_until
+from zbk.client.api import Client
+from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.writer_actor import WriterActor
+from zbk.errors import BookieUnavailableError, ClientClosedError, LedgerClosedError
+from zbk.protocol.writer import WriterCore
+from zbk.protocol.writer_events import AddAnswered, Effect, Event
+
+
+@pytest.fixture
+def world() -> Iterator[BookieHere]:
+    made = BookieHere()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def client(world: BookieHere) -> Iterator[Client]:
+    with world.connect() as made:
+        yield made
+
+
+def writers(client: Client, count: int) -> list[LedgerWriter]:
+    return [client.create_ledger(**ONE) for _ in range(count)]
+
+
+def test_an_open_ledger_needs_no_thread_and_no_timer(client: Client) -> None:
+    first = client.create_ledger(**ONE)
+    first.append(b"0")
+    thread_count = threading.active_count()
+
+    others = writers(client, 200)
+
+    assert threading.active_count() == thread_count
+    for one in others:
+        one.append(b"x")
+    wait_until(lambda: not client._pool._timers, what="no timer is left")
+
+
+def test_each_ledger_has_what_was_appended_to_it_from_many_threads(client: Client) -> None:
+    ledgers = writers(client, 12)
+    sent: list[list[bytes]] = [[] for _ in ledgers]
+    locks = [threading.Lock() for _ in ledgers]
+    futures: list[Future[int]] = []
+
+    def append(seed: int) -> None:
+        rng = random.Random(seed)
+        for number in range(150):
+            index = rng.randrange(len(ledgers))
+            payload = b"%d %d " % (seed, number) * rng.choice([1, 1, 1, 40, 4_000])
+            with locks[index]:  # the order of the calls is that of the entries
+                sent[index].append(payload)
+                futures.append(ledgers[index].append_async(payload))
+
+    threads = [threading.Thread(target=append, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for future in futures:
+        future.result(30)
+
+    for ledger, payloads in zip(ledgers, sent, strict=True):
+        assert ledger.close() == len(payloads) - 1
+        reader = client.open_ledger(ledger.ledger_id)
+        assert [entry.payload for entry in reader.read(0, len(payloads) - 1)] == payloads
+
+
+def test_the_lac_of_each_idle_ledger_is_told(world: BookieHere, client: Client) -> None:
+    with world.connect(explicit_lac_ms=20) as writing:
+        ledgers = writers(writing, 40)
+        for ledger in ledgers:
+            for _ in range(3):
+                ledger.append(b"x")
+        for ledger in ledgers:
+            reader = client.open_ledger(ledger.ledger_id)
+            wait_until(lambda reader=reader: reader.read_last_add_confirmed() == 2)  # type: ignore[misc]
+
+
+def test_a_bug_in_one_writer_ends_no_other(
+    client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken, sound = writers(client, 2)
+    handle = WriterCore.handle
+
+    def fails(self: WriterCore, event: Event, now_ms: int) -> list[Effect]:
+        if self is broken._core and isinstance(event, AddAnswered):
+            raise AssertionError("a bug")
+        return handle(self, event, now_ms)
+
+    monkeypatch.setattr(WriterCore, "handle", fails)
+
+    futures = [one.append_async(b"x") for one in (broken, sound, broken, sound)]
+
+    for future in futures[::2]:
+        with pytest.raises(BookieUnavailableError, match=r"the writer failed: .*a bug"):
+            future.result(20)
+    assert [future.result(20) for future in futures[1::2]] == [0, 1]
+    with pytest.raises(BookieUnavailableError, match="a bug"):
+        broken.append(b"y")
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert len(client._writers) == 1
+
+
+@pytest.mark.actor_may_fail
+def test_after_a_bug_in_the_actor_the_next_ledger_has_another_one(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = writers(client, 3)
+
+    def fails(*_arguments: object) -> None:
+        raise AssertionError("a bug of the actor")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(WriterActor, "_take_in", fails)
+        for one in before:
+            with pytest.raises(BookieUnavailableError, match="a bug of the actor"):
+                one.append(b"x", timeout=20)
+
+    after = client.create_ledger(**ONE)
+    assert after.append(b"x") == 0
+
+
+def test_a_client_that_closes_answers_for_all_its_writers(world: BookieHere) -> None:
+    client = world.connect()
+    ledgers = writers(client, 5)
+    futures = [ledger.append_async(b"x") for ledger in ledgers for _ in range(100)]
+
+    client.close()
+
+    for future in futures:
+        assert future.exception(20) is None or isinstance(future.exception(), LedgerClosedError)
+    with pytest.raises(ClientClosedError):
+        ledgers[0].append(b"y")
+
+
+def test_writers_that_are_dropped_or_closed_are_forgotten(client: Client) -> None:
+    ledgers = writers(client, 6)
+    futures = [ledger.append_async(b"x") for ledger in ledgers]
+    for ledger in ledgers[:3]:
+        ledger.close()
+    del ledgers, ledger
+    gc.collect()
+
+    assert [future.result(20) for future in futures] == [0] * 6
+    wait_until(lambda: not len(client._writers), what="the end of all writers")
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_ledgers_are_spread_over_the_actors(world: BookieHere, count: int) -> None:
+    with world.connect(writer_actor_count=count) as client:
+        for ledger in writers(client, 6):
+            ledger.append(b"x")
+
+        names = [thread.name for thread in threading.enumerate()]
+        assert sum(name.startswith("WriterActor") for name in names) == count
