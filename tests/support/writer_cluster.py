@@ -10,7 +10,7 @@ ack quorum of the bookies that the metadata name for it (I1, I7), acknowledged i
 After the end of a ledger: what a bookie lacks, the writer knows (``check_copies``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.support.writer_metadata import FakeMetadata, Store
 from zbk.durability.level import level_of
@@ -250,6 +250,18 @@ class WriterCluster:
         self.handle(answer)
         if isinstance(answer, AddAnswered) and self.core.ensemble[answer.slot] != bookie_id:
             self.seen.add("late answer of a replaced bookie")
+
+    def answer_together(self, picks: Sequence[tuple[int, int]]) -> None:
+        """Let answers of several slots through at once, each a slot and an index as ``answer``."""
+        events: list[Event] = []
+        for slot, index in picks:
+            answers = self.pool[self.core.ensemble[slot]].answers
+            if answers:
+                events.append(answers.pop(index % len(answers)))
+        for effect in self.core.handle_all(events, self.now_ms):
+            self.seen.add(type(effect).__name__)
+            self._carry_out(effect)
+        self._check()
 
     def serve_metadata(self, store: Store = Store.ANSWERS) -> None:
         """Let the metadata store take the change of ensemble that waits, if one does."""

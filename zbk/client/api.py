@@ -6,7 +6,7 @@ Source: BookKeeper's ``BookKeeper`` client API (``CreateBuilder``, ``OpenBuilder
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Final, Self, Unpack
 
@@ -15,9 +15,9 @@ from zbk.client.directory import BookieDirectory
 from zbk.client.garbage_collection import CompactionName, collect_garbage, compaction_name
 from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.ledger_writer import LedgerWriter, close_all
 from zbk.client.log_calls import LogCalls
-from zbk.client.metadata_actor import MetadataActor
+from zbk.client.metadata_actor import MetadataActors
 from zbk.client.open_writers import OpenWriters, WriterGround
 from zbk.client.outside_sync_pump import sync_from_outside
 from zbk.client.placer import BookiePlacer
@@ -63,6 +63,9 @@ from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubSta
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
 URI_SIZE_MAX: Final = 4_096
+LEDGER_COUNT_MAX: Final = 100_000
+"""Ledgers that one call makes."""
+
 
 DESCRIPTOR_COUNT: Final = 32
 """Those that have to be left for a client: metadata store, ZeroMQ's threads, a first connection."""
@@ -140,7 +143,7 @@ class Client(LogCalls):
             raise
         self._directory = BookieDirectory(registry, self._pool.set_addresses)
         self._requests = Requests(self._pool, config.request_timeout_ms)
-        self._metadata_actor = MetadataActor.start()
+        self._metadata_actors = MetadataActors()
         self._ticker = Ticker("zbk-client-ticker")
         self._placer = BookiePlacer(
             self._directory, POLICIES[config.placement], config.avoid_failed_ms
@@ -153,7 +156,7 @@ class Client(LogCalls):
                 ledgers=self._ledgers,
                 tasks=self._tasks,
                 placer=self._placer,
-                metadata_actor=self._metadata_actor,
+                metadata_actors=self._metadata_actors,
                 ticker=self._ticker,
                 check_usable=self.check_usable,
             )
@@ -205,7 +208,7 @@ class Client(LogCalls):
         self._ticker.stop()
         self._directory.close()
         self._pool.close()
-        self._metadata_actor.stop()
+        self._metadata_actors.stop()
         self._store.close()
 
     # ------------------------------------------------------------------ ledgers to write
@@ -225,6 +228,43 @@ class Client(LogCalls):
         plan = plan_ledger(options)
         self.check_usable()
         return self._writers.start(self._creator.create(plan, has_writer=True), plan.password)
+
+    def create_ledgers(self, count: int, **options: Unpack[LedgerOptions]) -> list[LedgerWriter]:
+        """Make many ledgers of one kind at once, and return their writers.
+
+        For loaders that need thousands: a step of the metadata store makes 128 of them. Each ledger
+        has an ensemble of its own. The keywords and errors are those of ``create_ledger``; after an
+        error none of the ledgers is left, unless the store cannot be reached.
+
+        Example:
+            >>> import zbk
+            >>> with zbk.connect() as client:  # doctest: +SKIP
+            ...     writers = client.create_ledgers(1_000, ack_quorum_size=2)
+            ...     futures = [writer.append_async(b"hello") for writer in writers]
+            ...     client.close_all(writers)
+        """
+        count = arguments.integer("count", count, 1, LEDGER_COUNT_MAX)
+        plan = plan_ledger(options)
+        self.check_usable()
+        return self._writers.start_all(self._creator.create_many(plan, count), plan.password)
+
+    def close_all(
+        self, writers: Iterable[LedgerWriter], *, timeout: float | None = None
+    ) -> list[int]:
+        """Close many ledgers at the same time; return the last entry id of each, in order.
+
+        Each is closed as by ``LedgerWriter.close``, and all of them within ``timeout`` (seconds).
+        All are tried: the error of the first one that was not closed is raised, with a note that
+        names the others. Closing again closes what is left.
+
+        Raises:
+            ZbkError: as ``LedgerWriter.close``.
+        """
+        default_s = self._config.default_timeout_ms / 1000
+        timeout_s = default_s if timeout is None else arguments.seconds(timeout)
+        opened = arguments.instances("writers", writers, LedgerWriter)
+        self.check_usable()
+        return close_all(opened, timeout_s)
 
     def reserve_ledger(self, **options: Unpack[LedgerOptions]) -> int:
         """Make a ledger without a writer and return its id: ``open_for_append`` gives it one.
@@ -348,7 +388,7 @@ class Client(LogCalls):
             ReaderSetup(
                 metadata=metadata,
                 refresh=lambda: self._ledgers.read(ledger_id, is_fresh=True)[0],
-                news=LedgerNews(self._ledgers, self._metadata_actor, ledger_id),
+                news=LedgerNews(self._ledgers, self._metadata_actors, ledger_id),
                 ledger_key=ledger_key(password, ledger_id),
                 digest=digest_function(metadata.digest_type, password, ledger_id),
                 requests=self._requests,

@@ -330,6 +330,17 @@ def instance(name: str, value: object, kind: type[InstanceT]) -> InstanceT:
     return value
 
 
+def instances(name: str, values: object, kind: type[InstanceT]) -> list[InstanceT]:
+    """Return a list of instances of a class, from anything that can be iterated over.
+
+    Raises:
+        ArgumentTypeError: it cannot, or one of them is something else.
+    """
+    if not isinstance(values, Iterable):
+        raise _wrong_type(name, values, f"give a list of {kind.__name__}")
+    return [instance(name, value, kind) for value in values]
+
+
 def struct(name: str, value: object, kind: type[StructT]) -> StructT:
     """Return a struct whose fields have the types that they should have.
 

@@ -7,6 +7,7 @@ Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TypedDict
 from uuid import uuid4
 
@@ -15,8 +16,8 @@ import msgspec
 from zbk.client import arguments
 from zbk.client.placer import BookiePlacer
 from zbk.durability.level import level_of
-from zbk.errors import ArgumentTypeError
-from zbk.metadata.ledgers import LedgerStore
+from zbk.errors import ArgumentTypeError, ZbkError
+from zbk.metadata.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.digest import ledger_key, password_digest
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.quorum import Quorum
@@ -93,11 +94,34 @@ class LedgerCreator:
         Raises:
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
         """
-        ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
+        return self._create_some(plan, 1, has_writer=has_writer)[0]
+
+    def create_many(self, plan: LedgerPlan, count: int) -> list[LedgerMetadata]:
+        """Make ledgers that have writers, in few steps of the store; delete all if one step fails.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+        """
+        made: list[LedgerMetadata] = []
+        try:
+            while len(made) < count:
+                some = min(CREATE_COUNT_MAX, count - len(made))
+                made += self._create_some(plan, some, has_writer=True)
+        except ZbkError:
+            for one in made:
+                with suppress(ZbkError):  # empty ledgers without a handle: recovery closes them
+                    self._ledgers.delete(one.ledger_id)
+            raise
+        return made
+
+    def _create_some(
+        self, plan: LedgerPlan, count: int, *, has_writer: bool
+    ) -> list[LedgerMetadata]:
         token = uuid4().hex
         created_ms = wall_ms()
 
         def make(ledger_id: int) -> LedgerMetadata:
+            ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
             return LedgerMetadata(
                 ledger_id=ledger_id,
                 ensemble_size=plan.quorum.ensemble_size,
@@ -114,8 +138,7 @@ class LedgerCreator:
                 custom_metadata=dict(plan.custom_metadata),
             )
 
-        metadata, _version = self._ledgers.create(make)
-        return metadata
+        return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
 
 
 def _size(name: str, value: object) -> int:

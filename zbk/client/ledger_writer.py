@@ -16,10 +16,12 @@ from zbk.errors import (
     MetadataUnavailableError,
     NotDurableError,
     RequestTimeoutError,
+    ZbkError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.spans import Span
 from zbk.protocol.writer import WriterCore
+from zbk.system.clock import monotonic_s
 
 ENTRY_OVERHEAD_SIZE: Final = 64
 """Bytes of an entry beside its payload, while it is pending: header, digest, its place in lists."""
@@ -31,6 +33,9 @@ WAIT_SHARE: Final = 0.9
 
 LOSSY_WAIT_SHARE: Final = 0.5
 """The same of a close that accepts a loss: the rest is for closing."""
+
+NAMED_COUNT_MAX: Final = 10
+"""Ledgers that an error names, of those that were not closed together."""
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
 """Anything with the buffer protocol is taken; these are what type checkers know of it."""
@@ -252,6 +257,15 @@ class LedgerWriter:
             RequestTimeoutError: no answer in time; the ledger may be closed still.
         """
         timeout_s = self._timeout_s(timeout)
+        deadline_s = monotonic_s() + timeout_s
+        future = self._begin_close(timeout_s, accept_loss=accept_loss)
+        return self._finish_close(future, deadline_s, timeout_s)
+
+    def _begin_close(self, timeout_s: float, *, accept_loss: bool = False) -> "Future[int]":
+        """Ask for a close, and do not wait: ``_finish_close`` does, with the future returned here.
+
+        Both are for closing many ledgers at the same time: ``Client.close_all``.
+        """
         accept_loss = arguments.flag("accept_loss", accept_loss)
         self._check_usable()
         future = self._close_future
@@ -261,8 +275,12 @@ class LedgerWriter:
             share = LOSSY_WAIT_SHARE if accept_loss else WAIT_SHARE
             self._tell(AskClose(future, int(timeout_s * 1000 * share), accept_loss))
         self._close_future = future
+        return future
+
+    def _finish_close(self, future: "Future[int]", deadline_s: float, timeout_s: float) -> int:
+        """Wait for a close that was begun; as ``close``."""
         try:
-            return future.result(timeout_s)
+            return future.result(max(0.0, deadline_s - monotonic_s()))
         except TimeoutError:
             raise self._not_closed(timeout_s) from None
         finally:
@@ -288,6 +306,37 @@ class LedgerWriter:
             return future.result(timeout_s)
         except TimeoutError:
             raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
+
+
+def close_all(writers: Sequence[LedgerWriter], timeout_s: float) -> list[int]:
+    """Close ledgers at the same time, as ``Client.close_all``."""
+    deadline_s = monotonic_s() + timeout_s
+    failed: dict[int, ZbkError] = {}
+    begun: list[tuple[LedgerWriter, Future[int]]] = []
+    for writer in writers:
+        try:
+            future = writer._begin_close(timeout_s)  # noqa: SLF001 - of this module
+        except ZbkError as error:
+            failed[writer.ledger_id] = error
+        else:
+            begun.append((writer, future))
+    last_entry_ids: list[int] = []
+    for writer, future in begun:
+        try:
+            end = writer._finish_close(future, deadline_s, timeout_s)  # noqa: SLF001 - as above
+            last_entry_ids.append(end)
+        except ZbkError as error:
+            failed[writer.ledger_id] = error
+    if failed:
+        (_ledger_id, first), *others = sorted(failed.items())
+        if others:
+            named = ", ".join(str(ledger_id) for ledger_id, _error in others[:NAMED_COUNT_MAX])
+            more = f" and {len(others) - NAMED_COUNT_MAX} more" * (len(others) > NAMED_COUNT_MAX)
+            first.add_note(
+                f"zbk: of {len(writers)} ledgers these are not closed either: {named}{more}"
+            )
+        raise first
+    return last_entry_ids
 
 
 def _may_work_now(close: "Future[int]") -> bool:

@@ -1,4 +1,4 @@
-"""The actor that waits for the metadata store, so that writers do not.
+"""The actors that wait for the metadata store, so that writers do not.
 
 mailbox     MetadataTask, from writers and the client
 answers     the task's ``done`` with a result or an error, in this actor's thread
@@ -6,14 +6,19 @@ owns        nothing: the store is shared and thread-safe
 on failure  cannot fail: whatever a task raises is its answer
 """
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import pykka
 
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.system.light_inbox import LightInbox
+
+ACTOR_COUNT: Final = 8
+"""Tasks of so many ledgers wait for the store at the same time: a store on the network answers each
+of them after milliseconds, and thousands a second."""
 
 
 class MetadataTask(msgspec.Struct, frozen=True):
@@ -37,3 +42,38 @@ class MetadataActor(LightInbox, pykka.ThreadingActor):
         except Exception as error:  # noqa: BLE001 - a foreign error must not end the actor
             outcome = MetadataUnavailableError("metadata store", f"{type(error).__name__}: {error}")
         message.done(outcome)
+
+
+class MetadataActors:
+    """The metadata actors of a client, each made when it is first needed.
+
+    The tasks of one ledger are done in order, those of different ledgers at the same time.
+    """
+
+    def __init__(self, count: int = ACTOR_COUNT) -> None:
+        self._refs: list[pykka.ActorRef[MetadataActor] | None] = [None] * count
+        self._lock = threading.Lock()
+        self._is_stopped = False
+
+    def tell(self, ledger_id: int, task: MetadataTask) -> None:
+        """Have a task of a ledger done.
+
+        Raises:
+            pykka.ActorDeadError: the client was closed.
+        """
+        number = ledger_id % len(self._refs)
+        with self._lock:
+            if self._is_stopped:
+                raise pykka.ActorDeadError("the client was closed")
+            ref = self._refs[number]
+            if ref is None:
+                ref = self._refs[number] = MetadataActor.start()
+        ref.tell(task)
+
+    def stop(self) -> None:
+        """Stop the actors, each after the tasks that it has."""
+        with self._lock:
+            self._is_stopped = True
+            refs = [ref for ref in self._refs if ref is not None]
+        for ref in refs:
+            ref.stop()

@@ -5,16 +5,16 @@ Any thread.
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
-import pykka
 
 from zbk.client.append_budget import AppendBudget
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.mailbox import AppendMailbox
+from zbk.client.metadata_actor import MetadataActors
 from zbk.client.placer import BookiePlacer
 from zbk.client.writer_actor import (
     Join,
@@ -34,6 +34,7 @@ from zbk.protocol.digest import digest_function, ledger_key
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import WriterLimits
+from zbk.system.clock import monotonic_s
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 
@@ -52,7 +53,7 @@ class WriterGround(msgspec.Struct, frozen=True, kw_only=True):
     ledgers: LedgerStore
     tasks: UnderreplicationStore
     placer: BookiePlacer
-    metadata_actor: "pykka.ActorRef[Any]"
+    metadata_actors: MetadataActors
     ticker: Ticker
     check_usable: Callable[[], None]
 
@@ -92,6 +93,22 @@ class OpenWriters:
             BusyError: the process can have no more threads.
             ClientClosedError: the client is being closed.
         """
+        return self.start_all([metadata], password)[0]
+
+    def start_all(self, metadatas: Sequence[LedgerMetadata], password: bytes) -> list[LedgerWriter]:
+        """Start the writers of empty ledgers at once; as ``start`` otherwise."""
+        begun = [self._begin(metadata, password) for metadata in metadatas]
+        wait_ms = min(self._ground.config.connect_timeout_ms, CONNECT_WAIT_MS_MAX)
+        deadline_s = monotonic_s() + wait_ms / 1000
+        for connected, _writer in begun:
+            # entries that an ack quorum has before the last bookie is connected would miss there
+            connected.wait(max(0.0, deadline_s - monotonic_s()))
+        return [writer for _connected, writer in begun]
+
+    def _begin(
+        self, metadata: LedgerMetadata, password: bytes
+    ) -> tuple[threading.Event, LedgerWriter]:
+        """Return a writer, and what is set once its bookies are connected, or have failed."""
         ground, config = self._ground, self._ground.config
         core = self._core(metadata, password)
         door = self._door_of(metadata.ledger_id)
@@ -101,7 +118,7 @@ class OpenWriters:
 
         mailbox = AppendMailbox(config.pending_size_max, rouse, self._budget)
         current = WriterMetadata(
-            metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actor
+            metadata, ground.ledgers, ground.tasks, ground.placer, ground.metadata_actors
         )
         setup = WriterSetup(
             metadata=current,
@@ -118,8 +135,6 @@ class OpenWriters:
         if not door.leave_message(Join(body)):
             body.end(ClientClosedError())
             raise ClientClosedError
-        # entries that an ack quorum has before the last bookie is connected would miss there
-        setup.connected.wait(min(config.connect_timeout_ms, CONNECT_WAIT_MS_MAX) / 1000)
         writer = LedgerWriter(
             current,
             core,
@@ -133,7 +148,7 @@ class OpenWriters:
         )
         # a writer whose handle is dropped and was not closed must not be kept for ever
         weakref.finalize(writer, _drop, mailbox, door, body).atexit = False
-        return writer
+        return setup.connected, writer
 
     def _door_of(self, ledger_id: int) -> WriterDoor:
         """Return the door of a ledger's actor, which is made if there is none, or if it failed."""

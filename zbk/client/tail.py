@@ -16,7 +16,7 @@ import msgspec
 import pykka
 
 from zbk.client import arguments
-from zbk.client.metadata_actor import MetadataActor, MetadataTask
+from zbk.client.metadata_actor import MetadataActors, MetadataTask
 from zbk.client.requests import Requests
 from zbk.errors import (
     BookieUnavailableError,
@@ -69,10 +69,10 @@ class LedgerNews:
     """The metadata of one ledger, from the store; read by the client's metadata actor."""
 
     def __init__(
-        self, ledgers: LedgerStore, metadata_actor: "pykka.ActorRef[MetadataActor]", ledger_id: int
+        self, ledgers: LedgerStore, metadata_actors: MetadataActors, ledger_id: int
     ) -> None:
         self._ledgers = ledgers
-        self._metadata_actor = metadata_actor
+        self._metadata_actors = metadata_actors
         self._ledger_id = ledger_id
 
     def watch(self, callback: Callable[[tuple[LedgerMetadata, int] | None], None]) -> Watch:
@@ -83,7 +83,7 @@ class LedgerNews:
         """Read them once, and call back."""
         task = MetadataTask(lambda: self._ledgers.read(self._ledger_id), callback)
         with suppress(pykka.ActorDeadError):  # the client was closed: nobody wants to know
-            self._metadata_actor.tell(task)
+            self._metadata_actors.tell(self._ledger_id, task)
 
 
 class FollowedLedger(Protocol):

@@ -241,18 +241,14 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     # -------------------------------------------------------------- a turn
 
     def _take_in(self, news: list[News], now_ms: int) -> None:
-        touched: dict[WriterBody, None] = {}
+        by_writer: dict[WriterBody, list[News]] = {}
         for one in news:
             writer = writer_of(one)
             assert isinstance(writer, WriterBody), "only writers ask through this door"
-            if not writer.is_ended:
-                try:
-                    writer.take_in(one, now_ms)
-                except Exception as error:  # noqa: BLE001 - it ends this writer, and no other
-                    self._fail(writer, error)
-                touched[writer] = None
-        for writer in touched:
-            self._deadlines.put(writer, writer.due_ms(now_ms))
+            by_writer.setdefault(writer, []).append(one)
+        self._each(
+            by_writer, lambda writer, now_ms: writer.take_in(by_writer[writer], now_ms), now_ms
+        )
 
     def _each(
         self, writers: Iterable[WriterBody], act: Callable[[WriterBody, int], None], now_ms: int

@@ -168,23 +168,28 @@ class WriterBody:
         elif self._end_point.ticket is not ask.future:  # the metadata store did not answer before
             self._close(msgspec.structs.replace(self._end_point, ticket=ask.future))
 
-    def take_in(self, news: News, now_ms: int) -> None:
+    def take_in(self, news: Sequence[News], now_ms: int) -> None:
         """Turn news from the connections into events for the core, and carry out its effects."""
+        events = [event for event in map(self._event_of, news) if event is not None]
+        for effect in self._core.handle_all(events, now_ms):
+            self._carry_out(effect)
+        if self._unheard:
+            for one in news:
+                if not isinstance(one, Reply):
+                    self._heard(one.bookie_id)
+
+    def _event_of(self, news: News) -> core.Event | None:
+        """Return the core's event; ``None`` where it waits for nothing of the kind."""
         match news:
             case Reply():
-                event = event_of(news)
-                if event is not None:
-                    self._handle(event, now_ms)
+                return event_of(news)
             case BookieUp():
                 slot = self._slots.get(news.bookie_id)
-                if slot is not None:  # else it was replaced while the news were on their way
-                    self._handle(core.SlotUp(slot, news.incarnation), now_ms)
-                self._heard(news.bookie_id)
+                # else it was replaced while the news were on their way
+                return None if slot is None else core.SlotUp(slot, news.incarnation)
             case BookieDown():
                 slot = self._slots.get(news.bookie_id)
-                if slot is not None:
-                    self._handle(core.SlotDown(slot, news.error), now_ms)
-                self._heard(news.bookie_id)
+                return None if slot is None else core.SlotDown(slot, news.error)
             case _:
                 assert_never(news)
 

@@ -7,12 +7,11 @@ as a message. ``current`` may be read in any thread; everything else is the writ
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
-import pykka
 
-from zbk.client.metadata_actor import MetadataTask
+from zbk.client.metadata_actor import MetadataActors, MetadataTask
 from zbk.client.placer import BookiePlacer
 from zbk.errors import NotEnoughBookiesError, ZbkError
 from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
@@ -66,13 +65,13 @@ class WriterMetadata:
         ledgers: LedgerStore,
         tasks: UnderreplicationStore,
         placer: BookiePlacer,
-        metadata_actor: "pykka.ActorRef[Any]",
+        metadata_actors: MetadataActors,
     ) -> None:
         self._current = metadata
         self._ledgers = ledgers
         self._closer = LedgerCloser(ledgers, tasks)
         self._placer = placer
-        self._actor = metadata_actor
+        self._actors = metadata_actors
         self._decided_id = -1
         self._replaced: Mapping[int, tuple[str, str]] = {}
 
@@ -114,7 +113,7 @@ class WriterMetadata:
             event = EnsembleChanged(change_id, last.first_entry_id, last.bookies)
             tell(EnsembleSettled(event, outcome))
 
-        self._actor.tell(MetadataTask(write, done))
+        self._actors.tell(self._current.ledger_id, MetadataTask(write, done))
 
     def _decide(
         self, change: ChangeEnsemble, ensemble: Sequence[str]
@@ -139,7 +138,8 @@ class WriterMetadata:
                 LOG.info("ledger %d: missing entries are reported later: %s", ledger_id, outcome)
 
         note = MissingReport.not_written(report.missing)
-        self._actor.tell(MetadataTask(lambda: self._closer.report(ledger_id, note), done))
+        task = MetadataTask(lambda: self._closer.report(ledger_id, note), done)
+        self._actors.tell(ledger_id, task)
 
     def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
         """Close the ledger at its end, and report what it lacks; ``tell`` what came of it, once."""
@@ -159,4 +159,4 @@ class WriterMetadata:
             else:
                 tell(ClosedInMetadata(future, last_entry_id, None, outcome))
 
-        self._actor.tell(MetadataTask(write, done))
+        self._actors.tell(self._current.ledger_id, MetadataTask(write, done))

@@ -55,6 +55,9 @@ from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
 
 CREATE_ATTEMPT_COUNT_MAX: Final = 64
+CREATE_COUNT_MAX: Final = 128
+"""Ledgers that are made in one step: far below ZooKeeper's limit of 1 MiB for a request."""
+
 UPDATE_ATTEMPT_COUNT_MAX: Final = 32
 DELETE_ATTEMPT_COUNT_MAX: Final = 4
 
@@ -89,30 +92,43 @@ class LedgerStore:
             MetadataUnavailableError: the ledger may or may not have been made.
             InvalidOptionError: the store holds no cluster.
         """
+        return self.create_many(make, 1)[0]
+
+    def create_many(
+        self, make: Callable[[int], LedgerMetadata], count: int
+    ) -> list[tuple[LedgerMetadata, int]]:
+        """Make ledgers under ids in a row, all of them or none; as ``create`` otherwise.
+
+        One step of the store takes them, so ``count`` is bounded by what that takes: the caller
+        asks for ``CREATE_COUNT_MAX`` at most. ``make`` may give all of them the same token.
+        """
+        assert 1 <= count <= CREATE_COUNT_MAX, "one step of the store takes them"
         for attempt in range(CREATE_ATTEMPT_COUNT_MAX):
             counter = self._get_counter()
-            ledger_id = decode(IdCounter, counter.value, IDGEN).next_ledger_id
-            path = self._path(ledger_id)
-            metadata = make(ledger_id)
-            assert metadata.ledger_id == ledger_id, "make() uses the id that it gets"
-            assert metadata.creation_token, "the token tells our create from another's"
-            advance = SetValue(IDGEN, _counter_value(ledger_id + 1), counter.version)
+            first_id = decode(IdCounter, counter.value, IDGEN).next_ledger_id
+            made = [make(ledger_id) for ledger_id in range(first_id, first_id + count)]
+            assert [one.ledger_id for one in made] == list(range(first_id, first_id + count))
+            assert all(one.creation_token for one in made), "it tells our create from another's"
+            paths = [self._path(one.ledger_id) for one in made]
+            advance = SetValue(IDGEN, _counter_value(first_id + count), counter.version)
+            creates = [Create(path, encode(one)) for path, one in zip(paths, made, strict=True)]
             try:
-                self._store.multi([advance, Create(path, encode(metadata))])
+                self._store.multi([advance, *creates])
             except BadVersionError:  # somebody else took the id
                 self._retries.wait(attempt)
             except NoNodeError:
-                self._make_parents(path)
+                for parent in dict.fromkeys(map(parent_of, paths)):
+                    self._make_parent(parent)
             except NodeExistsError:  # a counter put back by hand: never take what is there
-                LOG.warning("%s exists and the counter says it does not: skipping", path)
+                LOG.warning("%s exists and the counter says it does not: skipping", paths[0])
                 with suppress(BadVersionError, MetadataUnavailableError):
-                    self._store.set(IDGEN, advance.value, counter.version)
+                    self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)
             except MetadataUnavailableError:
-                found = self._read_back(ledger_id)
-                if found is not None and found[0].creation_token == metadata.creation_token:
-                    return found
+                found = self._read_back(first_id)
+                if found is not None and found[0].creation_token == made[0].creation_token:
+                    return [found, *(self.read(one.ledger_id) for one in made[1:])]
             else:
-                return metadata, 0
+                return [(one, 0) for one in made]
         raise MetadataConflictError(
             IDGEN, f"another client took the id, {CREATE_ATTEMPT_COUNT_MAX} times in a row"
         )
@@ -288,10 +304,10 @@ class LedgerStore:
         except NoSuchLedgerError:
             return None
 
-    def _make_parents(self, path: str) -> None:
+    def _make_parent(self, parent: str) -> None:
         # whether it was made shows when the node itself is made next
         with suppress(NodeExistsError, MetadataUnavailableError):
-            self._store.create(parent_of(path), make_parents=True)
+            self._store.create(parent, make_parents=True)
 
     def _remove_empty_parents(self, path: str) -> None:
         parent = parent_of(path)

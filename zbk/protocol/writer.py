@@ -254,6 +254,34 @@ class WriterCore:
         self._check()
         return effects
 
+    def handle_all(self, events: Sequence[ev.Event], now_ms: int) -> list[ev.Effect]:
+        """Take events in, in order, as ``handle`` does; what follows from acks in a row comes once.
+
+        The answers of bookies to small entries come in twos and threes, and what follows from an
+        ack costs more than the ack.
+        """
+        effects: list[ev.Effect] = []
+        self._now_ms = now_ms
+        has_acks = False
+        for event in events:
+            if isinstance(event, ev.AddAnswered):
+                self._effects = effects
+                self._on_add_answered(event)
+                has_acks = True
+                continue
+            if has_acks:
+                self._follow_acks()
+                has_acks = False
+            effects += self.handle(event, now_ms)
+        if has_acks:
+            self._follow_acks()
+        return effects
+
+    def _follow_acks(self) -> None:
+        if not self._is_closed:
+            self._go_on(is_tick=False)
+        self._check()
+
     def _take_in(self, event: ev.ApplicationEvent | ev.ConnectionEvent | ev.MetadataEvent) -> None:
         match event:
             case ev.AddAnswered():

@@ -18,7 +18,7 @@ from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.writer_actor import WriterActor
 from zbk.errors import BookieUnavailableError, ClientClosedError, LedgerClosedError
 from zbk.protocol.writer import WriterCore
-from zbk.protocol.writer_events import AddAnswered, Effect, Event
+from zbk.protocol.writer_events import AddAnswered
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ def test_a_bug_in_one_writer_ends_no_other(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, sound = writers(client, 2)
-    handle = WriterCore.handle
+    take_in = WriterCore._on_add_answered
 
-    def fails(self: WriterCore, event: Event, now_ms: int) -> list[Effect]:
-        if self is broken._core and isinstance(event, AddAnswered):
+    def fails(self: WriterCore, event: AddAnswered) -> None:
+        if self is broken._core:
             raise AssertionError("a bug")
-        return handle(self, event, now_ms)
+        take_in(self, event)
 
-    monkeypatch.setattr(WriterCore, "handle", fails)
+    monkeypatch.setattr(WriterCore, "_on_add_answered", fails)
 
     futures = [one.append_async(b"x") for one in (broken, sound, broken, sound)]
 

@@ -113,6 +113,7 @@ BAD: dict[str, list[Wrong]] = {
     "client": types(7, "zk://host", object()),
     "compaction": [*types(None, 7, YES), *values("MINOR", "all")],
     "config": types(None, {}, 7),
+    "count": [*types("3", 3.0, None, YES), *values(0, -1, 100_001, 2**70)],
     "create": FLAG,
     "custom_metadata": [
         *types("a", [("a", b"b")], {"a": "b"}, {b"a": b"b"}, {"a": 7}, {7: b"b"}),
@@ -155,6 +156,7 @@ BAD: dict[str, list[Wrong]] = {
     "version": [*types("1", 1.5, YES), *values(0, -1, 2**63)],
     "who": TEXT,
     "write_quorum_size": SIZE,
+    "writers": types(None, 7, "writers", [None], [DATA_LEDGER]),
 }
 """By the name of a parameter: what must be refused wherever there is one of this name."""
 
@@ -163,6 +165,7 @@ GOOD: dict[str, object] = {
     "begun": ScrubStatus(request_id=1, incarnation=1, awaited_pass=1, begun_pass=1, ended_pass=1),
     "bookie_id": BOOKIE_ID,
     "config": ClientConfig(),
+    "count": 1,
     "first": 0,
     "last": -1,
     "ledger_id": 0,
@@ -177,6 +180,7 @@ GOOD: dict[str, object] = {
     "timeout": 1.0,
     "uri": "memory://public-arguments",
     "version": 1,
+    "writers": (),
 }
 """By the name of a parameter: what stands beside a bad one."""
 

@@ -42,7 +42,7 @@ from zbk.protocol.writer_events import (
 class AtOnce:
     """A metadata actor that does each task where it is told of it."""
 
-    def tell(self, task: MetadataTask) -> None:
+    def tell(self, _ledger_id: int, task: MetadataTask) -> None:
         try:
             outcome: Any = task.run()
         except ZbkError as error:

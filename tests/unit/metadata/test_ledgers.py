@@ -15,6 +15,7 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoSuchLedgerError,
 )
+from zbk.metadata.arguments import parent_of
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import IDGEN, LEDGERS
@@ -87,13 +88,46 @@ def test_a_lost_create_that_another_has_changed_meanwhile_is_still_ours(cluster:
             cluster.others.update(0, LedgerMetadata.with_recovery)
             raise MetadataUnavailableError(self.address, "the reply was lost")
 
-    cluster.ledgers._make_parents(cluster.ledgers._path(0))
+    cluster.ledgers._make_parent(parent_of(cluster.ledgers._path(0)))
     store = RacedStore(cluster.tree)
 
     created, version = cluster.client(store).create(metadata_maker())
 
     assert (created.state, version) == (LedgerState.IN_RECOVERY, 1)
     store.close()
+
+
+def test_many_are_made_in_one_step_under_ids_in_a_row(cluster: Cluster) -> None:
+    cluster.others.create(metadata_maker())
+
+    made = cluster.ledgers.create_many(metadata_maker(), 20)
+
+    assert [one.ledger_id for one, _version in made] == list(range(1, 21))
+    assert [cluster.others.read(ledger_id) for ledger_id in range(1, 21)] == made
+    assert cluster.others.next_ledger_id() == 21
+
+
+def test_many_whose_reply_was_lost_are_found_again(cluster: Cluster) -> None:
+    cluster.ledgers.create(metadata_maker())
+    cluster.store.lose_next_reply()
+
+    made = cluster.ledgers.create_many(metadata_maker(), 5)
+
+    assert [one.ledger_id for one, _version in made] == [1, 2, 3, 4, 5]
+    assert list(cluster.ledgers.list()) == [0, 1, 2, 3, 4, 5]
+
+
+def test_of_many_all_are_made_or_none(cluster: Cluster) -> None:
+    """One of them is there: a counter put back by hand."""
+    for _ in range(3):
+        cluster.ledgers.create(metadata_maker())
+    counter = cluster.store.get(IDGEN)
+    cluster.store.set(IDGEN, encode(IdCounter(next_ledger_id=1)), counter.version)
+
+    made = cluster.ledgers.create_many(metadata_maker(), 4)
+
+    assert [one.ledger_id for one, _version in made] == [3, 4, 5, 6]
+    assert list(cluster.ledgers.list()) == list(range(7))
 
 
 def test_a_create_that_was_not_made_is_made_again(cluster: Cluster) -> None:

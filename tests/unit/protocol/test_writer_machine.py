@@ -65,6 +65,10 @@ class WriterMachine(RuleBasedStateMachine):
         for _ in range(count):
             self.cluster.answer(self._slot(slot), index)
 
+    @rule(picks=st.lists(st.tuples(slots, st.integers(0, 5)), max_size=9))
+    def answer_together(self, picks: list[tuple[int, int]]) -> None:
+        self.cluster.answer_together([(self._slot(slot), index) for slot, index in picks])
+
     @rule()
     def serve_and_answer_all(self) -> None:
         for slot, bookie in enumerate(self.cluster.bookies):
@@ -321,7 +325,12 @@ class SeededRun:
         self.random.choice([self.cluster.append, self.cluster.append_each])(sizes)
 
     def _answer(self, slot: int) -> None:
-        self.cluster.answer(slot, self.random.choice([0, 0, 0, 1, 2]))
+        if self.random.randrange(4):
+            self.cluster.answer(slot, self.random.choice([0, 0, 0, 1, 2]))
+            return
+        size = len(self.cluster.bookies)
+        picks = [(self.random.randrange(size), self.random.choice([0, 0, 1])) for _ in range(5)]
+        self.cluster.answer_together(picks)
 
     def _rarely(self, slot: int) -> None:
         match self.random.randrange(4):
