@@ -390,6 +390,9 @@ class WriterCluster:
 
     def handle(self, event: Event) -> None:
         effects = self.core.handle(event, self.now_ms)
+        if isinstance(event, Tick):
+            next_tick_ms = self.core.next_tick_ms
+            assert next_tick_ms is None or next_tick_ms > self.now_ms, "a tick has done its work"
         for effect in effects:
             self.seen.add(type(effect).__name__)
             self._carry_out(effect)

@@ -218,8 +218,8 @@ class WriterCore:
     @property
     def next_tick_ms(self) -> int | None:
         """When a ``Tick`` is needed, if nothing happens before, beside those of ``is_watching``."""
-        is_idle = self._path.is_flushed and self._close is None and not self._is_closed
-        if not is_idle:
+        is_over = self._error is not None or self._is_closed
+        if is_over or self._close is not None or not self._path.is_flushed:
             return None
         return self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
 

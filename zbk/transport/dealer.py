@@ -294,8 +294,10 @@ class BookiePool:
         return min(PAUSE_MS_MAX, max(0, next_ms - monotonic_ms()))
 
     def _call_due(self, now_ms: int) -> None:
+        due = []
         while self._timers and self._timers[0][0] <= now_ms:
-            _, _, callback = heappop(self._timers)
+            due.append(heappop(self._timers)[2])
+        for callback in due:  # what one of them asks for comes in the next turn
             callback()
 
     def _tick(self, now_ms: int) -> None:

@@ -103,6 +103,23 @@ def test_a_request_comes_back_with_its_frames(client: BookiePool) -> None:
     assert reply.frames == (b"abc", b"")
 
 
+def test_a_timer_that_asks_again_at_once_holds_up_nothing(client: BookiePool) -> None:
+    inbox = Inbox()
+    is_over = threading.Event()
+
+    def again() -> None:
+        if not is_over.is_set():
+            client.call_at(monotonic_ms(), again)
+
+    client.call_at(monotonic_ms(), again)
+    client.request(outgoing(inbox, "mine"))
+
+    try:
+        assert isinstance(inbox.wait_for_kind(Reply), Reply)
+    finally:
+        is_over.set()
+
+
 def test_a_thousand_requests_each_get_one_reply_in_order(client: BookiePool) -> None:
     inbox = Inbox()
 
