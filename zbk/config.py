@@ -138,7 +138,7 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     entry_size_max: int = ENTRY_SIZE_MAX_DEFAULT  # bytes of payload
     pending_size_max: int = 64 * MIB  # bytes of entries that may wait in one writer
     all_pending_size_max: int = 128 * MIB  # ... in all writers of the client together
-    writer_actor_count: int = 1  # actors, and threads, that serve all writers of the client
+    writer_actor_count: int = 4  # actors, and threads, that serve all writers of the client
     window_size: int = 8 * MIB  # bytes of one writer that are on their way to the ack quorum
     backlog_size: int = 96 * MIB  # ... to the slowest bookie, before it holds the writer up
     batch_size_max: int = 1 * MIB  # bytes of entries in one message

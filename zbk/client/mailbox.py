@@ -8,8 +8,10 @@ yet answered, are bounded, for each writer and for all of a client (``AppendBudg
 """
 
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from itertools import accumulate
 from typing import Final
 
 from zbk.client.append_budget import AppendBudget
@@ -34,6 +36,7 @@ class AppendMailbox:
         self._budget = AppendBudget(size_max) if budget is None else budget
         self._rouse = rouse
         self._items: list[Item] = []
+        self._waiting_size = 0  # bytes of these
         self._size = 0  # bytes waiting here or taken and not yet answered
         self._is_roused = False
         self._asks: set[Future[int]] = set()
@@ -78,6 +81,7 @@ class AppendMailbox:
                     size = self._size + future.size
                 self._size = size
                 self._items.append((future, payloads))
+                self._waiting_size += future.size
                 if self._is_roused:
                     return
                 self._is_roused = True
@@ -118,12 +122,34 @@ class AppendMailbox:
             self._asks.add(future)
         future.add_done_callback(self._asks.discard)
 
-    def take(self) -> list[Item]:
-        """Return all that waits. The reader calls it once for each time it was roused."""
+    @property
+    def has_waiting(self) -> bool:
+        """True while appends wait here."""
+        return bool(self._items)
+
+    @property
+    def waiting_size(self) -> int:
+        """Bytes of the appends that wait here."""
+        return self._waiting_size
+
+    def take(self, size_max: int | None = None) -> list[Item]:
+        """Return what waits, up to ``size_max`` bytes, at least one append.
+
+        The reader goes on until nothing waits, each time it was roused; then it is roused again.
+        """
         with self._lock:
-            items, self._items = self._items, []
-            self._is_roused = False
-        return items
+            items = self._items
+            if size_max is None or self._waiting_size <= size_max:
+                self._items = []
+                self._waiting_size = 0
+                self._is_roused = False
+                return items
+            sizes = list(accumulate([future.size for future, _payloads in items]))
+            count = max(1, bisect_right(sizes, size_max))
+            self._items = items[count:]
+            self._waiting_size -= sizes[count - 1]
+            self._is_roused = bool(self._items)
+            return items[:count]
 
     def release(self, size: int) -> None:
         """Give room back: appends of ``size`` bytes in all were answered."""

@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import TracebackType
-from typing import TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 import pykka
@@ -35,6 +35,10 @@ from zbk.transport.dealer import BookiePool
 from zbk.transport.news import News
 
 logger = logging.getLogger(__name__)
+
+
+LENT_SIZE_MAX: Final = 64 * 1024
+"""Bytes of one writer's appends that the thread of the connections encodes itself."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -180,8 +184,14 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._pool = pool
         self._writers: dict[WriterBody, None] = {}
         self._deadlines = Deadlines[WriterBody]()
+        self._undrained: dict[WriterBody, None] = {}  # with appends in their mailboxes, in turn
         self._asked_ms: int | None = None  # when the connections' timer calls
+        self._thread_id = 0
         door.actor = self
+
+    def on_start(self) -> None:
+        """Note the actor's own thread."""
+        self._thread_id = threading.get_ident()
 
     def on_receive(self, message: ActorMessage) -> None:  # noqa: C901 - a case for each message
         """Have the writers that a message concerns handle it."""
@@ -190,7 +200,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case Deliver(news):
                 self._take_in(news, now_ms)
             case Drain():
-                self._each(self._door.take_roused(), WriterBody.drain, now_ms)
+                self._undrained.update(dict.fromkeys(self._door.take_roused()))
             case TimePassed(asked_ms):
                 if asked_ms == self._asked_ms:
                     self._asked_ms = None
@@ -210,6 +220,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 raise message.error
             case _:
                 assert_never(message)
+        self._drain()
         self._ask_for_time()
 
     def on_stop(self) -> None:
@@ -236,6 +247,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def forget(self, writer: WriterBody) -> None:
         """Note that a writer has ended. It calls this itself."""
         self._writers.pop(writer, None)
+        self._undrained.pop(writer, None)
         self._deadlines.put(writer, None)
 
     # -------------------------------------------------------------- a turn
@@ -243,12 +255,30 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def _take_in(self, news: list[News], now_ms: int) -> None:
         by_writer: dict[WriterBody, list[News]] = {}
         for one in news:
-            writer = writer_of(one)
-            assert isinstance(writer, WriterBody), "only writers ask through this door"
-            by_writer.setdefault(writer, []).append(one)
+            by_writer.setdefault(writer_of(one), []).append(one)
         self._each(
             by_writer, lambda writer, now_ms: writer.take_in(by_writer[writer], now_ms), now_ms
         )
+
+    def _drain(self) -> None:
+        """Take appends from mailboxes, of each writer in turn, while nothing else waits.
+
+        One that appends as fast as it can holds up no other for longer than its slice takes.
+        """
+        if not self._undrained:
+            return
+        is_lent = threading.get_ident() != self._thread_id
+        while self._undrained:
+            writers, self._undrained = list(self._undrained), {}
+            if is_lent:
+                large = [one for one in writers if one.waiting_size > LENT_SIZE_MAX]
+                if large:  # to encode it takes time that the connections' thread does not have
+                    self._undrained = dict.fromkeys(writers)
+                    self.actor_ref.tell(Drain())
+                    return
+            self._each(writers, WriterBody.drain, monotonic_ms())
+            if not self.actor_inbox.empty():
+                return  # each message that is handled comes back here
 
     def _each(
         self, writers: Iterable[WriterBody], act: Callable[[WriterBody, int], None], now_ms: int
@@ -259,6 +289,8 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                     act(writer, now_ms)
                 except Exception as error:  # noqa: BLE001 - it ends this writer, and no other
                     self._fail(writer, error)
+                if writer.may_drain:
+                    self._undrained[writer] = None
                 self._deadlines.put(writer, writer.due_ms(now_ms))
 
     def _fail(self, writer: WriterBody, error: Exception) -> None:

@@ -31,6 +31,9 @@ from zbk.transport.news import BookieDown, BookieUp, News, Reply, Sink
 TICK_MS: Final = 100
 """Time between two looks at periods of grace, while one runs."""
 
+DRAIN_SIZE_MAX: Final = 1024 * 1024
+"""Bytes that a writer takes from its mailbox before other writers have their turn."""
+
 REFUSED_RETRY_MS: Final = 1_000
 """How long a bookie that has refused an add, and has no replacement, is left alone."""
 
@@ -125,7 +128,7 @@ class WriterBody:
         """Turn a message into events for the core, and carry out its effects."""
         match message:
             case AskSync() | AskClose():
-                self.drain(now_ms)  # what was appended before this call and waits
+                self.drain(now_ms, None)  # what was appended before this call and waits
                 self._on_ask(message, now_ms)
             case EnsembleSettled() | ClosedInMetadata() | MissingNoted():
                 self._on_metadata(message, now_ms)
@@ -143,9 +146,19 @@ class WriterBody:
         self._ask_again(now_ms)
         self._handle(core.Tick(), now_ms)
 
-    def drain(self, now_ms: int) -> None:
-        """Take the appends out of the mailbox."""
-        items = self._mailbox.take()
+    @property
+    def may_drain(self) -> bool:
+        """True while appends wait in the mailbox and would not only wait elsewhere."""
+        return self._mailbox.has_waiting and not self._core.is_held_up
+
+    @property
+    def waiting_size(self) -> int:
+        """Bytes of the appends that wait in the mailbox."""
+        return self._mailbox.waiting_size
+
+    def drain(self, now_ms: int, size_max: int | None = DRAIN_SIZE_MAX) -> None:
+        """Take appends out of the mailbox: all, or about as much as a batch holds."""
+        items = self._mailbox.take(size_max)
         if items:
             self._handle(core.Appends(items), now_ms)
 

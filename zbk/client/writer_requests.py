@@ -4,7 +4,7 @@ Runs in the writer's actor. A reply finds its way back by its key: the writer, w
 what, and in which epoch of the slot.
 """
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -125,9 +125,10 @@ class WriterRequests:
         )
 
 
-def writer_of(news: News) -> object:
+def writer_of(news: News) -> Any:  # noqa: ANN401 - whatever was given as ``writer``
     """Return the writer that news from the connections are for."""
-    return news.key.writer if isinstance(news, Reply) else news.key  # type: ignore[attr-defined]
+    key: Any = news.key
+    return key.writer if isinstance(news, Reply) else key
 
 
 def event_of(reply: Reply) -> core.Event | None:

@@ -151,6 +151,7 @@ class WriterCore:
         self._self_sync_at_ms = 0
         self._is_last_sync = False  # the grace is over: one more, and then the end
         self._is_unsynced_watched = False
+        self._is_calm = False  # as ``_is_undisturbed`` was when the last event was taken in
         self._error: ZbkError | None = None
         self._close: Closing | None = None
         self._is_ending = False  # a close was asked for, whatever came of it
@@ -205,6 +206,8 @@ class WriterCore:
         """
         if self._is_closed:
             return False
+        if self._is_calm:
+            return self._path.is_held_up or self._keeper.is_pending
         return bool(
             self._slots.down
             or self._close is not None
@@ -214,6 +217,11 @@ class WriterCore:
             or self._keeper.is_seeking
             or self._path.unsynced_batch_count * 2 >= self._limits.unsynced_batch_count_max
         )
+
+    @property
+    def is_held_up(self) -> bool:
+        """True while appends that were taken in wait for room: more of them would wait, too."""
+        return self._path.is_held_up
 
     @property
     def next_tick_ms(self) -> int | None:
@@ -467,7 +475,8 @@ class WriterCore:
     # ------------------------------------------------------------------ what follows
 
     def _go_on(self, is_tick: bool) -> None:
-        if not is_tick and self._is_undisturbed:
+        self._is_calm = self._is_undisturbed
+        if self._is_calm and not is_tick:
             self._send_on()
             return
         if self._error is None:

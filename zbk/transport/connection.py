@@ -345,6 +345,8 @@ class Connection:
         if self.state is not State.READY or hello is None:
             return
         self._is_stuffed = False
+        if not self.waiting:
+            return
         parts = [self._part(pending, hello) for pending in self._within_credit(hello)]
         for group in groups(parts, hello.version):
             if not self._try_send(request_frames(group, hello.incarnation)):
@@ -399,18 +401,19 @@ class Connection:
                 return
             self._heard_ms = now_ms
             try:
-                self._on_message(codec.decode_answer(frames[0]), frames[1:], now_ms)
+                answer = codec.decode_answer(frames[0])
+                if isinstance(answer, AnswerBundle):
+                    self._on_bundle(answer, frames, now_ms)
+                else:
+                    self._on_answer(answer, tuple(frames[1:]), now_ms)
             except MalformedMessageError as error:
                 self.lose(error, now_ms)
             # nothing else can have come: to ask and be told so costs
             if self.state is State.READY and not self.outstanding:
                 return
 
-    def _on_message(self, answer: Answer | AnswerBundle, frames: list[bytes], now_ms: int) -> None:
-        if not isinstance(answer, AnswerBundle):
-            self._on_answer(answer, tuple(frames), now_ms)
-            return
-        for part, own in parts_of(answer.parts, answer.sizes, frames):
+    def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
+        for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
             if self.state is State.IDLE:
                 return  # the one before has ended this life
             self._on_answer(part, own, now_ms)

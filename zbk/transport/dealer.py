@@ -260,6 +260,7 @@ class BookiePool:
             self._wakeup.clear()
         self._now_ms = now_ms = monotonic_ms()
         self._obey(now_ms)
+        self._send(now_ms)  # before there is more to do
         for socket in ready:
             handler = self._handlers.get(socket)
             if handler is not None:
@@ -278,9 +279,10 @@ class BookiePool:
 
     def _send(self, now_ms: int) -> None:
         """Send the requests of this turn, to each bookie in as few messages as possible."""
-        unsent, self._unsent = self._unsent, {}
-        for connection in unsent:
-            connection.pump(now_ms)
+        if self._unsent:
+            unsent, self._unsent = self._unsent, {}
+            for connection in unsent:
+                connection.pump(now_ms)
 
     def _pause_ms(self) -> int | None:
         """Return how long nothing is to be done, unless something comes."""

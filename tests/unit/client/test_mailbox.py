@@ -35,6 +35,23 @@ def test_the_reader_is_roused_once_for_all_that_joins() -> None:
     assert [t for t, _payloads in mailbox.take()] == tickets
 
 
+def test_the_reader_may_take_a_part_and_is_roused_again_only_after_the_rest() -> None:
+    bell = Bell()
+    mailbox = AppendMailbox(1_000, bell)
+    tickets = [ticket(size) for size in (30, 30, 30, 200, 10)]
+    for one in tickets:
+        mailbox.put(one, (b"x",), 1)
+
+    taken = []
+    while mailbox.has_waiting:
+        taken.append([tickets.index(one) for one, _payloads in mailbox.take(70)])
+
+    assert taken == [[0, 1], [2], [3], [4]]
+    assert bell.count == 1
+    mailbox.put(ticket(1), (b"y",), 1)
+    assert bell.count == 2
+
+
 def test_what_joins_after_a_take_rouses_again() -> None:
     bell = Bell()
     mailbox = AppendMailbox(1_000, bell)

@@ -16,7 +16,13 @@ from tests.support.waiting import wait_until
 from zbk.client.api import Client
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.client.writer_actor import WriterActor
-from zbk.errors import BookieUnavailableError, ClientClosedError, LedgerClosedError
+from zbk.config import ClientConfig
+from zbk.errors import (
+    BookieUnavailableError,
+    ClientClosedError,
+    LedgerClosedError,
+    LedgerFencedError,
+)
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import AddAnswered
 
@@ -39,8 +45,8 @@ def writers(client: Client, count: int) -> list[LedgerWriter]:
 
 
 def test_an_open_ledger_needs_no_thread_and_no_timer(client: Client) -> None:
-    first = client.create_ledger(**ONE)
-    first.append(b"0")
+    for one in writers(client, ClientConfig().writer_actor_count):
+        one.append(b"0")
     thread_count = threading.active_count()
 
     others = writers(client, 200)
@@ -143,7 +149,8 @@ def test_a_client_that_closes_answers_for_all_its_writers(world: BookieHere) -> 
     client.close()
 
     for future in futures:
-        assert future.exception(20) is None or isinstance(future.exception(), LedgerClosedError)
+        error = future.exception(20)
+        assert error is None or isinstance(error, LedgerClosedError | LedgerFencedError)
     with pytest.raises(ClientClosedError):
         ledgers[0].append(b"y")
 
