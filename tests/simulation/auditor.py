@@ -129,7 +129,10 @@ class SimulatedAuditor:
             case ev.BrakeReleased():
                 self._node.trace(f"looked again; lost: {effect.lost}")
                 self._oracle.released(self._world.kernel.now_us)
-            case ev.RememberCheck() | ev.JobBegun() | ev.JobStalled():
+            case ev.JobStalled():
+                self._node.trace(f"{effect}")
+                self._oracle.stalled(self._world.kernel.now_us)
+            case ev.RememberCheck() | ev.JobBegun():
                 self._node.trace(f"{effect}")
 
     def _check(self, wanted: ev.CheckLedgers) -> None:

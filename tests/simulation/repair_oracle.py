@@ -46,6 +46,7 @@ class RepairOracle:
         self._registered: frozenset[str] = frozenset()
         self._seen_us: dict[str, int] = {}  # when an auditor last saw that a bookie was there
         self._held_us = -1  # since when an auditor waits
+        self._stalled_us = -(1 << 62)  # when the store did not answer one last
         self._past_holds: list[tuple[int, int]] = []  # that are over: from when until when
         self.attempt_counts: dict[int, int] = defaultdict(int)
         world.metadata.watchers.append(self._on_metadata)
@@ -169,6 +170,10 @@ class RepairOracle:
         """Note that it has looked again: who vanished meanwhile is not held any more."""
         self._past_holds.append((self._held_us, now_us))
 
+    def stalled(self, now_us: int) -> None:
+        """Note that the store has not answered an auditor: nor of who has vanished, perhaps."""
+        self._stalled_us = now_us
+
     def reported(
         self,
         session: LiveSession,
@@ -211,7 +216,8 @@ class RepairOracle:
         ]
         is_many = len(together) > max(1, len(self._absences.keys() | self._registered) // 5)
         was_held = any(begun < vanished_us <= ended for begun, ended in self._past_holds)
-        return is_many and not was_held and now_us - vanished_us < self._hold_us
+        was_told = self._stalled_us < vanished_us - AT_ONCE_US
+        return is_many and was_told and not was_held and now_us - vanished_us < self._hold_us
 
 
 class CheckedTasks(UnderreplicationStore):
