@@ -21,21 +21,21 @@ REQUEST_OVERHEAD_SIZE: Final = 512
 """Bytes of a request beside its frames: header and routing."""
 
 
-class _AddKey(msgspec.Struct, frozen=True):
+class _AddKey(msgspec.Struct, frozen=True, gc=False):
     writer: object
     slot: int
     first_entry_id: int
     epoch: int
 
 
-class _SyncKey(msgspec.Struct, frozen=True):
+class _SyncKey(msgspec.Struct, frozen=True, gc=False):
     writer: object
     slot: int
     sync_id: int
     epoch: int
 
 
-class _LacKey(msgspec.Struct, frozen=True):
+class _LacKey(msgspec.Struct, frozen=True, gc=False):
     writer: object
     slot: int
     lac: int

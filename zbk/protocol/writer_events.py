@@ -62,7 +62,7 @@ class WriterLimits(msgspec.Struct, frozen=True, kw_only=True):
 # ------------------------------------------------------------------ events
 
 
-class Append(msgspec.Struct, frozen=True):
+class Append(msgspec.Struct, frozen=True, gc=False):
     """Add entries. The payloads belong to the writer now and must not change.
 
     Without payloads it is answered, with count 0, once everything appended before it is.
@@ -72,13 +72,13 @@ class Append(msgspec.Struct, frozen=True):
     payloads: Sequence[bytes]
 
 
-class Appends(msgspec.Struct, frozen=True):
+class Appends(msgspec.Struct, frozen=True, gc=False):
     """Many appends, in order: what queued while the last ones were handled."""
 
     items: Sequence[tuple[Ticket, Sequence[bytes]]]
 
 
-class AddAnswered(msgspec.Struct, frozen=True):
+class AddAnswered(msgspec.Struct, frozen=True, gc=False):
     """A bookie has the batch that begins, for its slot, with ``first_entry_id``."""
 
     slot: int
@@ -213,7 +213,7 @@ Event: TypeAlias = ApplicationEvent | ConnectionEvent | MetadataEvent | Tick
 # ------------------------------------------------------------------ effects
 
 
-class SendAdd(msgspec.Struct, frozen=True):
+class SendAdd(msgspec.Struct, frozen=True, gc=False):
     """Send a batch to the bookie of a slot. One batch object may go to many slots."""
 
     slot: int
@@ -266,7 +266,7 @@ class ReportMissing(msgspec.Struct, frozen=True):
     missing: Mapping[str, Sequence[Span]]
 
 
-class Acked(msgspec.Struct, frozen=True):
+class Acked(msgspec.Struct, frozen=True, gc=False):
     """These appends are acknowledged, in order."""
 
     tickets: list[AckedTicket]

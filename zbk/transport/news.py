@@ -46,7 +46,7 @@ class Sink(Protocol):
         ...
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """One request on its way. ``size`` counts against the credit."""
 
     bookie_id: str

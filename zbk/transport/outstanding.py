@@ -24,7 +24,7 @@ MARK_COUNT_MAX: Final = 64
 """Answers that are remembered before those are forgotten that no longer count."""
 
 
-class Pending(msgspec.Struct):
+class Pending(msgspec.Struct, gc=False):
     """A request that waits to be sent, or for its answer."""
 
     outgoing: Outgoing
