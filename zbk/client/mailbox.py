@@ -43,7 +43,7 @@ class AppendMailbox:
         self._end: ZbkError | None = None
         self._is_over = False
         self._lock = threading.Lock()  # half the price of the condition's own ``with``
-        self._changed = threading.Condition(self._lock)
+        self._changed: threading.Condition | None = None  # made by the first that waits: a kilobyte
         self._waiter_count = 0
         self._is_abandoned = False
 
@@ -97,11 +97,12 @@ class AppendMailbox:
 
     def _wait_for_room(self, size: int, timeout_s: float) -> None:
         deadline_s = monotonic_s() + timeout_s
+        changed = self._changed = self._changed or threading.Condition(self._lock)
         self._waiter_count += 1
         try:
             while self._size and self._size + size > self._size_max:
                 left_s = deadline_s - monotonic_s()
-                if left_s <= 0 or not self._changed.wait(left_s):
+                if left_s <= 0 or not changed.wait(left_s):
                     raise RequestTimeoutError("append: the writer's window stayed full", timeout_s)
                 if self._end is not None:
                     raise self._end
@@ -155,7 +156,7 @@ class AppendMailbox:
         """Give room back: appends of ``size`` bytes in all were answered."""
         with self._lock:
             self._size -= size
-            if self._waiter_count:
+            if self._changed is not None and self._waiter_count:
                 self._changed.notify_all()
         self._budget.give_back(size)
 
@@ -173,5 +174,6 @@ class AppendMailbox:
             self._is_over |= is_over
             if self._end is None:
                 self._end = error
-            self._changed.notify_all()
+            if self._changed is not None:
+                self._changed.notify_all()
         self._budget.rouse()

@@ -128,10 +128,10 @@ class OpenWriters:
             pool=ground.pool,
             request_timeout_ms=config.request_timeout_ms,
             condition=threading.Condition(),
-            connected=threading.Event(),
             sink=door,
         )
-        body = WriterBody(setup, door.tell_writer, door.forget)
+        connected = threading.Event()
+        body = WriterBody(setup, door.tell_writer, door.forget, connected)
         if not door.leave_message(Join(body)):
             body.end(ClientClosedError())
             raise ClientClosedError
@@ -148,7 +148,7 @@ class OpenWriters:
         )
         # a writer whose handle is dropped and was not closed must not be kept for ever
         weakref.finalize(writer, _drop, mailbox, door, body).atexit = False
-        return setup.connected, writer
+        return connected, writer
 
     def _door_of(self, ledger_id: int) -> WriterDoor:
         """Return the door of a ledger's actor, which is made if there is none, or if it failed."""

@@ -65,7 +65,6 @@ class WriterSetup(msgspec.Struct, frozen=True):
     pool: BookiePool
     request_timeout_ms: int
     condition: threading.Condition  # of all futures of appends
-    connected: threading.Event  # set when each bookie of the ensemble is there, or failed, once
     sink: Sink
 
 
@@ -80,8 +79,12 @@ class WriterBody:
         setup: WriterSetup,
         tell: "Callable[[WriterBody, WriterMessage], None]",
         on_end: "Callable[[WriterBody], None]",
+        connected: threading.Event,
     ) -> None:
-        """``tell``: leave a message for this writer, from any thread; ``on_end``: called once."""
+        """``tell``: leave a message for this writer, from any thread; ``on_end``: called once.
+
+        ``connected`` is set when each bookie of the ensemble is there, or has failed, once.
+        """
         self._setup = setup
         self._core = setup.core
         self._mailbox = setup.mailbox
@@ -101,6 +104,7 @@ class WriterBody:
         )
         self._slots: dict[str, int] = {}
         self._unheard = set(self._core.ensemble)
+        self._connected: threading.Event | None = connected
         self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
         self.is_ended = False
@@ -241,8 +245,9 @@ class WriterBody:
 
     def _heard(self, bookie_id: str) -> None:
         self._unheard.discard(bookie_id)
-        if not self._unheard:
-            self._setup.connected.set()
+        if not self._unheard and self._connected is not None:
+            self._connected.set()
+            self._connected = None  # a kilobyte
 
     def _follow_ensemble(self) -> None:
         """Be connected to the bookies that the core writes to, and to no others."""
