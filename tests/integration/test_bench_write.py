@@ -83,6 +83,18 @@ def test_several_ledgers_are_written_at_once_beside_idle_ones(
     assert 0 < found["ledger_entries_per_s_min"] <= found["ledger_entries_per_s_max"]
 
 
+def test_appends_are_kept_outstanding_in_many_ledgers_without_a_thread_each(
+    shell: Shell, cluster: LocalCluster
+) -> None:
+    shape = ("--api", "async", "--ledgers", "40", "--outstanding", "3")
+    found = written(shell, cluster, "--count", "2003", *shape)
+
+    assert found["entry_count"] == 2003
+    assert found["ledger_count"] == 40
+    assert found["latency_count"] == 2003, "each append is timed"
+    assert 0 < found["latency_p50_ms"] <= found["latency_p99_ms"]
+
+
 def test_a_load_that_rolls_leaves_one_ledger(shell: Shell, cluster: LocalCluster) -> None:
     with zbk.connect(cluster.metadata_uri) as client:
         before = set(client.list_ledgers())

@@ -252,7 +252,7 @@ class WriterCluster:
             self.seen.add("late answer of a replaced bookie")
 
     def answer_together(self, picks: Sequence[tuple[int, int]]) -> None:
-        """Let answers of several slots through at once, each a slot and an index as ``answer``."""
+        """Deliver answers of several slots in one turn, each a slot and an index as ``answer``."""
         events: list[Event] = []
         for slot, index in picks:
             answers = self.pool[self.core.ensemble[slot]].answers

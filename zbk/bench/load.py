@@ -27,9 +27,7 @@ class WriteLoad(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = Api.MANY
     batch_count: int = 1_000  # entries in one ``append_many``
     window: int = 64  # calls that may be unanswered
-    outstanding: int = (
-        0  # appends that are, in each ledger, each answer followed by the next; 0: no
-    )
+    outstanding: int = 0  # appends kept unanswered in each ledger; 0: ``window`` counts
     rate: float = 0.0  # entries a second that are offered; 0: as fast as it goes
     ledger_count: int = 1  # written at once, by a thread each, or by answers (``outstanding``)
     idle_ledger_count: int = 0  # open besides

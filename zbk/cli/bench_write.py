@@ -148,10 +148,11 @@ def _check(context: click.Context) -> None:
         reason = "--window is for as fast as it goes: at a --rate nothing waits for answers"
     elif options["against_floor"] and (options["rate"] or options["seconds_ms"]):
         reason = "--against-floor compares a --count of entries, as fast as it goes"
-    elif options["outstanding"]:
-        reason = _why_not_outstanding(options)
     elif options["slow_bookie_ms"] and options["slow_disks_ms"]:
         reason = "--slow-bookie is for one bookie, --slow-disks for all: give one of them"
+    if options["outstanding"]:
+        has_shape = is_given("window") or is_given("batch_count")
+        reason = reason or _why_not_outstanding(options, has_shape=has_shape)
     for name in ("slow_bookie", "slow_disks"):
         if options[f"{name}_ms"] and options["metadata"] is not None:
             option = name.replace("_", "-")
@@ -160,9 +161,13 @@ def _check(context: click.Context) -> None:
         raise click.UsageError(reason, context)
 
 
-def _why_not_outstanding(options: Mapping[str, Any]) -> str:
+def _why_not_outstanding(options: Mapping[str, Any], *, has_shape: bool) -> str:
     if options["api"] != "async":
         return "--outstanding is for --api async"
+    if has_shape:
+        return "--outstanding says how many appends are unanswered: leave --window and --batch out"
+    if options["against_floor"]:
+        return "--against-floor compares batches: leave --outstanding out"
     if options["rate"] or options["roll_entry_count"]:
         return "--outstanding appends as answers come, to one ledger: leave --rate and --roll out"
     return ""

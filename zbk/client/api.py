@@ -234,7 +234,8 @@ class Client(LogCalls):
 
         For loaders that need thousands: a step of the metadata store makes 128 of them. Each ledger
         has an ensemble of its own. The keywords and errors are those of ``create_ledger``; after an
-        error none of the ledgers is left, unless the store cannot be reached.
+        error none of the ledgers is left, unless the store cannot be reached or the client is being
+        closed.
 
         Example:
             >>> import zbk

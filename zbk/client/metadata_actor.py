@@ -56,7 +56,7 @@ class MetadataActors:
         self._is_stopped = False
 
     def tell(self, ledger_id: int, task: MetadataTask) -> None:
-        """Have a task of a ledger done.
+        """Queue a task of a ledger.
 
         Raises:
             pykka.ActorDeadError: the client was closed.

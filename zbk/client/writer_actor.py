@@ -194,7 +194,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._thread_id = threading.get_ident()
 
     def on_receive(self, message: ActorMessage) -> None:  # noqa: C901 - a case for each message
-        """Have the writers that a message concerns handle it."""
+        """Pass a message to the writers that it concerns; then drain mailboxes."""
         now_ms = monotonic_ms()
         match message:
             case Deliver(news):

@@ -98,5 +98,5 @@ def parts_of(
         MalformedMessageError: the frames are not what the header says.
     """
     body = frames[0] if len(frames) == 1 else b""
-    own = split_frames(sizes, body, len(messages), codec.FRAME_COUNT_MAX - 1)
+    own = split_frames(sizes, body, len(messages))
     return list(zip(messages, own, strict=True))

@@ -26,20 +26,18 @@ def join_frames(parts: Iterable[Frames]) -> tuple[list[list[int]], bytes]:
 
 
 def split_frames(
-    sizes: Sequence[Sequence[int]], body: bytes, part_count: int, frame_count_max: int
+    sizes: Sequence[Sequence[int]], body: bytes, part_count: int
 ) -> list[tuple[bytes, ...]]:
     """Return the frames of each part.
 
     Raises:
         MalformedMessageError: the sizes are not those of this body, or of so many parts.
 
-    >>> split_frames([[2, 1], [], [0]], b"abc", 3, 4)
+    >>> split_frames([[2, 1], [], [0]], b"abc", 3)
     [(b'ab', b'c'), (), (b'',)]
     """
     if len(sizes) != part_count:
         raise MalformedMessageError(f"a bundle of {part_count} parts has sizes of {len(sizes)}")
-    if any(len(own) > frame_count_max for own in sizes):
-        raise MalformedMessageError(f"a part of a bundle has over {frame_count_max} frames")
     ends = list(accumulate(chain.from_iterable(sizes), initial=0))
     if ends[-1] != len(body):
         raise MalformedMessageError(f"a bundle of {ends[-1]} bytes has {len(body)}")

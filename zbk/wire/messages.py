@@ -38,11 +38,13 @@ MAGIC: Final = "zbk"
 VERSION_MIN: Final = 2
 VERSION_MAX: Final = 3
 BUNDLE_VERSION: Final = 3
-"""The first one with bundles."""
-
+"""The first version with bundles."""
 
 PART_COUNT_MAX: Final = 200
-"""Parts of a bundle: with headers of 300 bytes each its own stays below the limit of all."""
+"""Parts of a bundle. Each takes up to 300 bytes of the header, which has a limit of 64 KiB."""
+
+PART_FRAME_COUNT_MAX: Final = 3
+"""Frames of a part: a striped add has so many."""
 
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
@@ -104,8 +106,8 @@ class Read(Message, frozen=True, tag="read"):
     store has it; every answer, "no such entry" too, comes after the fence is on stable storage.
 
     A checked read answers only for entries in sound blocks of the entry log, and with
-    ``EntryUnreadableError`` for others: it is for whoever cannot verify the entries' digests. A
-    bookie that does not know it yet ignores it.
+    ``EntryUnreadableError`` for others: a client sends it that cannot verify the entries' digests.
+    A bookie of an older release ignores the flag.
     """
 
     ledger_id: Natural
@@ -184,6 +186,12 @@ class Ping(Message, frozen=True, tag="ping"):
     """Ask for a sign of life."""
 
 
+PartSizes: TypeAlias = Annotated[
+    list[Annotated[list[Natural], Meta(max_length=PART_FRAME_COUNT_MAX)]],
+    Meta(max_length=PART_COUNT_MAX),
+]
+"""Bytes of each frame of each part."""
+
 PartRequest: TypeAlias = Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo
 """Requests of which several fit into one message, of different ledgers or the same."""
 
@@ -196,7 +204,7 @@ class Bundle(Message, frozen=True, tag="bundle"):
     """
 
     parts: Annotated[list[PartRequest], Meta(min_length=1, max_length=PART_COUNT_MAX)]
-    sizes: list[list[Natural]]  # bytes of the frames of each part
+    sizes: PartSizes
 
 
 Request: TypeAlias = (
@@ -376,7 +384,7 @@ class AnswerBundle(Message, frozen=True, tag="bundle_ok"):
     """Several answers in one message: of one bundle, of several, or of single requests."""
 
     parts: Annotated[list[PartAnswer], Meta(min_length=1, max_length=PART_COUNT_MAX)]
-    sizes: list[list[Natural]]  # bytes of the frames of each part
+    sizes: PartSizes
 
 
 Answer: TypeAlias = (

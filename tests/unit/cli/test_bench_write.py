@@ -13,6 +13,15 @@ from zbk.cli.bench_write import slow_programs
     [
         (["--count", "5", "--seconds", "5s"], "give one of them"),
         (["--rate", "5", "--window", "5"], "--window is for as fast as it goes"),
+        (["--outstanding", "2"], "--outstanding is for --api async"),
+        (["--outstanding", "2", "--api", "async", "--window", "5"], "leave --window and --batch"),
+        (["--outstanding", "2", "--api", "async", "--batch", "5"], "leave --window and --batch"),
+        (["--outstanding", "2", "--api", "async", "--against-floor"], "compares batches"),
+        (["--outstanding", "2", "--api", "async", "--rate", "5"], "leave --rate and --roll out"),
+        (
+            ["--outstanding", "2", "--api", "async", "--slow-bookie", "1s", "--slow-disks", "1s"],
+            "--slow-bookie is for one bookie",
+        ),
         (["--rate", "5", "--against-floor"], "--against-floor compares"),
         (["--seconds", "5s", "--against-floor"], "--against-floor compares"),
         (["--slow-bookie", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),

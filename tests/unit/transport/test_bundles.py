@@ -96,7 +96,7 @@ def lac_request(ledger_id: int = 0, request_id: int = 0) -> ReadLac:
 
 
 def ask_together(client: BookiePool, inbox: Inbox, requests: list[Message]) -> list[Reply]:
-    """Have the requests made in one turn of the pool; return what came of them, in order."""
+    """Send the requests in one turn of the pool; return the replies, in order."""
 
     def ask() -> None:
         for number, request in enumerate(requests):

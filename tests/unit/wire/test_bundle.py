@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -82,7 +83,7 @@ def test_the_longest_bundle_has_a_header_that_is_taken(kind: type[PartRequest]) 
 def test_frames_come_out_as_they_went_in(parts: list[tuple[bytes, ...]]) -> None:
     sizes, body = join_frames(parts)
 
-    assert split_frames(sizes, body, len(parts), 3) == parts
+    assert split_frames(sizes, body, len(parts)) == parts
 
 
 @given(FRAMES, st.data())
@@ -93,13 +94,25 @@ def test_sizes_that_do_not_fit_are_refused(
     cut = data.draw(st.integers(0, len(body)))
     if cut < len(body):
         with pytest.raises(MalformedMessageError):
-            split_frames(sizes, body[:cut], len(parts), 3)
+            split_frames(sizes, body[:cut], len(parts))
     with pytest.raises(MalformedMessageError):
-        split_frames(sizes, body + b"x", len(parts), 3)
+        split_frames(sizes, body + b"x", len(parts))
     with pytest.raises(MalformedMessageError):
-        split_frames(sizes, body, len(parts) + 1, 3)
+        split_frames(sizes, body, len(parts) + 1)
+
+
+@pytest.mark.parametrize("kind", [Bundle, AnswerBundle])
+@pytest.mark.parametrize("sizes", [[[0] * 4], [[]] * (PART_COUNT_MAX + 1)], ids=["frames", "parts"])
+def test_sizes_of_too_many_are_refused_by_the_decoder(
+    kind: type[Bundle | AnswerBundle], sizes: list[list[int]]
+) -> None:
+    """Nothing is allocated for them: a list in a header may be a byte long."""
+    good = BUNDLE if kind is Bundle else ANSWERS
+    decode = codec.decode_request if kind is Bundle else codec.decode_answer
+    header = codec.encode(msgspec.structs.replace(good, sizes=sizes))
+
     with pytest.raises(MalformedMessageError):
-        split_frames([[0] * 4, *sizes[1:]], body, len(parts), 3)
+        decode(header)
 
 
 @pytest.mark.parametrize(
