@@ -16,7 +16,7 @@ from zbk.protocol import recovery_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
 from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.words import NO_ENTRY, DigestType
+from zbk.protocol.words import NO_ENTRY
 from zbk.transport.news import News, Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac
@@ -119,7 +119,7 @@ class RecoveryBody:
             size_max=self._world.read_size_max,
             is_striped=is_striped,
             is_fencing=True,
-            is_checked=self._metadata.digest_type is DigestType.NONE,
+            is_checked=effect.is_checked,
         )
         frames = (encode_ids(ids),) if is_striped else ()
         self._ask(effect.bookie_id, request, frames, effect)

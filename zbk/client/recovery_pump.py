@@ -41,7 +41,6 @@ from zbk.protocol.recovery_events import (
     WriteAnswered,
     WriteFailed,
 )
-from zbk.protocol.words import DigestType
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_batch, encode_ids
@@ -180,7 +179,7 @@ class RecoveryPump:
             size_max=self._setup.config.read_size_max,
             is_striped=is_striped,
             is_fencing=True,
-            is_checked=self._metadata.digest_type is DigestType.NONE,
+            is_checked=effect.is_checked,
         )
         frames = (encode_ids(ids),) if is_striped else ()
         self._setup.requests.send(effect.bookie_id, request, frames, self._box, effect)

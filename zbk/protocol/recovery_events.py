@@ -133,6 +133,7 @@ class SendRead(msgspec.Struct, frozen=True):
     read_id: int
     bookie_id: str
     entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
+    is_checked: bool = False  # the entries have no digest: the bookie verifies its blocks first
 
 
 class SendWrite(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from zbk.protocol.entry import stored_length
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.recovery_events import RecoveryLimits, SendRead
 from zbk.protocol.recovery_retries import SlotRetries
+from zbk.protocol.words import DigestType
 
 
 class LengthRead:
@@ -93,7 +94,9 @@ class LengthRead:
                 case reader.SendRead():
                     self._sent[self._next_read_id] = (effect.slot, effect.read_id)
                     bookie_id = self._bookies[effect.slot]
-                    reads.append(SendRead(self._next_read_id, bookie_id, effect.entry_ids))
+                    is_checked = self._metadata.digest_type is DigestType.NONE
+                    ids = effect.entry_ids
+                    reads.append(SendRead(self._next_read_id, bookie_id, ids, is_checked))
                     self._next_read_id += 1
                 case reader.Delivered():
                     self.length = stored_length(effect.batch.encoded)

@@ -40,6 +40,7 @@ from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import decode_entries
 from zbk.protocol.recovery_events import RecoveryLimits, SendRead
 from zbk.protocol.recovery_retries import SlotRetries
+from zbk.protocol.words import DigestType
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -74,6 +75,7 @@ class RecoveryReads:
         self._quorum = quorum = metadata.quorum
         self._bookies = metadata.last_fragment.bookies
         self._digest = digest
+        self._is_checked = metadata.digest_type is DigestType.NONE
         self._limits = limits
         self._found: dict[int, bytes] = {}
         self._found_size = 0
@@ -141,7 +143,7 @@ class RecoveryReads:
             if entry_ids:
                 self._asked[self.read_count] = _Asked(slot, entry_ids, now_ms)
                 self._busy.add(slot)
-                reads.append(SendRead(self.read_count, bookie_id, entry_ids))
+                reads.append(SendRead(self.read_count, bookie_id, entry_ids, self._is_checked))
                 self.read_count += 1
         return reads
 
