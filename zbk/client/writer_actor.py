@@ -270,14 +270,16 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         is_lent = threading.get_ident() != self._thread_id
         while self._undrained:
             writers, self._undrained = list(self._undrained), {}
-            if is_lent:
-                large = [one for one in writers if one.waiting_size > LENT_SIZE_MAX]
-                if large:  # to encode it takes time that the connections' thread does not have
-                    self._undrained = dict.fromkeys(writers)
-                    self.actor_ref.tell(Drain())
-                    return
+            large: dict[WriterBody, None] = {}
+            if is_lent:  # to encode much takes time that the connections' thread does not have
+                large = dict.fromkeys(one for one in writers if one.waiting_size > LENT_SIZE_MAX)
+                writers = [one for one in writers if one not in large]
             self._each(writers, WriterBody.drain, monotonic_ms())
-            if not self.actor_inbox.empty():
+            if large:
+                self._undrained.update(large)
+                self.actor_ref.tell(Drain())
+                return
+            if self.actor_inbox.has_waiting:
                 return  # each message that is handled comes back here
 
     def _each(

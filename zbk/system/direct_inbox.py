@@ -65,6 +65,11 @@ class TurnQueue:
         """Return how many messages wait."""
         return self._queue.qsize()
 
+    @property
+    def has_waiting(self) -> bool:
+        """True while a message waits, perhaps already taken out by the actor, for the turn."""
+        return self._waiting_count > 0
+
     def try_begin(self) -> bool:
         """Take the turn, if the actor waits and nothing waits for it."""
         with self._lock:

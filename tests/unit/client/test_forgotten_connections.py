@@ -21,12 +21,6 @@ def world() -> Iterator[BookieHere]:
     made.close()
 
 
-@pytest.fixture
-def client(world: BookieHere) -> Iterator[Client]:
-    with world.connect() as made:
-        yield made
-
-
 def test_every_call_greets_again(world: BookieHere, client: Client) -> None:
     writer = client.create_ledger(**LedgerOptions(**ONE, ledger_type="VD_JOURNAL"))
     writer.append(b"0")

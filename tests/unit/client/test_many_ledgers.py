@@ -20,13 +20,6 @@ from zbk.metadata.store import Operation
 
 
 @pytest.fixture
-def world() -> Iterator[BookieHere]:
-    made = BookieHere()
-    yield made
-    made.close()
-
-
-@pytest.fixture
 def client(world: BookieHere) -> Iterator[Client]:
     with world.connect(default_timeout_ms=30_000) as made:
         yield made

@@ -6,8 +6,8 @@ A whole bookie in this process.
 import gc
 import random
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future
+from typing import Any
 
 import pytest
 
@@ -25,19 +25,7 @@ from zbk.errors import (
 )
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import AddAnswered
-
-
-@pytest.fixture
-def world() -> Iterator[BookieHere]:
-    made = BookieHere()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def client(world: BookieHere) -> Iterator[Client]:
-    with world.connect() as made:
-        yield made
+from zbk.system.direct_inbox import TurnQueue
 
 
 def writers(client: Client, count: int) -> list[LedgerWriter]:
@@ -165,6 +153,30 @@ def test_writers_that_are_dropped_or_closed_are_forgotten(client: Client) -> Non
 
     assert [future.result(20) for future in futures] == [0] * 6
     wait_until(lambda: not len(client._writers), what="the end of all writers")
+
+
+def test_a_large_append_is_left_to_the_actors_own_thread(
+    world: BookieHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a small one, and asked for in the thread of the connections.
+
+    The actor's thread may have taken the message out of its inbox and wait for the turn.
+    """
+    monkeypatch.setattr(TurnQueue, "empty", lambda _self: True)
+    with world.connect(writer_actor_count=1) as client:
+        first, small, large = writers(client, 3)
+        futures: list[Future[Any]] = []
+        is_asked = threading.Event()
+
+        def ask(_future: "Future[int]") -> None:
+            futures.append(small.append_async(b"x"))  # rouses the actor in this thread, later
+            futures.append(large.append_many([b"y" * 1_000] * 500))
+            is_asked.set()
+
+        first.append_async(b"x").add_done_callback(ask)
+
+        assert is_asked.wait(20)
+        assert [future.result(20) for future in futures] == [0, range(500)]
 
 
 @pytest.mark.parametrize("count", [1, 3])

@@ -3,7 +3,6 @@
 A whole bookie in this process; a peer of version 2 is one that says so, and gets no bundle.
 """
 
-from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -13,13 +12,6 @@ from zbk.client.api import Client
 from zbk.transport import connection, router
 from zbk.wire import codec
 from zbk.wire.messages import VERSION_MIN, AnswerBundle, Bundle, Hello, Message
-
-
-@pytest.fixture
-def world() -> Iterator[BookieHere]:
-    made = BookieHere()
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Several requests in one message: real sockets, peers of both versions, and hostile ones."""
 
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -58,32 +57,6 @@ class ListEcho(Echo):
 @pytest.fixture
 def echo() -> Echo:
     return ListEcho()
-
-
-@pytest.fixture
-def server(echo: Echo) -> Iterator[RouterFront]:
-    made = front(echo)
-    yield made
-    made.stop()
-    assert echo.failures == []
-
-
-@pytest.fixture
-def client(server: RouterFront) -> Iterator[BookiePool]:
-    made = pool()
-    made.set_addresses({BOOKIE_ID: server.endpoint})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def raw(server: RouterFront) -> Iterator[zmq.Socket[bytes]]:
-    context = zmq.Context()
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.RCVTIMEO, 10_000)
-    socket.connect(server.endpoint)
-    yield socket
-    context.destroy(linger=0)
 
 
 def lac_request(ledger_id: int = 0, request_id: int = 0) -> ReadLac:

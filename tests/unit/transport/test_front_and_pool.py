@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 
@@ -34,37 +34,6 @@ from zbk.transport.news import BookieDown, BookieUp, Reply
 from zbk.transport.router import Inbound, RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused
-
-
-@pytest.fixture
-def echo() -> Echo:
-    return Echo()
-
-
-@pytest.fixture
-def server(echo: Echo) -> Iterator[RouterFront]:
-    made = front(echo)
-    yield made
-    made.stop()
-    assert echo.failures == []
-
-
-@pytest.fixture
-def client(server: RouterFront) -> Iterator[BookiePool]:
-    made = pool()
-    made.set_addresses({BOOKIE_ID: server.endpoint})
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def raw(server: RouterFront) -> Iterator[zmq.Socket[bytes]]:
-    context = zmq.Context()
-    socket = context.socket(zmq.DEALER)
-    socket.setsockopt(zmq.RCVTIMEO, 10_000)
-    socket.connect(server.endpoint)
-    yield socket
-    context.destroy(linger=0)
 
 
 def error_of(reply: object) -> ZbkError:

@@ -16,23 +16,10 @@ from zbk.wire.messages import Answer, Hello, LacAnswer, Message, Refused
 
 
 @pytest.fixture
-def echo() -> Echo:
-    return Echo()
-
-
-@pytest.fixture
 def server(echo: Echo) -> Iterator[RouterFront]:
     made = front(echo, peer_idle_ms=200)
     yield made
     made.stop()
-
-
-@pytest.fixture
-def client(server: RouterFront) -> Iterator[BookiePool]:
-    made = pool()
-    made.set_addresses({BOOKIE_ID: server.endpoint})
-    yield made
-    made.close()
 
 
 def be_forgotten(server: RouterFront) -> None:

@@ -36,24 +36,11 @@ def read(request_id: int) -> Read:
 
 
 @pytest.fixture
-def echo() -> Echo:
-    return Echo()
-
-
-@pytest.fixture
 def server(echo: Echo) -> Iterator[RouterFront]:
     made = front(echo, answer_wait_ms=ANSWER_WAIT_MS)
     yield made
     made.stop()
     assert echo.failures == []
-
-
-@pytest.fixture
-def client(server: RouterFront) -> Iterator[BookiePool]:
-    made = pool()
-    made.set_addresses({BOOKIE_ID: server.endpoint})
-    yield made
-    made.close()
 
 
 @pytest.fixture
