@@ -33,8 +33,13 @@ class AppendBudget:
         """Bytes that were taken and not given back."""
         return self._size
 
-    def take(self, size: int, timeout_s: float, check: Callable[[], None]) -> None:
-        """Take room; wait until there is some. ``check`` raises when it is of no use any more.
+    def take(
+        self, size: int, timeout_s: float, check: Callable[[], None], ahead_size: int = 0
+    ) -> int:
+        """Take room, return how much; wait until there is some.
+
+        ``ahead_size`` more is taken while at least half of the room is free: it saves the next
+        calls. ``check`` raises when it is of no use any more.
 
         Raises:
             RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was taken.
@@ -43,7 +48,10 @@ class AppendBudget:
         with self._lock:
             if self._size + size > self._size_max and self._size:
                 self._wait(size, timeout_s, check)
+            if self._size + size + ahead_size <= self._size_max // 2:
+                size += ahead_size
             self._size += size
+            return size
 
     def give_back(self, size: int) -> None:
         """Give room back."""

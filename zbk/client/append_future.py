@@ -1,15 +1,16 @@
-"""Futures of appends: a ``concurrent.futures.Future`` each, at a fifth of its price.
+"""Futures of appends: a tenth of the price of a ``concurrent.futures.Future``.
 
 The standard future makes a lock, a condition and two lists of its own, several microseconds each
 time. Those of one writer share a condition; a list of them is resolved under one hold of it; and
 the lists are made when somebody asks for them. To everybody else they are standard futures:
-callbacks, ``wait``, ``as_completed`` and ``asyncio.wrap_future`` work.
+callbacks, ``wait``, ``as_completed`` and ``asyncio.wrap_future`` work. The last insists on the
+class, so it is the base; nothing of it is initialized.
 
-They can not be cancelled: an entry on its way can not be called back.
+They cannot be cancelled: an entry on its way cannot be called back.
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -17,7 +18,6 @@ from zbk.system.clock import monotonic_s
 
 _PENDING = "PENDING"  # states of concurrent.futures, which keeps their names to itself
 _FINISHED = "FINISHED"
-_LISTS = ("_waiters", "_done_callbacks")
 
 
 class AppendFuture(Future[Any]):
@@ -27,28 +27,56 @@ class AppendFuture(Future[Any]):
     of the ids, else the one id.
     """
 
-    __slots__ = ("is_many", "size")
+    __slots__ = ("_condition", "_result", "_state", "is_many", "size")
 
-    # what Future.__init__ gives to each, and to most for nothing; a test compares
-    _state = _PENDING
-    _result = None
+    # most never have them; the base keeps a dictionary for those that do
     _exception = None
+    _followers: tuple[list[Any], list[Any]] | None = None  # waiters and callbacks
 
     def __init__(
-        self, condition: threading.Condition | None = None, size: int = 0, *, is_many: bool = False
+        self,
+        condition: threading.Condition | None = None,
+        size: int = 0,
+        is_many: bool = False,
     ) -> None:
         self._condition = condition or threading.Condition()
+        self._state = _PENDING
+        self._result = None
         self.size = size
         self.is_many = is_many
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of Future, some is not in its types
-        if name in _LISTS:
-            return self.__dict__.setdefault(name, [])
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    @property
+    def _waiters(self) -> list[Any]:  # type: ignore[override]  # never set
+        return self._lists()[0]
+
+    @property
+    def _done_callbacks(self) -> list[Any]:
+        return self._lists()[1]
+
+    def _lists(self) -> tuple[list[Any], list[Any]]:
+        """Return the waiters and the callbacks; call with the condition held."""
+        if self._followers is None:
+            self._followers = [], []
+        return self._followers
 
     def cancel(self) -> bool:
         """Return False."""
         return False
+
+    def done(self) -> bool:
+        """Return whether there is a result or an error."""
+        return self._state == _FINISHED
+
+    def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
+        """Call ``fn`` with this future once it is done: at once, if it is."""
+        if self._state == _FINISHED:
+            super().add_done_callback(fn)  # which logs what ``fn`` raises
+            return
+        with self._condition:
+            if self._state != _FINISHED:
+                self._lists()[1].append(fn)
+                return
+        super().add_done_callback(fn)
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as Future has it
         """Return the result, or raise the error, once there is one; ``timeout`` in seconds."""
@@ -77,24 +105,25 @@ class AppendFuture(Future[Any]):
                 if left_s <= 0 or not self._condition.wait(left_s):
                     return
 
-    def _finish(self, result: object) -> bool:
-        """Take the result, with the condition held; tell whether there are callbacks to call."""
-        assert self._state == _PENDING, "an append is answered once"
-        own = self.__dict__
-        own["_result"] = result
-        own["_state"] = _FINISHED
-        for waiter in own.get("_waiters", ()):
-            waiter.add_result(self)
-        return "_done_callbacks" in own
-
 
 def resolve_all(
-    condition: threading.Condition, results: Iterable[tuple[AppendFuture, object]]
+    condition: threading.Condition, tickets: Sequence[tuple[AppendFuture, int, int]]
 ) -> None:
-    """Give futures that share ``condition`` their results, in order."""
+    """Resolve futures that share ``condition``, in order.
+
+    With each comes the id of its first entry and how many entries there are.
+    """
+    followed: list[AppendFuture] = []
     with condition:
-        waiting = [future for future, result in results if future._finish(result)]  # noqa: SLF001
+        for future, first_id, count in tickets:
+            assert future._state == _PENDING, "an append is answered once"  # noqa: SLF001
+            future._result = range(first_id, first_id + count) if future.is_many else first_id  # noqa: SLF001
+            future._state = _FINISHED  # noqa: SLF001 - last: it is read without the lock
+            if future._followers is not None:  # noqa: SLF001
+                followed.append(future)
+                for waiter in future._followers[0]:  # noqa: SLF001
+                    waiter.add_result(future)
         if condition._waiters:  # type: ignore[attr-defined]  # noqa: SLF001 - a call costs more
             condition.notify_all()
-    for future in waiting:  # callbacks are not called with the lock held
-        future._invoke_callbacks()  # noqa: SLF001 - as set_result does
+    for future in followed:  # callbacks are not called with the lock held
+        future._invoke_callbacks()  # type: ignore[attr-defined]  # noqa: SLF001 - as set_result does

@@ -179,7 +179,7 @@ class LedgerWriter:
             RequestTimeoutError: no room in time; nothing was added.
         """
         data = payload if type(payload) is bytes else arguments.payload(payload)
-        timeout_s = self._timeout_s(timeout)
+        timeout_s = self._default_timeout_s if timeout is None else arguments.seconds(timeout)
         if len(data) > self._entry_size_max:
             raise EntryTooLargeError(len(data), self._entry_size_max)
         self._check_usable()

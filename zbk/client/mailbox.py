@@ -22,6 +22,9 @@ from zbk.system.clock import monotonic_s
 LONE_SIZE_MAX: Final = 16 * 1024
 """Bytes of an append that may count as alone."""
 
+AHEAD_SIZE: Final = 8 * 1024
+"""Bytes of the client's budget that a busy writer takes ahead: most appends need one lock less."""
+
 Item = tuple[AppendFuture, Sequence[bytes]]
 
 
@@ -38,6 +41,7 @@ class AppendMailbox:
         self._items: list[Item] = []
         self._waiting_size = 0  # bytes of these
         self._size = 0  # bytes waiting here or taken and not yet answered
+        self._granted_size = 0  # bytes of the budget: as many, and what was taken ahead
         self._is_roused = False
         self._asks: set[Future[int]] = set()
         self._end: ZbkError | None = None
@@ -71,25 +75,35 @@ class AppendMailbox:
             RequestTimeoutError: no room within ``timeout_s`` seconds; nothing was added.
             ZbkError: the mailbox was ended.
         """
-        self._budget.take(future.size, timeout_s, self._check_end)
-        try:
+        size = future.size
+        while True:
             with self._lock:
-                self._check_end()
-                size = self._size + future.size
-                if size > self._size_max and self._size:
-                    self._wait_for_room(future.size, timeout_s)
-                    size = self._size + future.size
-                self._size = size
-                self._items.append((future, payloads))
-                self._waiting_size += future.size
-                if self._is_roused:
-                    return
-                self._is_roused = True
-                is_lone = size == future.size <= LONE_SIZE_MAX
-        except ZbkError:
-            self._budget.give_back(future.size)
-            raise
-        self._rouse(is_lone)
+                if self._end is not None:
+                    raise self._end
+                if self._size and self._size + size > self._size_max:
+                    self._wait_for_room(size, timeout_s)
+                pending_size = self._size + size
+                missing_size = pending_size - self._granted_size
+                if missing_size <= 0:
+                    self._size = pending_size
+                    self._items.append((future, payloads))
+                    self._waiting_size += size
+                    if self._is_roused:
+                        return
+                    self._is_roused = True
+                    break
+            self._take_budget(missing_size, timeout_s)
+        self._rouse(pending_size == size <= LONE_SIZE_MAX)
+
+    def _take_budget(self, size: int, timeout_s: float) -> None:
+        """Have ``size`` bytes more of the client's budget; and some ahead while this is busy."""
+        ahead_size = AHEAD_SIZE if self._size else 0
+        granted_size = self._budget.take(size, timeout_s, self._check_end, ahead_size)
+        with self._lock:
+            self._granted_size += granted_size
+            is_over = self._end is not None
+        if is_over:
+            self.release(0)
 
     def _check_end(self) -> None:
         if self._end is not None:
@@ -156,9 +170,14 @@ class AppendMailbox:
         """Give room back: appends of ``size`` bytes in all were answered."""
         with self._lock:
             self._size -= size
+            spare_size = self._granted_size - self._size
+            if self._size:
+                spare_size = max(0, spare_size - AHEAD_SIZE)
+            self._granted_size -= spare_size
             if self._changed is not None and self._waiter_count:
                 self._changed.notify_all()
-        self._budget.give_back(size)
+        if spare_size:
+            self._budget.give_back(spare_size)
 
     def unanswered(self) -> "list[Future[int]]":
         """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
@@ -176,4 +195,5 @@ class AppendMailbox:
                 self._end = error
             if self._changed is not None:
                 self._changed.notify_all()
+        self.release(0)  # what was taken ahead
         self._budget.rouse()

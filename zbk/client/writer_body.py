@@ -314,13 +314,7 @@ class WriterBody:
     def _resolve(self, tickets: Sequence[tuple[AppendFuture, int, int]]) -> None:
         # first: a callback of a future may append, and is alone then
         self._mailbox.release(sum([future.size for future, _first_id, _count in tickets]))
-        resolve_all(
-            self._setup.condition,
-            (
-                (future, range(first_id, first_id + count) if future.is_many else first_id)
-                for future, first_id, count in tickets
-            ),
-        )
+        resolve_all(self._setup.condition, tickets)
 
     def _fail(self, futures: Sequence[AppendFuture], error: ZbkError) -> None:
         for future in futures:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.waiting import wait_until
 from zbk.client.append_budget import AppendBudget
 from zbk.client.append_future import AppendFuture
-from zbk.client.mailbox import AppendMailbox
+from zbk.client.mailbox import AHEAD_SIZE, AppendMailbox
 from zbk.errors import LedgerClosedError, RequestTimeoutError
 
 
@@ -88,3 +88,72 @@ def test_what_does_not_fit_in_the_writer_itself_is_given_back() -> None:
         put(one, 1)
 
     assert budget.size == 1_000
+
+
+def test_a_busy_writer_takes_ahead_and_gives_it_back() -> None:
+    budget = AppendBudget(1_000_000)
+    one = AppendMailbox(100_000, lambda _is_lone: None, budget)
+
+    put(one, 100)
+    assert budget.size == 100  # it is alone: nothing ahead
+    put(one, 100)
+    assert budget.size == 200 + AHEAD_SIZE
+    put(one, AHEAD_SIZE - 100)
+    assert budget.size == 200 + AHEAD_SIZE  # from what it had
+
+    one.release(100)
+    assert budget.size == 200 + AHEAD_SIZE  # it is still busy
+    one.release(AHEAD_SIZE)
+    assert budget.size == 0
+
+
+def test_nothing_is_taken_ahead_while_room_is_scarce() -> None:
+    budget = AppendBudget(2 * AHEAD_SIZE)
+    one, other = (AppendMailbox(100_000, lambda _is_lone: None, budget) for _ in range(2))
+    put(one, 100)
+    put(one, 100)
+    assert budget.size == 200
+
+    put(other, 2 * AHEAD_SIZE - 200)
+
+    with pytest.raises(RequestTimeoutError):
+        put(one, 1)
+
+
+def test_the_end_gives_back_what_was_taken_ahead() -> None:
+    budget = AppendBudget(1_000_000)
+    one = AppendMailbox(100_000, lambda _is_lone: None, budget)
+    put(one, 100)
+    put(one, 100)
+
+    one.end(LedgerClosedError(7))
+    one.release(200)
+
+    assert budget.size == 0
+
+
+def test_a_budget_is_whole_after_writers_and_answers_raced() -> None:
+    budget = AppendBudget(40_000)
+    boxes = [AppendMailbox(9_000, lambda _is_lone: None, budget) for _ in range(3)]
+    is_over = threading.Event()
+
+    def answer() -> None:
+        while not is_over.is_set() or any(box.has_waiting for box in boxes):
+            for box in boxes:
+                box.release(sum(future.size for future, _payloads in box.take()))
+
+    def write(box: AppendMailbox) -> None:
+        for size in range(1, 1_500):
+            put(box, size, 20)
+
+    answerer = threading.Thread(target=answer)
+    writers = [threading.Thread(target=write, args=(box,)) for box in boxes * 2]
+    for thread in (answerer, *writers):
+        thread.start()
+    for thread in writers:
+        thread.join(30)
+    is_over.set()
+    answerer.join(30)
+
+    assert [box.pending_size for box in boxes] == [0, 0, 0]
+    assert budget.size == 0
