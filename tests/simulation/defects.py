@@ -19,6 +19,7 @@ from tests.simulation import data_set_defects as data_sets
 from tests.simulation import defect_methods as wrong
 from tests.simulation import directory_defects as directories
 from tests.simulation import repair_defects as repair
+from tests.simulation import shared_client_defects as shared
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.simulation.kernel import MS
@@ -39,6 +40,8 @@ from zbk.actors.read import ReadActor
 from zbk.actors.read_requests import ReadRequests
 from zbk.actors.turn import Turn
 from zbk.auditor.worker import ReplicationWorker
+from zbk.client.deadlines import Deadlines
+from zbk.client.writer_actor import WriterActor
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck
@@ -73,6 +76,8 @@ from zbk.storage.journal import Journal
 from zbk.storage.journal_replay import _Replay
 from zbk.storage.reindex import Reindex
 from zbk.storage.stored_copies import StoredCopies
+from zbk.system.direct_inbox import TurnQueue
+from zbk.transport import bundles
 
 KNOWN_SEEDS: Final = {
     "M5": 16, "M6": 6, "M7": 4, "M8": 47, "M14": 19, "M15": 22, "M16": 6, "M19": 8, "M21": 22,
@@ -80,7 +85,8 @@ KNOWN_SEEDS: Final = {
     "C3": 14, "C4": 18, "C5": 43, "R1": 24, "R2": 12, "R5": 31, "R6": 12, "R7": 8, "R8": 8, "R9": 8,
     "R10": 8, "V1": 0, "V2": 5, "V3": 6, "V4": 48, "V5": 31, "V6": 51002052, "J1": 84, "W1": 88,
     "W2": 59, "W3": 130, "W4": 56000434, "X8": 3, "X9": 2305, "D1": 51, "D2": 8, "P1": 6,
-    "P2": 6, "P3": 6, "T1": 10, "T2": 2, "S1": 11,
+    "P2": 6, "P3": 6, "T1": 10, "T2": 2, "S1": 11, "N1": 273, "N2": 35, "N3": 3, "N4": 213,
+    "N5": 48,
 }  # fmt: skip
 """Seeds that have shown defects that hide from the first ones: they are tried first. Whatever
 changes what a seed does makes them no better than others; then it only takes longer."""
@@ -323,6 +329,7 @@ def _defects() -> Iterator[Defect]:
     yield from _copy_defects()
     yield from _directory_defects()
     yield from _data_set_defects()
+    yield from _shared_client_defects()
     yield Defect(
         "X1", "an add is taken behind a fence", 50,
         [(BookieLedger, "admit_add", wrong.admits_behind_a_fence)],
@@ -541,6 +548,32 @@ def _data_set_defects() -> Iterator[Defect]:
     yield Defect(
         "S1", "an overwrite commits on whatever is the last version", 400,
         [(DataSet, "_check_may_follow", data_sets.follows_whatever_is_last)],
+    )  # fmt: skip
+
+
+def _shared_client_defects() -> Iterator[Defect]:
+    yield Defect(
+        "N1", "an answer in a message with others is taken for that of its neighbor", 300,
+        [(bundles, "answer_messages", shared.takes_the_id_of_the_next)],
+    )  # fmt: skip
+    yield Defect(
+        "N2", "a request that does not fit into a message is dropped", 100,
+        [(bundles, "_groups", shared.drops_what_does_not_fit)],
+    )  # fmt: skip
+    yield Defect(
+        "N3", "a bug in one writer ends all writers of the client", 100,
+        [(WriterActor, "_fail", shared.ends_all)],
+    )  # fmt: skip
+    yield Defect(
+        "N4", "a deadline that has moved is lost", 300,
+        [(Deadlines, "take_due", shared.forgets_what_has_moved)],
+    )  # fmt: skip
+    yield Defect(
+        "N5", "the connections' thread takes a turn beside that of the actor", 100,
+        [
+            (TurnQueue, "try_begin", shared.is_always_free),
+            (TurnQueue, "end", shared.ends_if_taken),
+        ],
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ for answers may go over it, and so may duplicates; the bookie refuses that as bu
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -34,6 +34,7 @@ from zbk.errors import (
     ZbkError,
     from_wire,
 )
+from zbk.transport.bundles import Part
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 from zbk.transport.router import Inbound
 from zbk.wire.messages import Message, Refused, Request
@@ -145,43 +146,52 @@ class Network:
     ) -> None:
         """Carry an answer from a bookie to whoever asked."""
         link, life = self._links_by_peer[inbound.peer]
+        link.answer_with(source, life, (answer, frames))
+
+    def carry_answers(self, source: Node, link: "Link", life: int, parts: Sequence[Part]) -> None:
+        """Carry a message with an answer, or with some."""
         if self._is_lost(link):
-            self.kernel.trace(source.name, f"-> {link.client.name} answer lost: {answer}")
+            answers = ", ".join(str(answer) for answer, _frames in parts)
+            self.kernel.trace(source.name, f"-> {link.client.name} answer lost: {answers}")
             return
         at_us = self.kernel.now_us + self.delay_us() + self.blocked_us(source.name, link.name)
         at_us += self.faults.slow_link_us * link.has_slow_answers
         link.answers_until_us = at_us = max(at_us, link.answers_until_us)
-        self.kernel.after(at_us - self.kernel.now_us, link.on_answer, life, answer, frames)
+        self.kernel.after(at_us - self.kernel.now_us, link.on_answers, life, parts)
 
     def _is_lost(self, link: "Link") -> bool:
         share = max(self.faults.drop_share, self.faults.lossy_link_loss * link.is_lossy)
         return self.kernel.tape.chance(share)
 
-    def request(self, link: "Link", inbound: Inbound) -> None:
-        """Carry a request from a client to a bookie."""
+    def carry_requests(self, link: "Link", parts: Sequence[Inbound]) -> None:
+        """Carry a message with a request, or with some, from a client to a bookie."""
         faults, tape = self.faults, self.kernel.tape
         if self._is_lost(link):
-            link.client.trace(f"-> {link.bookie_id} request lost: {inbound.request}")
+            requests = ", ".join(str(inbound.request) for inbound in parts)
+            link.client.trace(f"-> {link.bookie_id} request lost: {requests}")
             return
         at_us = self.kernel.now_us + self.delay_us()
         at_us += self.blocked_us(link.name, link.host.node.name)
         at_us += faults.slow_link_us * link.has_slow_requests
         link.requests_until_us = at_us = max(at_us, link.requests_until_us)
         wait_us = at_us - self.kernel.now_us
-        self.kernel.after(wait_us, self._arrive, link.host, inbound)
+        self.kernel.after(wait_us, self._arrive, link.host, parts)
         if tape.chance(faults.duplicate_share):
             self.kernel.sometimes["network: a request came twice"] += 1
-            self.kernel.after(wait_us + tape.draw(4) * MS, self._arrive, link.host, inbound)
+            self.kernel.after(wait_us + tape.draw(4) * MS, self._arrive, link.host, parts)
         if tape.chance(faults.replay_share):
             self.kernel.sometimes["network: an old request came again"] += 1
             late_us = wait_us + (1 + tape.draw(30)) * 100 * MS
-            self.kernel.after(late_us, self._arrive, link.host, inbound)
+            self.kernel.after(late_us, self._arrive, link.host, parts)
 
-    def _arrive(self, host: Host, inbound: Inbound) -> None:
-        node = host.node
-        if not node.is_alive:
-            return
-        node.after(0, host.take, inbound)
+    def _arrive(self, host: Host, parts: Sequence[Inbound]) -> None:
+        if host.node.is_alive:
+            host.node.after(0, _take_all, host, parts)
+
+
+def _take_all(host: Host, parts: Sequence[Inbound]) -> None:
+    for inbound in parts:
+        host.take(inbound)
 
 
 class Link:
@@ -272,7 +282,15 @@ class Link:
         self._outstanding[request_id] = outstanding
         self._in_flight_size += outstanding.size
         self.client.after(outstanding.timeout_ms * MS, self._time_out, request_id)
-        self.network.request(self, Inbound(self._peer, request, frames, outstanding.size))
+        self._send_part(Inbound(self._peer, request, frames, outstanding.size))
+
+    def _send_part(self, inbound: Inbound) -> None:
+        """Send a request in a message of its own."""
+        self.network.carry_requests(self, [inbound])
+
+    def answer_with(self, source: Node, life: int, part: Part) -> None:
+        """Have a bookie's answer brought back, in a message of its own."""
+        self.network.carry_answers(source, self, life, [part])
 
     def _answered(self, request_id: int) -> Outstanding | None:
         """Remove and return an outstanding request; ``None`` if it timed out before."""
@@ -353,13 +371,16 @@ class Link:
 
     # ------------------------------------------------------------------ answers
 
-    def on_answer(self, life: int, answer: Message, frames: tuple[Any, ...]) -> None:
-        """Take an answer, if this life of the link still waits for it."""
-        self.client.after(0, self._take, life, answer, frames)
+    def on_answers(self, life: int, parts: Sequence[Part]) -> None:
+        """Take the answers in a message, if this life of the link still waits for them."""
+        self.client.after(0, self._take_all, life, parts)
 
-    def _take(self, life: int, answer: Any, frames: tuple[Any, ...]) -> None:  # noqa: ANN401
-        if life != self.life and self.network.has_unique_ids:
-            return
+    def _take_all(self, life: int, parts: Sequence[Part]) -> None:
+        for answer, frames in parts:
+            if life == self.life or not self.network.has_unique_ids:
+                self._take(answer, frames)
+
+    def _take(self, answer: Any, frames: Sequence[Any]) -> None:  # noqa: ANN401
         outstanding = self._answered(answer.request_id)
         if outstanding is None:
             return  # it timed out, or was answered twice
@@ -398,9 +419,12 @@ class ClientPool:
         """Return the link to a bookie."""
         link = self.links.get(bookie_id)
         if link is None:
-            link = Link(self._network, self._node, bookie_id, self._timeout_ms)
+            link = self._make_link(bookie_id)
             self.links[bookie_id] = link
         return link
+
+    def _make_link(self, bookie_id: str) -> Link:
+        return Link(self._network, self._node, bookie_id, self._timeout_ms)
 
     def request(
         self,

@@ -34,10 +34,11 @@ from tests.simulation.outside_syncer import SimulatedOutsideSyncer
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
 from tests.simulation.repair_ground import SHARE
+from tests.simulation.shared_client import SharedClient
 from tests.simulation.tape import Tape
 from tests.simulation.world import Parts, World
 from tests.simulation.writer import Plan, SimulatedWriter
-from tests.simulation.writer_body import may_lose
+from tests.simulation.writer_oracle import may_lose
 from tests.support.checker import Violation, check
 from zbk.errors import ZbkError
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -49,6 +50,9 @@ CALM_US_MAX: Final = 120 * SECOND
 
 DATA_SET_SHARE: Final = 8
 """Of so many runs, one has a data set."""
+
+SHARED_CLIENT_SHARE: Final = 8
+"""Of so many runs, one has a client with several ledgers."""
 
 GAPS_MS: Final = (40, 5, 200)
 REPAIRED_GAPS_MS: Final = (200, 40, 600)
@@ -186,6 +190,16 @@ class Run:
             self._clients.append(SimulatedIntruder(world, "intruder"))
         if tape.aside(DATA_SET_SHARE) == 1:
             self._begin_data_set(ledgers[0][0])
+        if tape.aside(SHARED_CLIENT_SHARE, "many ledgers") == 1:
+            self._begin_shared_client(ledgers)
+
+    def _begin_shared_client(self, ledgers: Sequence[tuple[Quorum, LedgerType]]) -> None:
+        """Let one client write several ledgers."""
+        client = SharedClient(self._world, "shared")
+        self._clients.append(client)
+        for number in range(6 - self._world.tape.draw(4)):
+            kind = self._world.tape.pick(ledgers)
+            self._create(f"shared{number + 1}", *kind, 0, client=client)
 
     def _draw_ledger(self) -> tuple[Quorum, LedgerType]:
         tape = self._world.tape
@@ -201,6 +215,7 @@ class Run:
         attempt: int,
         *,
         is_doomed: bool = False,
+        client: SharedClient | None = None,
     ) -> None:
         world, tape = self._world, self._world.tape
         self._creating_count += 1
@@ -215,12 +230,14 @@ class Run:
         def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
                 world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
-                self._create(name, quorum, ledger_type, attempt + 1, is_doomed=is_doomed)
+                self._create(
+                    name, quorum, ledger_type, attempt + 1, is_doomed=is_doomed, client=client
+                )
                 return
             metadata, _version = outcome
             ledger_id = metadata.ledger_id
             world.history.end(begun, world.kernel.now_ms, "ok", ledger_id=ledger_id)
-            self._begin_clients(name, metadata)
+            self._begin_clients(name, metadata, client)
             if is_doomed:
                 at_us = tape.draw(16) * tape.pick((150, 300)) * MS
                 world.kernel.after(at_us, self._begin_deleter, f"{name}.deleter", ledger_id)
@@ -228,7 +245,9 @@ class Run:
         ledgers = session.ledgers()
         world.metadata.submit(node, lambda: ledgers.create(make), done)
 
-    def _begin_clients(self, name: str, metadata: LedgerMetadata) -> None:
+    def _begin_clients(
+        self, name: str, metadata: LedgerMetadata, client: SharedClient | None
+    ) -> None:
         world, tape = self._world, self._world.tape
         ledger_id = metadata.ledger_id
         plan = Plan(
@@ -237,15 +256,18 @@ class Run:
             sync_share=tape.pick((100, 0, 400)),
             has_close=tape.draw(3) != 2,
         )
-        writer = SimulatedWriter(world, name, metadata, plan)
-        self._clients.append(writer)
+        if client is None:
+            self._clients.append(SimulatedWriter(world, name, metadata, plan))
+        else:
+            client.write(metadata, plan)
         for number in range(tape.draw(3)):
             reader = SimulatedReader(world, f"{name}.reader{number + 1}", ledger_id)
             self._clients.append(reader)
         if tape.aside(5) == 1:
             self._followers.append(SimulatedFollower(world, f"{name}.follower", ledger_id))
         is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
-        is_lossy = plan.has_close and may_lose(ledger_id)  # it may drop what others made durable
+        has_close = plan.has_close or client is not None
+        is_lossy = has_close and may_lose(ledger_id)  # it may drop what others made durable
         if is_volatile and not is_lossy and tape.aside(3):
             syncer = SimulatedOutsideSyncer(world, f"{name}.syncer", ledger_id)
             self._clients.append(syncer)

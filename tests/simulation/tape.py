@@ -5,7 +5,7 @@ lies behind the end of a recorded tape is 0. That makes tapes shrinkable: cut sp
 in, and look whether the run still fails.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -17,7 +17,8 @@ class Tape:
 
     def __init__(self, seed: int = 0, recorded: Sequence[int] | None = None) -> None:
         self._random = Random(seed).random
-        self._random_aside = Random(f"aside {seed}").random
+        self._seed = seed
+        self._asides: dict[str, Callable[[], float]] = {}
         self._recorded = recorded
         self.values: list[int] = []
 
@@ -31,14 +32,16 @@ class Tape:
         self.values.append(value)
         return value
 
-    def aside(self, count: int) -> int:
+    def aside(self, count: int, stream: str = "") -> int:
         """Return as ``draw``, from a stream of its own: where it is 0, a seed means what it did.
 
         A choice that came late to the simulation is drawn so; old seeds stay what they were in all
-        runs that do not take it.
+        runs that do not take it. With a stream of another name so do the choices that came before.
         """
         if self._recorded is None:
-            value = int(self._random_aside() * count)
+            if stream not in self._asides:
+                self._asides[stream] = Random(f"aside {self._seed}{stream}").random
+            value = int(self._asides[stream]() * count)
             self.values.append(value)
             return value
         return self.draw(count)

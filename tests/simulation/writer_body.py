@@ -13,6 +13,7 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from tests.simulation.writer_health import WriterHealth
+from tests.simulation.writer_oracle import WriterOracle, may_lose
 from tests.support.history import Event
 from zbk.errors import (
     BookieUnavailableError,
@@ -26,7 +27,6 @@ from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
-from zbk.protocol.words import LedgerState, LedgerType
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
@@ -35,8 +35,6 @@ TICK_US: Final = 100 * MS
 CLOSE_ATTEMPT_COUNT_MAX: Final = 20
 CLOSE_WAIT_MS: Final = 300
 STUCK_CLOSE_COUNT_MAX: Final = 4
-LOSS_SHARE: Final = 2
-"""Of so many ledgers, the application of one lets acknowledged entries go that are not durable."""
 
 
 class AddKey(msgspec.Struct, frozen=True):
@@ -89,7 +87,6 @@ class WriterBody:
         self._bookies = list(metadata.last_fragment.bookies)
         self._deliver: list[Callable[[News], None]] = [self._news_of(b) for b in self._bookies]
         self._key = world.ledger_key(self.ledger_id)
-        self._checked_lac = -1
         self._synced_id = -1
         self._sync_done: dict[int, Callable[[ZbkError | None], None]] = {}
         self._chosen: dict[int, dict[int, tuple[str, str]]] = {}
@@ -98,10 +95,10 @@ class WriterBody:
         if accepts_loss is None:
             accepts_loss = may_lose(metadata.ledger_id)
         self._accepts_loss = accepts_loss
-        self._told_id = -1  # the last entry that the application knows to be acknowledged
-        self._sent_id = -1  # the last entry that any bookie was sent
+        self._oracle = WriterOracle(
+            world, lambda: self.metadata, self.core, accepts_loss=accepts_loss
+        )
         self._on_closed: Callable[[ZbkError | None], None] = lambda _error: None
-        world.metadata.watchers.append(self._check_fragment)
         for bookie_id, deliver in zip(self._bookies, self._deliver, strict=True):
             self.pool.link(bookie_id).subscribe(deliver)
         self.node.after(TICK_US, self._tick)
@@ -139,7 +136,7 @@ class WriterBody:
 
     def give_up(self) -> None:
         """Forget everything: whoever waits never hears."""
-        self.is_over = True
+        self.is_over = self._oracle.is_over = True
         self.pool.close()
 
     def _invoke(self, call: str) -> Event:
@@ -189,7 +186,7 @@ class WriterBody:
         for effect in effects:
             self._carry_out(effect)
         self._health.look(event)
-        self._check_lac()
+        self._oracle.check_lac()
 
     # ------------------------------------------------------------------ effects out
 
@@ -232,7 +229,7 @@ class WriterBody:
 
     def _send_add(self, effect: ev.SendAdd) -> None:
         batch = effect.batch
-        self._sent_id = max(self._sent_id, batch.entry_ids[-1])
+        self._oracle.sent(batch.entry_ids[-1])
         request = Add(
             request_id=0,
             ledger_id=self.ledger_id,
@@ -270,7 +267,7 @@ class WriterBody:
                 ticket.done(None)
                 continue
             self.world.acknowledged(self.metadata, first, len(ticket))
-            self._told_id = max(self._told_id, first + len(ticket) - 1)
+            self._oracle.told(first + len(ticket) - 1)
             for entry_id, begun in enumerate(ticket, first):
                 self._end(begun, "ok", ledger_id=self.ledger_id, entry_id=entry_id)
             if ticket:
@@ -370,11 +367,7 @@ class WriterBody:
 
     def _close_in_metadata(self, effect: ev.CloseLedger) -> None:
         last_entry_id, length = effect.last_entry_id, effect.length
-        self._check_nothing_dropped(last_entry_id)
-        if last_entry_id > self.core.last_acked_id:
-            text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
-            self.world.violated("I14", f"{text}, {self.core.last_acked_id} is acknowledged")
-
+        self._oracle.check_end(last_entry_id)
         if effect.missing:
             self.world.sometimes["writer: closes a ledger that is not whole"] += 1
             self.node.trace(f"closes, and reports {effect.missing}")
@@ -394,7 +387,9 @@ class WriterBody:
                 self.node.after(100 * MS, self._close_in_metadata, again)
                 return
             if outcome is None:
-                kind = "ok" if last_entry_id >= self._told_id else "info"  # it accepts the loss
+                kind = (
+                    "ok" if last_entry_id >= self._oracle.told_id else "info"
+                )  # it accepts the loss
                 self._end(effect.ticket, kind, result=last_entry_id)
             else:
                 self._end(effect.ticket, "info", error=outcome)
@@ -404,7 +399,7 @@ class WriterBody:
 
     def _finish(self, error: ZbkError | None) -> None:
         """Tell whoever waits still, and whoever closed it."""
-        self.is_over = True
+        self.is_over = self._oracle.is_over = True
         abandoned = BookieUnavailableError("(all)", "the writer is given back")
         for effect in self.core.handle(ev.Abandoned(abandoned), self.node.now_ms()):
             match effect:
@@ -419,61 +414,6 @@ class WriterBody:
                     pass
         self.pool.close()
         self._on_closed(error)
-
-    # ------------------------------------------------------------------ what must hold
-
-    def _check_fragment(self, metadata: LedgerMetadata) -> None:
-        """I13, I22: a new fragment starts after all that is acknowledged, and durable."""
-        is_mine = metadata.ledger_id == self.ledger_id and not self.is_over
-        if not is_mine or metadata.state is not LedgerState.OPEN:
-            return
-        start = metadata.last_fragment.first_entry_id
-        is_new = metadata.last_fragment != self.metadata.last_fragment
-        if is_new and start != self.core.last_acked_id + 1:
-            text = f"ledger {self.ledger_id}: a fragment starts at {start}"
-            acked_id = self.core.last_acked_id
-            self.world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
-        if is_new and start != self.core.lac + 1:
-            text = f"ledger {self.ledger_id}: a fragment starts at {start}"
-            self.world.violated("I22", f"{text}, entries up to {self.core.lac} are durable")
-        if is_new and self.metadata.ledger_type is LedgerType.VD_JOURNAL:
-            self.world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
-            if self._sent_id >= start:
-                text = f"ledger {self.ledger_id}: a fragment starts at {start}"
-                self.world.violated("I22", f"{text}, entries up to {self._sent_id} were sent")
-
-    def _check_nothing_dropped(self, last_entry_id: int) -> None:
-        """I37: no call drops an entry that a client relies on, unless it may.
-
-        Of a VD ledger others can sync, and read, whatever was sent.
-        """
-        is_volatile = self.metadata.ledger_type is LedgerType.VD_JOURNAL
-        if (
-            is_volatile
-            and self._told_id <= last_entry_id < self._sent_id
-            and not self._accepts_loss
-        ):
-            text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
-            self.world.violated("I37", f"{text}, entries up to {self._sent_id} were sent")
-        if last_entry_id >= self._told_id:
-            return
-        if self._accepts_loss:
-            self.world.sometimes["writer: a close drops what it may"] += 1
-            return
-        text = f"ledger {self.ledger_id} is closed at {last_entry_id}"
-        self.world.violated("I37", f"{text}, entry {self._told_id} was acknowledged")
-
-    def _check_lac(self) -> None:
-        """I7: all up to the LAC is on stable storage at an ack quorum of its write set."""
-        lac = self.core.lac
-        if lac > self._checked_lac:
-            self.world.check_durable(self.ledger_id, self._checked_lac + 1, lac)
-            self._checked_lac = lac
-
-
-def may_lose(ledger_id: int) -> bool:
-    """Return whether the application of a ledger lets go what is not durable when it closes."""
-    return ledger_id % LOSS_SHARE == LOSS_SHARE - 1
 
 
 def _event_of(reply: Reply) -> ev.Event | None:

@@ -43,7 +43,7 @@ class AppendMailbox:
         self._size = 0  # bytes waiting here or taken and not yet answered
         self._granted_size = 0  # bytes of the budget: as many, and what was taken ahead
         self._is_roused = False
-        self._asks: set[Future[int]] = set()
+        self._asks: dict[Future[int], None] = {}
         self._end: ZbkError | None = None
         self._is_over = False
         self._lock = threading.Lock()  # half the price of the condition's own ``with``
@@ -134,8 +134,11 @@ class AppendMailbox:
         with self._lock:
             if self._end is not None and (self._is_over or not is_close):
                 raise self._end
-            self._asks.add(future)
-        future.add_done_callback(self._asks.discard)
+            self._asks[future] = None
+        future.add_done_callback(self._forget)
+
+    def _forget(self, future: "Future[int]") -> None:
+        self._asks.pop(future, None)
 
     @property
     def has_waiting(self) -> bool:
@@ -182,7 +185,7 @@ class AppendMailbox:
     def unanswered(self) -> "list[Future[int]]":
         """Return the futures noted by ``ask`` that nobody has resolved. Call ``end`` first."""
         with self._lock:
-            return [future for future in self._asks if not future.done()]
+            return [future for future in list(self._asks) if not future.done()]
 
     def end(self, error: ZbkError, *, is_over: bool = False) -> None:
         """Refuse everything from now on; whoever waits for room gets ``error``.

@@ -178,10 +178,13 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
 
     use_daemon_thread = True
 
-    def __init__(self, door: WriterDoor, pool: BookiePool) -> None:
+    def __init__(
+        self, door: WriterDoor, pool: BookiePool, now_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
         super().__init__()
         self._door = door
         self._pool = pool
+        self._now_ms = now_ms
         self._writers: dict[WriterBody, None] = {}
         self._deadlines = Deadlines[WriterBody]()
         self._undrained: dict[WriterBody, None] = {}  # with appends in their mailboxes, in turn
@@ -195,7 +198,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
 
     def on_receive(self, message: ActorMessage) -> None:  # noqa: C901 - a case for each message
         """Pass a message to the writers that it concerns; then drain mailboxes."""
-        now_ms = monotonic_ms()
+        now_ms = self._now_ms()
         match message:
             case Deliver(news):
                 self._take_in(news, now_ms)
@@ -274,7 +277,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             if is_lent:  # to encode much takes time that the connections' thread does not have
                 large = dict.fromkeys(one for one in writers if one.waiting_size > LENT_SIZE_MAX)
                 writers = [one for one in writers if one not in large]
-            self._each(writers, WriterBody.drain, monotonic_ms())
+            self._each(writers, WriterBody.drain, self._now_ms())
             if large:
                 self._undrained.update(large)
                 self.actor_ref.tell(Drain())

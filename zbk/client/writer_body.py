@@ -66,6 +66,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     request_timeout_ms: int
     condition: threading.Condition  # of all futures of appends
     sink: Sink
+    now_ms: Callable[[], int] = monotonic_ms
 
 
 class WriterBody:
@@ -233,7 +234,7 @@ class WriterBody:
         if suspect.is_connection_broken:
             self._setup.pool.reset(bookie_id, self._sink, suspect.error, self)
         else:
-            self._refusing[bookie_id] = monotonic_ms() + REFUSED_RETRY_MS
+            self._refusing[bookie_id] = self._setup.now_ms() + REFUSED_RETRY_MS
 
     def _ask_again(self, now_ms: int) -> None:
         """Take bookies for connected again that took no adds and have not been replaced."""
@@ -254,9 +255,10 @@ class WriterBody:
         bookies = self._core.ensemble
         if self.is_ended or bookies == self._requests.bookies:
             return
-        for bookie_id in set(self._requests.bookies) - set(bookies):
+        left = [one for one in self._requests.bookies if one not in bookies]
+        joined = [one for one in bookies if one not in self._requests.bookies]
+        for bookie_id in left:
             self._setup.pool.unsubscribe(bookie_id, self._sink, self)
-        joined = set(bookies) - set(self._requests.bookies)
         self._requests.bookies = bookies
         self._slots = {bookie_id: slot for slot, bookie_id in enumerate(bookies)}
         for bookie_id in joined:
@@ -338,7 +340,7 @@ class WriterBody:
         self._mailbox.end(error, is_over=True)
         for bookie_id in self._requests.bookies:
             self._setup.pool.unsubscribe(bookie_id, self._sink, self)
-        self._handle(core.Abandoned(error), monotonic_ms())
+        self._handle(core.Abandoned(error), self._setup.now_ms())
         self._fail([future for future, _payloads in self._mailbox.take()], error)
         for future in self._mailbox.unanswered():
             future.set_exception(error)

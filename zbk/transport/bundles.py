@@ -7,6 +7,8 @@ all others. A peer that does not know bundles gets each message by itself.
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
+import msgspec
+
 from zbk.transport.frames import Frame
 from zbk.wire import codec
 from zbk.wire.bundle import join_frames, split_frames
@@ -20,11 +22,16 @@ from zbk.wire.messages import (
     PartRequest,
 )
 
-PART_SIZE_MAX: Final = 16 * 1024
-"""Bytes of the frames of a part."""
 
-BUNDLE_SIZE_MAX: Final = 256 * 1024
-"""Bytes of the frames of all parts."""
+class BundleLimits(msgspec.Struct, frozen=True):
+    """What is bundled; the count is of the wire format, the sizes are ours."""
+
+    part_size_max: int = 16 * 1024  # bytes of the frames of a part
+    size_max: int = 256 * 1024  # bytes of the frames of all parts
+    count_max: int = PART_COUNT_MAX
+
+
+LIMITS: Final = BundleLimits()
 
 _PARTS: Final = frozenset([*PartRequest.__args__, *PartAnswer.__args__])
 
@@ -34,23 +41,23 @@ Part = tuple[Message, Sequence[Frame]]
 """A request or an answer, and its frames."""
 
 
-def groups(parts: list[Part], version: int) -> Iterable[list[Part]]:
+def groups(parts: list[Part], version: int, limits: BundleLimits = LIMITS) -> Iterable[list[Part]]:
     """Return the parts, in order, in groups that fit into one message each."""
     if len(parts) == 1:
         return [parts]
     if version < BUNDLE_VERSION:
         return [[part] for part in parts]
-    return _groups(parts)
+    return _groups(parts, limits)
 
 
-def _groups(parts: Iterable[Part]) -> Iterator[list[Part]]:
+def _groups(parts: Iterable[Part], limits: BundleLimits) -> Iterator[list[Part]]:
     group: list[Part] = []
     group_size = 0
     for part in parts:
         message, frames = part
         size = sum(map(len, frames))
-        is_small = type(message) in _PARTS and size <= PART_SIZE_MAX
-        is_full = len(group) == PART_COUNT_MAX or group_size + size > BUNDLE_SIZE_MAX
+        is_small = type(message) in _PARTS and size <= limits.part_size_max
+        is_full = len(group) == limits.count_max or group_size + size > limits.size_max
         if group and (not is_small or is_full):
             yield group
             group, group_size = [], 0

@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.errors import BusyError, HelloRequiredError, NoSuchLedgerError, WrongBookieError, from_wire
 from zbk.protocol.words import LedgerType
-from zbk.transport.bundles import BUNDLE_SIZE_MAX, PART_SIZE_MAX, Part, groups
+from zbk.transport.bundles import LIMITS, Part, groups
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import Reply
 from zbk.transport.router import Inbound, Outbound, RouterFront
@@ -290,7 +290,7 @@ def part(size: int, *, is_bundled: bool = True) -> Part:
     st.lists(
         st.builds(
             partial(part),
-            st.sampled_from([0, 100, PART_SIZE_MAX, PART_SIZE_MAX + 1]),
+            st.sampled_from([0, 100, LIMITS.part_size_max, LIMITS.part_size_max + 1]),
             is_bundled=st.booleans(),
         ),
         min_size=1,
@@ -304,6 +304,6 @@ def test_groups_keep_the_order_and_the_limits(parts: list[Part]) -> None:
     for group in found:
         assert 1 <= len(group) <= PART_COUNT_MAX
         if len(group) > 1:
-            assert sum(len(frames[0]) for _request, frames in group) <= BUNDLE_SIZE_MAX
+            assert sum(len(frames[0]) for _request, frames in group) <= LIMITS.size_max
             assert all(isinstance(request, ReadLac) for request, _frames in group)
     assert [len(group) for group in groups(parts, VERSION_MIN)] == [1] * len(parts)

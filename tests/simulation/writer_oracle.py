@@ -1,0 +1,99 @@
+"""What a writer promises with its LAC, its ensembles and its end, judged as it goes."""
+
+from collections.abc import Callable
+from typing import Final
+
+from tests.simulation.world import World
+from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.writer import WriterCore
+
+LOSS_SHARE: Final = 2
+"""Of so many ledgers, the application of one lets acknowledged entries go that are not durable."""
+
+
+def may_lose(ledger_id: int) -> bool:
+    """Return whether the application of a ledger lets go what is not durable when it closes."""
+    return ledger_id % LOSS_SHARE == LOSS_SHARE - 1
+
+
+class WriterOracle:
+    """Judges one writer; ``current`` returns the metadata as it knows them."""
+
+    def __init__(
+        self,
+        world: World,
+        current: Callable[[], LedgerMetadata],
+        core: WriterCore,
+        *,
+        accepts_loss: bool,
+    ) -> None:
+        self._world = world
+        self._current = current
+        self._ledger_id = current().ledger_id
+        self._core = core
+        self._accepts_loss = accepts_loss
+        self._checked_lac = NO_ENTRY
+        self._sent_id = NO_ENTRY  # the last entry that any bookie was sent
+        self.told_id = NO_ENTRY  # the last one that the application knows to be acknowledged
+        self.is_over = False
+        world.metadata.watchers.append(self._check_fragment)
+
+    def sent(self, last_entry_id: int) -> None:
+        """Note that a bookie was sent entries up to this one."""
+        self._sent_id = max(self._sent_id, last_entry_id)
+
+    def told(self, last_entry_id: int) -> None:
+        """Note that the application knows entries up to this one to be acknowledged."""
+        self.told_id = max(self.told_id, last_entry_id)
+
+    def check_lac(self) -> None:
+        """I7: all up to the LAC is on stable storage at an ack quorum of its write set."""
+        lac = self._core.lac
+        if lac > self._checked_lac:
+            self._world.check_durable(self._ledger_id, self._checked_lac + 1, lac)
+            self._checked_lac = lac
+
+    def check_end(self, last_entry_id: int) -> None:
+        """I14, I37: a ledger is not closed behind what is acknowledged, and nothing is dropped."""
+        self._check_nothing_dropped(last_entry_id)
+        if last_entry_id > self._core.last_acked_id:
+            text = f"ledger {self._ledger_id} is closed at {last_entry_id}"
+            self._world.violated("I14", f"{text}, {self._core.last_acked_id} is acknowledged")
+
+    def _check_fragment(self, metadata: LedgerMetadata) -> None:
+        """I13, I22: a new fragment starts after all that is acknowledged, and durable."""
+        is_mine = metadata.ledger_id == self._ledger_id and not self.is_over
+        if not is_mine or metadata.state is not LedgerState.OPEN:
+            return
+        start = metadata.last_fragment.first_entry_id
+        is_new = metadata.last_fragment != self._current().last_fragment
+        if is_new and start != self._core.last_acked_id + 1:
+            text = f"ledger {self._ledger_id}: a fragment starts at {start}"
+            acked_id = self._core.last_acked_id
+            self._world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
+        if is_new and start != self._core.lac + 1:
+            text = f"ledger {self._ledger_id}: a fragment starts at {start}"
+            self._world.violated("I22", f"{text}, entries up to {self._core.lac} are durable")
+        if is_new and self._current().ledger_type is LedgerType.VD_JOURNAL:
+            self._world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
+            if self._sent_id >= start:
+                text = f"ledger {self._ledger_id}: a fragment starts at {start}"
+                self._world.violated("I22", f"{text}, entries up to {self._sent_id} were sent")
+
+    def _check_nothing_dropped(self, last_entry_id: int) -> None:
+        """I37: no call drops an entry that a client relies on, unless it may.
+
+        Of a VD ledger others can sync, and read, whatever was sent.
+        """
+        is_volatile = self._current().ledger_type is LedgerType.VD_JOURNAL
+        if is_volatile and self.told_id <= last_entry_id < self._sent_id and not self._accepts_loss:
+            text = f"ledger {self._ledger_id} is closed at {last_entry_id}"
+            self._world.violated("I37", f"{text}, entries up to {self._sent_id} were sent")
+        if last_entry_id >= self.told_id:
+            return
+        if self._accepts_loss:
+            self._world.sometimes["writer: a close drops what it may"] += 1
+            return
+        text = f"ledger {self._ledger_id} is closed at {last_entry_id}"
+        self._world.violated("I37", f"{text}, entry {self.told_id} was acknowledged")
