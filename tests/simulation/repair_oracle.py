@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.kernel import MS
 from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
@@ -103,6 +104,9 @@ class RepairOracle:
     def _check_counts(
         self, metadata: LedgerMetadata, before: Fragment, after: Fragment, end: int
     ) -> None:
+        joined = [one for one in after.bookies if one not in before.bookies]
+        if any(self._may_have_lost(self._world.bookie(one)) for one in joined):
+            return  # between the copy and this change
         for entry_id in range(before.first_entry_id, end + 1):
             slots = metadata.quorum.write_set(entry_id)
             count_before, count_after = (
@@ -121,13 +125,18 @@ class RepairOracle:
         bookie = self._world.bookie(bookie_id)
         return not bookie.is_lost and bookie.oracle.holds(ledger_id, entry_id)
 
+    @staticmethod
+    def _may_have_lost(bookie: SimulatedBookie) -> bool:
+        """Return whether a bookie may have lost what was copied to it."""
+        return bookie.is_lost or bookie.oracle.is_damaged or bookie.oracle.was_wiped
+
     # ------------------------------------------------------------------ what workers do
 
     def check_target(self, current: LedgerMetadata, wanted: ReplaceBookie) -> None:
         """Judge, just before the change, that the new bookie has all that is due."""
         target = self._world.bookie(wanted.new)
-        if target.is_lost or target.oracle.is_damaged or target.oracle.was_wiped:
-            return  # it may have lost it since
+        if self._may_have_lost(target):
+            return
         starts = [fragment.first_entry_id for fragment in current.fragments]
         end = ends_of(current)[starts.index(wanted.first_entry_id)]
         if end is None:
