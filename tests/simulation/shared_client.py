@@ -192,7 +192,7 @@ class SteppedWriterActor(WriterActor):
         self._on_turn()
 
     def _wake(self) -> None:
-        if not self._is_waking:
+        if not self._is_waking and self._node.is_alive:
             self._is_waking = True
             self._node.after(10 + self._world.tape.draw(4) * 50, self._work)
 

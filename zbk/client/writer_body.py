@@ -17,6 +17,8 @@ from zbk.client.mailbox import AppendMailbox
 from zbk.client.writer_metadata import (
     ClosedInMetadata,
     EnsembleSettled,
+    EnsembleTurn,
+    MetadataNews,
     MissingNoted,
     WriterMetadata,
 )
@@ -52,7 +54,7 @@ class AskClose(msgspec.Struct, frozen=True):
     accepts_loss: bool
 
 
-WriterMessage: TypeAlias = AskSync | AskClose | EnsembleSettled | ClosedInMetadata | MissingNoted
+WriterMessage: TypeAlias = AskSync | AskClose | MetadataNews
 
 
 class WriterSetup(msgspec.Struct, frozen=True):
@@ -135,7 +137,7 @@ class WriterBody:
             case AskSync() | AskClose():
                 self.drain(now_ms, None)  # what was appended before this call and waits
                 self._on_ask(message, now_ms)
-            case EnsembleSettled() | ClosedInMetadata() | MissingNoted():
+            case EnsembleTurn() | EnsembleSettled() | ClosedInMetadata() | MissingNoted():
                 self._on_metadata(message, now_ms)
             case _:
                 assert_never(message)
@@ -211,11 +213,11 @@ class WriterBody:
             case _:
                 assert_never(news)
 
-    def _on_metadata(
-        self, news: EnsembleSettled | ClosedInMetadata | MissingNoted, now_ms: int
-    ) -> None:
+    def _on_metadata(self, news: MetadataNews, now_ms: int) -> None:
         self._setup.metadata.take_in(news)
         match news:
+            case EnsembleTurn():
+                self._handle(news.event, now_ms)
             case EnsembleSettled():
                 effects = self._core.handle(news.event, now_ms)
                 self._follow_ensemble()
@@ -329,7 +331,7 @@ class WriterBody:
         self._end_point = end
         self._setup.metadata.close(end, self._tell_self)
 
-    def _tell_self(self, news: EnsembleSettled | ClosedInMetadata | MissingNoted) -> None:
+    def _tell_self(self, news: MetadataNews) -> None:
         self._tell(self, news)
 
     def end(self, error: ZbkError) -> None:

@@ -24,10 +24,18 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     EnsembleChanged,
     EnsembleChangeFailed,
+    EnsembleChangeTurn,
     ReportMissing,
 )
 
 LOG = logging.getLogger("zbk.client")
+
+
+class EnsembleTurn(msgspec.Struct, frozen=True):
+    """A change of the ensemble waits for its turn at the store, or its turn has come."""
+
+    event: EnsembleChangeTurn
+    metadata: None = None
 
 
 class EnsembleSettled(msgspec.Struct, frozen=True):
@@ -53,7 +61,7 @@ class MissingNoted(msgspec.Struct, frozen=True):
     metadata: None = None
 
 
-MetadataNews: TypeAlias = EnsembleSettled | ClosedInMetadata | MissingNoted
+MetadataNews: TypeAlias = EnsembleTurn | EnsembleSettled | ClosedInMetadata | MissingNoted
 
 
 class WriterMetadata:
@@ -88,7 +96,7 @@ class WriterMetadata:
         self,
         change: ChangeEnsemble,
         ensemble: Sequence[str],
-        tell: Callable[[EnsembleSettled], None],
+        tell: Callable[[EnsembleTurn | EnsembleSettled], None],
     ) -> None:
         """Find replacements, and put them into the metadata; ``tell`` what came of it, once."""
         change_id, first_entry_id = change.change_id, change.first_entry_id
@@ -99,6 +107,7 @@ class WriterMetadata:
             return
 
         def write() -> LedgerMetadata:
+            tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=True)))
             metadata, _version = self._ledgers.update(
                 self._current.ledger_id,
                 lambda current: change_ensemble(current, first_entry_id, replaced),
@@ -113,6 +122,7 @@ class WriterMetadata:
             event = EnsembleChanged(change_id, last.first_entry_id, last.bookies)
             tell(EnsembleSettled(event, outcome))
 
+        tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=False)))
         self._actors.tell(self._current.ledger_id, MetadataTask(write, done))
 
     def _decide(

@@ -13,7 +13,8 @@ One change at a time: what fails meanwhile is in the next one. A change ends in 
                     up to ``sync_point_retry_ms_max``; a point that was out of reach counts alike
     in doubt        the metadata store did not answer. The same change is asked for again: only a
                     compare-and-swap that was answered tells whether an earlier one was made.
-                    ``metadata_grace_ms`` after it was first asked for the writer ends
+                    ``metadata_grace_ms`` after it was first asked for the writer ends. While it
+                    waits for its turn behind changes of other ledgers it is not asked for
     refused         the ledger is not OPEN any more, or is gone: the writer ends
 
 Limits: ``ensemble_change_count_max`` changes in the life of a writer, because each may add a
@@ -44,6 +45,8 @@ class EnsembleChanges:
         self._grace = Grace(limits.metadata_grace_ms)
         self._pending: ChangeEnsemble | None = None
         self._doubt: ZbkError | None = None  # why the outcome of the pending one is not known
+        self._is_queued = False  # it waits for its turn
+        self._has_come = False  # its turn has come once
         self._next_id = 0
         self._made_count = 0
         self._declined: frozenset[int] = frozenset()
@@ -75,9 +78,20 @@ class EnsembleChanges:
         self._pending = ChangeEnsemble(self._next_id, first_entry_id, dict(failed), is_urgent)
         self._next_id += 1
         self._doubt = None
-        self._grace.reset()
-        self._grace.is_over(now_ms)  # it begins now
+        self._is_queued = self._has_come = False
+        self._begin_grace(now_ms)
         return self._pending
+
+    def _begin_grace(self, now_ms: int) -> None:
+        self._grace.reset()
+        self._grace.is_over(now_ms)
+
+    def turn(self, now_ms: int, *, has_come: bool) -> None:
+        """Note that the pending change waits for its turn, or that its turn has come."""
+        self._is_queued = not has_come
+        if has_come and not self._has_come:
+            self._has_come = True
+            self._begin_grace(now_ms)
 
     def again(self, now_ms: int) -> ChangeEnsemble | None:
         """Return the pending change if its outcome is in doubt and it is time to ask again.
@@ -85,7 +99,7 @@ class EnsembleChanges:
         Raises:
             ZbkError: what keeps it in doubt, for too long.
         """
-        if self._pending is None:
+        if self._pending is None or self._is_queued:
             return None
         if self._grace.is_over(now_ms):
             raise self._doubt or MetadataUnavailableError(

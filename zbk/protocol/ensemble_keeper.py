@@ -28,6 +28,7 @@ from zbk.protocol.writer_events import (
     Effect,
     EnsembleChanged,
     EnsembleChangeFailed,
+    EnsembleChangeTurn,
     WriterLimits,
 )
 from zbk.protocol.writer_slots import WriterSlots
@@ -167,6 +168,11 @@ class EnsembleKeeper:
             self._quorum_grace.reset()
         self._leave_sync_point()
         return self._path.release()
+
+    def change_turn(self, event: EnsembleChangeTurn, now_ms: int) -> None:
+        """Note that a change waits for the changes of other ledgers, or no longer does."""
+        if self._changes.is_answer_valid(event.change_id):
+            self._changes.turn(now_ms, has_come=event.has_come)
 
     def change_failed(self, event: EnsembleChangeFailed, now_ms: int) -> list[Effect]:
         """Go on as before, or wait until it is known what is.

@@ -308,6 +308,7 @@ class WriterCore:
                 self._explicit_lac.failed(event.slot, event.lac)
             case (
                 ev.EnsembleChanged()
+                | ev.EnsembleChangeTurn()
                 | ev.EnsembleChangeFailed()
                 | ev.BookiesChanged()
                 | ev.MissingReported()
@@ -327,6 +328,8 @@ class WriterCore:
                 missing = self._path.missing_of_fragments(event.first_entry_id)
                 if missing:
                     self._effects.append(ev.ReportMissing(missing))
+            case ev.EnsembleChangeTurn():
+                self._keeper.change_turn(event, self._now_ms)
             case ev.EnsembleChangeFailed():
                 try:
                     self._effects += self._keeper.change_failed(event, self._now_ms)

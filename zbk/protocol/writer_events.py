@@ -155,6 +155,17 @@ class EnsembleChanged(msgspec.Struct, frozen=True):
     ensemble: tuple[str, ...]
 
 
+class EnsembleChangeTurn(msgspec.Struct, frozen=True):
+    """A change begins to wait for its turn at the metadata store, or its turn has come.
+
+    Many ledgers change at once when a bookie fails. Their store answers, one after another, so the
+    wait for a turn does not count as a store that does not answer.
+    """
+
+    change_id: int
+    has_come: bool
+
+
 class EnsembleChangeFailed(msgspec.Struct, frozen=True):
     """A change was not made, or nobody knows.
 
@@ -206,7 +217,9 @@ ApplicationEvent: TypeAlias = Append | Appends | SyncRequested | CloseRequested 
 ConnectionEvent: TypeAlias = (
     AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacFailed
 )
-MetadataEvent: TypeAlias = EnsembleChanged | EnsembleChangeFailed | BookiesChanged | MissingReported
+MetadataEvent: TypeAlias = (
+    EnsembleChanged | EnsembleChangeTurn | EnsembleChangeFailed | BookiesChanged | MissingReported
+)
 Event: TypeAlias = ApplicationEvent | ConnectionEvent | MetadataEvent | Tick
 
 

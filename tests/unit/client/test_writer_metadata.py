@@ -14,6 +14,8 @@ from zbk.client.placer import BookiePlacer
 from zbk.client.writer_metadata import (
     ClosedInMetadata,
     EnsembleSettled,
+    EnsembleTurn,
+    MetadataNews,
     MissingNoted,
     WriterMetadata,
 )
@@ -35,6 +37,7 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     EnsembleChanged,
     EnsembleChangeFailed,
+    EnsembleChangeTurn,
     ReportMissing,
 )
 
@@ -89,7 +92,7 @@ class World:
             cast("BookiePlacer", self.placer),
             cast("Any", AtOnce()),
         )
-        self.told: list[EnsembleSettled | ClosedInMetadata] = []
+        self.told: list[MetadataNews] = []
 
     def _ledgers(self, store: Any) -> LedgerStore:  # noqa: ANN401 - a MemoryStore
         return LedgerStore(store, pause=lambda _s: None, rng=random.Random(1))
@@ -135,6 +138,24 @@ def test_a_change_is_written_and_followed(world: World) -> None:
     assert world.fragments() == [(0, ("b0", "b1", "b2")), (5, ("b0", "b1", "s1"))]
     assert world.writer.current.last_fragment.bookies == ("b0", "b1", "s1")
     assert world.placer.failed == ["b2"]
+
+
+def test_a_change_tells_when_its_turn_at_the_store_has_come(world: World) -> None:
+    waiting: list[MetadataTask] = []
+
+    class Later:
+        def tell(self, _ledger_id: int, task: MetadataTask) -> None:
+            waiting.append(task)
+
+    world.writer._actors = cast("Any", Later())
+    told: list[MetadataNews] = []
+    change = ChangeEnsemble(3, 5, {2: "b2"}, is_urgent=False)
+
+    world.writer.change_ensemble(change, ("b0", "b1", "b2"), told.append)
+    assert told == [EnsembleTurn(EnsembleChangeTurn(3, has_come=False))]
+    waiting[0].run()
+
+    assert told[1:] == [EnsembleTurn(EnsembleChangeTurn(3, has_come=True))]
 
 
 def test_the_fragment_of_an_entry_that_was_never_acknowledged_is_replaced(world: World) -> None:

@@ -10,6 +10,7 @@ from zbk.errors import (
     CannotAdvanceError,
     LedgerClosedError,
     LedgerFencedError,
+    MetadataUnavailableError,
     NotDurableError,
 )
 from zbk.protocol.quorum import Quorum
@@ -19,6 +20,8 @@ from zbk.protocol.writer_events import (
     CloseFailed,
     CloseLedger,
     EnsembleChanged,
+    EnsembleChangeFailed,
+    EnsembleChangeTurn,
     SendAdd,
     SendSync,
 )
@@ -306,6 +309,38 @@ def test_an_answer_to_an_earlier_change_changes_nothing() -> None:
     cluster.handle(EnsembleChanged(0, 0, ("b0", "b1", "spare1")))
 
     assert cluster.core.ensemble == ("b0", "b1", "spare0")
+
+
+def test_the_wait_for_a_turn_at_the_metadata_store_is_no_outage() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    cluster.append([1])
+    cluster.disconnect(2)
+    (change,) = cluster.metadata.asked
+    cluster.handle(EnsembleChangeTurn(change.change_id, has_come=False))
+    cluster.wait(3 * LIMITS.metadata_grace_ms)
+    assert cluster.core.error is None
+
+    cluster.handle(EnsembleChangeTurn(change.change_id, has_come=True))
+    cluster.wait(LIMITS.metadata_grace_ms // 2)
+    assert cluster.core.error is None, "the grace begins when the store is asked"
+
+    cluster.wait(LIMITS.metadata_grace_ms)
+    assert isinstance(cluster.core.error, MetadataUnavailableError)
+
+
+def test_asking_again_and_again_does_not_put_off_the_end() -> None:
+    cluster = cluster_up(Quorum(3, 3, 2))
+    cluster.append([1])
+    cluster.disconnect(2)
+    (change,) = cluster.metadata.asked
+    for _try in range(20):
+        cluster.handle(EnsembleChangeTurn(change.change_id, has_come=False))
+        cluster.handle(EnsembleChangeTurn(change.change_id, has_come=True))
+        cluster.metadata.asked.clear()
+        cluster.handle(EnsembleChangeFailed(change.change_id, MetadataUnavailableError("m", "-")))
+        cluster.wait(LIMITS.metadata_grace_ms // 10)
+
+    assert isinstance(cluster.core.error, MetadataUnavailableError)
 
 
 def test_news_of_bookies_are_no_reason_to_ask_while_all_are_up() -> None:
