@@ -102,7 +102,7 @@ class SimulatedAuditor:
         for effect in self._core.handle(event, self._node.now_ms()):
             self._carry_out(effect)
 
-    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901 - a case an effect
+    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901, PLR0912 - a case an effect
         match effect:
             case ev.WakeAt(at_ms):
                 self._wake_ms = at_ms
@@ -132,7 +132,10 @@ class SimulatedAuditor:
             case ev.JobStalled():
                 self._node.trace(f"{effect}")
                 self._oracle.stalled(self._world.kernel.now_us)
-            case ev.RememberCheck() | ev.JobBegun():
+            case ev.JobBegun():
+                self._node.trace(f"{effect}")
+                self._oracle.begun(effect.lost, self._world.kernel.now_us)
+            case ev.RememberCheck():
                 self._node.trace(f"{effect}")
 
     def _check(self, wanted: ev.CheckLedgers) -> None:

@@ -47,6 +47,7 @@ class RepairOracle:
         self._registered: frozenset[str] = frozenset()
         self._seen_us: dict[str, int] = {}  # when an auditor last saw that a bookie was there
         self._held_us = -1  # since when an auditor waits
+        self._begun_us: dict[str, int] = {}  # by bookie: when an auditor began to report it
         self._stalled_us = -(1 << 62)  # when the store did not answer one last
         self._past_holds: list[tuple[int, int]] = []  # that are over: from when until when
         self.attempt_counts: dict[int, int] = defaultdict(int)
@@ -175,6 +176,10 @@ class RepairOracle:
         """Note that an auditor waits before it looks again."""
         self._held_us = now_us
 
+    def begun(self, bookie_ids: Collection[str], now_us: int) -> None:
+        """Note that an auditor begins to report these."""
+        self._begun_us |= dict.fromkeys(bookie_ids, now_us)
+
     def released(self, now_us: int) -> None:
         """Note that it has looked again: who vanished meanwhile is not held any more."""
         self._past_holds.append((self._held_us, now_us))
@@ -199,7 +204,7 @@ class RepairOracle:
             absences = self._absences[bookie_id]
             if not absences:
                 self._world.violated("brake", f"{bookie_id} is reported, and was never lost")
-            elif self._is_storm(self._vanished_us(bookie_id), now_us):
+            elif self._is_storm(bookie_id, now_us):
                 text = f"{bookie_id} vanished with many others, and is reported at once"
                 self._world.violated("brake", text)
 
@@ -213,13 +218,16 @@ class RepairOracle:
             vanished_us = absence[0]
         return vanished_us
 
-    def _is_storm(self, vanished_us: int, now_us: int) -> bool:
+    def _is_storm(self, bookie_id: str, now_us: int) -> bool:
         """Tell whether many vanished, so lately that no hold can have ended since."""
+        vanished_us = self._vanished_us(bookie_id)
+        begun_us = self._begun_us.get(bookie_id, 0)
+        known_us = begun_us if now_us - begun_us <= NEWS_US else now_us
         together = [
-            bookie_id
-            for bookie_id, absences in self._absences.items()
+            other
+            for other, absences in self._absences.items()
             if any(
-                abs(absence[0] - vanished_us) <= AT_ONCE_US and now_us - absence[0] > NEWS_US
+                abs(absence[0] - vanished_us) <= AT_ONCE_US and known_us - absence[0] > NEWS_US
                 for absence in absences
             )
         ]
