@@ -67,7 +67,7 @@ chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES (PARTITIONS=1:
 scale: $(STAMPS)/dev ## one bookie with 20,000 ledgers, 20 M entries, 1 GiB of journal (ARGS='--case restart')
 	@$(BIN)/python -m tests.scale $(ARGS)
 
-bench: $(STAMPS)/bench ## how fast it is, beside what the machine gives; under 15 minutes (ARGS=--quick: 2)
+bench: $(STAMPS)/bench ## how fast it is, beside what the machine gives; under 20 minutes (ARGS=--quick: 2)
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-peers: $(STAMPS)/peers ## Redis Streams or NATS JetStream under zbk's load (ARGS='redis --size 1024')

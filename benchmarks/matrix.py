@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from itertools import product
 from typing import Final
 
-from benchmarks import appends, growth, reads
+from benchmarks import appends, growth, ledgers, reads
 from benchmarks.case import Case
 
-SECONDS_MAX: Final = 15 * 60
+SECONDS_MAX: Final = 20 * 60
 ROUND_COUNT: Final = 3
 LONG_RUN_SECONDS: Final = 50
 
@@ -52,6 +52,8 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         *(appends.append_many(*one) for one in APPEND_MANY),
         *(appends.append_async(*one) for one in APPEND_ASYNC),
         *(appends.lone(kind) for kind in ("pd", "vd")),
+        *(ledgers.outstanding(count) for count in ledgers.COUNTS),
+        ledgers.threads(),
         *(
             reads.read(size, count, goals[is_batches], is_batches=is_batches, is_cold=is_cold)
             for (size, count, *goals), is_batches, is_cold in product(

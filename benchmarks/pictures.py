@@ -17,6 +17,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from benchmarks.case import Line, rate_text, size_text
 from benchmarks.figures import samples
+from benchmarks.ledgers import COUNTS as LEDGER_COUNTS
 from benchmarks.matrix import OFFERED, SIZES
 from benchmarks.results import CaseResult
 
@@ -215,6 +216,27 @@ def _by_length(results: Results) -> Figure:
     return figure
 
 
+def _by_ledgers(results: Results) -> Figure:
+    figure, (rate, latency) = _panels(1, 2)
+    medians = [results[f"ledgers-{count}"].median for count in LEDGER_COUNTS]
+    rates = [median["entries_per_s"] for median in medians]
+    rate.plot(LEDGER_COUNTS, rates, color=BLUE, marker="o")
+    for name, colour, marker in (("p50", GREEN, "o"), ("p99", VERMILION, "s")):
+        values = [median[f"latency_{name}_ms"] for median in medians]
+        latency.plot(LEDGER_COUNTS, values, color=colour, marker=marker, label=name)
+    rate.set(ylabel="entries/s", ylim=(0, None))
+    rate.yaxis.set_major_formatter(_rates())
+    latency.set(yscale="log", ylabel="latency, ms")
+    latency.yaxis.set_major_formatter(_plain())
+    for axes in (rate, latency):
+        axes.set(xscale="log", xlabel="ledgers")
+        axes.set_xticks(LEDGER_COUNTS, [f"{count:,}" for count in LEDGER_COUNTS])
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.minorticks_off()
+    latency.legend(loc="upper left")
+    return figure
+
+
 def _panels(
     rows: int, columns: int, *, is_x_shared: bool = False, is_y_shared: bool = False
 ) -> tuple[Figure, tuple[Axes, Axes]]:
@@ -281,6 +303,13 @@ PICTURES: Final = (
         "and latency counts from then: a stall is felt by all that was due meanwhile.",
         ("load-pd", "load-vd"),
         _latency,
+    ),
+    Picture(
+        "by-ledgers",
+        "Many ledgers in one client, PD, 100 B",
+        "One append is unanswered in each ledger; the answer appends the next one.",
+        tuple(f"ledgers-{count}" for count in LEDGER_COUNTS),
+        _by_ledgers,
     ),
     Picture(
         "over-time",

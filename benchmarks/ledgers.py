@@ -1,0 +1,70 @@
+"""Cases of one client that writes many ledgers, with an append or so unanswered in each."""
+
+from typing import Final
+
+from benchmarks import figures
+from benchmarks.case import Amount, Case, Row, Step, at_least, rate_text, way
+
+SECONDS: Final = 4
+GOALS: Final = {16: 5_000, 64: 10_000, 256: 15_000, 1_000: 16_000}
+"""Entries a second, by ledgers."""
+
+COUNTS: Final = (1, *GOALS, 10_000)
+"""All points of the picture."""
+
+THREAD_COUNT: Final = 16
+THREADS_GOAL: Final = 5_000
+
+FIGURES: Final = (
+    "entries_per_s",
+    "latency_p50_ms",
+    "latency_p99_ms",
+    "client_cpu_us_per_entry",
+    "bookie_cpu_us_per_entry",
+)
+
+
+def _step(ledger_count: int, *words: str) -> Step:
+    shape = ("write", "--type", "pd", "--size", "100", "--ledgers", str(ledger_count), *words)
+    return Step("zbk", shape, (Amount("--seconds", SECONDS, "s"),))
+
+
+def _row(title: str, goal: int) -> Row:
+    return Row(
+        title=title,
+        goal=f">= {rate_text(goal)} entries/s",
+        step="zbk",
+        unit="entries/s",
+        zbk="entries_per_s",
+        ways=(way("figure", at_least("entries_per_s", goal)),),
+    )
+
+
+def outstanding(ledger_count: int) -> Case:
+    """Return the case of one append unanswered in each of some ledgers."""
+    plural = "s" * (ledger_count > 1)
+    title = f"an `append_async` unanswered in each of {ledger_count:,} ledger{plural}, PD, 100 B"
+    goal = GOALS.get(ledger_count)
+    is_large = ledger_count > max(GOALS)
+    return Case(
+        name=f"ledgers-{ledger_count}",
+        title=title,
+        steps=(_step(ledger_count, "--api", "async", "--outstanding", "1"),),
+        read=figures.fields(*FIGURES),
+        rows=() if goal is None else (_row(title, goal),),
+        seconds=SECONDS + (90 if is_large else 6),
+        round_count=1 if is_large else None,
+    )
+
+
+def threads() -> Case:
+    """Return the case of some threads with a ledger and one synchronous append each."""
+    title = f"{THREAD_COUNT} threads of one client, a ledger and an `append` each, PD, 100 B"
+    return Case(
+        name=f"threads-{THREAD_COUNT}",
+        title=title,
+        steps=(_step(THREAD_COUNT, "--api", "sync"),),
+        read=figures.fields(*FIGURES),
+        rows=(_row(title, THREADS_GOAL),),
+        seconds=SECONDS + 6,
+    )
