@@ -1,4 +1,4 @@
-"""Cases of one client that writes many ledgers, with an append or so unanswered in each."""
+"""Cases of many ledgers with an append unanswered in each: in one client, or in many."""
 
 from typing import Final
 
@@ -14,6 +14,11 @@ COUNTS: Final = (1, *GOALS, 10_000)
 
 THREAD_COUNT: Final = 16
 THREADS_GOAL: Final = 5_000
+
+PROCESS_COUNTS: Final = (1, 4, 16, 32)
+"""All points of the picture."""
+
+PROCESS_GOALS: Final = {16: 2_000}
 
 FIGURES: Final = (
     "entries_per_s",
@@ -67,4 +72,20 @@ def threads() -> Case:
         read=figures.fields(*FIGURES),
         rows=(_row(title, THREADS_GOAL),),
         seconds=SECONDS + 6,
+    )
+
+
+def processes(process_count: int) -> Case:
+    """Return the case of some client processes with one synchronous append each."""
+    plural = "es" * (process_count > 1)
+    title = f"{process_count} client process{plural}, an `append` each, PD, 100 B"
+    goal = PROCESS_GOALS.get(process_count)
+    return Case(
+        name=f"processes-{process_count}",
+        title=title,
+        steps=(_step(1, "--api", "sync", "--processes", str(process_count)),),
+        read=figures.fields(*FIGURES),
+        rows=() if goal is None else (_row(title, goal),),
+        seconds=SECONDS + 8,
+        round_count=None if goal is not None else 1,
     )

@@ -54,6 +54,7 @@ def cases(long_run_seconds: int = LONG_RUN_SECONDS) -> tuple[Case, ...]:
         *(appends.lone(kind) for kind in ("pd", "vd")),
         *(ledgers.outstanding(count) for count in ledgers.COUNTS),
         ledgers.threads(),
+        *(ledgers.processes(count) for count in ledgers.PROCESS_COUNTS),
         *(
             reads.read(size, count, goals[is_batches], is_batches=is_batches, is_cold=is_cold)
             for (size, count, *goals), is_batches, is_cold in product(

@@ -18,6 +18,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter
 from benchmarks.case import Line, rate_text, size_text
 from benchmarks.figures import samples
 from benchmarks.ledgers import COUNTS as LEDGER_COUNTS
+from benchmarks.ledgers import PROCESS_COUNTS
 from benchmarks.matrix import OFFERED, SIZES
 from benchmarks.results import CaseResult
 
@@ -217,20 +218,29 @@ def _by_length(results: Results) -> Figure:
 
 
 def _by_ledgers(results: Results) -> Figure:
+    return _by_count(results, "ledgers", LEDGER_COUNTS)
+
+
+def _by_processes(results: Results) -> Figure:
+    return _by_count(results, "processes", PROCESS_COUNTS)
+
+
+def _by_count(results: Results, what: str, counts: tuple[int, ...]) -> Figure:
+    """Draw throughput and latency of the cases ``what-<count>``."""
     figure, (rate, latency) = _panels(1, 2)
-    medians = [results[f"ledgers-{count}"].median for count in LEDGER_COUNTS]
+    medians = [results[f"{what}-{count}"].median for count in counts]
     rates = [median["entries_per_s"] for median in medians]
-    rate.plot(LEDGER_COUNTS, rates, color=BLUE, marker="o")
+    rate.plot(counts, rates, color=BLUE, marker="o")
     for name, colour, marker in (("p50", GREEN, "o"), ("p99", VERMILION, "s")):
         values = [median[f"latency_{name}_ms"] for median in medians]
-        latency.plot(LEDGER_COUNTS, values, color=colour, marker=marker, label=name)
+        latency.plot(counts, values, color=colour, marker=marker, label=name)
     rate.set(ylabel="entries/s", ylim=(0, None))
     rate.yaxis.set_major_formatter(_rates())
     latency.set(yscale="log", ylabel="latency, ms")
     latency.yaxis.set_major_formatter(_plain())
     for axes in (rate, latency):
-        axes.set(xscale="log", xlabel="ledgers")
-        axes.set_xticks(LEDGER_COUNTS, [f"{count:,}" for count in LEDGER_COUNTS])
+        axes.set(xscale="log", xlabel=what)
+        axes.set_xticks(counts, [f"{count:,}" for count in counts])
         axes.xaxis.set_minor_formatter(NullFormatter())
         axes.minorticks_off()
     latency.legend(loc="upper left")
@@ -310,6 +320,13 @@ PICTURES: Final = (
         "One append is unanswered in each ledger; the answer appends the next one.",
         tuple(f"ledgers-{count}" for count in LEDGER_COUNTS),
         _by_ledgers,
+    ),
+    Picture(
+        "by-processes",
+        "Many client processes, PD, 100 B",
+        "Each process has a ledger of its own and one synchronous append at a time.",
+        tuple(f"processes-{count}" for count in PROCESS_COUNTS),
+        _by_processes,
     ),
     Picture(
         "over-time",

@@ -48,6 +48,29 @@ def test_every_entry_is_written_and_its_latency_told(
     assert sum(count for _bound_ms, count in found["histogram"]) == found["latency_count"]
 
 
+def test_several_processes_write_their_shares_at_once(shell: Shell, cluster: LocalCluster) -> None:
+    found = written(
+        shell, cluster, "--count", "103", "--api", "sync", "--processes", "3", "--ledgers", "2"
+    )
+
+    assert found["entry_count"] == found["latency_count"] == 103
+    assert found["process_count"] == 3
+    assert sum(count for _bound_ms, count in found["histogram"]) == 103
+    assert found["latency_p50_ms"] <= found["latency_p99_ms"] <= found["latency_max_ms"] * 1.02
+    assert found["client_cpu_us_per_entry"] > 0
+    assert found["bookie_cpu_us_per_entry"] > 0
+
+
+def test_the_failure_of_a_process_is_told(shell: Shell, cluster: LocalCluster) -> None:
+    done = shell.run(
+        "bench", "write", "--metadata", cluster.metadata_uri, "--size", str(64 << 20),
+        "--count", "2", "--processes", "2", exit_code=3,
+    )  # fmt: skip
+
+    assert b"a client process failed" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
 def test_at_a_rate_all_that_is_due_in_the_time_is_written(
     shell: Shell, cluster: LocalCluster
 ) -> None:

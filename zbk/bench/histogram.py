@@ -55,6 +55,20 @@ class Histogram:
         whole = [one + more for one, more in pairs]
         return type(self)(whole, max(self._max_ns, other._max_ns))
 
+    @classmethod
+    def of(cls, buckets: Iterable[Bucket], max_ms: float) -> Self:
+        """Return the histogram that has these buckets.
+
+        >>> one = Histogram()
+        >>> one.record(0.25)
+        >>> Histogram.of(one.buckets(), 250.0).buckets() == one.buckets()
+        True
+        """
+        made = cls(max_ns=round(max_ms * 1e6))
+        for upper_ms, count in buckets:
+            made._counts[_index(round(upper_ms * 1e6))] += count
+        return made
+
     def buckets(self) -> list[Bucket]:
         """Return those that are not empty, the smallest first."""
         return [

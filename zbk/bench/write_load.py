@@ -54,10 +54,12 @@ def run_write(
     *,
     on_sample: Callable[[Sample], None] | None = None,
     is_backlog_watched: bool = False,
+    before_start: Callable[[], None] = lambda: None,
 ) -> WriteResult:
     """Write as ``load`` says, close the ledgers, and return the figures.
 
-    ``on_sample`` is called once a second, in a thread of its own.
+    ``on_sample`` is called once a second, in a thread of its own; ``before_start`` when the ledgers
+    are open, before the first entry that counts.
 
     Raises:
         ZbkError: a writer could not go on; what is left of the load is not written.
@@ -69,6 +71,7 @@ def run_write(
             for index in range(load.ledger_count)
         ]
         neighbor = exits.enter_context(_neighbor(client, load))
+        before_start()
         meter = Meter(client)
         started_s = monotonic_s()
         sampler = Sampler(

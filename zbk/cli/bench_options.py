@@ -100,6 +100,14 @@ def load_options(command: FunctionT) -> FunctionT:
             help="With --api async: keep so many appends unanswered in each ledger.",
         ),
         click.option(
+            "--processes",
+            "process_count",
+            type=click.IntRange(min=1, max=256),
+            default=1,
+            show_default=True,
+            help="Client processes that write at once, each with its own --ledgers.",
+        ),
+        click.option(
             "--ledgers",
             "ledger_count",
             type=click.IntRange(min=1, max=10_000),

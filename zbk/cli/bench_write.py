@@ -47,6 +47,7 @@ COLLECTING: Final[dict[str, int | str]] = {
         ("zbk bench write", "a million entries of 100 bytes, fsynced"),
         ("zbk bench write --api sync --count 2000", "one append after another"),
         ("zbk bench write --rate 50000 --batch 50 --seconds 30s", "latency at a rate"),
+        ("zbk bench write --processes 16 --api sync --seconds 10s", "sixteen clients at once"),
         ("zbk bench write --against-floor", "and the share of what the machine can do"),
     ],
 )
@@ -150,6 +151,7 @@ def _check(context: click.Context) -> None:
         reason = "--against-floor compares a --count of entries, as fast as it goes"
     elif options["slow_bookie_ms"] and options["slow_disks_ms"]:
         reason = "--slow-bookie is for one bookie, --slow-disks for all: give one of them"
+    reason = reason or _why_not_processes(options)
     if options["outstanding"]:
         has_shape = is_given("window") or is_given("batch_count")
         reason = reason or _why_not_outstanding(options, has_shape=has_shape)
@@ -159,6 +161,20 @@ def _check(context: click.Context) -> None:
             reason = f"--{option} is for a temporary cluster: leave --metadata (ZBK_METADATA) out"
     if reason:
         raise click.UsageError(reason, context)
+
+
+def _why_not_processes(options: Mapping[str, Any]) -> str:
+    if options["process_count"] == 1:
+        return ""
+    if options["is_sampled"]:
+        return "--samples tells of one client: leave --processes out"
+    if options["neighbor_type"]:
+        return "--neighbor is in the client that writes: leave --processes out"
+    if options["slow_bookie_ms"]:
+        return "--slow-bookie watches what one client holds: leave --processes out"
+    if options["against_floor"]:
+        return "--against-floor compares one client: leave --processes out"
+    return ""
 
 
 def _why_not_outstanding(options: Mapping[str, Any], *, has_shape: bool) -> str:
@@ -222,6 +238,10 @@ def _measured(
     ):
         if is_warm:
             warm(folder, load)
+        if options["process_count"] > 1:
+            from zbk.bench.processes import run_processes
+
+            return run_processes(client, load, options["process_count"])
         on_sample = _printer(rows, output) if options["is_sampled"] else show
         result = run_write(client, load, on_sample=on_sample, is_backlog_watched=slow_ms > 0)
     if rows:
@@ -258,6 +278,8 @@ def _printer(rows: list[dict[str, Any]], output: Format) -> "Callable[[Sample], 
 def _print(result: "WriteResult", options: dict[str, Any], output: Format) -> None:
     fields = {"measured": "zbk"} | fields_of(result)
     backlog_size_max = fields.pop("backlog_size_max")
+    if options["process_count"] > 1:
+        fields["process_count"] = options["process_count"]
     if options["slow_bookie_ms"]:
         fields["slow_bookie_ms"] = options["slow_bookie_ms"]
         fields["slow_bookie_backlog_size_max"] = backlog_size_max

@@ -167,6 +167,11 @@ class Client(LogCalls):
         state = "closed" if self._is_closed else "open"
         return f"<zbk.Client {self._store.address} {state}>"
 
+    @property
+    def config(self) -> ClientConfig:
+        """The options that it was connected with."""
+        return self._config
+
     def __enter__(self) -> Self:
         return self
 

@@ -28,6 +28,10 @@ from zbk.cli.bench_write import slow_programs
         (["--slow-disks", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),
         (["--slow-disks", "5ms", "--slow-bookie", "5ms"], "give one of them"),
         (["--seconds", "soon"], "is no duration"),
+        (["--processes", "2", "--samples"], "--samples tells of one client"),
+        (["--processes", "2", "--neighbor", "pd"], "--neighbor is in the client"),
+        (["--processes", "2", "--slow-bookie", "5ms"], "--slow-bookie watches"),
+        (["--processes", "2", "--against-floor"], "compares one client"),
     ],
 )
 def test_options_that_contradict_each_other_are_refused(

@@ -1,0 +1,87 @@
+"""A load from several client processes at once, each with a client and ledgers of its own."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Final
+
+import msgspec
+
+from zbk.bench.cost import Meter
+from zbk.bench.histogram import Histogram, merged
+from zbk.bench.load import WriteLoad
+from zbk.bench.program import Program
+from zbk.bench.write_load import WriteResult
+from zbk.bench.writer_process import Job, LedgersOpen, Written
+from zbk.client.api import Client
+from zbk.errors import UnavailableError
+
+OPEN_TIMEOUT_S: Final = 60.0
+WRITE_TIMEOUT_S: Final = 300.0
+"""Beside the time that the load says."""
+
+
+def run_processes(client: Client, load: WriteLoad, process_count: int) -> WriteResult:
+    """Write a share of ``load`` in each process; return the figures of all together.
+
+    Counts and rate of the load are of all processes together; each has ``load.ledger_count``
+    ledgers. ``client`` only asks the bookies what they have used.
+
+    Raises:
+        UnavailableError: a process failed.
+        RequestTimeoutError: a process took too long.
+    """
+    with ExitStack() as exits:
+        programs = [
+            exits.enter_context(Program("zbk.bench.writer_process", [client.metadata_uri]))
+            for _ in range(process_count)
+        ]
+        for number, program in enumerate(programs):
+            job = Job(_share(load, number, process_count), client.config)
+            program.tell(msgspec.json.encode(job).decode())
+        for program in programs:
+            program.hear(LedgersOpen, OPEN_TIMEOUT_S)
+        meter = Meter(client)
+        for program in programs:
+            program.tell("go")
+        timeout_s = WRITE_TIMEOUT_S + load.seconds
+        written = [program.hear(Written, timeout_s) for program in programs]
+    for one in written:
+        if one.result is None:
+            raise UnavailableError(f"a client process failed: {one.error}")
+    return _together(load, meter, written)
+
+
+def _share(load: WriteLoad, number: int, process_count: int) -> WriteLoad:
+    count = load.entry_count // process_count + (number < load.entry_count % process_count)
+    return msgspec.structs.replace(load, entry_count=count, rate=load.rate / process_count)
+
+
+def _together(load: WriteLoad, meter: Meter, written: Sequence[Written]) -> WriteResult:
+    results = [one.result for one in written if one.result is not None]
+    entry_count = sum(result.entry_count for result in results)
+    ended_s = max(one.started_s + one.result.seconds for one in written if one.result is not None)
+    seconds = ended_s - min(one.started_s for one in written)
+    latencies = merged(Histogram.of(result.histogram, result.latency.max_ms) for result in results)
+    client_cpu_us = sum(one.cost.client_cpu_us_per_entry * one.entry_count for one in results)
+    cost = msgspec.structs.replace(
+        meter.cost(entry_count),
+        client_cpu_us_per_entry=client_cpu_us / max(1, entry_count),
+        client_rss_size=max(result.cost.client_rss_size for result in results),
+    )
+    wire_batch_count = meter.wire_batches() / load.write_quorum_size
+    return WriteResult(
+        load=load,
+        entry_count=entry_count,
+        ledger_id=results[0].ledger_id,
+        seconds=seconds,
+        entries_per_s=entry_count / seconds,
+        payload_mb_per_s=entry_count * load.entry_size / seconds / 1e6,
+        latency=latencies.percentiles(),
+        cost=cost,
+        entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
+        ledger_entries_per_s_min=min(result.ledger_entries_per_s_min for result in results),
+        ledger_entries_per_s_max=max(result.ledger_entries_per_s_max for result in results),
+        backlog_size_max=None,
+        neighbor_latency=None,
+        histogram=latencies.buckets(),
+    )
