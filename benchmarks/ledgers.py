@@ -57,7 +57,7 @@ def outstanding(ledger_count: int) -> Case:
         steps=(_step(ledger_count, "--api", "async", "--outstanding", "1"),),
         read=figures.fields(*FIGURES),
         rows=() if goal is None else (_row(title, goal),),
-        seconds=SECONDS + (90 if is_large else 6),
+        seconds=SECONDS + (90 if is_large else 4 + ledger_count // 100),
         round_count=1 if is_large else None,
     )
 
@@ -71,7 +71,7 @@ def threads() -> Case:
         steps=(_step(THREAD_COUNT, "--api", "sync"),),
         read=figures.fields(*FIGURES),
         rows=(_row(title, THREADS_GOAL),),
-        seconds=SECONDS + 6,
+        seconds=SECONDS + 3,
     )
 
 
@@ -86,6 +86,6 @@ def processes(process_count: int) -> Case:
         steps=(_step(1, "--api", "sync", "--processes", str(process_count)),),
         read=figures.fields(*FIGURES),
         rows=() if goal is None else (_row(title, goal),),
-        seconds=SECONDS + 8,
+        seconds=SECONDS + 5,
         round_count=None if goal is not None else 1,
     )
