@@ -57,8 +57,8 @@ def outstanding(ledger_count: int) -> Case:
         steps=(_step(ledger_count, "--api", "async", "--outstanding", "1"),),
         read=figures.fields(*FIGURES),
         rows=() if goal is None else (_row(title, goal),),
-        seconds=SECONDS + (90 if is_large else 4 + ledger_count // 100),
-        round_count=1 if is_large else None,
+        seconds=SECONDS + (90 if is_large else 4 + ledger_count // 150),
+        round_count=None if goal is not None else 1,
     )
 
 
