@@ -83,8 +83,7 @@ class AppendMailbox:
                 if self._size and self._size + size > self._size_max:
                     self._wait_for_room(size, timeout_s)
                 pending_size = self._size + size
-                missing_size = pending_size - self._granted_size
-                if missing_size <= 0:
+                if pending_size <= self._granted_size:
                     self._size = pending_size
                     self._items.append((future, payloads))
                     self._waiting_size += size
@@ -92,13 +91,18 @@ class AppendMailbox:
                         return
                     self._is_roused = True
                     break
-            self._take_budget(missing_size, timeout_s)
+            self._take_budget(size, timeout_s)
         self._rouse(pending_size == size <= LONE_SIZE_MAX)
 
     def _take_budget(self, size: int, timeout_s: float) -> None:
-        """Have ``size`` bytes more of the client's budget; and some ahead while this is busy."""
-        ahead_size = AHEAD_SIZE if self._size else 0
-        granted_size = self._budget.take(size, timeout_s, self._check_end, ahead_size)
+        """Have room in the client's budget for ``size`` bytes more, and some ahead while busy."""
+        self.release(0)  # or an append over the limit waits for what this itself has
+        with self._lock:
+            missing_size = self._size + size - self._granted_size
+            ahead_size = AHEAD_SIZE if self._size else 0
+        if missing_size <= 0:
+            return
+        granted_size = self._budget.take(missing_size, timeout_s, self._check_end, ahead_size)
         with self._lock:
             self._granted_size += granted_size
             is_over = self._end is not None

@@ -120,6 +120,16 @@ def test_nothing_is_taken_ahead_while_room_is_scarce() -> None:
         put(one, 1)
 
 
+def test_an_append_over_the_limit_does_not_wait_for_what_its_own_writer_has_ahead() -> None:
+    budget = AppendBudget(100)
+    one = mailbox(budget)
+    one._granted_size = budget.take(30, 1, lambda: None)  # another thread is about to put
+
+    put(one, 150)
+
+    assert budget.size == 150
+
+
 def test_the_end_gives_back_what_was_taken_ahead() -> None:
     budget = AppendBudget(1_000_000)
     one = AppendMailbox(100_000, lambda _is_lone: None, budget)
