@@ -101,7 +101,7 @@ class LedgerReader:
 
     @property
     def last_add_confirmed(self) -> int:
-        """The LAC as this reader last heard it; -1 is none. Never goes down."""
+        """The LAC as this reader last heard it, with entries too; -1 is none. Never goes down."""
         return self._lac
 
     @property
@@ -243,6 +243,8 @@ class LedgerReader:
         )
         for batch in pump.run(first, last):
             setup.check_usable()
+            if not self._metadata.is_closed:
+                self._lac = max(self._lac, pump.lac)
             yield batch
 
     def _refresh(self) -> LedgerMetadata:

@@ -7,6 +7,9 @@ size of the entries met so far.
 
 A chunk that can not be read may have been moved since its reader was opened: then the metadata are
 read again, and if other bookies hold it now, it is asked for there. No other failure is retried.
+
+``lac`` rises with what bookies tell beside entries, and with what writers put into them: whatever
+was a ledger's LAC once is durable for good.
 """
 
 from collections import deque
@@ -37,6 +40,7 @@ from zbk.protocol.reader import (
     ReadTicked,
     SendRead,
 )
+from zbk.protocol.words import NO_ENTRY, DigestType
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_ids
@@ -95,6 +99,7 @@ class ReadPump:
         self._config = config
         self._bookie_id = bookie_id
         self._timeout_s = timeout_s
+        self.lac = NO_ENTRY
         self._box = ReplyBox()
         self._chunks: deque[_Chunk] = deque()
         self._by_number: dict[int, _Chunk] = {}
@@ -207,6 +212,8 @@ class ReadPump:
                 break
             for chunk in self._chunks:
                 self._handle(chunk, ReadTicked())
+        if isinstance(reply.outcome, ReadAnswer):
+            self.lac = max(self.lac, reply.outcome.lac)
         assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
         number, slot, read_id = reply.key
         found = self._by_number.get(number)
@@ -251,6 +258,8 @@ class ReadPump:
         self._requests.send(chunk.fragment.bookies[effect.slot], request, frames, self._box, key)
 
     def _learn(self, batch: ReadBatch) -> None:
+        if batch.digest_type is not DigestType.NONE:  # without a digest it may be anything
+            self.lac = max(self.lac, batch.last_lac)
         mean_size = max(1, sum(batch.sizes) // max(1, len(batch)))
         self._chunk_count = min(CHUNK_COUNT_MAX, max(1, self._config.read_size_max // mean_size))
 

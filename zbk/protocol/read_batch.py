@@ -143,6 +143,12 @@ class ReadBatch:
             for entry_id, (lac, length), payload in zip(self.entry_ids, ends, self, strict=True)
         )
 
+    @property
+    def last_lac(self) -> int:
+        """The LAC in the last entry of a batch that is not empty."""
+        lac, _length = _END.unpack_from(self._body, self._bounds[-2] + _START.size)
+        return int(lac)
+
     def part(self, start: int, stop: int) -> Self:
         """Return the entries at the indexes ``start .. stop - 1``, over the same bytes."""
         ids, bounds = self.entry_ids[start:stop], self._bounds[start : stop + 1]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from tests.support.ledgers import metadata_maker
@@ -210,3 +211,51 @@ def test_silence_ends_with_the_time_out() -> None:
     with pytest.raises(RequestTimeoutError):
         read(requests, OPEN, never, 9, speculative_ms=10, timeout_s=0.1)
     assert {bookie_id for bookie_id, _, _ in requests.asked} == {"b1", "b2", "b3"}
+
+
+class Confirming(FakeRequests):
+    """Bookies that know a LAC, and entries in which writers have put one."""
+
+    def __init__(self, told_lac: int, written_lac: int, digest_type: DigestType) -> None:
+        super().__init__({})
+        self.told_lac = told_lac
+        self.written_lac = written_lac
+        self.digest_type = digest_type
+
+    def _reply(self, bookie_id: str, first: int, last: int, key: object) -> Reply:
+        digest = digest_function(self.digest_type, b"", LEDGER_ID)
+        ids = range(first, last + 1)
+        payloads = [b"x"] * len(ids)
+        body, _sizes = encode_entries(
+            LEDGER_ID, ids, self.written_lac, 0, payloads, self.digest_type, digest
+        )
+        answer = ReadAnswer(request_id=0, count=len(ids), lac=self.told_lac)
+        return Reply(bookie_id, key, answer, (body,))
+
+
+@pytest.mark.parametrize(
+    ("told_lac", "written_lac", "digest_type", "lac"),
+    [
+        (7, 3, DigestType.XXH3, 7),
+        (-1, 3, DigestType.XXH3, 3),
+        (2, 3, DigestType.NONE, 2),  # what is in the entry may be anything
+    ],
+)
+def test_the_lac_rises_with_what_is_read(
+    told_lac: int, written_lac: int, digest_type: DigestType, lac: int
+) -> None:
+    pump = ReadPump(
+        msgspec.structs.replace(OPEN, digest_type=digest_type),
+        never,
+        b"k" * 16,
+        digest_function(digest_type, b"", LEDGER_ID),
+        Confirming(told_lac, written_lac, digest_type),
+        ClientConfig(),
+        bookie_id=None,
+        timeout_s=5.0,
+    )
+    assert pump.lac == -1
+
+    assert [len(batch) for batch in pump.run(0, 5)] == [6]
+
+    assert pump.lac == lac
