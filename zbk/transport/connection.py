@@ -61,6 +61,9 @@ RETRY_MS_MAX: Final = 1_000
 SEND_RETRY_MS: Final = 20
 """When a socket that took no more is tried again; answers that come try it, too."""
 
+TIMEOUT_SLACK_MS: Final = 50
+"""So much before the time-out of an attempt its end counts as that."""
+
 WAITING_SIZE_MAX: Final = 256 * 1024 * 1024
 COPY_SIZE_MAX: Final = 64 * 1024
 HEARTBEAT_MS: Final = 2_000
@@ -258,9 +261,21 @@ class Connection:
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._greet(now_ms)
             else:
-                what = "was lost" if self.state is State.READY else "was refused"
-                reason = f"the connection to {self._address} {what}"
-                self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+                self.lose(
+                    BookieUnavailableError(self.bookie_id, self._why_ended(event, now_ms)), now_ms
+                )
+
+    def _why_ended(self, event: int, now_ms: int) -> str:
+        if self.state is State.READY:
+            return f"the connection to {self._address} was lost"
+        if now_ms >= self._deadline_ms - TIMEOUT_SLACK_MS:  # libzmq's time-out, not a refusal
+            return self._no_answer()
+        if event == zmq.EVENT_CLOSED:
+            return f"the connection to {self._address} was refused"
+        return f"{self._address} closed the connection before it answered"
+
+    def _no_answer(self) -> str:
+        return f"no answer from {self._address} within {self._timeout_s:g} s"
 
     def _greet(self, now_ms: int) -> None:
         hello = Hello(
@@ -455,8 +470,7 @@ class Connection:
     def tick(self, now_ms: int) -> None:
         """Look at the clock: time-outs, the next try, idleness."""
         if self.state in (State.CONNECTING, State.GREETING) and now_ms >= self._deadline_ms:
-            reason = f"no answer from {self._address} within {self._timeout_s:g} s"
-            self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
+            self.lose(BookieUnavailableError(self.bookie_id, self._no_answer()), now_ms)
         elif self.state is State.IDLE:
             if self.subscribers and now_ms >= self._next_try_ms:
                 self._connect(now_ms)

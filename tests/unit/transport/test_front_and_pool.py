@@ -1,6 +1,7 @@
 """The ROUTER front and the DEALER pool against each other, over real loopback sockets."""
 
 import queue
+import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -112,6 +113,60 @@ def test_a_subscriber_hears_of_the_connection_and_of_its_loss(
     down = inbox.wait_for_kind(BookieDown)
     assert isinstance(down, BookieDown)
     assert "lost" in str(down.error)
+
+
+def test_a_host_that_drops_packets_gives_no_answer_and_does_not_refuse() -> None:
+    with socket.socket() as listener, socket.socket() as first, socket.socket() as second:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for one in (first, second):  # the queue is full: the kernel drops what comes next
+            one.settimeout(0)
+            one.connect_ex(listener.getsockname())
+        host, port = listener.getsockname()
+        client = pool(connect_timeout_ms=300)
+        client.set_addresses({BOOKIE_ID: f"tcp://{host}:{port}"})
+        inbox = Inbox()
+
+        client.subscribe(BOOKIE_ID, inbox)
+
+        down = inbox.wait_for_kind(BookieDown)
+        assert isinstance(down, BookieDown)
+        assert f"no answer from tcp://{host}:{port} within 0.3 s" in str(down.error)
+        client.close()
+
+
+def test_who_accepts_a_connection_and_closes_it_does_not_refuse_it() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(5)
+        host, port = listener.getsockname()
+        client = pool()
+        client.set_addresses({BOOKIE_ID: f"tcp://{host}:{port}"})
+        inbox = Inbox()
+
+        client.subscribe(BOOKIE_ID, inbox)
+        listener.accept()[0].close()
+
+        down = inbox.wait_for_kind(BookieDown)
+        assert isinstance(down, BookieDown)
+        assert f"tcp://{host}:{port} closed the connection before" in str(down.error)
+        client.close()
+
+
+def test_a_port_where_nobody_listens_refuses() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        host, port = taken.getsockname()
+        client = pool()
+        client.set_addresses({BOOKIE_ID: f"tcp://{host}:{port}"})
+        inbox = Inbox()
+
+        client.subscribe(BOOKIE_ID, inbox)
+
+        down = inbox.wait_for_kind(BookieDown)
+        assert isinstance(down, BookieDown)
+        assert f"the connection to tcp://{host}:{port} was refused" in str(down.error)
+        client.close()
 
 
 def test_a_lost_connection_fails_what_is_outstanding_at_once() -> None:
