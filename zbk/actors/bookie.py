@@ -140,7 +140,9 @@ class Bookie:
     def _start(self) -> BookieRegistration:
         config = self._config
         _report(self._budget, config)
-        store = open_store(config.metadata, session_timeout_ms=config.session_timeout_ms)
+        store = open_store(
+            config.metadata, session_timeout_ms=config.session_timeout_ms, must_exist=True
+        )
         self._closing.append(store.close)
         cookie = check_identity(self._files, store, config)
         note = service_note(self._files, config)

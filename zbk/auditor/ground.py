@@ -43,6 +43,7 @@ class RepairGround:
             uri,
             timeout_s=self.config.connect_timeout_ms / 1000,
             session_timeout_ms=self.config.session_timeout_ms,
+            must_exist=True,
         )
         try:
             self.ledgers = LedgerStore(self.store)

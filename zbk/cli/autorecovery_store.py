@@ -27,7 +27,7 @@ def cluster_store(metadata: str | None) -> Iterator["MetadataStore"]:
         raise InvalidOptionError(
             "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
         )
-    store = open_store(address)
+    store = open_store(address, must_exist=True)
     try:
         instance_id(store)  # says so where there is no cluster
         yield store

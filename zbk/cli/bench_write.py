@@ -45,9 +45,8 @@ COLLECTING: Final[dict[str, int | str]] = {
     cls=ZbkCommand,
     examples=[
         ("zbk bench write", "a million entries of 100 bytes, fsynced"),
-        ("zbk bench write --api sync --count 2000", "one append after another"),
         ("zbk bench write --rate 50000 --batch 50 --seconds 30s", "latency at a rate"),
-        ("zbk bench write --processes 16 --api sync --seconds 10s", "sixteen clients at once"),
+        ("zbk bench write --api sync --processes 16 --count 2000", "lone appends of many clients"),
         ("zbk bench write --against-floor", "and the share of what the machine can do"),
     ],
 )

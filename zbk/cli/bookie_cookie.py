@@ -176,7 +176,7 @@ def _given(metadata: str | None) -> str:
 def _store(address: str) -> "Iterator[MetadataStore]":
     from zbk.metadata.connect import open_store
 
-    store = open_store(address)
+    store = open_store(address, must_exist=True)
     try:
         yield store
     finally:

@@ -203,7 +203,7 @@ def _store(address: str) -> "Iterator[MetadataStore | None]":
     if not address:
         yield None
         return
-    store = open_store(address)
+    store = open_store(address, must_exist=True)
     try:
         yield store
     finally:

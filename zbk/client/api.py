@@ -122,7 +122,10 @@ class Client(LogCalls):
         self._lock = threading.Lock()
         timeout_s = config.connect_timeout_ms / 1000
         self._store: MetadataStore = open_store(
-            uri, timeout_s=timeout_s, session_timeout_ms=config.session_timeout_ms
+            uri,
+            timeout_s=timeout_s,
+            session_timeout_ms=config.session_timeout_ms,
+            must_exist=True,
         )
         try:
             self._ledgers = LedgerStore(self._store)

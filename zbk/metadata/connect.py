@@ -17,15 +17,19 @@ FORMS = (
 
 
 def open_store(
-    uri: str, *, timeout_s: float = 10.0, session_timeout_ms: int = 10_000
+    uri: str,
+    *,
+    timeout_s: float = 10.0,
+    session_timeout_ms: int = 10_000,
+    must_exist: bool = False,
 ) -> MetadataStore:
     """Open the metadata store at ``uri``.
 
     ``timeout_s`` bounds connecting and every later call; ``session_timeout_ms`` is how long an
-    ephemeral node outlives a client that has died.
+    ephemeral node outlives a client that has died. ``must_exist``: make no file for SQLite.
 
     Raises:
-        InvalidOptionError: no such scheme, or a malformed address.
+        InvalidOptionError: no such scheme, a malformed address, or no such file.
         MetadataUnavailableError: nobody answers there in time.
     """
     scheme, separator, rest = uri.partition("://")
@@ -37,7 +41,12 @@ def open_store(
         case "sqlite":
             from zbk.metadata.sqlite import SqliteStore  # noqa: PLC0415 - loads sqlite3
 
-            return SqliteStore(uri, timeout_s=timeout_s, session_timeout_ms=session_timeout_ms)
+            return SqliteStore(
+                uri,
+                timeout_s=timeout_s,
+                session_timeout_ms=session_timeout_ms,
+                must_exist=must_exist,
+            )
         case "memory" if rest:
             from zbk.metadata.memory import named_tree  # noqa: PLC0415 - tests and simulation only
 

@@ -67,10 +67,11 @@ _Read = Callable[[sqlite3.Connection, str], Reading]
 class SqliteStore:
     """A ``MetadataStore`` in a file.
 
-    ``timeout_s`` bounds each call; ``session_timeout_ms`` is the lease.
+    ``timeout_s`` bounds each call; ``session_timeout_ms`` is the lease. Without ``must_exist`` a
+    file that is not there is made.
 
     Raises:
-        InvalidOptionError: no such folder, or not a database of zbk.
+        InvalidOptionError: no such folder or file, or not a database of zbk.
         MetadataUnavailableError: the file can not be opened now.
     """
 
@@ -81,6 +82,7 @@ class SqliteStore:
         timeout_s: float = 10.0,
         session_timeout_ms: int = 10_000,
         poll_ms: int = POLL_MS,
+        must_exist: bool = False,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self._address = uri
@@ -91,7 +93,7 @@ class SqliteStore:
         self._now_ms = now_ms
         self._pid = os.getpid()
         self._lock = threading.Lock()  # of the callers' connection
-        self._connection, self._session_id = self._open(database_path(uri))
+        self._connection, self._session_id = self._open(database_path(uri, must_exist=must_exist))
         self._renewed_ms = self._polled_ms = self._judge_ms = now_ms()
         self._pace.changed(self._polled_ms)
         self._poll_connection = open_database(database_path(uri), uri, timeout_s)

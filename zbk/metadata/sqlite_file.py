@@ -3,9 +3,12 @@
 Any thread; ``open_database`` waits for other processes that open the same file.
 """
 
+import os
 import sqlite3
 import threading
+from contextlib import suppress
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
@@ -13,14 +16,15 @@ from zbk.metadata import sqlite_tree
 from zbk.system.clock import monotonic_s
 
 SQLITE_PREFIX = "sqlite://"
+PRIVATE_MODE: Final = 0o600
 _RETRY_S = 0.02
 
 
-def database_path(uri: str) -> str:
+def database_path(uri: str, *, must_exist: bool = False) -> str:
     """Return the absolute path in ``sqlite:///abs/path/to/file.db``.
 
     Raises:
-        InvalidOptionError: there is none.
+        InvalidOptionError: there is none, or no file there that ``must_exist``.
     """
     path = unquote(uri.removeprefix(SQLITE_PREFIX))
     if not uri.startswith(SQLITE_PREFIX) or not path.startswith("/") or path.endswith("/"):
@@ -29,6 +33,9 @@ def database_path(uri: str) -> str:
         raise InvalidOptionError("metadata", uri, f"there is no folder {Path(path).parent}")
     if Path(path).is_dir():
         raise InvalidOptionError("metadata", uri, "is a folder, not a file")
+    if must_exist and not Path(path).exists():
+        reason = f"there is no file {path}: `zbk up` or `zbk bookie init` makes one"
+        raise InvalidOptionError("metadata", uri, reason)
     return path
 
 
@@ -43,6 +50,7 @@ def open_database(path: str, uri: str, timeout_s: float) -> sqlite3.Connection:
     deadline_s = monotonic_s() + timeout_s
     while True:
         try:
+            _make_private(path)
             return sqlite_tree.connect(path, timeout_s)
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # without the extended part
@@ -53,6 +61,12 @@ def open_database(path: str, uri: str, timeout_s: float) -> sqlite3.Connection:
                 raise MetadataUnavailableError(uri, str(error)) from error
         # switching to WAL does not wait for others by itself
         threading.Event().wait(_RETRY_S)
+
+
+def _make_private(path: str) -> None:
+    """Make the file, if it is not there, for its owner only: it has keys and digests."""
+    with suppress(OSError):  # what keeps it from being opened, SQLite says
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, PRIVATE_MODE))
 
 
 _MEANING = {

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import zbk
 from zbk.errors import InvalidOptionError
 from zbk.metadata.connect import open_store
 from zbk.metadata.zookeeper_address import ZooKeeperAddress, parse_address, why_unreachable
@@ -77,6 +78,25 @@ def test_a_sqlite_file_is_made_but_not_its_folder(tmp_path: Path) -> None:
         open_store(f"sqlite://{tmp_path}/none/x.db")
     with pytest.raises(InvalidOptionError, match="is a folder"):
         open_store(f"sqlite://{tmp_path}")
+
+
+def test_a_sqlite_file_is_for_its_owner_only(tmp_path: Path) -> None:
+    store = open_store(f"sqlite://{tmp_path}/x.db")
+    store.create("/a")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    store.close()
+
+    assert modes == dict.fromkeys(["x.db", "x.db-shm", "x.db-wal"], 0o600)
+
+
+def test_a_sqlite_file_that_must_exist_is_not_made(tmp_path: Path) -> None:
+    uri = f"sqlite://{tmp_path}/mistyped.db"
+
+    for connect in (lambda: open_store(uri, must_exist=True), lambda: zbk.connect(uri)):
+        with pytest.raises(InvalidOptionError, match=r"there is no file .*mistyped\.db"):
+            connect()
+
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_sqlite_address_may_be_percent_encoded(tmp_path: Path) -> None:
