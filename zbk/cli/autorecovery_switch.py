@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     examples=[("zbk autorecovery enable", "after `zbk autorecovery disable`")],
 )
 @metadata_option
-def enable(metadata: str | None) -> None:
+@output_option
+def enable(metadata: str | None, output: Format) -> None:
     """Let autorecovery work, all over the cluster."""
     from zbk.metadata.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).enable()
+        _print_state(store, output)
         _note_if_nobody_audits(store)
 
 
@@ -34,7 +36,8 @@ def enable(metadata: str | None) -> None:
     examples=[("zbk autorecovery disable", "before bookies are upgraded one by one")],
 )
 @metadata_option
-def disable(metadata: str | None) -> None:
+@output_option
+def disable(metadata: str | None, output: Format) -> None:
     """Let autorecovery rest, all over the cluster.
 
     Nothing is audited, and no task is begun, until it is enabled again. Workers finish what they
@@ -44,6 +47,7 @@ def disable(metadata: str | None) -> None:
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).disable()
+        _print_state(store, output)
     note("zbk: autorecovery rests, all over the cluster, until `zbk autorecovery enable`")
 
 
@@ -53,7 +57,8 @@ def disable(metadata: str | None) -> None:
     examples=[("zbk autorecovery trigger", "do not wait for the delay, or for tomorrow")],
 )
 @metadata_option
-def trigger(metadata: str | None) -> None:
+@output_option
+def trigger(metadata: str | None, output: Format) -> None:
     """Have lost bookies looked for now.
 
     The auditor reads the metadata of all ledgers, and reports those that name a bookie that is not
@@ -64,6 +69,7 @@ def trigger(metadata: str | None) -> None:
     with cluster_store(metadata) as store:
         tasks = UnderreplicationStore(store)
         tasks.trigger()
+        _print_state(store, output)
         if not tasks.is_enabled():
             note("zbk: autorecovery is disabled: it begins after `zbk autorecovery enable`")
         _note_if_nobody_audits(store)
@@ -101,6 +107,17 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
 
 
 # ------------------------------------------------------------------ private
+
+
+def _print_state(store: "MetadataStore", output: Format) -> None:
+    """Tell programs how autorecovery stands now; people read the notes."""
+    if output == "json":
+        from zbk.metadata.election import read_auditor
+        from zbk.metadata.underreplication import UnderreplicationStore
+
+        vote = read_auditor(store)
+        is_enabled = UnderreplicationStore(store).is_enabled()
+        print_object({"enabled": is_enabled, "auditor": vote and vote.candidate_id}, output)
 
 
 def _note_if_nobody_audits(store: "MetadataStore") -> None:

@@ -96,8 +96,16 @@ def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[Inva
     cls=ZbkCommand,
     examples=[("zbk config default > zbk.toml", "then take away the # before what you change")],
 )
-def default() -> None:
+@output_option
+def default(output: Format) -> None:
     """Print a configuration file with every option and its default."""
+    if output == "json":
+        for section in SECTION_HELP:
+            defaults = SECTIONS[section]()
+            for name, text in SECTION_HELP[section].items():
+                row = {"section": section, "option": name, "default": getattr(defaults, name)}
+                print_json(row | {"help": text})
+        return
     click.echo("# Options of zbk. Each is at its default: take away the # to change it.")
     click.echo('# Sizes are bytes, or texts like "64 MiB"; durations milliseconds, or "2s".')
     for section, help_by_name in SECTION_HELP.items():

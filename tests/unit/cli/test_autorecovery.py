@@ -65,6 +65,18 @@ def test_it_is_switched_off_and_on(run: Run, uri: str) -> None:
     assert is_enabled()
 
 
+@pytest.mark.parametrize(
+    ("command", "is_enabled"), [("disable", False), ("enable", True), ("trigger", True)]
+)
+def test_programs_are_told_how_it_stands(
+    run: Run, uri: str, command: str, is_enabled: bool
+) -> None:
+    told = run("autorecovery", command, "--metadata", uri, "-o", "json")
+
+    assert json.loads(told.stdout) == {"enabled": is_enabled, "auditor": None}
+    assert run("autorecovery", command, "--metadata", uri).stdout == ""
+
+
 def test_the_delay_is_set_shown_and_unset(run: Run, uri: str) -> None:
     def shown() -> object:
         result = run("autorecovery", "delay", "--metadata", uri, "-o", "json")

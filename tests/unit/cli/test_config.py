@@ -55,6 +55,16 @@ def test_the_default_file_passes_the_check_as_it_is_and_with_every_option_taken(
         assert convert(config_type, taken[section]) == config_type()
 
 
+def test_defaults_are_told_to_programs_too(run: Run) -> None:
+    lines = run("config", "default", "-o", "json").stdout.splitlines()
+    told = {(row["section"], row["option"]): row for row in map(json.loads, lines)}
+
+    assert told["client", "window_size"]["default"] == 8 * 1024 * 1024
+    assert told["client", "window_size"]["help"]
+    for section, config_type in SECTIONS.items():
+        assert {o for s, o in told if s == section} == set(config_type.__struct_fields__)
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [
