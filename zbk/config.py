@@ -13,7 +13,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Mapping
-from typing import Any, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 import msgspec
 
@@ -228,6 +228,9 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 Config = BookieConfig | ClientConfig | AutorecoveryConfig | LogConfig
 ConfigType = type[Config]
+HIDDEN: Final = "..."
+"""In place of the value of an option that is not known: it may be a password."""
+
 ConfigT = TypeVar("ConfigT", bound=Config)
 
 SECTIONS: dict[str, ConfigType] = {
@@ -338,9 +341,9 @@ def given_values(
         InvalidOptionError: an unknown key in the table.
     """
     known = config_type.__struct_fields__
-    for key, value in table.items():
+    for key in table:
         if key not in known:
-            raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
+            raise InvalidOptionError(key, HIDDEN, f"unknown option{_suggestion(key, known)}")
     names = {key: variable_of(config_type, key) for key in known}
     told = {k: environment[name] for k, name in names.items() if name in environment}
     return dict(table) | {key: _from_variable(key, value) for key, value in told.items()}
@@ -366,7 +369,7 @@ def convert(config_type: type[ConfigT], values: Mapping[str, Any]) -> ConfigT:
     ready = {}
     for key, value in values.items():
         if key not in known:
-            raise InvalidOptionError(key, value, f"unknown option{_suggestion(key, known)}")
+            raise InvalidOptionError(key, HIDDEN, f"unknown option{_suggestion(key, known)}")
         ready[key] = _typed(key, value, config_type.__annotations__[key])
     try:
         return msgspec.convert(ready, config_type)

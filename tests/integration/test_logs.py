@@ -364,7 +364,8 @@ def test_what_log_append_writes_log_cat_reads(shell: Shell) -> None:
     found = json.loads(shell.run("log", "show", "cli", "-o", "json").stdout)
     assert found["ledger_count"] == len(found["ledgers"]) >= 2
     assert {ledger["state"] for ledger in found["ledgers"]} == {"CLOSED"}
-    cut = json.loads(shell.run("log", "truncate", "cli", position, "-o", "json").stdout)
+    cut_command = ("log", "truncate", "cli", position, "--yes", "-o", "json")
+    cut = json.loads(shell.run(*cut_command).stdout)
     assert cut["deleted_ledger_count"] == found["ledger_count"] - 1
     assert shell.run("log", "cat", "cli", "--lines").stdout == b"more\n"
     shell.run("log", "cat", "cli", "--from", shown["first"], exit_code=1)

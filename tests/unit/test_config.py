@@ -102,6 +102,14 @@ def test_an_unknown_key_suggests_the_one_that_was_meant(source: str) -> None:
         build(ClientConfig, **sources)
 
 
+def test_the_value_of_an_unknown_key_is_not_told() -> None:
+    with pytest.raises(InvalidOptionError) as caught:
+        convert(ClientConfig, {"pasword": "s3cret"})
+
+    assert "pasword='...': unknown option" in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     "values",
     [

@@ -18,6 +18,7 @@ from zbk.cli.output import (
     Format,
     bytes_value,
     flush,
+    note,
     preview,
     print_bytes,
     print_object,
@@ -25,6 +26,7 @@ from zbk.cli.output import (
     time_text,
 )
 from zbk.cli.session import Session
+from zbk.errors import EXIT_DAMAGE
 
 if TYPE_CHECKING:
     from zbk.client.api import Client
@@ -166,15 +168,21 @@ def ls(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """List the ledgers."""
+    """List the ledgers.
+
+    Those whose metadata are damaged are named on standard error, and the exit code says so.
+    """
+    damaged: list[int] = []
     columns = ["ledger_id", "state", "type", "quorum", "last_entry_id", "length", "created"]
     with session.open_client(metadata) as client:
         rows = (
             _summary(found)
-            for found in _ledgers(client)
+            for found in _ledgers(client, damaged)
             if state is None or found.state == state.upper()
         )
         print_rows(itertools.islice(rows, limit), columns, output)
+    if damaged:
+        click.get_current_context().exit(EXIT_DAMAGE)
 
 
 @click.command(
@@ -255,14 +263,18 @@ def _entries(batches: "Iterator[ReadBatch]", output: Format) -> Iterator[dict[st
             }
 
 
-def _ledgers(client: "Client") -> "Iterator[LedgerMetadata]":
-    from zbk.errors import NoSuchLedgerError
+def _ledgers(client: "Client", damaged: list[int]) -> "Iterator[LedgerMetadata]":
+    """Yield the metadata of all ledgers but those whose metadata are damaged."""
+    from zbk.errors import DamageError, NoSuchLedgerError
 
     for ledger_id in client.list_ledgers():
         try:
             yield client.get_ledger_metadata(ledger_id)
         except NoSuchLedgerError:  # deleted since it was listed
             continue
+        except DamageError as error:
+            damaged.append(ledger_id)
+            note(f"zbk: ledger {ledger_id}: its metadata are damaged: {error}")
 
 
 def _summary(found: "LedgerMetadata") -> dict[str, Any]:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from zbk.cluster.load import Loaded
     from zbk.protocol.log_position import LogRange
 
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+
 
 @click.command(
     "append",
@@ -96,23 +98,36 @@ def append(
 @click.command(
     "truncate",
     cls=ZbkCommand,
-    examples=[("zbk log truncate orders 12:0", "the ledgers before ledger 12 go")],
+    examples=[
+        ("zbk log truncate orders 12:0", "the ledgers before ledger 12 go; asks first"),
+        ("zbk log truncate orders 12:0 --yes", "in a script"),
+    ],
 )
 @log_argument
 @click.argument("position", metavar="POSITION")
+@yes_option
 @metadata_option
 @output_option
 @click.pass_obj
 def truncate(
-    session: Session, name: str, position: str, metadata: str | None, output: Format
+    session: Session, name: str, position: str, yes: bool, metadata: str | None, output: Format
 ) -> None:
     """Delete a log's oldest ledgers.
 
     Those that lie before POSITION (LEDGER:ENTRY) as a whole. The last ledger stays, and so does
     one that is still written.
     """
+    begin_at = parse_position(position)
+    _check_can_ask(is_sure=yes)
     with session.open_client(metadata) as client:
-        count = client.truncate_log(name, parse_position(position))
+        ledger_ids = client.get_log_metadata(name).ledger_ids
+        if begin_at.ledger_id in ledger_ids and not yes:
+            count = ledger_ids.index(begin_at.ledger_id)
+            if not _is_confirmed(
+                f"Delete the first {count} of {len(ledger_ids)} ledgers of {name}?"
+            ):
+                return
+        count = client.truncate_log(name, begin_at)
         begin = client.get_log_metadata(name).begin
     shown = {"log": name, "deleted_ledger_count": count, "begin": None if not begin else str(begin)}
     print_object(shown, output)
@@ -127,25 +142,39 @@ def truncate(
     ],
 )
 @log_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @metadata_option
 @output_option
 @click.pass_obj
 def delete(session: Session, name: str, yes: bool, metadata: str | None, output: Format) -> None:
     """Delete a log and its ledgers for good."""
-    if not yes and not sys.stdin.isatty():
-        raise click.UsageError("There is no terminal to ask in: give --yes.")
+    _check_can_ask(is_sure=yes)
     with session.open_client(metadata) as client:
         if not yes:
             count = len(client.get_log_metadata(name).ledger_ids)
-            if not click.confirm(f"Delete log {name} ({count} ledgers)?", err=True):
-                note("zbk: nothing was deleted")
+            if not _is_confirmed(f"Delete log {name} ({count} ledgers)?"):
                 return
         deleted_count = client.delete_log(name)
     print_object({"log": name, "deleted_ledger_count": deleted_count, "is_deleted": True}, output)
 
 
 # ------------------------------------------------------------------ private
+
+
+def _check_can_ask(*, is_sure: bool) -> None:
+    if not is_sure and not _can_ask():
+        raise click.UsageError("There is no terminal to ask in: give --yes.")
+
+
+def _can_ask() -> bool:
+    return sys.stdin.isatty()
+
+
+def _is_confirmed(question: str) -> bool:
+    if click.confirm(question, err=True):
+        return True
+    note("zbk: nothing was deleted")
+    return False
 
 
 class _Appender:

@@ -9,7 +9,8 @@ import pytest
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
 from zbk.cli.options import ID_MAX
-from zbk.errors import LedgerFencedError
+from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
+from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
 
@@ -318,6 +319,26 @@ def test_ls_lists_ledgers(run: Run, client: FakeClient) -> None:
     (only,) = run("ledger", "ls", "--state", "open", "-o", "json").stdout.splitlines()
     assert json.loads(only)["ledger_id"] == 1
     assert len(run("ledger", "ls", "--limit", "1").stdout.splitlines()) == 2
+
+
+def test_ls_goes_on_after_damaged_metadata(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ledger in range(3):
+        client.add_ledger([b"abc"])
+    read = client.get_ledger_metadata
+
+    def fail_for_one(ledger_id: int) -> LedgerMetadata:
+        if ledger_id == 1:
+            raise CorruptRecordError("/ledgers/1", 0, "is no ledger metadata")
+        return read(ledger_id)
+
+    monkeypatch.setattr(client, "get_ledger_metadata", fail_for_one)
+    found = run("ledger", "ls", "-o", "json")
+
+    assert [json.loads(line)["ledger_id"] for line in found.stdout.splitlines()] == [0, 2]
+    assert "ledger 1: its metadata are damaged: /ledgers/1" in found.stderr
+    assert found.exit_code == EXIT_DAMAGE
 
 
 def test_show_tells_what_the_metadata_say(run: Run, client: FakeClient) -> None:

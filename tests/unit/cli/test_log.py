@@ -87,7 +87,7 @@ def test_cat_refuses_what_is_no_position(run: Run, client: FakeClient) -> None:
 
 def test_cat_says_when_the_position_was_cut_off(run: Run, client: FakeClient) -> None:
     client.add_log("orders", [b"1"], [b"2"])
-    run("log", "truncate", "orders", "2:0")
+    run("log", "truncate", "orders", "2:0", "--yes")
 
     result = run("log", "cat", "orders", "--from", "0:0")
 
@@ -124,11 +124,37 @@ def test_show_shows_the_ledgers(run: Run, client: FakeClient) -> None:
 def test_truncate_says_how_much_went(run: Run, client: FakeClient) -> None:
     client.add_log("orders", [b"1"], [b"2"], [b"3"])
 
-    result = run("log", "truncate", "orders", "4:0", "-o", "json")
+    result = run("log", "truncate", "orders", "4:0", "--yes", "-o", "json")
 
     assert json.loads(result.stdout) == {
         "log": "orders", "deleted_ledger_count": 2, "begin": "4:0",
     }  # fmt: skip
+
+
+def test_truncate_asks_or_wants_yes(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.add_log("orders", [b"1"], [b"2"], [b"3"])
+    asked: list[str] = []
+
+    def answer(question: str, **_options: object) -> bool:
+        asked.append(question)
+        return len(asked) > 1
+
+    refused = run("log", "truncate", "orders", "4:0")
+    assert refused.exit_code == 2
+    assert "give --yes" in refused.stderr
+
+    monkeypatch.setattr("zbk.cli.log_write._can_ask", lambda: True)
+    monkeypatch.setattr("click.confirm", answer)
+    declined = run("log", "truncate", "orders", "4:0")
+    assert (declined.exit_code, declined.stdout) == (0, "")
+    assert "nothing was deleted" in declined.stderr
+    assert len(client.ledgers_of["orders"]) == 3
+
+    assert run("log", "truncate", "orders", "4:0").exit_code == 0
+    assert asked == ["Delete the first 2 of 3 ledgers of orders?"] * 2
+    assert len(client.ledgers_of["orders"]) == 1
 
 
 def test_delete_asks_or_wants_yes(run: Run, client: FakeClient) -> None:
