@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import pykka
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
 
-settings.register_profile("zbk", deadline=None)  # a busy machine makes no example wrong
+settings.register_profile(  # a busy machine makes no example wrong
+    "zbk", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("zbk")
 
 

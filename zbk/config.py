@@ -11,9 +11,8 @@ durations ``"2s"`` or ``"500ms"``; plain numbers are bytes and the unit in the o
 
 import difflib
 import re
-import tomllib
-from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeVar
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, Literal, TypedDict, TypeVar
 
 import msgspec
 
@@ -180,12 +179,41 @@ class ClientConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         _check_range(self, "session_timeout_ms", 1_000, 600_000)
 
 
+class ClientOptions(TypedDict, total=False):
+    """The keywords of ``zbk.connect``: the fields of ``ClientConfig``, for type checkers.
+
+    Sizes may be texts like ``"1 MiB"``, and durations texts like ``"2s"``.
+    """
+
+    entry_size_max: int | str
+    pending_size_max: int | str
+    all_pending_size_max: int | str
+    writer_actor_count: int
+    window_size: int | str
+    backlog_size: int | str
+    batch_size_max: int | str
+    batch_count_max: int
+    read_ahead_count: int
+    read_size_max: int | str
+    speculative_read_ms: int | str
+    request_timeout_ms: int | str
+    connect_timeout_ms: int | str
+    quorum_grace_ms: int | str
+    slow_bookie_ms: int | str
+    connection_idle_ms: int | str
+    explicit_lac_ms: int | str
+    placement: Literal["random", "rack"]
+    avoid_failed_ms: int | str
+    default_timeout_ms: int | str
+    session_timeout_ms: int | str
+
+
 class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The auditor and the replication workers. TOML table ``[autorecovery]``."""
 
     metadata: str = ""
     session_timeout_ms: int = 10_000  # after so long others take over what a dead process was at
-    lost_bookie_delay_ms: int = 0  # for one lost bookie; the metadata store may say another one
+    lost_bookie_delay_ms: int = 300_000  # for one lost bookie; the metadata store may say another
     brake_share_percent: int = 20  # of the bookies: if more vanish at once, look again first
     brake_window_ms: int = 60_000  # within which they count as at once
     brake_hold_ms: int = 15_000  # how long to wait before looking again, and in a new session
@@ -299,19 +327,37 @@ def read_toml(path: str, text: str) -> dict[str, dict[str, Any]]:
     Raises:
         InvalidOptionError: not TOML, or something outside of a known table.
     """
+    tables = parse_toml(path, text)
+    for error in unknown_tables(path, tables):
+        raise error
+    return tables
+
+
+def parse_toml(path: str, text: str) -> dict[str, Any]:
+    """Return what is in a configuration file whose content is ``text``.
+
+    Raises:
+        InvalidOptionError: not TOML.
+    """
+    import tomllib  # noqa: PLC0415 - a client without a file does not need it
+
     try:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InvalidOptionError("config", path, f"is not TOML: {error}") from error
+    return tables
+
+
+def unknown_tables(path: str, tables: Mapping[str, Any]) -> Iterator[InvalidOptionError]:
+    """Yield an error for each table that there is not, and each key outside of a table."""
     for name, table in tables.items():
         if name not in SECTIONS or not isinstance(table, dict):
             close = difflib.get_close_matches(name, SECTIONS, n=1)
             meant = f"; did you mean [{close[0]}]?" if close else ""
             known = ", ".join(f"[{one}]" for one in SECTIONS)
-            raise InvalidOptionError(
+            yield InvalidOptionError(
                 "config", path, f"unknown table or key {name!r}{meant}; known: {known}"
             )
-    return tables
 
 
 def build(

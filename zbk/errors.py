@@ -17,6 +17,7 @@
         * ``ForkedProcessError``
         * ``UnsupportedLedgerError``     e.g. a striped VD ledger
         * ``MissingDependencyError``     no Java, no jars, no extra
+        * ``ReaderClosedError``          this handle, not the ledger
         * ``NoSuchLogError``
         * ``LogClosedError``
         * ``LogTruncatedError``          the position was cut off
@@ -211,7 +212,7 @@ class LedgerExistsError(CallerError):
 
 
 class LedgerClosedError(CallerError):
-    """The ledger, or this handle of it, is closed."""
+    """The ledger is closed."""
 
     code = 108
 
@@ -325,6 +326,18 @@ class LogTruncatedError(CallerError):
     def __str__(self) -> str:
         name, position, first = self.args
         return f"log {name!r} was truncated: {position} is gone, it begins at {first}"
+
+
+class ReaderClosedError(CallerError):
+    """This handle of a reader was closed. The ledger is as it was."""
+
+    code = 117
+
+    def __init__(self, ledger_id: int) -> None:
+        super().__init__(ledger_id)
+
+    def __str__(self) -> str:
+        return f"this reader of ledger {self.args[0]} is closed: open the ledger again"
 
 
 class NoSuchDataSetError(CallerError):
@@ -536,16 +549,28 @@ class CannotAdvanceError(UnavailableError):
 
     code = 307
 
-    def __init__(self, ledger_id: int, last_durable_id: int, wanted_id: int, reason: str) -> None:
+    def __init__(
+        self,
+        ledger_id: int,
+        last_durable_id: int,
+        wanted_id: int | None,  # None: how far it is durable is not known
+        reason: str,
+    ) -> None:
         ZbkError.__init__(self, ledger_id, last_durable_id, wanted_id, reason)
 
     @property
     def last_durable_id(self) -> int:
-        """Last entry id that is durable on an ack quorum; -1 is none."""
+        """Last entry id that is known to be durable on an ack quorum; -1 is none."""
         return int(self.args[1])
 
     def __str__(self) -> str:
         ledger_id, last_durable_id, wanted_id, reason = self.args
+        if wanted_id is None:
+            known = f", only that entries up to {last_durable_id} are" * (last_durable_id >= 0)
+            return (
+                f"ledger {ledger_id}: too few bookies answer to know how far it is durable{known}: "
+                f"{reason}"
+            )
         return (
             f"ledger {ledger_id}: durable up to entry {last_durable_id}, not {wanted_id}: {reason}"
         )

@@ -5,13 +5,14 @@ from uuid import uuid4
 
 import pytest
 
-from zbk.cluster.zookeeper import LocalZooKeeper
+from zbk.cluster.zookeeper import START_TIMEOUT_S, LocalZooKeeper
 
 
 @pytest.fixture(scope="session")
 def zookeeper_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalZooKeeper]:
     """A running server. Whoever pauses or kills it sets it right again."""
-    with LocalZooKeeper(tmp_path_factory.mktemp("session-zookeeper")) as server:
+    server = LocalZooKeeper(tmp_path_factory.mktemp("session-zookeeper"))
+    with server.start(4 * START_TIMEOUT_S):  # more than a hundred tests hang on this one start
         yield server
 
 

@@ -251,8 +251,13 @@ def lazy(tmp_path: Path) -> Iterator[LocalCluster]:
 @pytest.fixture
 def hasty(lazy: LocalCluster) -> Iterator[zbk.Client]:
     """A client that waits for nothing for long, and asks for no sync by itself."""
-    limits = {"quorum_grace_ms": 300, "request_timeout_ms": 300, "default_timeout_ms": 1_000}
-    with zbk.connect(lazy.metadata_uri, explicit_lac_ms=0, **limits) as connected:
+    limits: zbk.ClientOptions = {
+        "quorum_grace_ms": 300,
+        "request_timeout_ms": 300,
+        "default_timeout_ms": 1_000,
+        "explicit_lac_ms": 0,
+    }
+    with zbk.connect(lazy.metadata_uri, **limits) as connected:
         yield connected
 
 
@@ -285,6 +290,24 @@ def test_a_block_left_by_a_failed_append_keeps_what_was_acknowledged(
     with hasty.recover_ledger(ledger.ledger_id, timeout=30) as recovered:
         assert recovered.last_add_confirmed >= last_acked_id
     check_all(hasty, ledger.ledger_id, recovered.last_add_confirmed + 1)
+
+
+def test_a_partial_sync_returns_how_far_the_ledger_is_durable(
+    hasty: zbk.Client, lazy: LocalCluster
+) -> None:
+    ledger = hasty.create_ledger(ledger_type="VD_JOURNAL", ack_quorum_size=3)
+    ledger.append_many([ENTRY % n for n in range(10)]).result(10)
+    assert ledger.sync(timeout=30, partial=True) == 9
+    ledger.append_many([ENTRY % n for n in range(10, 20)]).result(10)
+    lazy.kill(0)
+
+    with pytest.raises(zbk.CannotAdvanceError) as caught:
+        ledger.sync(timeout=30)
+    assert caught.value.last_durable_id == 9
+    assert ledger.sync(timeout=30, partial=True) == 9
+
+    lazy.restart(0)
+    assert ledger.close(timeout=30) == 19
 
 
 def test_a_close_that_would_drop_acknowledged_entries_leaves_the_ledger_open(

@@ -1,6 +1,8 @@
 """Ledgers end to end: a client, three bookie processes, real metadata, real files."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import msgspec
@@ -15,6 +17,7 @@ __all__ = ["cluster"]
 
 TYPES = list(zbk.LedgerType)
 DIGESTS = list(zbk.DigestType)
+PASSWORD = b"secret"
 
 
 @pytest.fixture
@@ -32,13 +35,15 @@ def payloads_of(reader: zbk.LedgerReader) -> list[bytes]:
 def test_what_is_appended_is_read(
     client: zbk.Client, ledger_type: zbk.LedgerType, digest_type: zbk.DigestType
 ) -> None:
-    with client.create_ledger(ledger_type=ledger_type, digest_type=digest_type) as ledger:
+    with client.create_ledger(
+        ledger_type=ledger_type, digest_type=digest_type, password=PASSWORD
+    ) as ledger:
         assert ledger.append(b"first") == 0
         assert ledger.append_many([b"a" * n for n in range(500)]).result(10) == range(1, 501)
         futures = [ledger.append_async(str(n).encode()) for n in range(100)]
         assert [future.result(10) for future in futures] == list(range(501, 601))
 
-    with client.open_ledger(ledger.ledger_id) as reader:
+    with client.open_ledger(ledger.ledger_id, PASSWORD) as reader:
         assert reader.last_add_confirmed == 600
         expected = [b"first", *(b"a" * n for n in range(500)), *(b"%d" % n for n in range(100))]
         assert payloads_of(reader) == expected
@@ -297,6 +302,53 @@ def test_a_closed_client_says_so(cluster: LocalCluster) -> None:
         ledger.append(b"x")
 
 
+AT_EXIT = """
+import atexit
+import os
+
+def append_late():  # registered first, so it runs after every other handler, ZeroMQ's among them
+    try:
+        writer.append_many([b"late" * 100_000])
+    except zbk.ClientClosedError:
+        print("closed")
+    except zbk.ForkedProcessError:
+        pass  # the child, whose parent's client goes on
+
+atexit.register(append_late)
+
+import zbk
+
+client = zbk.connect()
+writer = client.create_ledger()
+if os.environ["HOW"] == "pending":
+    futures = [writer.append_many([b"x" * 1_000] * 1_000) for _ in range(50)]
+elif os.environ["HOW"] == "fork" and os.fork() == 0:
+    raise SystemExit
+else:
+    writer.append_many([b"x" * 100_000]).result(30)
+    if os.environ["HOW"] == "fork":
+        os.wait()
+print("end")
+"""
+
+
+@pytest.mark.parametrize("how", ["idle", "pending", "fork"])
+def test_a_client_that_nobody_closed_ends_with_the_interpreter(
+    cluster: LocalCluster, how: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT],
+        env=os.environ | {"ZBK_METADATA": cluster.metadata_uri, "HOW": how},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.split() == ["end", "closed"]
+
+
 def test_a_forked_child_gets_a_clear_error(client: zbk.Client) -> None:
     ledger = client.create_ledger()
     pid = os.fork()
@@ -315,7 +367,7 @@ def test_a_forked_child_gets_a_clear_error(client: zbk.Client) -> None:
 
 def test_an_unknown_option_is_named(cluster: LocalCluster) -> None:
     with pytest.raises(zbk.InvalidOptionError, match="window_size"):
-        zbk.connect(cluster.metadata_uri, windw_size=3)
+        zbk.connect(cluster.metadata_uri, windw_size=3)  # type: ignore[call-arg] # the test
 
 
 def test_two_writers_of_two_ledgers_do_not_meet(client: zbk.Client) -> None:

@@ -1,7 +1,7 @@
 """A whole bookie in this process, on a simulated disk, with metadata in memory."""
 
 import itertools
-from typing import Final
+from typing import Final, Unpack
 
 import zbk
 from tests.support.simulated_disk import SimulatedDisk
@@ -38,7 +38,7 @@ class BookieHere:
         self.bookie_id = self.bookie.start().bookie_id
         self.config = config
 
-    def connect(self, **options: object) -> Client:
+    def connect(self, **options: Unpack[zbk.ClientOptions]) -> Client:
         return zbk.connect(self.config.metadata, **options)
 
     def wait_until_forgotten(self) -> None:

@@ -49,8 +49,8 @@ class Shell:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("ZBK_", "XDG_"))}
         self.environment = inherited | {"HOME": str(home)} | dict(environment or {})
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a command; whoever calls waits for it."""
+    def start(self, *arguments: str, has_session: bool = False) -> subprocess.Popen[bytes]:
+        """Start a command; whoever calls waits for it. ``has_session``: as in its own terminal."""
         return subprocess.Popen(
             [sys.executable, "-m", "zbk", *arguments],
             stdin=subprocess.DEVNULL,
@@ -58,6 +58,7 @@ class Shell:
             stderr=subprocess.PIPE,
             env=self.environment,
             cwd=self.home,
+            start_new_session=has_session,
         )
 
     def run(

@@ -14,6 +14,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.words import LedgerType
 
 
 class FakeLedgerWriter:
@@ -22,7 +23,7 @@ class FakeLedgerWriter:
     def __init__(self, ledgers: "FakeLedgers", ledger_id: int) -> None:
         self._ledgers = ledgers
         self.ledger_id = ledger_id
-        self.metadata = metadata_maker()(ledger_id)
+        self.metadata = ledgers.new_metadata(ledger_id)
 
     @property
     def last_add_pushed(self) -> int:
@@ -39,7 +40,7 @@ class FakeLedgerWriter:
         return self._ledgers.append(self.ledger_id, list(payloads), lambda ids: ids)
 
     def sync(self, *, timeout: float | None = None) -> int:
-        self._ledgers.check(self.ledger_id)
+        self._ledgers.sync(self.ledger_id)
         return self.last_add_pushed
 
     def close(self, *, timeout: float | None = None) -> int:
@@ -52,14 +53,17 @@ class FakeReader:
 
 
 class FakeLedgers:
-    """What a client does with ledgers."""
+    """What a client does with ledgers. ``durable`` has what a sync or a close has covered."""
 
     def __init__(self) -> None:
+        self.ledger_type = LedgerType.PD_JOURNAL
         self.entries: dict[int, list[bytes]] = {}
+        self.durable: dict[int, list[bytes]] = {}
         self.fenced: set[int] = set()
         self.closed: set[int] = set()
         self.deleted: set[int] = set()
         self.create_failure: ZbkError | None = None
+        self.sync_failure: ZbkError | None = None
         self.close_failures = 0
         self.on_append: Callable[[int], None] = lambda _ledger_id: None
         self._lock = threading.RLock()
@@ -75,6 +79,7 @@ class FakeLedgers:
         ledger_id = self._next_id
         self._next_id += 1
         self.entries[ledger_id] = []
+        self.durable[ledger_id] = []
         return FakeLedgerWriter(self, ledger_id)
 
     def recover_ledger(self, ledger_id: int, password: bytes = b"") -> FakeReader:
@@ -85,8 +90,12 @@ class FakeLedgers:
         return FakeReader()
 
     def get_ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        metadata = metadata_maker()(ledger_id)
+        metadata = self.new_metadata(ledger_id)
         return metadata.with_closed(-1, 0) if ledger_id in self.closed else metadata
+
+    def new_metadata(self, ledger_id: int) -> LedgerMetadata:
+        """Return the metadata of a ledger without entries."""
+        return metadata_maker(ledger_type=self.ledger_type)(ledger_id)
 
     def delete_ledger(self, ledger_id: int) -> None:
         del self.entries[ledger_id]
@@ -99,6 +108,12 @@ class FakeLedgers:
         if ledger_id in self.fenced:
             raise LedgerFencedError(ledger_id)
 
+    def sync(self, ledger_id: int) -> None:
+        self.check(ledger_id)
+        if self.sync_failure is not None:
+            raise self.sync_failure
+        self.durable[ledger_id] = list(self.entries[ledger_id])
+
     def close(self, ledger_id: int) -> int:
         if self.close_failures:
             self.close_failures -= 1
@@ -107,6 +122,7 @@ class FakeLedgers:
             raise LedgerClosedError(ledger_id)
         self.fenced.add(ledger_id)
         self.closed.add(ledger_id)
+        self.durable[ledger_id] = list(self.entries[ledger_id])
         return len(self.entries[ledger_id]) - 1
 
     def hold(self) -> None:

@@ -73,8 +73,11 @@ class World:
         ledger_cache_size: int = 1 << 20,
         reserve_size: int = 0,
         log_size_max: int = 1 << 20,
+        watch_count_max: int = 100,
+        progress: SyncProgress | None = None,
     ) -> None:
         self.space = SpaceGate("b-test")
+        self.peer = b"peer"  # that says what is said next
         self.storage = BookieStorage(
             files,
             journal_dir=f"{folder}/journal",
@@ -100,7 +103,7 @@ class World:
         self._kinds: dict[int, LedgerType] = {}  # that requests said
         self._number = 0
         self._written: list[AppendGroup] = []
-        self.progress = SyncProgress()
+        self.progress = progress or SyncProgress()
         self.ticker = FakeTicker()
         self.now_ms = 1_000
         self.on_clock: Callable[[], None] = lambda: None  # when the actor looks at the clock
@@ -119,6 +122,7 @@ class World:
             entry_size_max=1_000,
             read_size_max=1 << 20,
             ledger_count_max=ledger_count_max,
+            watch_count_max=watch_count_max,
             stop_bookie=self.failures.append,
         )
 
@@ -138,7 +142,7 @@ class World:
         for one in requests:
             if isinstance(one[0], Add | Read | ReadLac | WriteLac):
                 self._kinds.setdefault(one[0].ledger_id, one[0].ledger_type)
-        self.tell(Requests([Inbound(b"peer", one[0], one[1:], 100) for one in requests]))
+        self.tell(Requests([Inbound(self.peer, one[0], one[1:], 100) for one in requests]))
         if self.lookups.is_answering:
             self.looked_up()
 

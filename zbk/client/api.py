@@ -4,28 +4,32 @@ Source: BookKeeper's ``BookKeeper`` client API (``CreateBuilder``, ``OpenBuilder
 ``DeleteBuilder``); names as BookKeeper has them.
 """
 
+import atexit
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from types import TracebackType
-from typing import Final, Self, Unpack
+from typing import TYPE_CHECKING, Final, Self, Unpack
+
+import pykka
 
 from zbk.client import arguments
+from zbk.client.confirmed_look import MetadataOutcome
 from zbk.client.directory import BookieDirectory
 from zbk.client.garbage_collection import CompactionName, collect_garbage, compaction_name
+from zbk.client.lac_watches import LacWatches
 from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.client.ledger_reader import LedgerReader, ReaderSetup
-from zbk.client.ledger_writer import LedgerWriter, close_all
 from zbk.client.log_calls import LogCalls
-from zbk.client.metadata_actor import MetadataActors
-from zbk.client.open_writers import OpenWriters, WriterGround
-from zbk.client.outside_sync_pump import sync_from_outside
+from zbk.client.metadata_actor import MetadataActors, MetadataTask
 from zbk.client.placer import BookiePlacer
-from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.client.requests import Requests
 from zbk.client.scrub import ask_scrub, follow_scrub
-from zbk.client.tail import LedgerNews
-from zbk.config import ClientConfig, convert
+from zbk.client.tail_body import LedgerNews
+from zbk.client.tail_group import TailGroup
+from zbk.config import ClientConfig, ClientOptions, convert
 from zbk.durability.level import level_of
 from zbk.errors import (
     ClientClosedError,
@@ -49,16 +53,20 @@ from zbk.metadata.underreplication import UnderreplicatedLedger, Underreplicatio
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.digest import digest_function, is_same_secret, ledger_key, password_digest
 from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery
 from zbk.protocol.placement import POLICIES
 from zbk.protocol.words import NO_ENTRY, LedgerState
 from zbk.system.context import read_context
+from zbk.system.deadline import within
 from zbk.system.descriptors import has_descriptors
 from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
 from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubStatus
+
+if TYPE_CHECKING:
+    from zbk.client.ledger_writer import LedgerWriter
+    from zbk.client.open_writers import OpenWriters
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
@@ -71,7 +79,7 @@ DESCRIPTOR_COUNT: Final = 32
 """Those that have to be left for a client: metadata store, ZeroMQ's threads, a first connection."""
 
 
-def connect(uri: str | None = None, **options: object) -> "Client":
+def connect(uri: str | None = None, **options: Unpack[ClientOptions]) -> "Client":
     """Connect to a cluster.
 
     ``uri`` is the address of its metadata: ``zk://host:port[,host:port]/root`` or, on one host,
@@ -81,7 +89,8 @@ def connect(uri: str | None = None, **options: object) -> "Client":
 
     Raises:
         InvalidOptionError: an unknown option, a bad address, or none at all.
-        MetadataUnavailableError: nobody answers at that address.
+        MetadataUnavailableError: there is no answer at that address within ``connect_timeout_ms``
+            (5 s), which is for all steps together.
         TooManyOpenFilesError: the process has no file descriptors left for a client.
 
     Example:
@@ -107,6 +116,21 @@ def connect(uri: str | None = None, **options: object) -> "Client":
     return Client(address, config)
 
 
+_open_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Close every client that the application has left open.
+
+    Its threads would go on beside the end of the interpreter, and fail there with tracebacks. What
+    is pending fails with ``ClientClosedError``.
+    """
+    for client in list(_open_clients):
+        with suppress(ForkedProcessError):  # that process closes it
+            client.close()
+
+
 class Client(LogCalls):
     """A connection to a cluster. Any thread may use it; close it, or use it as a context manager.
 
@@ -120,10 +144,14 @@ class Client(LogCalls):
         self._config = arguments.instance("config", config, ClientConfig)
         self._is_closed = False
         self._lock = threading.Lock()
-        timeout_s = config.connect_timeout_ms / 1000
+        with within(config.connect_timeout_ms / 1000):
+            self._connect(uri)
+
+    def _connect(self, uri: str) -> None:
+        config = self._config
         self._store: MetadataStore = open_store(
             uri,
-            timeout_s=timeout_s,
+            timeout_s=config.connect_timeout_ms / 1000,
             session_timeout_ms=config.session_timeout_ms,
             must_exist=True,
         )
@@ -132,7 +160,6 @@ class Client(LogCalls):
             self._tasks = UnderreplicationStore(self._store)
             self._logs = LogStore(self._store)
             self._data_sets = DataSetStore(self._store)
-            registry = BookieRegistry(self._store)
             self._pool = BookiePool(
                 DealerOptions(
                     instance_id(self._store),
@@ -141,30 +168,49 @@ class Client(LogCalls):
                     config.connection_idle_ms,
                 )
             )
+            try:
+                registry = BookieRegistry(self._store)
+                self._directory = BookieDirectory(registry, self._pool.set_addresses)
+            except BaseException:
+                self._pool.close()
+                raise
         except BaseException:
             self._store.close()
             raise
-        self._directory = BookieDirectory(registry, self._pool.set_addresses)
         self._requests = Requests(self._pool, config.request_timeout_ms)
+        self._lac_watches = LacWatches(self._requests, self._pool.call_soon)
         self._metadata_actors = MetadataActors()
         self._ticker = Ticker("zbk-client-ticker")
         self._placer = BookiePlacer(
             self._directory, POLICIES[config.placement], config.avoid_failed_ms
         )
         self._creator = LedgerCreator(self._ledgers, self._placer, config.connect_timeout_ms)
-        self._writers = OpenWriters(
-            WriterGround(
-                config=config,
-                pool=self._pool,
-                ledgers=self._ledgers,
-                tasks=self._tasks,
-                placer=self._placer,
-                metadata_actors=self._metadata_actors,
-                ticker=self._ticker,
-                check_usable=self.check_usable,
-            )
-        )
-        self._directory.when_writable_change(self._writers.writable_changed)
+        self._made_writers: OpenWriters | None = None
+        _open_clients.add(self)
+
+    @property
+    def _writers(self) -> "OpenWriters":
+        """The writers, which are loaded and made with the first one: half of a client's code."""
+        from zbk.client.open_writers import OpenWriters, WriterGround
+
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosedError
+            if self._made_writers is None:
+                self._made_writers = OpenWriters(
+                    WriterGround(
+                        config=self._config,
+                        pool=self._pool,
+                        ledgers=self._ledgers,
+                        tasks=self._tasks,
+                        placer=self._placer,
+                        metadata_actors=self._metadata_actors,
+                        ticker=self._ticker,
+                        check_usable=self.check_usable,
+                    )
+                )
+                self._directory.when_writable_change(self._made_writers.writable_changed)
+            return self._made_writers
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else "open"
@@ -212,7 +258,8 @@ class Client(LogCalls):
             if self._is_closed:
                 return
             self._is_closed = True
-        self._writers.stop_all()
+        if self._made_writers is not None:
+            self._made_writers.stop_all()
         self._ticker.stop()
         self._directory.close()
         self._pool.close()
@@ -221,7 +268,7 @@ class Client(LogCalls):
 
     # ------------------------------------------------------------------ ledgers to write
 
-    def create_ledger(self, **options: Unpack[LedgerOptions]) -> LedgerWriter:
+    def create_ledger(self, **options: Unpack[LedgerOptions]) -> "LedgerWriter":
         """Make a ledger and return its writer.
 
         Each entry goes to ``write_quorum_size`` (3) of ``ensemble_size`` (3) bookies and is
@@ -237,7 +284,7 @@ class Client(LogCalls):
         self.check_usable()
         return self._writers.start(self._creator.create(plan, has_writer=True), plan.password)
 
-    def create_ledgers(self, count: int, **options: Unpack[LedgerOptions]) -> list[LedgerWriter]:
+    def create_ledgers(self, count: int, **options: Unpack[LedgerOptions]) -> "list[LedgerWriter]":
         """Make many ledgers of one kind at once, and return their writers.
 
         For loaders that need thousands: a step of the metadata store makes 128 of them. Each ledger
@@ -258,7 +305,7 @@ class Client(LogCalls):
         return self._writers.start_all(self._creator.create_many(plan, count), plan.password)
 
     def close_all(
-        self, writers: Iterable[LedgerWriter], *, timeout: float | None = None
+        self, writers: "Iterable[LedgerWriter]", *, timeout: float | None = None
     ) -> list[int]:
         """Close many ledgers at the same time; return the last entry id of each, in order.
 
@@ -269,6 +316,8 @@ class Client(LogCalls):
         Raises:
             ZbkError: as ``LedgerWriter.close``.
         """
+        from zbk.client.ledger_writer import LedgerWriter, close_all
+
         default_s = self._config.default_timeout_ms / 1000
         timeout_s = default_s if timeout is None else arguments.seconds(timeout)
         opened = arguments.instances("writers", writers, LedgerWriter)
@@ -285,7 +334,7 @@ class Client(LogCalls):
         self.check_usable()
         return self._creator.create(plan, has_writer=False).ledger_id
 
-    def open_for_append(self, ledger_id: int, password: bytes = b"") -> LedgerWriter:
+    def open_for_append(self, ledger_id: int, password: bytes = b"") -> "LedgerWriter":
         """Become the one writer of a reserved ledger.
 
         Exactly one caller ever can: a compare-and-swap in the metadata decides.
@@ -344,6 +393,11 @@ class Client(LogCalls):
         self._check_password(metadata, password)
         return self._reader(metadata, password)
 
+    def tail_group(self) -> TailGroup:
+        """Return a group that follows many ledgers in one thread; add their readers to it."""
+        self.check_usable()
+        return TailGroup(self.check_usable)
+
     def recover_ledger(
         self, ledger_id: int, password: bytes = b"", *, timeout: float | None = None
     ) -> LedgerReader:
@@ -352,7 +406,8 @@ class Client(LogCalls):
         For a writer that is gone, or is to be stopped: its bookies are fenced, so it can add
         nothing more. Every entry that was acknowledged is in the ledger afterwards; of those that
         were not, each one may be. Any number of clients may recover a ledger at the same time; all
-        see the same end. A closed ledger is only opened. ``timeout`` is in seconds.
+        see the same end. A closed ledger is only opened. ``timeout``, in seconds, is for
+        all steps together.
 
         Raises:
             NoSuchLedgerError: there is none.
@@ -370,6 +425,12 @@ class Client(LogCalls):
         default_s = self._config.default_timeout_ms / 1000
         timeout_s = default_s if timeout is None else arguments.seconds(timeout)
         self.check_usable()
+        with within(timeout_s):
+            return self._recover_ledger(ledger_id, password, timeout_s)
+
+    def _recover_ledger(self, ledger_id: int, password: bytes, timeout_s: float) -> LedgerReader:
+        from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
+        from zbk.protocol.metadata_changes import begin_recovery
 
         def begin(current: LedgerMetadata) -> LedgerMetadata | None:
             self._check_password(current, password)
@@ -393,14 +454,24 @@ class Client(LogCalls):
 
     def _reader(self, metadata: LedgerMetadata, password: bytes) -> LedgerReader:
         ledger_id = metadata.ledger_id
+
+        def refresh() -> LedgerMetadata:
+            return self._ledgers.read(ledger_id, is_fresh=True)[0]
+
+        def refresh_later(done: Callable[[MetadataOutcome], None]) -> None:
+            with suppress(pykka.ActorDeadError):  # the client was closed: its readers look, too
+                self._metadata_actors.tell(ledger_id, MetadataTask(refresh, done))
+
         return LedgerReader(
             ReaderSetup(
                 metadata=metadata,
-                refresh=lambda: self._ledgers.read(ledger_id, is_fresh=True)[0],
+                refresh=refresh,
+                refresh_later=refresh_later,
                 news=LedgerNews(self._ledgers, self._metadata_actors, ledger_id),
                 ledger_key=ledger_key(password, ledger_id),
                 digest=digest_function(metadata.digest_type, password, ledger_id),
                 requests=self._requests,
+                watches=self._lac_watches,
                 config=self._config,
                 check_usable=self.check_usable,
             )
@@ -472,6 +543,8 @@ class Client(LogCalls):
         if not level_of(metadata.ledger_type).has_sync_cursor:
             with self.open_ledger(ledger_id, password) as reader:
                 return reader.last_add_confirmed
+        from zbk.client.outside_sync_pump import sync_from_outside
+
         return sync_from_outside(metadata, ledger_key(password, ledger_id), self._requests)
 
     def _check_password(self, metadata: LedgerMetadata, password: bytes) -> None:

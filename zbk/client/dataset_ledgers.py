@@ -15,7 +15,7 @@ from typing import Final, Protocol, Unpack
 
 import msgspec
 
-from zbk.client.ledger_creation import LedgerOptions, plan_ledger
+from zbk.client.ledger_creation import LedgerOptions, LedgerPlan, plan_ledger
 from zbk.client.ledger_reader import LedgerReader
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.errors import (
@@ -91,6 +91,17 @@ class LoadTicket(msgspec.Struct, frozen=True, kw_only=True):
     base_version: int
 
 
+def ticket_of(name: str, load: Load) -> LoadTicket:
+    """Return the ticket of a load of the data set ``name``."""
+    return LoadTicket(
+        name=name,
+        data_set_id=load.data_set_id,
+        load_id=load.load_id,
+        kind=load.kind,
+        base_version=load.base_version,
+    )
+
+
 class TaggedLedger(msgspec.Struct, frozen=True, kw_only=True):
     """A ledger of a data set, and what its tags say."""
 
@@ -107,17 +118,22 @@ class DataSetLedgers:
         self._client = client
         self._password = password
 
-    def create(
-        self, ticket: LoadTicket, partition: int, attempt: int, options: LedgerOptions
-    ) -> LedgerWriter:
-        """Make a data ledger of a load.
+    def check_options(self, options: LedgerOptions) -> LedgerPlan:
+        """Return what a data ledger is made of.
 
         Raises:
             ArgumentTypeError: ``options`` have a password: all of a data set have the same one.
+            InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: no ledger can have them.
         """
         if "password" in options:
             raise ArgumentTypeError("password", "...", "give it to DataSets, for all ledgers")
-        plan = plan_ledger(options)
+        return plan_ledger({**options, "password": self._password})
+
+    def create(
+        self, ticket: LoadTicket, partition: int, attempt: int, options: LedgerOptions
+    ) -> LedgerWriter:
+        """Make a data ledger of a load. Raises as ``check_options``."""
+        plan = self.check_options(options)
         tags = _tags(ticket) | {
             PARTITION_TAG: str(partition).encode(),
             ATTEMPT_TAG: str(attempt).encode(),
@@ -191,7 +207,7 @@ class DataSetLedgers:
             last = reader.metadata.last_entry_id
             if last is None or last == NO_ENTRY:
                 raise CorruptRecordError(where, 0, "is no closed manifest")
-            payloads = [bytes(entry.payload) for entry in reader.read(0, last)]
+            payloads = [entry.payload for entry in reader.read(0, last)]
         manifest = decode_manifest(payloads, where)
         if manifest.data_set_id != data_set_id:
             raise CorruptRecordError(

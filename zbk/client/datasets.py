@@ -20,15 +20,16 @@ import msgspec
 
 from zbk.client import arguments
 from zbk.client.dataset_garbage import Collected, DataSetGarbage
-from zbk.client.dataset_ledgers import DataSetClient, DataSetLedgers, LoadTicket
+from zbk.client.dataset_ledgers import DataSetClient, DataSetLedgers, LoadTicket, ticket_of
 from zbk.client.dataset_loads import TTL_MS, LoadRequest, check_ttl_ms
-from zbk.client.ledger_creation import LedgerOptions, plan_ledger
+from zbk.client.ledger_creation import LedgerOptions
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.errors import (
     ArgumentTypeError,
     BusyError,
     CorruptRecordError,
     DataSetConflictError,
+    InvalidOptionError,
     LoadAbortedError,
     MetadataConflictError,
     NoSuchDataSetError,
@@ -38,6 +39,7 @@ from zbk.errors import (
 from zbk.metadata.paths import data_set_path
 from zbk.protocol.dataset import (
     LOAD_COUNT_MAX,
+    TEXT_SIZE_MAX,
     Contents,
     DataSet,
     Load,
@@ -145,13 +147,7 @@ class DataSets:
                 self._store.begin(name, load)
                 if load_id:
                     load = self._begun(name, load)
-                return LoadTicket(
-                    name=name,
-                    data_set_id=load.data_set_id,
-                    load_id=load.load_id,
-                    kind=kind,
-                    base_version=load.base_version,
-                )
+                return ticket_of(name, load)
         raise MetadataConflictError(data_set_path(name), "others drop it again and again")
 
     def new_load_id(self, ttl_ms: int = TTL_MS) -> str:
@@ -164,7 +160,7 @@ class DataSets:
         Raises:
             InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: as ``create_ledger``.
         """
-        plan_ledger(options)
+        self._ledgers.check_options(options)
 
     def create_ledger(
         self,
@@ -184,10 +180,13 @@ class DataSets:
         attempt = arguments.integer("attempt", attempt, 0, arguments.NUMBER_MAX)
         return self._ledgers.create(ticket, partition, attempt, options)
 
-    def commit(self, ticket: LoadTicket, schema: bytes, ledgers: Sequence[DataLedger]) -> DataSet:
+    def commit(
+        self, ticket: LoadTicket, schema: bytes, ledgers: Sequence[DataLedger], *, who: str = ""
+    ) -> DataSet:
         """Make a load visible, as one version; return the data set as it is now.
 
-        Each ledger must be closed. Once is enough, and twice is the same.
+        Each ledger must be closed. Once is enough, and twice is the same. ``who``: in the history,
+        in the place of what ``begin`` was told.
 
         Raises:
             InvalidOptionError: a ledger is not closed, not the load's, or not as it is said to be.
@@ -202,13 +201,14 @@ class DataSets:
         ticket = arguments.struct("ticket", ticket, LoadTicket)
         schema = arguments.payload(schema, "schema")
         ledgers = [arguments.struct("ledgers", one, DataLedger) for one in _listed(ledgers)]
+        who = arguments.text("who", who, TEXT_SIZE_MAX)
         done = self._committed(ticket)
         if done is not None:
             return done
         try:
             self._ledgers.check(ticket, ledgers)
             for _ in range(MERGE_ATTEMPT_COUNT_MAX):
-                done = self._commit(ticket, schema, ledgers, self._to_merge(ticket))
+                done = self._commit(ticket, schema, ledgers, who, self._to_merge(ticket))
                 if done is not None:
                     return done
         except NoSuchLedgerError:
@@ -262,6 +262,21 @@ class DataSets:
             NoSuchDataSetError: there is no data set of this name.
         """
         return self._store.loads(name, self.history(name).data_set_id)
+
+    def ticket(self, name: str, load_id: str) -> LoadTicket:
+        """Return the ticket of a load that another process began, as for ``abort``.
+
+        Raises:
+            NoSuchDataSetError: there is no data set of this name.
+            InvalidOptionError: it knows no such load.
+        """
+        load_id = arguments.load_id(load_id)
+        loads = self.loads(name)
+        if load_id not in loads:
+            raise InvalidOptionError(
+                "load_id", load_id, f"no load of data set {name!r}: see `zbk dataset loads {name}`"
+            )
+        return ticket_of(name, loads[load_id])
 
     def read(self, name: str, version: int | None = None) -> Snapshot:
         """Return a version, by default the last one, with its schema and its ledgers.
@@ -363,6 +378,7 @@ class DataSets:
         ticket: LoadTicket,
         schema: bytes,
         ledgers: Sequence[DataLedger],
+        who: str,
         merged: Snapshot | None,
     ) -> DataSet | None:
         """Write a manifest and commit it; ``None``: it has to be another one.
@@ -377,6 +393,7 @@ class DataSets:
             ledger_count=len(ledgers),
             row_count=sum(ledger.row_count for ledger in ledgers),
             size=sum(ledger.size for ledger in ledgers),
+            who=who,
         )
         try:
             done = self._store.commit(

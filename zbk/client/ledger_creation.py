@@ -8,7 +8,7 @@ Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypedDict
+from typing import Literal, TypedDict
 from uuid import uuid4
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from zbk.client import arguments
 from zbk.client.placer import BookiePlacer
 from zbk.durability.level import level_of
-from zbk.errors import ArgumentTypeError, ZbkError
+from zbk.errors import ArgumentTypeError, ArgumentValueError, ZbkError
 from zbk.metadata.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.digest import ledger_key, password_digest
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
@@ -31,8 +31,8 @@ class LedgerOptions(TypedDict, total=False):
     ensemble_size: int  # 3
     write_quorum_size: int  # 3: bookies that each entry goes to
     ack_quorum_size: int  # 2: bookies that have to have it
-    ledger_type: LedgerType | str  # PD_JOURNAL
-    digest_type: DigestType | str  # XXH3
+    ledger_type: LedgerType | Literal["PD_JOURNAL", "VD_JOURNAL"]  # PD_JOURNAL
+    digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
     password: bytes  # empty
     custom_metadata: Mapping[str, bytes] | None  # none
 
@@ -52,7 +52,8 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
 
     Raises:
         ArgumentTypeError: a keyword that does not exist, or a value of another type.
-        ArgumentValueError: no such ledger or digest type, or a value out of its limits.
+        ArgumentValueError: no such ledger or digest type, a value out of its limits, or a digest
+            of type MAC without a password.
         InvalidQuorumError: the sizes do not fit together.
         UnsupportedLedgerError: the ledger type can not work with these sizes.
     """
@@ -76,6 +77,9 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         password=arguments.password(options.get("password", b"")),
         custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
     )
+    if plan.digest_type is DigestType.MAC and not plan.password:
+        why = "needs a password: without one, anybody can compute the MAC of a made-up entry"
+        raise ArgumentValueError("digest_type", plan.digest_type.value, why)
     level_of(plan.ledger_type).check_quorum(quorum)
     return plan
 

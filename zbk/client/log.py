@@ -31,7 +31,7 @@ from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_owner_events import CloseAsked, RollAsked, TakeOverAsked
 from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
 from zbk.protocol.words import NO_ENTRY
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_s
 
 ResultT = TypeVar("ResultT")
 
@@ -133,7 +133,7 @@ class Log:
     def append(self, payload: BytesLike, *, timeout: float | None = None) -> LogPosition:
         """Add one entry; return its position once it is as durable as the ledger type promises.
 
-        ``timeout`` is in seconds.
+        ``timeout``, in seconds, is for all that this waits for together.
 
         Raises:
             EntryTooLargeError: over the entry limit; nothing was added.
@@ -142,7 +142,9 @@ class Log:
             RequestTimeoutError: no answer yet; the entry may be added still.
         """
         timeout_s = self._timeout_s(timeout)  # before anything is added, not after
-        return self._wait(self.append_async(payload, timeout=timeout_s), timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        future = self.append_async(payload, timeout=timeout_s)
+        return self._wait(future, timeout_s, deadline_s)
 
     def append_async(
         self, payload: BytesLike, *, timeout: float | None = None
@@ -154,7 +156,7 @@ class Log:
         timeout_s = self._timeout_s(timeout)
         data = arguments.payload(payload)
         return self._append(
-            lambda writer: writer.append_async(data, timeout=timeout_s),
+            lambda writer, left_s: writer.append_async(data, timeout=left_s),
             LogPosition,
             [data],
             timeout_s,
@@ -167,7 +169,7 @@ class Log:
         timeout_s = self._timeout_s(timeout)
         batch, _size = arguments.payloads(payloads, ENTRY_SIZE_MAX_LIMIT)
         return self._append(
-            lambda writer: writer.append_many(batch, timeout=timeout_s),
+            lambda writer, left_s: writer.append_many(batch, timeout=left_s),
             LogRange,
             batch,
             timeout_s,
@@ -237,23 +239,27 @@ class Log:
     def close(self) -> None:
         """Finish what was appended and close the current ledger. Twice is fine.
 
+        After an error other than ``LogFencedError`` the ledger may be open with all that was
+        appended. Closing again tries again; if nothing does, the log's next owner recovers it.
+
         Raises:
             LogFencedError: another client owns the log.
-            NotDurableError: acknowledged entries of a VD ledger are not durable yet. The ledger
-                stays open with all of them; the log's next owner recovers it.
+            NotDurableError: acknowledged entries of a VD ledger are not durable yet.
+            MetadataUnavailableError: the metadata store does not answer.
         """
         self._is_closed = True
         self._gate.close(LogClosedError(self.name))
         try:
             self._driver.run(CloseAsked())
         finally:
-            self._driver.abandon()
+            if self._driver.end is not None:
+                self._driver.abandon()
 
     # ------------------------------------------------------------------ private
 
     def _append(
         self,
-        send: "Callable[[LedgerWriter], Future[Any]]",
+        send: "Callable[[LedgerWriter, float], Future[Any]]",
         place: Callable[[int, Any], ResultT],
         payloads: Sequence[bytes],
         timeout_s: float,
@@ -331,8 +337,8 @@ class Log:
     def _timeout_s(self, timeout: float | None) -> float:
         return self._setup.default_timeout_s if timeout is None else arguments.seconds(timeout)
 
-    def _wait(self, future: "Future[ResultT]", timeout_s: float) -> ResultT:
+    def _wait(self, future: "Future[ResultT]", timeout_s: float, deadline_s: float) -> ResultT:
         try:
-            return future.result(timeout_s)
+            return future.result(max(0.0, deadline_s - monotonic_s()))
         except TimeoutError:
             raise RequestTimeoutError(f"log {self.name}", timeout_s) from None

@@ -1,14 +1,10 @@
 """The calls of a client that concern logs. ``zbk.client.api.Client`` has them."""
 
 from collections.abc import Iterator
-from typing import Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
-from zbk.client import arguments, log_truncation
+from zbk.client import arguments
 from zbk.client.ledger_creation import LedgerOptions, plan_ledger
-from zbk.client.log import Log, LogSetup
-from zbk.client.log_driver import LedgerClient
-from zbk.client.log_reader import LogReading
-from zbk.client.log_tail import LogTail
 from zbk.config import MIB, ClientConfig
 from zbk.metadata.logs import LogStore
 from zbk.protocol.log_metadata import LogMetadata
@@ -16,30 +12,36 @@ from zbk.protocol.log_position import LogEntry, LogPosition
 from zbk.protocol.read_batch import ReadBatch
 from zbk.system.clock import wall_ms
 
+if TYPE_CHECKING:
+    from zbk.client.log import Log
+    from zbk.client.log_driver import LedgerClient
+    from zbk.client.log_reader import LogReading
+    from zbk.client.log_tail import LogTail
+
+    class LogClient(LedgerClient, Protocol):
+        """A client, as the calls here see it."""
+
+        _config: ClientConfig
+        _logs: LogStore
+
+
 ROLL_SIZE: Final = 256 * MIB
 LOG_KEY: Final = "zbk.log"
 """In the custom metadata of a log's ledgers: the log's name."""
 
 
-class LogClient(LedgerClient, Protocol):
-    """A client, as the calls here see it."""
-
-    _config: ClientConfig
-    _logs: LogStore
-
-
 class LogCalls:
-    """The part of a client that knows logs."""
+    """The part of a client that knows logs. The rest of it is loaded when it is used."""
 
     def open_log(
-        self: LogClient,
+        self: "LogClient",
         name: str,
         *,
         create: bool = True,
         roll_size: int = ROLL_SIZE,
         roll_ms: int = 0,
         **options: Unpack[LedgerOptions],
-    ) -> Log:
+    ) -> "Log":
         """Become the owner of a log, and return it. Whoever owned it can not append any more.
 
         A log is a list of ledgers, written by one owner at a time; an owner that dies is followed
@@ -63,6 +65,8 @@ class LogCalls:
             ...     for entry in log.read(position):
             ...         print(entry.position, entry.payload)
         """
+        from zbk.client.log import Log, LogSetup
+
         name = arguments.log_name(name)
         create = arguments.flag("create", create)
         roll_size = arguments.integer("roll_size", roll_size, 1, arguments.NUMBER_MAX)
@@ -86,7 +90,7 @@ class LogCalls:
         )
 
     def read_log(
-        self: LogClient, name: str, start: LogPosition | None = None, *, password: bytes = b""
+        self: "LogClient", name: str, start: LogPosition | None = None, *, password: bytes = b""
     ) -> Iterator[LogEntry]:
         """Yield a log's entries from ``start`` (default: the first) up to what is confirmed now.
 
@@ -100,30 +104,30 @@ class LogCalls:
         start = arguments.optional_position("start", start)
         password = arguments.password(password)
         self.check_usable()
-        return LogReading(name, self, self._logs, password).entries(start)
+        return _reading(name, self, self._logs, password).entries(start)
 
     def read_log_batches(
-        self: LogClient, name: str, start: LogPosition | None = None, *, password: bytes = b""
+        self: "LogClient", name: str, start: LogPosition | None = None, *, password: bytes = b""
     ) -> Iterator[ReadBatch]:
         """As ``read_log``, in batches, each of one ledger."""
         name = arguments.log_name(name)
         start = arguments.optional_position("start", start)
         password = arguments.password(password)
         self.check_usable()
-        return LogReading(name, self, self._logs, password).batches(start)
+        return _reading(name, self, self._logs, password).batches(start)
 
     def tail_log(
-        self: LogClient,
+        self: "LogClient",
         name: str,
         start: LogPosition | None = None,
         *,
         password: bytes = b"",
         timeout: float | None = None,
-    ) -> LogTail:
+    ) -> "LogTail":
         """Return an iterator over a log's entries from ``start`` on, those to come too.
 
         It follows the log from ledger to ledger and from owner to owner, and never ends by itself.
-        ``timeout``, in seconds, is for the wait for one entry.
+        ``timeout``, in seconds, is for the wait for one entry, and for this call.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -134,9 +138,9 @@ class LogCalls:
         password = arguments.password(password)
         timeout_s = None if timeout is None else arguments.seconds(timeout)
         self.check_usable()
-        return LogReading(name, self, self._logs, password).tail(start, timeout=timeout_s)
+        return _reading(name, self, self._logs, password).tail(start, timeout=timeout_s)
 
-    def truncate_log(self: LogClient, name: str, position: LogPosition) -> int:
+    def truncate_log(self: "LogClient", name: str, position: LogPosition) -> int:
         """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
 
         Raises:
@@ -146,9 +150,11 @@ class LogCalls:
         name = arguments.log_name(name)
         position = arguments.position("position", position)
         self.check_usable()
+        from zbk.client import log_truncation
+
         return log_truncation.truncate(self, self._logs, name, position)
 
-    def delete_log(self: LogClient, name: str) -> int:
+    def delete_log(self: "LogClient", name: str) -> int:
         """Delete a log and its ledgers; return how many they were.
 
         It does not fence: take the log over first if somebody may still be writing it.
@@ -158,14 +164,16 @@ class LogCalls:
         """
         name = arguments.log_name(name)
         self.check_usable()
+        from zbk.client import log_truncation
+
         return log_truncation.delete(self, self._logs, name)
 
-    def list_logs(self: LogClient) -> list[str]:
+    def list_logs(self: "LogClient") -> list[str]:
         """Return the names of all logs, sorted."""
         self.check_usable()
         return self._logs.list()
 
-    def get_log_metadata(self: LogClient, name: str) -> LogMetadata:
+    def get_log_metadata(self: "LogClient", name: str) -> LogMetadata:
         """Return a log's list of ledgers.
 
         Raises:
@@ -174,3 +182,9 @@ class LogCalls:
         name = arguments.log_name(name)
         self.check_usable()
         return self._logs.read(name)[0]
+
+
+def _reading(name: str, client: "LogClient", store: LogStore, password: bytes) -> "LogReading":
+    from zbk.client.log_reader import LogReading
+
+    return LogReading(name, client, store, password)

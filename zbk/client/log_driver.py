@@ -140,7 +140,7 @@ class LogDriver:
         while todo:
             effect = todo.popleft()
             match effect:
-                case owner.RollFailed():
+                case owner.RollFailed() | owner.CloseFailed():
                     failure = effect.error
                 case owner.Stop():
                     self._stop(effect)

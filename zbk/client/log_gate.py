@@ -17,7 +17,7 @@ from zbk.client.ledger_writer import LedgerWriter
 from zbk.durability.level import level_of
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.log_position import LogPosition
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_s
 
 DRAIN_WAIT_S: Final = 1.0
 """How long a switch sleeps before it looks whether the client is still there."""
@@ -71,19 +71,21 @@ class AppendGate:
 
     def append(
         self,
-        send: "Callable[[LedgerWriter], Future[Any]]",
+        send: "Callable[[LedgerWriter, float], Future[Any]]",
         payloads: Sequence[bytes],
         timeout_s: float,
     ) -> "tuple[int, Future[Any]]":
         """Hand entries to the current ledger by ``send``; return its id and what that returned.
 
+        ``send`` gets the writer, and the seconds that are left of ``timeout_s``.
+
         Raises:
             RequestTimeoutError: the gate was held for ``timeout_s``; nothing was appended.
             ZbkError: the gate is closed, or ``send`` failed.
         """
-        with self._held(timeout_s):
+        with self._held(timeout_s) as left_s:
             writer = self.writer
-            future = send(writer)
+            future = send(writer, left_s)
             self._last = future
             if not self._entry_count:
                 self._first_ms = monotonic_ms()
@@ -126,10 +128,12 @@ class AppendGate:
             writer.sync()
 
     @contextmanager
-    def _held(self, timeout_s: float) -> Iterator[None]:
+    def _held(self, timeout_s: float) -> Iterator[float]:
+        """Hold the gate; yield the seconds that are left of ``timeout_s``."""
+        deadline_s = monotonic_s() + timeout_s
         if not self._lock.acquire(timeout=timeout_s):
             raise RequestTimeoutError("append: the log stayed busy", timeout_s)
         try:
-            yield
+            yield max(0.0, deadline_s - monotonic_s())
         finally:
             self._lock.release()

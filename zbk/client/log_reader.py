@@ -16,6 +16,7 @@ from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_position import LogEntry, LogPosition
 from zbk.protocol.read_batch import ReadBatch
 from zbk.protocol.words import NO_ENTRY
+from zbk.system.deadline import within
 
 
 def _unknown(_ledger_id: int) -> int:
@@ -71,7 +72,8 @@ class LogReading:
 
     def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
         """Return an iterator over the entries from ``start`` on, those to come too."""
-        log, _ = self._store.read(self._name)
+        with within(timeout):
+            log, _ = self._store.read(self._name)
         return LogTail(log, self._client, self._store, self._password, start, timeout)
 
     def _ledger(self, ledger_id: int, first: int) -> Generator[ReadBatch, None, bool]:

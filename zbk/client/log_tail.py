@@ -25,6 +25,7 @@ from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_position import LogEntry, LogPosition
 from zbk.protocol.read_batch import ReadBatch
 from zbk.system.clock import monotonic_s
+from zbk.system.deadline import left_s, within
 
 LOOK_S: Final = 5.0
 """How often the list is read even if no news of it came."""
@@ -143,6 +144,10 @@ class LogTail(Iterator[LogEntry]):
 
     def next_batch(self) -> ReadBatch | None:
         """Return the next entries; wait for them; ``None``: the tail was closed."""
+        with within(self._timeout_s):
+            return self._next_batch()
+
+    def _next_batch(self) -> ReadBatch | None:
         deadline_s = None if self._timeout_s is None else monotonic_s() + self._timeout_s
         while not self._is_closed:
             self._client.check_usable()
@@ -204,7 +209,7 @@ class LogTail(Iterator[LogEntry]):
                 if monotonic_s() > outage_s:
                     raise
             self._check_deadline(deadline_s)
-            pause.wait(pause_s)
+            pause.wait(left_s(pause_s))
             pause_s = min(OPEN_PAUSE_MAX_S, 2 * pause_s)
         return None
 

@@ -3,6 +3,9 @@
 import queue
 from collections.abc import Sequence
 
+from zbk.errors import RequestTimeoutError
+from zbk.system.clock import monotonic_s
+from zbk.system.deadline import rounded_s, wait_s
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import News, Outgoing, Reply, Sink
 from zbk.wire.messages import Message
@@ -68,17 +71,24 @@ class Requests:
         )
 
     def ask(self, bookie_id: str, request: Message) -> Reply:
-        """Send one request and wait for its reply."""
+        """Send one request and wait for its reply.
+
+        Raises:
+            RequestTimeoutError: the deadline of the caller came first.
+        """
         return self.ask_all([bookie_id], request)[bookie_id]
 
     def ask_all(self, bookie_ids: Sequence[str], request: Message) -> dict[str, Reply]:
-        """Send the same request to several bookies; wait for all replies."""
+        """Send the same request to several bookies; wait for all replies; as ``ask``."""
+        started_s = monotonic_s()
         box = ReplyBox()
         for bookie_id in bookie_ids:
             self.send(bookie_id, request, (), box, bookie_id)
         replies: dict[str, Reply] = {}
         while len(replies) < len(set(bookie_ids)):
-            reply = box.next()
-            assert reply is not None, "without a time-out it waits"
+            reply = box.next(wait_s())
+            if reply is None:
+                silent = ", ".join(sorted(set(bookie_ids) - replies.keys()))
+                raise RequestTimeoutError(f"bookie {silent}", rounded_s(monotonic_s() - started_s))
             replies[reply.bookie_id] = reply
         return replies

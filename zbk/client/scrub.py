@@ -15,6 +15,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_s
+from zbk.system.deadline import within
 from zbk.wire.messages import Scrub, ScrubStatus
 
 POLL_S: Final = 0.25
@@ -51,15 +52,17 @@ def follow_scrub(
         BookieUnavailableError: it is not there, or has restarted, and the pass is lost.
         RequestTimeoutError: it is still at it.
     """
-    start_s = monotonic_s()
+    deadline_s = monotonic_s() + timeout_s
     pause = threading.Event()
     while True:
-        status = ask_scrub(requests, bookie_id, is_pass_wanted=False)
+        with within(deadline_s - monotonic_s()):
+            status = ask_scrub(requests, bookie_id, is_pass_wanted=False)
         if status.incarnation != begun.incarnation:
             raise BookieUnavailableError(bookie_id, "it has restarted, and the pass is lost")
         tell(status)
         if status.ended_pass >= begun.awaited_pass:
             return status
-        if monotonic_s() - start_s > timeout_s:
+        left_s = deadline_s - monotonic_s()
+        if left_s <= 0:
             raise RequestTimeoutError(f"the scrub of bookie {bookie_id}", timeout_s)
-        pause.wait(POLL_S)
+        pause.wait(min(left_s, POLL_S))

@@ -59,7 +59,9 @@ MANIFEST_COUNT_MAX: Final = 32
 """Manifests of one version; a load that would add one more has to merge them first."""
 
 STREAM_COUNT_MAX: Final = 256
-"""Streams that write into one data set over its life."""
+"""Streams of which the last batch is known; a commit of one more forgets the one that committed
+nothing for the longest time. If that one comes back, and Spark repeats its last batch, the batch is
+committed again; all other batches are committed once, as ever."""
 
 LOAD_COUNT_MAX: Final = 4096
 """Loads of a data set that are known: live ones, and those not yet forgotten."""
@@ -150,6 +152,7 @@ class Contents(msgspec.Struct, frozen=True, kw_only=True):
     ledger_count: int
     row_count: int
     size: int
+    who: str = ""  # in the version, in the place of the load's own
 
 
 class DataSet(msgspec.Struct, frozen=True, kw_only=True):
@@ -163,7 +166,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int  # wall clock, for people
     next_version: int = 1
     versions: tuple[Version, ...] = ()
-    batch_by_stream: dict[str, int] = {}  # the greatest id of each that was committed
+    batch_by_stream: dict[str, int] = {}  # the last id of each; who committed last is the last one
     format_version: int = DATA_SET_FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -233,7 +236,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             LoadAbortedError: somebody aborted the load.
             DataSetConflictError: an overwrite whose base is not the last version any more; an
-                append of another schema, or password, than the last version's; too many streams.
+                append of another schema, or password, than the last version's.
         """
         assert load.data_set_id == self.data_set_id, "a load of this data set"
         if load.state is LoadState.COMMITTED:
@@ -326,7 +329,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
             load_id=load.load_id,
             kind=load.kind,
             committed_ms=now_ms,
-            who=load.who,
+            who=contents.who or load.who,
             manifests=(*manifests, contents.manifest),
             schema_hash=contents.schema_hash,
             password_check=contents.password_check,
@@ -338,14 +341,8 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
     def _batches_after(self, load: Load) -> dict[str, int]:
         if not load.stream:
             return self.batch_by_stream
-        is_new = load.stream not in self.batch_by_stream
-        if is_new and len(self.batch_by_stream) >= STREAM_COUNT_MAX:
-            raise DataSetConflictError(
-                self.name,
-                f"{STREAM_COUNT_MAX} streams have written into it, and it can not tell more of "
-                "them apart: write this one into another data set",
-            )
-        return self.batch_by_stream | {load.stream: load.batch_id}
+        others = [one for one in self.batch_by_stream.items() if one[0] != load.stream]
+        return dict([*others[-(STREAM_COUNT_MAX - 1) :], (load.stream, load.batch_id)])
 
 
 def new_load_id(expires_ms: int, token: str) -> str:

@@ -32,7 +32,7 @@ as it is then:
 When somebody else has it, a taker begins anew at step 1, at most ``ATTEMPT_COUNT_MAX`` times with
 pauses between, and an owner stops: ``LogFencedError``. A roll that fails otherwise leaves the owner
 with its current ledger; a candidate of which nobody knows whether it is in the list stays the
-candidate of the next roll.
+candidate of the next roll. A close that fails otherwise may be asked for again.
 
 Source: "The BookKeeper protocol", section Ledgers to logs; Vanlightly's ``LedgerChaining.tla``.
 """
@@ -52,6 +52,7 @@ from zbk.errors import (
 from zbk.protocol.log_metadata import LogMetadata
 from zbk.protocol.log_owner_events import (
     CloseAsked,
+    CloseFailed,
     CloseLedger,
     CreateLedger,
     DeleteLedger,
@@ -104,6 +105,7 @@ class Phase(StrEnum):
     OWNING = "owning"  # for nothing: appends are served
     CLOSING_OLD = "closing old"  # first step of a roll
     CLOSING = "closing"
+    UNCLOSED = "unclosed"  # for another close: the last one failed
     OVER = "over"
 
 
@@ -111,8 +113,8 @@ class LogOwner:
     """One client that wants to own, or owns, a log.
 
     One thing at a time: the body answers every effect but ``Pause``, ``DeleteLedger``,
-    ``RollFailed`` and ``Stop`` with one event before the next ``RollAsked`` or ``CloseAsked``.
-    ``LedgerLost`` may come at any time.
+    ``RollFailed``, ``CloseFailed`` and ``Stop`` with one event before the next ``RollAsked`` or
+    ``CloseAsked``. ``LedgerLost`` may come at any time.
 
     Invariants, checked in ``_check``:
       * the current ledger is in the list that was read or written last, and nothing is behind it
@@ -335,6 +337,8 @@ class LogOwner:
     # ------------------------------------------------------------------ rolling and closing
 
     def _on_roll_asked(self) -> list[Effect]:
+        if self._phase is Phase.UNCLOSED:  # asked for before the close, and late
+            return []
         assert self._phase is Phase.OWNING, "one thing at a time"
         self._attempt_count = 0
         self._phase = Phase.CLOSING_OLD
@@ -343,7 +347,7 @@ class LogOwner:
         return self._create()
 
     def _on_close_asked(self) -> list[Effect]:
-        assert self._phase is Phase.OWNING, "one thing at a time"
+        assert self._phase in (Phase.OWNING, Phase.UNCLOSED), "one thing at a time"
         assert self._current is not None, "an owner has a ledger"
         self._phase = Phase.CLOSING
         return [CloseLedger(self._current if self._unclosed is None else self._unclosed)]
@@ -358,6 +362,9 @@ class LogOwner:
 
     def _on_unclosed(self, ledger_id: int, error: ZbkError) -> list[Effect]:
         if ledger_id == self._current:
+            if not _is_lost(error):
+                self._phase = Phase.UNCLOSED
+                return [CloseFailed(error)]
             self._phase = Phase.OVER
             return [Stop(self._reason(error))]
         if self._phase is Phase.CLOSING_OLD:
@@ -419,9 +426,7 @@ class LogOwner:
         return [] if orphan is None else [DeleteLedger(orphan)]
 
     def _reason(self, error: ZbkError) -> ZbkError:
-        if isinstance(error, LedgerFencedError | LedgerClosedError):
-            return LogFencedError(self._name)
-        return error
+        return LogFencedError(self._name) if _is_lost(error) else error
 
     def _contended(self) -> ZbkError:
         return MetadataConflictError(
@@ -441,3 +446,8 @@ class LogOwner:
         assert behind in ([], [self._candidate]), "nothing but the candidate is behind it"
         before = [i for i in self._log.ledger_ids if i < self._current]
         assert self._unclosed is None or before[-1:] in ([], [self._unclosed])
+
+
+def _is_lost(error: ZbkError) -> bool:
+    """Tell whether a ledger is not ours any more."""
+    return isinstance(error, LedgerFencedError | LedgerClosedError)

@@ -179,6 +179,12 @@ class RollFailed(msgspec.Struct, frozen=True):
     error: ZbkError
 
 
+class CloseFailed(msgspec.Struct, frozen=True):
+    """The current ledger stays open, and takes no appends; a close may be asked for again."""
+
+    error: ZbkError
+
+
 class Stop(msgspec.Struct, frozen=True):
     """Serve no more appends, ever. ``None``: it was closed as it was asked for."""
 
@@ -195,5 +201,6 @@ Effect: TypeAlias = (
     | SwitchLedger
     | CloseLedger
     | RollFailed
+    | CloseFailed
     | Stop
 )

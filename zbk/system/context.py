@@ -14,7 +14,6 @@ sees a whole one or none.
 
 import json
 import os
-import tomllib
 from contextlib import suppress
 from typing import Final
 
@@ -54,7 +53,10 @@ def find_context() -> Context | None:
     path = context_path()
     try:
         with open(path, encoding="utf-8") as file:
-            return msgspec.convert(tomllib.loads(file.read()), Context)
+            text = file.read()
+        import tomllib  # noqa: PLC0415 - a client with an address does not need it
+
+        return msgspec.convert(tomllib.loads(text), Context)
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:  # ValueError: not UTF-8, not TOML, not a context

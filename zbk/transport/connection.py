@@ -18,6 +18,7 @@ Everything here runs in the thread of the pool that owns it (``zbk.transport.dea
 """
 
 import os
+import struct
 from collections import deque
 from collections.abc import Iterator
 from enum import Enum
@@ -25,7 +26,6 @@ from typing import Final, Protocol
 
 import msgspec
 import zmq
-from zmq.utils.monitor import recv_monitor_message
 
 from zbk.errors import (
     BookieUnavailableError,
@@ -54,6 +54,9 @@ from zbk.transport.news import (
 from zbk.transport.outstanding import Outstanding, Pending
 from zbk.wire import codec
 from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused
+
+_MONITOR_HEAD: Final = struct.Struct("=Hi")
+"""Event and value, the first frame of a monitor's message; ``zmq.utils.monitor`` loads asyncio."""
 
 DRAIN_COUNT_MAX: Final = 256
 RETRY_MS: Final = 50
@@ -255,9 +258,10 @@ class Connection:
         """Look at what became of the TCP connection."""
         while self.monitor is not None:
             try:
-                event = recv_monitor_message(self.monitor, zmq.NOBLOCK)["event"]
+                head, _endpoint = self.monitor.recv_multipart(zmq.NOBLOCK)
             except zmq.Again:
                 return
+            event, _value = _MONITOR_HEAD.unpack(head)
             if event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._greet(now_ms)
             else:

@@ -24,6 +24,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 import zmq
+import zmq.utils.garbage  # it ends with the interpreter; what uses it has to end before
 
 from zbk.errors import (
     ClientClosedError,

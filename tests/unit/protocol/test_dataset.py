@@ -231,14 +231,27 @@ def test_the_next_batch_and_another_stream_are_committed() -> None:
     assert data_set.current_version == 3
 
 
-def test_one_stream_too_many_is_refused_and_the_known_ones_go_on() -> None:
+def test_one_stream_too_many_takes_the_place_of_the_one_that_was_silent_longest() -> None:
     data_set = msgspec.structs.replace(
         EMPTY, batch_by_stream={f"{n}": 0 for n in range(STREAM_COUNT_MAX)}
     )
 
-    with pytest.raises(DataSetConflictError, match=f"{STREAM_COUNT_MAX} streams"):
-        data_set.committed(load("1", stream="new", batch_id=0), contents(5), 7)
-    assert commit(data_set, load("1", stream="0", batch_id=1), contents(5)).current_version == 1
+    data_set = commit(data_set, load("1", stream="0", batch_id=1), contents(5))
+    data_set = commit(data_set, load("2", stream="new", batch_id=0), contents(6))
+
+    known = data_set.batch_by_stream
+    assert (len(known), known["0"], known["new"]) == (STREAM_COUNT_MAX, 1, 0)
+    assert "1" not in known, "it has not committed since the others did"
+    assert list(known)[-2:] == ["0", "new"]
+    again = commit(data_set, load("3", stream="1", batch_id=4), contents(7))
+    assert again.current_version == 3, "a stream that was forgotten goes on"
+
+
+def test_a_version_tells_who_committed_it_if_that_is_known_better_than_at_the_beginning() -> None:
+    told = msgspec.structs.replace(contents(5), who="ada@host spark app-1")
+
+    assert commit(EMPTY, load("1"), told).versions[-1].who == "ada@host spark app-1"
+    assert commit(EMPTY, load("1"), contents(5)).versions[-1].who == load("1").who
 
 
 # ------------------------------------------------------------------ versions

@@ -79,6 +79,19 @@ def test_a_fragment_that_holds_nothing_is_not_asked_for() -> None:
     assert HoldingsComparison(empty_tail, "c").next_entry_id is None
 
 
+def test_a_fragment_of_one_entry_is_asked_for() -> None:
+    three = ledger(7, ("a", "b"), ("a", "c"), ("a", "d"), starts=(0, 4, 5), last=5)
+
+    assert asked(three) == {
+        ("a", 0): [0, 3],
+        ("b", 0): [0, 3],
+        ("a", 4): [4],
+        ("c", 4): [4],
+        ("a", 5): [5],
+        ("d", 5): [5],
+    }
+
+
 def test_who_is_left_out_is_not_asked() -> None:
     found = list(probes(ledger(7, ("a", "b", "c")), is_full=False, left_out={"b"}))
 

@@ -139,6 +139,8 @@ def _line(effect: lo.Effect) -> str:  # noqa: C901, PLR0911 - a line an effect
             return f"close {effect.ledger_id}"
         case lo.RollFailed():
             return f"the roll failed: {type(effect.error).__name__}"
+        case lo.CloseFailed():
+            return f"the close failed: {type(effect.error).__name__}"
         case lo.Stop():
             return f"stop: {'closed' if effect.error is None else type(effect.error).__name__}"
         case _:

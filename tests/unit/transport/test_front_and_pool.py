@@ -302,6 +302,44 @@ def test_a_peer_that_ignores_its_credit_is_told_busy(raw: zmq.Socket[bytes], ech
     assert refused(say(raw, again, b"x" * 900_000)) is BusyError
 
 
+def test_an_answer_gives_back_what_its_request_has_taken_of_the_bookie() -> None:
+    """In all more is sent than the bookie may have in flight at once."""
+    size = 32 << 20
+    echo, client = Echo(is_holding=True), pool()
+    server = front(echo, credit_size=2 * size, message_size_max=2 * size)
+    client.set_addresses({BOOKIE_ID: server.endpoint})
+
+    for _ in range(router.IN_FLIGHT_SIZE_MAX // size + 1):
+        client.request(outgoing(inbox := Inbox(), frames=(bytes(size),)))
+        assert echo.arrived.acquire(timeout=10), "it was refused"
+        echo.answer(echo.held.pop(), ())
+        reply = inbox.wait_for_kind(Reply)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.outcome, LacAnswer)
+
+    client.close()
+    server.stop()
+
+
+def test_an_answer_gives_back_what_its_request_has_taken_of_the_connection(
+    client: BookiePool, server: RouterFront, echo: Echo
+) -> None:
+    echo.is_holding = True
+    inbox = Inbox()
+    for number in range(5):
+        client.request(outgoing(inbox, number, frames=(b"x" * 100,)))
+    wait_until(lambda: len(echo.held) == 5)
+    (peer,) = server._peers.values()
+    assert peer.in_flight_count == 5
+    assert peer.in_flight_size == sum(one.size for one in echo.held)
+
+    for one in echo.held:
+        echo.answer(one)
+
+    inbox.wait_for(lambda one: isinstance(one, Reply) and one.key == 4)
+    assert (peer.in_flight_count, peer.in_flight_size) == (0, 0)
+
+
 def test_nothing_is_served_before_hello(raw: zmq.Socket[bytes]) -> None:
     request = codec.encode(GetBookieInfo(request_id=5, incarnation=1))
 
@@ -450,10 +488,13 @@ def test_timers_call_back_in_the_order_of_their_times_with_and_without_connectio
         return lambda: called.put((name, monotonic_ms()))
 
     for _ in range(2):
+        is_noted = threading.Event()  # the pool's thread looks at none before it knows all three
+        client.call_soon(lambda told=is_noted: told.wait(10))  # type: ignore[misc] # a default binds the loop's value
         began_ms = monotonic_ms()
         client.call_at(began_ms + 60, note("late"))
         client.call_at(began_ms + 5, note("early"))
         client.call_at(began_ms - 5, note("past"))
+        is_noted.set()
 
         times = [called.get(timeout=10) for _ in range(3)]
         assert [name for name, _ in times] == ["past", "early", "late"]
