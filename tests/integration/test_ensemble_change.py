@@ -237,6 +237,30 @@ def test_an_idle_writer_keeps_its_ensemble_whole(client: zbk.Client, cluster: Lo
     check_all(client, ledger.ledger_id, 3)
 
 
+def test_a_ledger_is_recovered_when_every_bookie_of_its_first_fragment_is_gone(
+    folder: Path,
+) -> None:
+    """B45: its last fragment is empty, and the metadata have the length before it."""
+    with LocalCluster(folder, bookie_count=6, bookie_options=QUICK) as cluster:
+        client = zbk.connect(cluster.metadata_uri)
+        ledger = client.create_ledger()
+        for number in range(3):
+            ledger.append(ENTRY % number)
+        victims = ensemble(ledger)
+        for victim in victims:
+            kill(cluster, victim)
+            wait_for_change(ledger, victim)
+        assert [f.first_entry_id for f in ledger.metadata.fragments] == [0, 3]
+
+        with zbk.connect(cluster.metadata_uri) as other:
+            other.recover_ledger(ledger.ledger_id).close()
+            closed = other.get_ledger_metadata(ledger.ledger_id)
+        client.close()
+
+    assert closed.fragments[0].bookies == tuple(victims)
+    assert (closed.last_entry_id, closed.length) == (2, 3 * len(ENTRY % 0))
+
+
 def test_a_reader_sees_the_last_entry_of_an_idle_writer(client: zbk.Client) -> None:
     ledger = client.create_ledger()
     for number in range(3):

@@ -24,7 +24,7 @@ from zbk.wire.messages import (
     ReadAnswer,
 )
 
-WAIT_MS = 8_000
+WAIT_MS = 30_000
 """Far longer than anything takes that wakes a reader."""
 
 

@@ -46,6 +46,7 @@ from zbk.protocol.writer_events import (
     Event,
     Failed,
     LacFailed,
+    LacTaken,
     MissingReported,
     ReportMissing,
     SendAdd,
@@ -233,8 +234,10 @@ class WriterCluster:
             case SendSync():
                 bookie.answers.append(self._sync(bookie, request, refusal))
             case SendLac():
-                bookie.lac = max(bookie.lac, request.lac if refusal is None else NO_ENTRY)
-                if refusal is not None:
+                if refusal is None:
+                    bookie.lac = max(bookie.lac, request.lac)
+                    bookie.answers.append(LacTaken(request.slot, request.lac))
+                else:
                     bookie.answers.append(LacFailed(request.slot, request.lac, refusal))
 
     def answer(self, slot: int, index: int) -> None:
@@ -438,14 +441,15 @@ class WriterCluster:
 
     def _on_send_lac(self, effect: SendLac) -> None:
         assert self.bookies[effect.slot].is_connected
-        assert effect.lac == self.core.lac
-        assert not self.appends, "a writer that tells its LAC is idle"
+        assert effect.lac <= self.core.lac
+        assert self.syncs or not self.appends, "a writer that tells its LAC is idle, or has synced"
         self.bookies[effect.slot].requests.append(effect)
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
         if self.level.changes_ensemble_at == "sync point":
             assert self.core.lac == self.sent_id, "I22: others could confirm what was sent beyond"
         assert effect.first_entry_id == self.core.last_acked_id + 1, "I13"
+        assert effect.length_before == sum(map(len, self.payloads[: effect.first_entry_id])), "B45"
         self.metadata.ask(effect, self.core.ensemble)
         if effect.is_urgent:
             self.seen.add("urgent")

@@ -75,7 +75,9 @@ class FakeMetadata:
             return EnsembleChangeFailed(change.change_id, error)
         if store is not Store.LOSES_REQUEST:
             try:
-                changed = change_ensemble(self.ledger, change.first_entry_id, replaced)
+                changed = change_ensemble(
+                    self.ledger, change.first_entry_id, replaced, change.length_before
+                )
             except ZbkError as error:
                 return EnsembleChangeFailed(change.change_id, error)
             self.ledger = changed or self.ledger

@@ -12,6 +12,7 @@ from zbk.client.mailbox import AppendMailbox
 from zbk.client.writer_body import AskClose, AskSync
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import (
+    CannotAdvanceError,
     EntryTooLargeError,
     MetadataUnavailableError,
     NotDurableError,
@@ -156,7 +157,8 @@ class LedgerWriter:
     def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:
         """Add one entry; return its id once it is as durable as the ledger's type promises.
 
-        ``timeout`` is in seconds; ``math.inf`` is no limit, ``None`` the client's default.
+        ``timeout``, in seconds, is for the wait for room and for the answer together; ``math.inf``
+        is no limit, ``None`` the client's default.
 
         Raises:
             ArgumentTypeError, ArgumentValueError: a bad payload or time-out; nothing was added.
@@ -166,7 +168,9 @@ class LedgerWriter:
             RequestTimeoutError: no answer yet; the entry may be added still.
         """
         timeout_s = self._timeout_s(timeout)  # before anything is added, not after
-        return self._wait(self.append_async(payload, timeout=timeout_s), timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        future = self.append_async(payload, timeout=timeout_s)
+        return self._wait(future, timeout_s, deadline_s)
 
     def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
         """Add one entry; return a future of its id. Blocks while too many bytes are pending.
@@ -208,18 +212,30 @@ class LedgerWriter:
 
     # ------------------------------------------------------------------ sync and close
 
-    def sync(self, *, timeout: float | None = None) -> int:
+    def sync(self, *, timeout: float | None = None, partial: bool = False) -> int:
         """Make every entry appended so far durable; return the last id that is (the LAC).
 
-        Waits for what is in flight, then asks every bookie of the ensemble to fsync.
+        Waits for what is in flight, asks every bookie of the ensemble to fsync, then tells them the
+        LAC, so that a reader that is opened afterwards reads as far. Where readers need not, the
+        client's option ``explicit_lac_ms=0`` saves that last step.
+
+        Where too few bookies hold what was appended this is an error, so that a caller who does not
+        compare ids is never wrong. With ``partial`` the smaller id is returned instead, as in the
+        proposal of this call; it is ``NO_ENTRY`` where nothing is durable.
 
         Raises:
             CannotAdvanceError: too few bookies hold what was appended; ``last_durable_id`` says
-                how far it is durable.
+                how far it is durable. Not with ``partial``.
             RequestTimeoutError: no answer in time; it may happen still.
         """
         timeout_s = self._timeout_s(timeout)
-        return self._wait(self.sync_async(), timeout_s)
+        partial = arguments.flag("partial", partial)
+        try:
+            return self._wait(self.sync_async(), timeout_s, monotonic_s() + timeout_s)
+        except CannotAdvanceError as error:
+            if not partial:
+                raise
+            return error.last_durable_id
 
     def sync_async(self) -> "Future[int]":
         """As ``sync``, but return a future."""
@@ -301,9 +317,9 @@ class LedgerWriter:
     def _timeout_s(self, timeout: float | None) -> float:
         return self._default_timeout_s if timeout is None else arguments.seconds(timeout)
 
-    def _wait(self, future: "Future[ResultT]", timeout_s: float) -> ResultT:
+    def _wait(self, future: "Future[ResultT]", timeout_s: float, deadline_s: float) -> ResultT:
         try:
-            return future.result(timeout_s)
+            return future.result(max(0.0, deadline_s - monotonic_s()))
         except TimeoutError:
             raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
 

@@ -81,7 +81,7 @@ class AppendMailbox:
                 if self._end is not None:
                     raise self._end
                 if self._size and self._size + size > self._size_max:
-                    self._wait_for_room(size, timeout_s)
+                    timeout_s = self._wait_for_room(size, timeout_s)
                 pending_size = self._size + size
                 if pending_size <= self._granted_size:
                     self._size = pending_size
@@ -91,29 +91,35 @@ class AppendMailbox:
                         return
                     self._is_roused = True
                     break
-            self._take_budget(size, timeout_s)
+            timeout_s = self._take_budget(size, timeout_s)
         self._rouse(pending_size == size <= LONE_SIZE_MAX)
 
-    def _take_budget(self, size: int, timeout_s: float) -> None:
-        """Have room in the client's budget for ``size`` bytes more, and some ahead while busy."""
+    def _take_budget(self, size: int, timeout_s: float) -> float:
+        """Take room in the client's budget for ``size`` bytes more, and some ahead while busy.
+
+        Return what is left of ``timeout_s``.
+        """
         self.release(0)  # or an append over the limit waits for what this itself has
         with self._lock:
             missing_size = self._size + size - self._granted_size
             ahead_size = AHEAD_SIZE if self._size else 0
         if missing_size <= 0:
-            return
+            return timeout_s
+        deadline_s = monotonic_s() + timeout_s
         granted_size = self._budget.take(missing_size, timeout_s, self._check_end, ahead_size)
         with self._lock:
             self._granted_size += granted_size
             is_over = self._end is not None
         if is_over:
             self.release(0)
+        return max(0.0, deadline_s - monotonic_s())
 
     def _check_end(self) -> None:
         if self._end is not None:
             raise self._end
 
-    def _wait_for_room(self, size: int, timeout_s: float) -> None:
+    def _wait_for_room(self, size: int, timeout_s: float) -> float:
+        """Wait until an append fits; return what is left of ``timeout_s``."""
         deadline_s = monotonic_s() + timeout_s
         changed = self._changed = self._changed or threading.Condition(self._lock)
         self._waiter_count += 1
@@ -126,6 +132,7 @@ class AppendMailbox:
                     raise self._end
         finally:
             self._waiter_count -= 1
+        return max(0.0, deadline_s - monotonic_s())
 
     def ask(self, future: "Future[int]", *, is_close: bool = False) -> None:
         """Note a future that the reader has to resolve, whatever happens to its message.

@@ -11,7 +11,7 @@ import msgspec
 
 from zbk.client.requests import ReplyBox
 from zbk.config import ClientConfig
-from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.errors import BookieUnavailableError, MetadataUnavailableError, ZbkError
 from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
@@ -42,6 +42,7 @@ from zbk.protocol.recovery_events import (
     WriteFailed,
 )
 from zbk.system.clock import monotonic_ms
+from zbk.system.deadline import left_s
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Message, Read, ReadAnswer, ReadLac
@@ -118,7 +119,7 @@ class RecoveryPump:
             LedgerRecoveryError, NotEnoughBookiesError: not now; it stays IN_RECOVERY.
             UnauthorizedError: the bookies know the ledger under another password.
         """
-        deadline_ms = monotonic_ms() + int(timeout_s * 1000)
+        deadline_ms = monotonic_ms() + int(left_s(timeout_s) * 1000)
         self._events.append(RecoveryStarted())
         while self._closed is None:
             self._setup.check_usable()
@@ -215,7 +216,10 @@ class RecoveryPump:
 
     def _read_closed(self, error: ZbkError) -> LedgerMetadata:
         """Return the ledger if another recoverer closed it; else raise why we could not."""
-        metadata, _version = self._setup.ledgers.read(self._metadata.ledger_id)
+        try:
+            metadata, _version = self._setup.ledgers.read(self._metadata.ledger_id)
+        except MetadataUnavailableError:
+            raise error from None
         if not metadata.is_closed:
             raise error
         return metadata

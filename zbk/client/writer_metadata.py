@@ -110,7 +110,9 @@ class WriterMetadata:
             tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=True)))
             metadata, _version = self._ledgers.update(
                 self._current.ledger_id,
-                lambda current: change_ensemble(current, first_entry_id, replaced),
+                lambda current: change_ensemble(
+                    current, first_entry_id, replaced, change.length_before
+                ),
             )
             return metadata
 

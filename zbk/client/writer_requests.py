@@ -148,8 +148,9 @@ def event_of(reply: Reply) -> core.Event | None:
                 )
             return core.SyncFailed(slot, sync_id, _error_of(reply), epoch)
         case _LacKey(_, slot, lac):
-            is_told = isinstance(outcome, LacAnswer)
-            return None if is_told else core.LacFailed(slot, lac, _error_of(reply))
+            if isinstance(outcome, LacAnswer):
+                return core.LacTaken(slot, lac)
+            return core.LacFailed(slot, lac, _error_of(reply))
         case _:
             raise AssertionError("a writer sends adds, syncs and LACs")
 

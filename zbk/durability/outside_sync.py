@@ -7,8 +7,9 @@ a hole over that hole, so everybody is asked once more: until the LAC rests.
     heard      answered with a cursor, or said that it has no such ledger: nothing is synced there
     not heard  everything else
 
-With fewer than Qa heard nothing can be said, and the sync fails. While a writer goes on, the LAC
-may grow for ever: after ``ROUND_COUNT_MAX`` rounds the sync ends with what is durable then.
+With fewer than Qa heard it is not known how far the ledger is durable, and the sync fails. While a
+writer goes on, the LAC may grow for ever: after ``ROUND_COUNT_MAX`` rounds the sync ends with what
+is durable then.
 
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
@@ -137,7 +138,7 @@ class OutsideSync:
         if self._quorum.ensemble_size - len(self._failures) < self._quorum.ack_size:
             self._is_over = True
             texts = [f"slot {slot}: {error}" for slot, error in sorted(self._failures.items())]
-            error = CannotAdvanceError(self._ledger_id, lac, lac + 1, "; ".join(texts))
+            error = CannotAdvanceError(self._ledger_id, lac, None, "; ".join(texts))
             return [OutsideSyncFailed(error)]
         if lac == self._lac_before:
             return self._end(lac)

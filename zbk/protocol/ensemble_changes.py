@@ -26,6 +26,8 @@ Source: "The BookKeeper protocol", Writing to ledgers; BookKeeper's
 
 from collections.abc import Collection, Mapping
 
+from msgspec import UNSET, UnsetType
+
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
 from zbk.protocol.grace import Grace
 from zbk.protocol.writer_events import ChangeEnsemble, WriterLimits
@@ -42,7 +44,8 @@ class EnsembleChanges:
         self._retry_ms = limits.ensemble_retry_ms
         self._pause_ms = self._retry_ms  # the next one
         self._pause_ms_max = limits.sync_point_retry_ms_max if needs_sync_point else self._retry_ms
-        self._grace = Grace(limits.metadata_grace_ms)
+        self._grace_ms = limits.metadata_grace_ms
+        self._grace = Grace(self._grace_ms)
         self._pending: ChangeEnsemble | None = None
         self._doubt: ZbkError | None = None  # why the outcome of the pending one is not known
         self._is_queued = False  # it waits for its turn
@@ -64,7 +67,13 @@ class EnsembleChanges:
         return now_ms >= self._again_ms or not self._declined.issuperset(slots)
 
     def begin(
-        self, failed: Mapping[int, str], first_entry_id: int, now_ms: int, *, is_urgent: bool
+        self,
+        failed: Mapping[int, str],
+        first_entry_id: int,
+        now_ms: int,
+        *,
+        is_urgent: bool,
+        length_before: int | UnsetType = UNSET,
     ) -> ChangeEnsemble:
         """Return the change to ask for.
 
@@ -75,7 +84,9 @@ class EnsembleChanges:
         if self._made_count >= self._count_max:
             reason = f"the ensemble was changed {self._made_count} times, and bookies still fail"
             raise NotEnoughBookiesError(len(failed), 0, reason)
-        self._pending = ChangeEnsemble(self._next_id, first_entry_id, dict(failed), is_urgent)
+        self._pending = ChangeEnsemble(
+            self._next_id, first_entry_id, dict(failed), is_urgent, length_before
+        )
         self._next_id += 1
         self._doubt = None
         self._is_queued = self._has_come = False
@@ -102,13 +113,20 @@ class EnsembleChanges:
         if self._pending is None or self._is_queued:
             return None
         if self._grace.is_over(now_ms):
-            raise self._doubt or MetadataUnavailableError(
-                "in use", "did not answer a change of the ensemble"
-            )
+            raise self._doubt or self._no_answer(self._pending)
         if self._doubt is None or now_ms < self._again_ms:
             return None
         self._doubt = None
         return self._pending
+
+    def _no_answer(self, change: ChangeEnsemble) -> MetadataUnavailableError:
+        failed = ", ".join(f"bookie {change.failed[slot]}" for slot in sorted(change.failed))
+        reason = (
+            f"no answer for {self._grace_ms / 1000:g} s to the change of the ensemble that "
+            f"replaces {failed} from entry {change.first_entry_id} on; `zbk bookie ls` shows "
+            "whether it answers now"
+        )
+        return MetadataUnavailableError("of this ledger", reason)
 
     # ------------------------------------------------------------------ answers
 

@@ -14,6 +14,8 @@
 
 from collections.abc import Collection
 
+from msgspec import UNSET
+
 from zbk.errors import (
     IllegalTransitionError,
     MetadataConflictError,
@@ -138,11 +140,13 @@ class EnsembleKeeper:
             self._changes.put_off(failed, now_ms)
         if reach is not Reach.REACHED:
             return []
+        path = self._path
         change = self._changes.begin(
             {slot: self._slots.bookie(slot) for slot in sorted(failed)},
-            self._path.last_acked_id + 1,
+            path.last_acked_id + 1,
             now_ms,
-            is_urgent=not self._path.is_reachable(self._slots.down),
+            is_urgent=not path.is_reachable(self._slots.down),
+            length_before=path.length if path.lac == path.last_acked_id else UNSET,
         )
         self._path.hold()
         return [change]

@@ -59,13 +59,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry, verified. ``payload`` is a view of received bytes; ``bytes(...)`` keeps it."""
+    """One entry, verified. ``payload`` is its own: it keeps nothing else in memory."""
 
     ledger_id: int
     entry_id: int
     lac: int
     length: int
-    payload: memoryview | bytes
+    payload: bytes
 
 
 def entry_size(payload_size: int, digest_type: DigestType) -> int:
@@ -226,4 +226,4 @@ def decode_entry(
         or digest(view[offset:payload_end]) != view[payload_end:end]
     ):
         raise DigestMismatchError(ledger_id, entry_id)
-    return Entry(ledger_id, entry_id, lac, length, view[header_end:payload_end]), end
+    return Entry(ledger_id, entry_id, lac, length, bytes(view[header_end:payload_end])), end

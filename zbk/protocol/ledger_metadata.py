@@ -49,7 +49,12 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
       * the first fragment starts at entry 0, starts strictly increase;
       * each ensemble has ``ensemble_size`` different bookies;
       * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED;
-      * ``ledger_key`` is a whole key, or none: of ledgers made in format 1.
+      * ``ledger_key`` is a whole key, or none: of ledgers made in format 1;
+      * ``length_before`` is given only while the ledger is not CLOSED.
+
+    ``length_before`` is the bytes of payload before the last fragment. The writer that begins a
+    fragment notes it, so that a recovery that finds the fragment empty knows the ledger's length
+    without a bookie of an earlier fragment. Where it is not given, the last entry is read.
 
     The key is what bookies want to see. It is kept so that what a lost bookie held can be copied
     without the ledger's password: whoever may read the metadata may have entries copied, as in
@@ -73,6 +78,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     has_writer: bool = True  # false: reserved; becomes true once, by whoever claims it first
     custom_metadata: dict[str, bytes] = {}
     ledger_key: bytes = b""
+    length_before: int | msgspec.UnsetType = msgspec.UNSET  # see above
     format_version: int = METADATA_FORMAT_VERSION
 
     def __post_init__(self) -> None:
@@ -94,9 +100,14 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             return "last entry id and length belong to CLOSED, and to nothing else"
         if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
             return f"impossible last entry id {self.last_entry_id}"
+        return self._length_problem() or self._key_problem()
+
+    def _length_problem(self) -> str:
         if self.length is not None and self.length < 0:
             return f"impossible length {self.length}"
-        return self._key_problem()
+        if isinstance(self.length_before, int) and (self.is_closed or self.length_before < 0):
+            return f"impossible length {self.length_before} before the last fragment"
+        return ""
 
     def _key_problem(self) -> str:
         if len(self.ledger_key) not in (0, LEDGER_KEY_SIZE):
@@ -135,7 +146,12 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     def with_closed(self, last_entry_id: int, length: int) -> Self:
         """Return the metadata of the ledger closed at ``last_entry_id`` (-1: empty)."""
-        return self._changed(state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
+        return self._changed(
+            state=LedgerState.CLOSED,
+            last_entry_id=last_entry_id,
+            length=length,
+            length_before=msgspec.UNSET,
+        )
 
     def with_closed_by_recovery(
         self, fragments: Sequence[Fragment], last_entry_id: int, length: int
@@ -152,6 +168,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
             fragments=(*kept, *fragments),
             last_entry_id=last_entry_id,
             length=length,
+            length_before=msgspec.UNSET,
         )
 
     def with_writer(self) -> Self:
@@ -170,15 +187,22 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Return the metadata of the ledger while it is recovered."""
         return self._changed(state=LedgerState.IN_RECOVERY)
 
-    def with_new_fragment(self, first_entry_id: int, bookies: tuple[str, ...]) -> Self:
+    def with_new_fragment(
+        self,
+        first_entry_id: int,
+        bookies: tuple[str, ...],
+        length_before: int | msgspec.UnsetType = msgspec.UNSET,
+    ) -> Self:
         """Return the metadata with a new last ensemble from ``first_entry_id`` on.
 
         A last fragment that starts at the same entry is replaced: it never held anything.
+        ``length_before``: the bytes of payload up to there, where the writer knows them.
         """
         kept = self.fragments
         if kept[-1].first_entry_id == first_entry_id:
             kept = kept[:-1]
-        return self._changed(fragments=(*kept, Fragment(first_entry_id, bookies)))
+        fragments = (*kept, Fragment(first_entry_id, bookies))
+        return self._changed(fragments=fragments, length_before=length_before)
 
     def with_replaced_bookie(self, first_entry_id: int, old: str, new: str) -> Self:
         """Return the metadata with ``new`` in the place of ``old`` in one fragment.
@@ -258,6 +282,10 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
         raise IllegalTransitionError(name, f"{old.state} does not become {new.state}")
     if old.is_closed and (old.last_entry_id, old.length) != (new.last_entry_id, new.length):
         raise IllegalTransitionError(name, "a closed ledger's end never changes")
+    if new.length_before not in (old.length_before, msgspec.UNSET) and (
+        new.last_fragment == old.last_fragment
+    ):
+        raise IllegalTransitionError(name, "the length before the last fragment never changes")
     if old.has_writer != new.has_writer and (old.has_writer or new.state is not LedgerState.OPEN):
         raise IllegalTransitionError(name, "only an open ledger without a writer gets one, once")
     problem = "" if _is_cut(old, new) else _fragment_problem(old, new)

@@ -20,6 +20,8 @@ Source: "The BookKeeper protocol", Closing a ledger, Ensemble changes; BookKeepe
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from zbk.errors import IllegalTransitionError, LedgerClosedError, LedgerFencedError
 from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
 from zbk.protocol.words import LedgerState
@@ -46,9 +48,14 @@ def close_by_writer(
 
 
 def change_ensemble(
-    current: LedgerMetadata, first_entry_id: int, replaced: Mapping[int, tuple[str, str]]
+    current: LedgerMetadata,
+    first_entry_id: int,
+    replaced: Mapping[int, tuple[str, str]],
+    length_before: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> LedgerMetadata | None:
     """Return the ledger with other bookies from ``first_entry_id`` on, as its writer needs them.
+
+    ``length_before``: the bytes of payload before that entry, if the writer knows them.
 
     ``replaced`` has, by slot, the failed bookie and the new one. A slot in which the failed bookie
     sits no more is left alone; ``None``: that is so of all of them. A last fragment that starts at
@@ -69,7 +76,7 @@ def change_ensemble(
             bookies = _with_replacements(before, replaced)
             if bookies == before:
                 return None
-            return current.with_new_fragment(first_entry_id, bookies)
+            return current.with_new_fragment(first_entry_id, bookies, length_before)
 
 
 def begin_recovery(current: LedgerMetadata) -> LedgerMetadata | None:

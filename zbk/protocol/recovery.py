@@ -9,8 +9,8 @@ no writer can add one. The steps:
     read        entries behind the LAC, up to the first one that surely is none; each read
                 fences, too                                     zbk.protocol.recovery_reads
     write back  what was found, beside the reading              zbk.protocol.recovery_writes
-    length      of the last entry; if nothing was found, that entry is read
-                                                                zbk.protocol.recovery_length
+    length      of the last entry; if nothing was found, the metadata say it where the last
+                fragment is empty, or that entry is read        zbk.protocol.recovery_length
     close       by a compare-and-swap of the body               zbk.protocol.metadata_changes
 
 The reading starts behind the highest LAC heard, but never before the last fragment: its writer
@@ -170,6 +170,9 @@ class RecoveryCore:
             start = self._fence.lac
             if self._writes.last_entry_id > start or start == NO_ENTRY:
                 return effects + self._close(self._writes, self._writes.last_length)
+            before = self._metadata.length_before
+            if isinstance(before, int) and start == self._metadata.last_fragment.first_entry_id - 1:
+                return effects + self._close(self._writes, before)
             self._length = LengthRead(
                 self._metadata, start, self._reads.read_count, self._digest, self._limits
             )

@@ -3,7 +3,9 @@
 Each entry says the bytes of payload up to and with itself; so the last entry is read, which may
 lie in the fragment before the last one. What bookies tell beside their LAC is no source: the LAC
 may come from the start of the last fragment, of which they know nothing (B45). It also shows that
-the entry at the LAC is there: a LAC that is too high never closes a ledger.
+the entry at the LAC is there: a LAC that is too high never closes a ledger. Where the LAC is the
+end of the fragment before the last one, that is sure. If the writer noted the length there in the
+metadata (``length_before``), nothing is read: the bookies of earlier fragments may all be gone.
 
 A read of the whole write set that fails is begun again after a rest, a bounded number of times.
 """

@@ -6,12 +6,13 @@ that came later join it if that covers them, else they wait for the next one. So
 one round at a time, and whoever waits shares the next, as in group commit.
 
 A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
-flushed. A round that has moved the LAC, though not far enough, is followed by another one: the LAC
-that it carries lifts the cursors of bookies over entries that they miss and an ack quorum has, and
-what they hold behind such holes then counts. A round has failed when it moved nothing, and no
-bookie is left that could answer it. One that is down may come back within a grace time, and is
-waited for if it could make the next entry durable: also where an ack quorum has answered, as
-bookies that were away in turn miss other entries each.
+flushed. (The application hears of it when the bookies were told that LAC: ``explicit_lac``.) A
+round that has moved the LAC, though not far enough, is followed by another one: the LAC that it
+carries lifts the cursors of bookies over entries that they miss and an ack quorum has, and what
+they hold behind such holes then counts. A round has failed when it moved nothing, and no bookie is
+left that could answer it. One that is down may come back within a grace time, and is waited for if
+it could make the next entry durable: also where an ack quorum has answered, as bookies that were
+away in turn miss other entries each.
 
 Source: the relaxed-durability proposal, section Sync API.
 """

@@ -30,7 +30,8 @@ Missing     what bookies lack for good, as far as this writer is concerned, goes
             writer that dies leaves it to the recovery, which has all bookies compared.
 LAC         what the ledger's level says, moved to ends of acknowledged batches only. An idle
             writer tells it to its bookies (``explicit_lac``).
-Sync        ``sync_rounds``. A VD writer also syncs by itself when half of
+Sync        ``sync_rounds``; answered when the LAC was told, too (``explicit_lac``). A VD writer
+            also syncs by itself when it is idle (``idle_sync``), and when half of
             ``unsynced_batch_count_max`` is reached; at the limit it sends nothing more, and ends
             with CannotAdvance when ``quorum_grace_ms`` does not help.
 Close       no more appends; everything pending is finished; a VD ledger is synced, again and again
@@ -78,6 +79,7 @@ from zbk.protocol.digest import DigestFunction
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.explicit_lac import ExplicitLac
 from zbk.protocol.grace import Grace
+from zbk.protocol.idle_sync import IdleSync
 from zbk.protocol.lac_policy import WriterLevel
 from zbk.protocol.missing_entries import MissingEntries
 from zbk.protocol.quorum import Quorum
@@ -139,7 +141,9 @@ class WriterCore:
             grace_ms=self._limits.quorum_grace_ms,
             count_max=self._limits.sync_count_max,
         )
-        self._explicit_lac = ExplicitLac(quorum.ensemble_size, self._limits)
+        self._explicit_lac = ExplicitLac(quorum.ensemble_size, quorum.ack_size, self._limits)
+        has_idle_sync = level.has_sync_cursor and bool(self._limits.explicit_lac_ms)
+        self._idle_sync = IdleSync() if has_idle_sync else None
         self._keeper = EnsembleKeeper(
             self._slots,
             self._path,
@@ -229,7 +233,12 @@ class WriterCore:
         is_over = self._error is not None or self._is_closed
         if is_over or self._close is not None or not self._path.is_flushed:
             return None
-        return self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
+        due_ms = self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
+        if self._idle_sync is not None and not self._is_ending:
+            sync_ms = self._idle_sync.due_ms(self.lac)
+            if sync_ms is not None:
+                return sync_ms if due_ms is None else min(due_ms, sync_ms)
+        return due_ms
 
     @property
     def ensemble(self) -> tuple[str, ...]:
@@ -304,8 +313,10 @@ class WriterCore:
                 self._on_sync_answered(event)
             case ev.SyncFailed():
                 self._on_sync_failed(event)
+            case ev.LacTaken():
+                self._effects += self._explicit_lac.taken(event.slot, event.lac)
             case ev.LacFailed():
-                self._explicit_lac.failed(event.slot, event.lac)
+                self._effects += self._explicit_lac.failed(event.slot, event.lac)
             case (
                 ev.EnsembleChanged()
                 | ev.EnsembleChangeTurn()
@@ -325,6 +336,7 @@ class WriterCore:
                 for slot, epoch in enumerate(epochs):
                     if self._slots.epochs[slot] != epoch:
                         self._syncs.replaced(slot, self._slots.error_of(slot))
+                        self._explicit_lac.replaced(slot)
                 missing = self._path.missing_of_fragments(event.first_entry_id)
                 if missing:
                     self._effects.append(ev.ReportMissing(missing))
@@ -474,6 +486,7 @@ class WriterCore:
         self._slots.go_down(slot, error)
         self._path.lost(slot)
         self._syncs.slot_down(slot, self._slots.error_of(slot))
+        self._effects += self._explicit_lac.slot_down(slot)
 
     # ------------------------------------------------------------------ what follows
 
@@ -498,13 +511,18 @@ class WriterCore:
         if self._close is not None:
             self._drive_close(self._close)
         elif self._path.is_flushed:
-            self._explicit_lac.idle(self.lac, self._now_ms)
+            self._note_idle()
+
+    def _note_idle(self) -> None:
+        self._explicit_lac.idle(self.lac, self._now_ms)
+        if self._idle_sync is not None:
+            self._idle_sync.idle(self.last_acked_id, self._now_ms)
 
     def _send_on(self) -> None:
         if self._path.is_held_up:
             self._effects += self._path.send_batches(self._slots.live, self._now_ms)
         if self._path.is_flushed:
-            self._explicit_lac.idle(self.lac, self._now_ms)
+            self._note_idle()
 
     @property
     def _is_undisturbed(self) -> bool:
@@ -532,8 +550,15 @@ class WriterCore:
                 self._effects += self._explicit_lac.tick(
                     self.lac, self._path.pushed_lac, self._slots.live, self._now_ms
                 )
+                self._demand_idle_sync()
         is_flushed_for_good = is_flushed and self._is_ending
         self._effects += self._keeper.watch(self._now_ms, is_flushed_for_good=is_flushed_for_good)
+
+    def _demand_idle_sync(self) -> None:
+        if self._idle_sync is None or self._is_ending:
+            return
+        if self._idle_sync.is_due(self.lac, self._now_ms):
+            self._syncs.demand()
 
     def _watch_unsynced(self) -> None:
         limit, count = self._limits.unsynced_batch_count_max, self._path.unsynced_batch_count
@@ -559,9 +584,13 @@ class WriterCore:
             return
         close = self._close
         may_wait = self._error is None if close is None else close.may_wait(self._now_ms)
-        self._effects += self._syncs.drive(
+        for effect in self._syncs.drive(
             self.lac, self.last_acked_id, self._slots, self._now_ms, may_wait=may_wait
-        )
+        ):
+            if isinstance(effect, ev.SyncDone):
+                self._effects += self._explicit_lac.publish(effect, self._slots.live, self._now_ms)
+            else:
+                self._effects.append(effect)
 
     # ------------------------------------------------------------------ the end
 
@@ -598,11 +627,13 @@ class WriterCore:
         )
 
     def _close_ledger(self, ticket: ev.Ticket) -> None:
+        self._effects += self._explicit_lac.give_up()
         missing = self._path.missing_of_closed(self.lac)
         self._effects.append(ev.CloseLedger(ticket, self.lac, self.length, missing))
         self._end()
 
     def _end(self) -> None:
+        self._effects += self._explicit_lac.give_up()
         self._path.drain()
         self._close = None
         self._is_ending = self._is_closed = True
@@ -616,6 +647,7 @@ class WriterCore:
         if tickets:
             self._effects.append(ev.Failed(tickets, self._in_doubt(error)))
         self._effects += self._syncs.fail_all(error)
+        self._effects += self._explicit_lac.give_up()
         if self._close is not None and is_fenced:
             self._effects.append(ev.CloseFailed(self._close.ticket, error))
             self._close = None

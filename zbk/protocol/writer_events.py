@@ -136,6 +136,13 @@ class SyncFailed(msgspec.Struct, frozen=True):
     epoch: int = 0
 
 
+class LacTaken(msgspec.Struct, frozen=True):
+    """A bookie has an explicit LAC on stable storage."""
+
+    slot: int
+    lac: int
+
+
 class LacFailed(msgspec.Struct, frozen=True):
     """A bookie refused an explicit LAC, or did not answer in time."""
 
@@ -215,7 +222,7 @@ class Tick(msgspec.Struct, frozen=True):
 
 ApplicationEvent: TypeAlias = Append | Appends | SyncRequested | CloseRequested | Abandoned
 ConnectionEvent: TypeAlias = (
-    AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacFailed
+    AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacTaken | LacFailed
 )
 MetadataEvent: TypeAlias = (
     EnsembleChanged | EnsembleChangeTurn | EnsembleChangeFailed | BookiesChanged | MissingReported
@@ -267,6 +274,7 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
     first_entry_id: int
     failed: Mapping[int, str]  # the bookies to replace, by slot
     is_urgent: bool
+    length_before: int | msgspec.UnsetType = msgspec.UNSET  # bytes of payload before that entry
 
 
 class ReportMissing(msgspec.Struct, frozen=True):

@@ -7,21 +7,30 @@ import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read, read_lac, write_lac
+from zbk.actors import lac_watches
 from zbk.actors.journal import Synced
-from zbk.actors.long_polls import WAIT_MS_MAX, WAITER_COUNT_MAX
+from zbk.actors.lac_watches import WAIT_MS_MAX
 from zbk.actors.storage import PollsDue, Quiesce
 from zbk.errors import NoSuchLedgerError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.words import NO_ENTRY, LedgerType
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.transport.router import Inbound
 from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, ReadAnswer, Refused, Sync
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL
 SEGMENT_SIZE = SEGMENT_HEADER_SIZE + 8192
 
 
+WATCH_COUNT_MAX = 50
+
+
 def bookie(disk: SimulatedDisk | None = None, *, ledger_count_max: int = 1_000) -> World:
     return World(
-        disk or SimulatedDisk(), "/b", segment_size=SEGMENT_SIZE, ledger_count_max=ledger_count_max
+        disk or SimulatedDisk(),
+        "/b",
+        segment_size=SEGMENT_SIZE,
+        ledger_count_max=ledger_count_max,
+        watch_count_max=WATCH_COUNT_MAX,
     )
 
 
@@ -330,7 +339,7 @@ def test_a_fence_ends_the_waiting_and_nobody_waits_behind_it() -> None:
 
 def test_over_the_limit_a_reader_is_answered_at_once() -> None:
     world = with_two_entries()
-    for request_id in range(100, 100 + WAITER_COUNT_MAX):
+    for request_id in range(100, 100 + WATCH_COUNT_MAX):
         wait(world, NO_ENTRY, request_id=request_id)
     assert lacs(world) == []
 
@@ -339,12 +348,48 @@ def test_over_the_limit_a_reader_is_answered_at_once() -> None:
 
     world.say(write_lac(0))
     world.settle()
-    assert len(lacs(world)) == 2 + WAITER_COUNT_MAX
+    assert len(lacs(world)) == 2 + WATCH_COUNT_MAX
 
 
-def test_syncs_and_time_are_announced_only_while_somebody_waits() -> None:
+def test_deadlines_of_readers_that_were_answered_take_no_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lac_watches, "POLL_SLACK_COUNT", 10)
+    watches = lac_watches.LacWatches()
+    for number in range(100):
+        request = read_lac(known_lac=-1, wait_ms=60_000, request_id=number)
+        watches.add_poll(Inbound(b"peer", request, (), 100), request, now_ms=number)
+        (watch,) = watches.ledgers[LEDGER_ID]
+        watches.end(watch, 0)
+
+    assert len(watches._polls) <= 12
+
+
+def test_syncs_are_announced_only_while_a_lac_that_is_waited_for_is_on_its_way() -> None:
+    """An idle ledger that is watched costs its neighbors' syncs nothing."""
     world = with_two_entries()
     watched = []
+    steps: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: world.say(write_lac(0)),
+        world.settle,
+        lambda: wait(world, 0),
+        lambda: world.say(*add(batch(0, [b"x"], ledger_id=30))),
+        world.settle,
+        lambda: world.say(write_lac(1)),
+        world.settle,
+    ]
+    for step in steps:
+        step()
+        watched.append(world.progress.is_watched)
+
+    assert watched == [False, False, False, False, False, False, True, False]
+    assert lacs(world)[-2:] == [(4, 1), (5, 1)]
+
+
+def test_the_clock_is_looked_at_only_while_a_reader_waits() -> None:
+    world = with_two_entries()
+    ticking = []
     steps: list[Callable[[], None]] = [
         lambda: None,
         lambda: wait(world, NO_ENTRY, request_id=5),
@@ -353,16 +398,16 @@ def test_syncs_and_time_are_announced_only_while_somebody_waits() -> None:
         lambda: world.tell(PollsDue()),
         lambda: world.say(write_lac(1)),
         world.settle,
+        lambda: world.tell(PollsDue()),
     ]
     for step in steps:
         step()
-        assert world.progress.is_watched == bool(world.ticker.callbacks)
-        watched.append(len(world.ticker.callbacks))
+        ticking.append(len(world.ticker.callbacks))
 
-    assert watched == [0, 1, 1, 1, 1, 1, 0]
+    assert ticking == [0, 1, 1, 1, 1, 1, 1, 0]
 
 
-def test_a_ledger_is_not_forgotten_while_somebody_waits_for_it() -> None:
+def test_a_reader_is_answered_though_its_ledger_was_forgotten_meanwhile() -> None:
     world = bookie(ledger_count_max=1)
     world.say(*add(batch(0, [b"a"])))
     world.settle()

@@ -41,6 +41,29 @@ def test_a_writer_may_add_a_fragment() -> None:
     assert LONGER.last_fragment == Fragment(10, ("a", "d", "c"))
 
 
+def test_the_length_before_the_last_fragment_goes_with_it() -> None:
+    noted = OPEN.with_new_fragment(10, ("a", "d", "c"), 1_000)
+
+    assert noted.length_before == 1_000
+    assert noted.with_recovery().length_before == 1_000
+    assert noted.with_replaced_bookie(0, "b", "z").length_before == 1_000
+    assert noted.with_new_fragment(12, ("a", "e", "c")).length_before is msgspec.UNSET
+    assert noted.with_closed(19, 2_000) == CLOSED
+    assert noted.with_recovery().with_closed_by_recovery((), 19, 2_000) == CLOSED
+
+
+def test_the_length_before_a_fragment_never_changes() -> None:
+    noted = OPEN.with_new_fragment(10, ("a", "d", "c"), 1_000)
+
+    with pytest.raises(IllegalTransitionError, match="length before"):
+        check_transition(noted, changed(noted, length_before=1_001))
+    with pytest.raises(IllegalTransitionError, match="length before"):
+        check_transition(LONGER, noted)
+    with pytest.raises(IllegalTransitionError, match="impossible length"):
+        changed(CLOSED, length_before=1_000)
+    check_transition(noted, LONGER)  # an older zbk loses it with its next change
+
+
 def test_a_fragment_that_never_held_anything_is_replaced() -> None:
     again = LONGER.with_new_fragment(10, ("a", "d", "e"))
 

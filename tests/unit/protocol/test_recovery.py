@@ -1,5 +1,6 @@
 """RecoveryCore: what it reads, what it keeps, and what it closes, bookie by bookie."""
 
+import msgspec
 import pytest
 
 from tests.support.recovery_world import (
@@ -18,14 +19,16 @@ from zbk.errors import (
     DigestMismatchError,
     LedgerFencedError,
     LedgerRecoveryError,
+    NoSuchEntryError,
     NoSuchLedgerError,
     UnauthorizedError,
 )
 from zbk.protocol.ledger_metadata import Fragment
-from zbk.protocol.metadata_changes import close_by_recovery
+from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.recovery_events import (
     FenceFailed,
+    ReadAnswered,
     ReadFailed,
     RecoveryLimits,
     SendFence,
@@ -317,6 +320,39 @@ def test_a_ledger_whose_length_can_not_be_known_is_not_closed() -> None:
     assert "says its length" in str(recovery.error)
 
 
+@pytest.mark.parametrize("ledger_type", LedgerType)
+def test_an_empty_last_fragment_needs_no_bookie_of_the_one_before(ledger_type: LedgerType) -> None:
+    """B45: its writer has noted the length with the fragment."""
+    fragment = Fragment(0, ("a0", "a1", "a2"))
+    metadata = ledger(Q332, fragment, ledger_type=ledger_type).with_new_fragment(
+        3, ("b0", "b1", "b2"), length_up_to(2)
+    )
+    bookies = Bookies()
+    bookies.fill(metadata, 2)
+    for name in fragment.bookies:
+        bookies[name].is_dead = True
+
+    recovery = recovered(metadata, bookies)
+
+    assert recovery.end == (2, length_up_to(2))
+    assert recovery.closed is not None
+    current = begin_recovery(metadata)
+    assert current is not None
+    closed = close_by_recovery(current, recovery.closed.fragments, *recovery.end)
+    assert closed is not None
+    assert closed.length_before is msgspec.UNSET
+
+
+def test_the_length_before_a_fragment_is_not_that_of_its_entries() -> None:
+    """The LAC lies in the last fragment: its last entry is read, as ever."""
+    first = ledger(Q332, Fragment(0, ("a0", "a1", "a2")))
+    metadata = first.with_new_fragment(3, ("b0", "b1", "b2"), length_up_to(2))
+    bookies = Bookies()
+    bookies.fill(metadata, 5, lac=5)
+
+    assert recovered(metadata, bookies).end == (5, length_up_to(5))
+
+
 def test_the_last_entry_is_read_again_when_its_bookies_come_back() -> None:
     metadata, bookies = ledger(Q332), Bookies()
     bookies.fill(metadata, 2, lac=2)
@@ -376,6 +412,43 @@ def test_an_entry_is_left_out_at_enough_negatives_and_not_before(quorum: Quorum)
     assert negative_count == quorum.write_size - quorum.ack_size + 1
 
 
+def recovered_after_denials(denied_id: int, *, last_entry_id: int) -> Recovery:
+    """Recover a whole ledger, ten entries at a time; two bookies first deny the same entry."""
+    metadata, bookies = ledger(Q332), Bookies()
+    bookies.fill(metadata, last_entry_id)
+    recovery = Recovery(metadata, bookies, RecoveryLimits(window_count=10)).start()
+    deniers = {"b0", "b1"}
+    while not recovery.is_over:
+        if not recovery.waiting:
+            recovery.tick()
+            continue
+        request = recovery.waiting[0]
+        if isinstance(request, SendRead) and request.bookie_id in deniers:
+            deniers.discard(request.bookie_id)
+            recovery.waiting.remove(request)
+            error = NoSuchEntryError(LEDGER_ID, denied_id)
+            recovery.handle(ReadFailed(request.read_id, error))
+        else:
+            recovery.deliver(request)
+    assert not deniers
+    return recovery
+
+
+def test_a_denial_counts_for_the_entry_that_it_names_and_not_for_the_first_one_asked_for() -> None:
+    assert recovered_after_denials(5, last_entry_id=4).end == (4, length_up_to(4))
+
+
+def test_a_denial_of_an_entry_that_was_not_asked_for_is_no_denial() -> None:
+    """Two negatives of entry 12 would end the ledger there, though every bookie has it.
+
+    Who answers so is asked no more, and too few are left to tell where the ledger ends.
+    """
+    recovery = recovered_after_denials(12, last_entry_id=25)
+
+    assert isinstance(recovery.error, LedgerRecoveryError)
+    assert "entry 26 can not be read" in str(recovery.error)
+
+
 def test_damage_at_one_bookie_is_made_good_by_another() -> None:
     """B3: a record header is damaged in one log; the other copy keeps the ledger whole."""
     metadata, bookies = ledger(Quorum(2, 2, 2)), Bookies()
@@ -395,6 +468,23 @@ def test_an_entry_that_nobody_can_read_is_never_left_out() -> None:
 
     assert isinstance(recovery.error, LedgerRecoveryError)
     assert "entry 3 can not be read" in str(recovery.error)
+
+
+def test_bytes_behind_all_the_entries_that_were_asked_for_are_ignored() -> None:
+    metadata, bookies = ledger(Q332), Bookies()
+    bookies.fill(metadata, 9, lac=3)
+    recovery = Recovery(metadata, bookies, RecoveryLimits(window_count=4)).start()
+    odd_count = 0
+    while not recovery.is_over:
+        request = recovery.waiting.pop(0)
+        event = recovery.answer(request)
+        if isinstance(event, ReadAnswered):
+            odd_count += 1
+            event = ReadAnswered(event.read_id, event.body + b"what nobody asked for")
+        recovery.handle(event)
+
+    assert odd_count > 1
+    assert recovery.end == (9, length_up_to(9))
 
 
 def test_an_entry_with_a_wrong_digest_is_neither_yes_nor_no() -> None:

@@ -15,7 +15,9 @@ from zbk.protocol.writer_events import (
     CloseLedger,
     CloseRequested,
     Effect,
+    LacTaken,
     SendAdd,
+    SendLac,
     SendSync,
     SlotDown,
     SlotUp,
@@ -56,8 +58,10 @@ class Bookies:
                 told.append(effect)
         return told
 
-    def answer(self, effect: Effect) -> AddAnswered | SyncAnswered | None:
+    def answer(self, effect: Effect) -> AddAnswered | SyncAnswered | LacTaken | None:
         match effect:
+            case SendLac(slot=slot, lac=lac):
+                return LacTaken(slot, lac)
             case SendAdd(slot=slot, batch=batch):
                 if batch.first_entry_id in self.losses.get(slot, ()):
                     return None

@@ -49,6 +49,7 @@ from zbk.protocol.writer_events import (
     Event,
     Failed,
     LacFailed,
+    LacTaken,
     ReportMissing,
     SendAdd,
     SendLac,
@@ -166,6 +167,9 @@ class WriterScript:
 
     def do_bookies(self) -> list[Effect]:
         return self._handle(BookiesChanged())
+
+    def do_told(self, slot: str, lac: str) -> list[Effect]:
+        return self._handle(LacTaken(int(slot), int(lac)))
 
     def do_untold(self, slot: str, lac: str) -> list[Effect]:
         return self._handle(LacFailed(int(slot), int(lac), ERRORS["timeout"]()))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -206,7 +206,6 @@ _settings = settings(
     max_examples=100,
     stateful_step_count=40,
     deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )
 TestPdMachine = PdMachine.TestCase
 TestVdMachine = VdMachine.TestCase
