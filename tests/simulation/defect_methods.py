@@ -13,6 +13,7 @@ from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import Fetch, ReadActor
+from zbk.actors.read_requests import ReadRequests
 from zbk.actors.turn import Turn
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
@@ -35,6 +36,7 @@ from zbk.protocol import tail
 from zbk.protocol import writer_events as ev
 from zbk.protocol.ack_tracker import AckTracker
 from zbk.protocol.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.lac_session import LacSession, WatchEnd, WatchRequest
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.log_owner import LogOwner
 from zbk.protocol.quorum import Quorum
@@ -404,6 +406,29 @@ def ends_when_closed(self: TailCore, now_ms: int) -> list[tail.Effect]:
         self._is_over = True
         return [tail.TailEnded()]
     return _go_on(self, now_ms)
+
+
+def tells_what_is_not_durable(_self: ReadRequests, slot: LedgerSlot) -> int:
+    """T4: a loss of power takes back what a reader was told."""
+    return slot.ledger.lac
+
+
+_answered = LacSession.answered
+
+
+def ends_the_watch_beside(
+    self: LacSession,
+    request: WatchRequest,
+    risen: Sequence[tuple[int, int]],
+    refused: Sequence[tuple[int, ZbkError]],
+    *,
+    is_lost: bool,
+) -> list[WatchEnd]:
+    """T5: LACs go to the wrong ledgers."""
+    numbers = [number for number, _ in risen]
+    beside = [*numbers[1:], *numbers[:1]]
+    swapped = [(number, lac) for number, (_, lac) in zip(beside, risen, strict=True)]
+    return _answered(self, request, swapped, refused, is_lost=is_lost)
 
 
 def confirms_the_first_of_a_fragment(self: TailCore, metadata: LedgerMetadata) -> None:

@@ -1,22 +1,27 @@
 """A client that follows a ledger while it is written: the real ``TailCore`` and its body.
 
-The body does what ``zbk.client.tail`` does; metadata come as from a watch, late. It is judged here:
+The body does what ``zbk.client.tail_body`` does; metadata come as from a watch, late. Half of the
+followers wait for LACs with the client's own sessions (``zbk.client.lac_watches``), the others with
+long polls, as clients of version 2 do. It is judged here:
 entries come in order, none is left out, and the tail ends when the ledger is closed and not before;
 the checker judges that nothing was read, and no LAC was told, that is gone later (I2, I3, I6).
 """
 
+from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.reader import ReaderBody
 from tests.simulation.world import World
+from zbk.client.lac_watches import LacWatches
+from zbk.client.requests import Requests
 from zbk.errors import BookieUnavailableError, NoSuchLedgerError, ZbkError
 from zbk.protocol import tail as ev
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import NO_ENTRY
-from zbk.transport.news import News, Reply
-from zbk.wire.messages import LacAnswer, ReadLac
+from zbk.transport.news import News, Reply, Sink
+from zbk.wire.messages import LacAnswer, Message, ReadLac, WatchLacs
 
 WATCH_US_MAX: Final = 100 * MS
 WAITS_MS: Final = (500, 2_000)
@@ -25,10 +30,50 @@ OUTAGE_MS: Final = 60_000
 Seen = tuple[LedgerMetadata, int]
 
 
-class SimulatedFollower:
-    """Follows one ledger from its first entry to its end."""
+class SimulatedRequests(Requests):
+    """Sends what the client's sessions ask for through simulated links."""
 
-    def __init__(self, world: World, name: str, ledger_id: int) -> None:
+    def __init__(self, pool: ClientPool, timeout_ms: int) -> None:
+        self._links = pool
+        self._own_timeout_ms = timeout_ms
+
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: Sink,
+        key: object,
+        *,
+        wait_ms: int = 0,
+    ) -> None:
+        assert isinstance(request, WatchLacs | ReadLac)
+        self._links.request(
+            bookie_id, request, frames, key, lambda news: box.deliver([news]),
+            timeout_ms=self._own_timeout_ms + wait_ms,
+        )  # fmt: skip
+
+
+class TailClient:
+    """The sessions of a client that follows several ledgers."""
+
+    def __init__(self, world: World) -> None:
+        self._node = Node(world.kernel, "tails")
+        pool = ClientPool(world.network, self._node, world.request_timeout_ms)
+        requests = SimulatedRequests(pool, world.request_timeout_ms)
+        self.watches = LacWatches(requests, self._call_soon)
+
+    def _call_soon(self, callback: Callable[[], None]) -> bool:
+        self._node.after(0, callback)
+        return True
+
+
+class SimulatedFollower:
+    """Follows one ledger from its first entry to its end; ``client`` has sessions for many."""
+
+    def __init__(
+        self, world: World, name: str, ledger_id: int, client: Callable[[], TailClient]
+    ) -> None:
         self.world = world
         self.node = Node(world.kernel, name)
         self.ledger_id = ledger_id
@@ -37,6 +82,8 @@ class SimulatedFollower:
         self._reader = ReaderBody(world, self.node, self._pool, on_entry=self._on_entry)
         self._ledgers = world.session(name).ledgers()
         self._wait_ms = world.tape.pick(WAITS_MS)
+        self._watches = client().watches if world.tape.aside(2, "watches") else None
+        self._watch_numbers: dict[int, int] = {}  # by poll
         self._core: ev.TailCore | None = None
         self._metadata: LedgerMetadata | None = None
         self._next_id = 0
@@ -53,6 +100,9 @@ class SimulatedFollower:
     def _end(self) -> None:
         self.is_over = True
         self._pool.close()
+        if self._watches is not None:
+            for number in self._watch_numbers.values():
+                self._watches.end(number)
         if self._on_change in self.world.metadata.watchers:
             self.world.metadata.watchers.remove(self._on_change)
 
@@ -132,8 +182,13 @@ class SimulatedFollower:
     def _poll(self, effect: ev.PollLac) -> None:
         assert self._metadata is not None, "it has begun"
 
+        def deliver_all(news: list[News]) -> None:
+            for one in news:
+                deliver(one)
+
         def deliver(news: News) -> None:
-            assert isinstance(news, Reply), "whoever asks gets replies"
+            assert isinstance(news, Reply), "nothing else was asked for"
+            self._watch_numbers.pop(effect.poll_id, None)
             if isinstance(news.outcome, LacAnswer):
                 lac = news.outcome.lac
                 self.world.sometimes["tail: a poll is answered with news"] += lac > effect.known_lac
@@ -149,6 +204,12 @@ class SimulatedFollower:
             known_lac=effect.known_lac,
             wait_ms=effect.wait_ms,
         )
+        if self._watches is not None:
+            number = self._watches.begin(
+                effect.bookie_id, request, _Sink(deliver_all), effect.poll_id
+            )
+            self._watch_numbers[effect.poll_id] = number
+            return
         timeout_ms = self.world.request_timeout_ms + effect.wait_ms
         self._pool.request(
             effect.bookie_id, request, (), effect.poll_id, deliver, timeout_ms=timeout_ms
@@ -191,6 +252,11 @@ class SimulatedFollower:
         if now is not None and now.last_entry_id != self._next_id - 1:
             text = f"the tail of ledger {self.ledger_id} ends behind {self._next_id - 1}"
             self.world.violated("tail", f"{text}, the ledger's end is {now.last_entry_id}")
+
+
+class _Sink:
+    def __init__(self, deliver: Callable[[list[News]], None]) -> None:
+        self.deliver = deliver
 
 
 def _error_of(reply: Reply) -> ZbkError:

@@ -153,7 +153,7 @@ class SimulatedLogOwner:
                     self._close(effect.ledger_id)
                 case ev.RollFailed():
                     self.node.trace(f"could not roll: {effect.error!r}")
-                case ev.Stop():
+                case ev.Stop() | ev.CloseFailed():
                     self.node.trace(f"stops: {effect.error!r}")
                     if effect.error is not None:
                         self.world.sometimes["log: an owner loses the log"] += 1

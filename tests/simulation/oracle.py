@@ -53,6 +53,7 @@ from zbk.wire.messages import (
     Add,
     AddAnswer,
     LacAnswer,
+    LacsRisen,
     Message,
     Read,
     ReadAnswer,
@@ -60,6 +61,7 @@ from zbk.wire.messages import (
     Refused,
     Sync,
     SyncAnswer,
+    WatchLacs,
     WriteLac,
 )
 
@@ -100,6 +102,7 @@ class BookieOracle:
         self._durable: dict[int, set[int]] = defaultdict(set)
         self._told_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._answered_lac: dict[int, int] = defaultdict(lambda: NO_ENTRY)
+        self._watched: dict[tuple[bytes, int], ReadLac] = {}  # by connection and number
         self._counted: dict[int, int] = defaultdict(lambda: NO_ENTRY)
         self._by_ledger: Sequence[dict[int, Any]] = (
             self.promised, self.written, self.lost, self._here, self._received,
@@ -234,7 +237,7 @@ class BookieOracle:
     def _is_deleted(self, ledger_id: int) -> bool:
         return ledger_id in self._marked or ledger_id in self._dropped
 
-    def answered(self, outbound: Outbound) -> None:
+    def answered(self, outbound: Outbound) -> None:  # noqa: C901 - a case for each answer
         """Note, and judge, an answer."""
         request, answer = outbound.inbound.request, outbound.answer
         if isinstance(request, Add | WriteLac | Sync | Read | ReadLac):
@@ -250,6 +253,8 @@ class BookieOracle:
         ):
             return
         match request, answer:
+            case WatchLacs(), LacsRisen():
+                self._check_watches(outbound.inbound.peer, request, answer)
             case Add(), AddAnswer():
                 self._added(outbound.inbound, request, answer)
             case Sync(), SyncAnswer():
@@ -337,6 +342,24 @@ class BookieOracle:
             self.violated("I8", f"told the LAC {highest} of ledger {ledger_id}, then {lac}")
         if is_for_readers or isinstance(request, WriteLac):
             self._answered_lac[ledger_id] = max(lac, highest)
+
+    def _check_watches(self, peer: bytes, request: WatchLacs, answer: LacsRisen) -> None:
+        """Judge the LACs that the watches of a connection ended with."""
+        for watch in request.begun:
+            self._watched[peer, watch.number] = ReadLac(
+                request_id=0,
+                ledger_id=watch.ledger_id,
+                ledger_key=watch.ledger_key,
+                ledger_type=watch.ledger_type,
+                known_lac=watch.known_lac,
+            )
+        for number, lac in answer.risen:
+            asked = self._watched.pop((peer, number))
+            self._kernel.sometimes["bookie: a watch ends with news"] += lac > asked.known_lac
+            if not _has_key(asked):
+                self.violated("key", f"answers LAC {lac} to a wrong key: {asked}")
+            if not self._is_deleted(asked.ledger_id):
+                self._check_lac(asked, lac)
 
     def _refused(self, request: Read, answer: Refused) -> None:
         error = from_wire(answer.code, tuple(answer.fields))

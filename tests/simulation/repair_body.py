@@ -94,8 +94,8 @@ class RepairBody:
             case ev.RecoverLedger(fragment):
                 self._recover(fragment)
             case ev.EndRepair(result):
-                told = {name: getattr(result, name) for name in result.__struct_fields__}
-                told |= {"away": sorted(result.away), "in_limbo": sorted(result.in_limbo)}
+                fields = {name: getattr(result, name) for name in result.__struct_fields__}
+                told = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in fields.items()}
                 self._node.trace(f"the repair of L{ledger_id} has ended: {told}")
                 self._done(result)
 

@@ -24,7 +24,7 @@ from tests.simulation.data_set_oracle import DataSetOracle
 from tests.simulation.data_sets import SimulatedDataSetCollector, SimulatedLoader
 from tests.simulation.deleter import SimulatedDeleter
 from tests.simulation.faults import Faults
-from tests.simulation.follower import SimulatedFollower
+from tests.simulation.follower import SimulatedFollower, TailClient
 from tests.simulation.intruder import SimulatedIntruder
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.logs import SimulatedLogOwner
@@ -124,6 +124,7 @@ class Run:
         self._world = world
         self._clients: list[Client] = []
         self._followers: list[SimulatedFollower] = []  # they end with their ledgers
+        self._tails: TailClient | None = None
         self._ledger_ids: list[int] = []
         self._creating_count = 0
         self._loss_count_max = 0
@@ -263,8 +264,12 @@ class Run:
         for number in range(tape.draw(3)):
             reader = SimulatedReader(world, f"{name}.reader{number + 1}", ledger_id)
             self._clients.append(reader)
-        if tape.aside(5) == 1:
-            self._followers.append(SimulatedFollower(world, f"{name}.follower", ledger_id))
+        is_followed = tape.aside(5) == 1
+        if client is not None:  # sessions are for many ledgers
+            is_followed = tape.aside(3, "followed") > 0
+        if is_followed:
+            follower = SimulatedFollower(world, f"{name}.follower", ledger_id, self._tail_client)
+            self._followers.append(follower)
         is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
         has_close = plan.has_close or client is not None
         is_lossy = has_close and may_lose(ledger_id)  # it may drop what others made durable
@@ -275,6 +280,11 @@ class Run:
             at_us = tape.draw(16) * tape.pick((150, 15)) * MS
             recoverer = f"{name}.recoverer{number + 1}"
             world.kernel.after(at_us, self._begin_recovery, recoverer, ledger_id)
+
+    def _tail_client(self) -> TailClient:
+        """Return the client whose sessions followers share."""
+        self._tails = self._tails or TailClient(self._world)
+        return self._tails
 
     def _begin_deleter(self, name: str, ledger_id: int) -> None:
         if not self._world.is_ending:

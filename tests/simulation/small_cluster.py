@@ -325,7 +325,7 @@ def _with_change(core: WriterCore, metadata: LedgerMetadata) -> LedgerMetadata:
         effects = core.handle(wri.SlotDown(slot, error), 0)
         (change,) = [e for e in effects if isinstance(e, wri.ChangeEnsemble)]
         replaced = {slot: (ensemble[slot], new)}
-        metadata = change_ensemble(metadata, 1, replaced) or metadata
+        metadata = change_ensemble(metadata, 1, replaced, change.length_before) or metadata
         ensemble[slot] = new
         core.handle(wri.EnsembleChanged(change.change_id, 1, tuple(ensemble)), 0)
         core.handle(wri.SlotUp(slot, 1), 0)

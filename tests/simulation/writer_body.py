@@ -301,7 +301,10 @@ class WriterBody:
 
         def change() -> LedgerMetadata:
             metadata, _version = self._ledgers.update(
-                self.ledger_id, lambda now: change_ensemble(now, effect.first_entry_id, chosen)
+                self.ledger_id,
+                lambda now: change_ensemble(
+                    now, effect.first_entry_id, chosen, effect.length_before
+                ),
             )
             return metadata
 
@@ -429,8 +432,8 @@ def _event_of(reply: Reply) -> ev.Event | None:
             return ev.SyncAnswered(slot, sync_id, outcome.incarnation, las, epoch)
         case SyncKey(slot, sync_id, epoch), _:
             return ev.SyncFailed(slot, sync_id, error, epoch)
-        case LacKey(), LacAnswer():
-            return None
+        case LacKey(slot, lac), LacAnswer():
+            return ev.LacTaken(slot, lac)
         case LacKey(slot, lac), _:
             return ev.LacFailed(slot, lac, error)
     raise AssertionError("a writer sends nothing else")

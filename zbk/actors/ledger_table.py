@@ -42,7 +42,6 @@ class LedgerSlot:
         "ledger",
         "ledger_id",
         "ticket",
-        "waiter_count",
     )
 
     def __init__(
@@ -61,7 +60,6 @@ class LedgerSlot:
         self.is_stored = is_stored  # storage has its key and type
         self.journal_no = journal_no  # that its records go to
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
-        self.waiter_count = 0  # long polls
 
 
 class LedgerTable:
@@ -129,10 +127,10 @@ class LedgerTable:
         slot.is_stored = True
         return LedgerKeyRecord(slot.ledger_id, key, kind)
 
-    def forget(self, ledger_id: int) -> LedgerSlot | None:
-        """Forget a ledger that was deleted, whatever is on its way; return what was here."""
+    def forget(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted, whatever is on its way."""
         self._moved.pop(ledger_id, None)
-        return self._slots.pop(ledger_id, None)
+        self._slots.pop(ledger_id, None)
 
     def drop_if_new(self, slot: LedgerSlot) -> None:
         """Forget a ledger whose very first request was refused."""
@@ -197,7 +195,7 @@ class LedgerTable:
             synced = [one.synced_ticket for one in self._progresses]
             for ledger_id, old in self._slots.items():
                 is_synced = old.ticket <= synced[old.journal_no]
-                if is_synced and not old.waiter_count and old is not slot:
+                if is_synced and old is not slot:
                     del self._slots[ledger_id]
                     break
         return slot

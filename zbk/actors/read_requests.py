@@ -18,14 +18,14 @@ Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKee
 ``ReadLacProcessorV3``, ``LongPollReadEntryProcessorV3``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 import msgspec
 
 from zbk.actors.journal import SyncProgress
+from zbk.actors.lac_watches import LacWatches, Risen, SessionAnswered, Watch
 from zbk.actors.ledger_table import LedgerSlot, LedgerTable
-from zbk.actors.long_polls import LongPolls
 from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import Fetch
 from zbk.actors.turn import Turn
@@ -42,16 +42,25 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import FenceRecord
 from zbk.transport.router import Inbound
 from zbk.wire.codec import decode_ids
-from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, Read, ReadLac
+from zbk.wire.messages import (
+    GetLedgerInfo,
+    LacAnswer,
+    LacsRisen,
+    LedgerInfo,
+    Read,
+    ReadLac,
+    WatchLacs,
+    WatchRefusal,
+)
 
 READ_COUNT_MAX: Final = 65_536
 LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
 LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
-POLL_TICK_MS: Final = 50
-"""How often deadlines of long polls are looked at, while there are any."""
+WATCH_TICK_MS: Final = 100
+"""How often deadlines of long polls and of their sessions are looked at, while there are any."""
 
 
-class PollTicker(Protocol):
+class WatchTicker(Protocol):
     """What calls back at intervals, in any thread."""
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
@@ -75,22 +84,22 @@ class ReadRequests:
         *,
         gate: NewLedgerGate,
         read_size_max: int,
-        ticker: PollTicker,
+        ticker: WatchTicker,
         on_tick: Callable[[], None],
         now_ms: Callable[[], int],
-        polls: LongPolls,
+        watches: LacWatches,
     ) -> None:
         self._gate = gate
         self._storage = storage
         self._ledgers = ledgers
         self._turn = turn
         self._progresses = progresses
-        self._is_watching = False
+        self._is_ticking = False
         self._read_size_max = read_size_max
         self._ticker = ticker
         self._on_tick = on_tick
         self._now_ms = now_ms
-        self._polls = polls
+        self._watches = watches
 
     # -------------------------------------------------------------- entries
 
@@ -158,7 +167,7 @@ class ReadRequests:
     # -------------------------------------------------------------- the LAC
 
     def read_lac(self, inbound: Inbound, request: ReadLac) -> None:
-        """Tell the LAC: now, or once it rises, or after the fence."""
+        """Answer with the LAC: now, or once it rises, or after the fence."""
         if request.is_fencing:
             slot = self._fence(inbound, request)
             if slot is None:
@@ -167,62 +176,163 @@ class ReadRequests:
             self._turn.answer_when_synced(slot, inbound, answer)  # the fence, and what was before
             return
         slot = self._known(request)
-        limbo = self._storage.limbo
-        if limbo.limbo.may_lack_fence(request.ledger_id):  # and LACs that readers were told
-            raise limbo.unknown(request.ledger_id)
-        lac = slot.ledger.durable_lac(self._turn.lane(slot).synced_ticket)
+        lac = self._lac_for_readers(slot)
         has_news = lac > request.known_lac or slot.ledger.is_fenced
-        if has_news or not request.wait_ms or self._polls.is_full:
+        if has_news or not request.wait_ms or self._watches.is_full:
             self._turn.answer(inbound, self._lac_answer(inbound, lac))
             return
-        self._polls.add(slot, inbound, request.known_lac, request.wait_ms, self._now_ms())
-        self._watch()
-        self._wake_risen(slot)  # a sync that ended before it was watched is not announced
+        self._watches.add_poll(inbound, request, self._now_ms())
+        self._tick()
+        self._await_sync(slot)
 
-    def on_synced(self) -> None:
-        """Answer those whose LAC has become durable."""
-        for slot in self._polls.slots:
-            self._wake_risen(slot)
+    def watch_lacs(self, inbound: Inbound, request: WatchLacs) -> None:
+        """Go on with a connection's session, and add what it wants to watch."""
+        session = self._watches.resume(inbound, request, self._now_ms())
+        for asked in request.begun if session is not None else ():
+            assert session is not None, "it was looked at first"
+            watch = self._watches.add(session, asked)
+            if watch is not None:
+                self._begin(watch)
+        self._tick()
+
+    def _begin(self, watch: Watch) -> None:
+        """End a watch at once that has nothing to wait for."""
+        try:
+            slot = self._ledgers.find(watch.ledger_id)
+            if slot is None:
+                self._ledgers.check_not_deleted(watch.ledger_id)
+                self._check_miss(watch)
+                return  # its first entry may come
+            slot.ledger.check(watch.ledger_key, watch.ledger_type)
+            lac = self._lac_for_readers(slot)
+        except StorageFailedError as error:
+            if not isinstance(error, OutOfDescriptorsError):
+                raise  # this is no answer: the bookie stops
+            self._watches.end(watch, error)
+        except ZbkError as error:
+            self._watches.end(watch, error)
+        else:
+            if lac > watch.known_lac or slot.ledger.is_fenced:
+                self._watches.end(watch, lac)
+            else:
+                self._await_sync(slot)
+
+    def _lac_for_readers(self, slot: LedgerSlot) -> int:
+        """Return the durable LAC.
+
+        Raises:
+            UnknownLedgerStateError: readers may have been told a higher one.
+        """
+        limbo = self._storage.limbo
+        if limbo.limbo.may_lack_fence(slot.ledger_id):
+            raise limbo.unknown(slot.ledger_id)
+        return slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
+
+    def _await_sync(self, slot: LedgerSlot) -> None:
+        """End the watches of a ledger that its LAC is news for, and come back after a sync."""
+        if slot.ticket > self._progresses[slot.journal_no].synced_ticket:
+            self._watches.await_sync(slot)
+        self._rise(slot)  # after that: a sync that ended before it was watched is not announced
+
+    def on_synced(self, journal_no: int) -> None:
+        """End the watches of ledgers whose LAC has become durable."""
+        for slot in self._watches.take_unsynced(journal_no):
+            if slot.ledger_id in self._watches.ledgers:
+                self._await_sync(slot)
 
     def on_time(self) -> None:
-        """Answer those who have waited as long as they wished."""
-        now_ms = self._now_ms()
-        for slot in self._polls.slots:
-            self._wake(slot, self._polls.take_overdue(slot, now_ms))
+        """Answer the clients that have waited as long as they wished."""
+        for watch in self._watches.take_overdue(self._now_ms()):
+            self._end_poll(watch)
+        self._tick()
 
-    def ledger_gone(self, slot: LedgerSlot) -> None:
-        """Answer everybody who waits for a ledger that was deleted."""
-        for inbound in self._polls.take_all(slot):
-            refused = self._turn.refusal(inbound, NoSuchLedgerError(slot.ledger_id))
-            self._turn.answer(inbound, refused)
-        self._watch()
+    def ledger_gone(self, ledger_id: int) -> None:
+        """End the watches of a ledger that was deleted."""
+        for watch in [*self._watches.ledgers.get(ledger_id, ())]:
+            self._watches.end(watch, NoSuchLedgerError(ledger_id))
 
     def wake_all(self) -> None:
-        """Answer everybody who waits."""
-        for slot in self._polls.slots:
-            self._wake(slot, self._polls.take_all(slot))
+        """Answer all clients that wait."""
+        for watch in self._watches.take_all_polls():
+            self._end_poll(watch)
 
-    def _wake_risen(self, slot: LedgerSlot) -> None:
-        lac = slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
-        self._wake(slot, self._polls.take_risen(slot, lac))
+    def answer_watches(self) -> None:
+        """Answer what has come of watches in this turn."""
+        if not self._watches.has_answers:
+            return
+        for one in self._watches.take_answers(self._now_ms()):
+            inbound = one.inbound
+            if isinstance(one, SessionAnswered):
+                self._turn.answer(inbound, self._session_answer(one))
+            elif isinstance(one.outcome, ZbkError):
+                self._turn.answer(inbound, self._turn.refusal(inbound, one.outcome))
+            else:
+                self._turn.answer(inbound, self._lac_answer(inbound, one.outcome))
 
-    def _wake(self, slot: LedgerSlot, inbounds: Iterable[Inbound]) -> None:
-        lac = slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
-        for inbound in inbounds:
-            self._turn.answer(inbound, self._lac_answer(inbound, lac))
-        self._watch()
+    def _end_poll(self, watch: Watch) -> None:
+        try:
+            slot = self._ledgers.find(watch.ledger_id)  # it may have been forgotten meanwhile
+            if slot is None:
+                raise NoSuchLedgerError(watch.ledger_id)
+        except StorageFailedError as error:
+            if not isinstance(error, OutOfDescriptorsError):
+                raise  # this is no answer: the bookie stops
+            self._watches.end(watch, error)
+        except ZbkError as error:
+            self._watches.end(watch, error)
+        else:
+            self._watches.end(watch, self._durable_lac(slot))
 
-    def _watch(self) -> None:
-        """Have syncs and deadlines announced as long as somebody waits."""
-        is_watched = bool(len(self._polls))
-        if is_watched is not self._is_watching:
-            self._is_watching = is_watched
-            for one in self._progresses:
-                one.is_watched = is_watched
-            if is_watched:
-                self._ticker.every(POLL_TICK_MS, self._on_tick)
+    def _rise(self, slot: LedgerSlot, *, is_fence: bool = False) -> None:
+        """End the watches for which the LAC of a ledger is news, or all if it was fenced."""
+        lac = self._durable_lac(slot)
+        for watch in [*self._watches.ledgers.get(slot.ledger_id, ())]:
+            if not (is_fence or lac > watch.known_lac):
+                continue
+            try:  # the ledger may have come after the watch
+                slot.ledger.check(watch.ledger_key, watch.ledger_type)
+            except ZbkError as error:
+                self._watches.end(watch, error)
+            else:
+                self._watches.end(watch, lac)
+
+    def _durable_lac(self, slot: LedgerSlot) -> int:
+        return slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
+
+    def _lac_now(self, risen: Risen) -> int:
+        """Return the LAC as it is when it is told: others may have been told a higher one."""
+        try:
+            slot = self._ledgers.find(risen.ledger_id)
+        except OutOfDescriptorsError:
+            return risen.lac
+        except StorageFailedError:
+            raise  # this is no answer: the bookie stops
+        except ZbkError:
+            return risen.lac
+        return risen.lac if slot is None else max(risen.lac, self._durable_lac(slot))
+
+    def _tick(self) -> None:
+        """Look at the clock as long as there are watches, or sessions."""
+        is_ticking = not self._watches.is_idle
+        if is_ticking is not self._is_ticking:
+            self._is_ticking = is_ticking
+            if is_ticking:
+                self._ticker.every(WATCH_TICK_MS, self._on_tick)
             else:
                 self._ticker.cancel(self._on_tick)
+
+    def _session_answer(self, one: SessionAnswered) -> LacsRisen:
+        incarnation = self._turn.incarnation
+        refused = [
+            (number, self._turn.refusal(one.inbound, error)) for number, error in one.refused
+        ]
+        return LacsRisen(
+            request_id=one.inbound.request.request_id,
+            incarnation=incarnation,
+            is_lost=one.is_lost,
+            risen=[(risen.number, self._lac_now(risen)) for risen in one.risen],
+            refused=[WatchRefusal(number, told.code, told.fields) for number, told in refused],
+        )
 
     def _lac_answer(self, inbound: Inbound, lac: int) -> LacAnswer:
         request_id = inbound.request.request_id
@@ -282,7 +392,7 @@ class ReadRequests:
         slot.ledger.check(request.ledger_key, request.ledger_type)
         return slot
 
-    def _check_miss(self, request: Read | ReadLac) -> None:
+    def _check_miss(self, request: Read | ReadLac | Watch) -> None:
         """Let "no" be said only of a ledger of which nothing was lost.
 
         Raises:
@@ -323,7 +433,7 @@ class ReadRequests:
             self._storage.set_fenced(request.ledger_id)
             self._turn.record(slot, FenceRecord(request.ledger_id))
             self._turn.lane(slot).ticket.fenced.append(slot)
-            self._wake(slot, self._polls.take_all(slot))
+            self._rise(slot, is_fence=True)
         return slot
 
 

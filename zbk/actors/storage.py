@@ -7,7 +7,7 @@ mailbox     Requests, from the front, which handles small ones itself while the 
             the bookie stops
 answers     clients, through the front or by way of the journal, when the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
-            LongPolls, and what waits for the metadata store (``new_ledger_gate``)
+            LacWatches, and what waits for the metadata store (``new_ledger_gate``)
 on failure  the bookie stops
 
 What requests mean stands beside: ``add_requests`` (adds, explicit LACs, syncs), ``read_requests``
@@ -27,12 +27,12 @@ from zbk.actors.base import LendingActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers
 from zbk.actors.journal import Send, Synced, SyncProgress
+from zbk.actors.lac_watches import WATCH_COUNT_MAX, LacWatches
 from zbk.actors.ledger_lookups import LookedUp, LookUp
 from zbk.actors.ledger_table import LEDGER_COUNT_MAX, LedgerTable
-from zbk.actors.long_polls import LongPolls
 from zbk.actors.new_ledger_gate import NewLedgerGate
 from zbk.actors.read import ResolveAgain
-from zbk.actors.read_requests import PollTicker, ReadRequests
+from zbk.actors.read_requests import ReadRequests, WatchTicker
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
 from zbk.errors import (
@@ -59,6 +59,7 @@ from zbk.wire.messages import (
     Scrub,
     Sync,
     SyncAnswer,
+    WatchLacs,
     WriteLac,
 )
 
@@ -110,7 +111,7 @@ class StorageActor(LendingActor):
         reader: FetchSink,
         look_up: Callable[[LookUp], None],
         progresses: Sequence[SyncProgress],
-        ticker: PollTicker,
+        ticker: WatchTicker,
         send: Send,
         space: SpaceGate,
         about: Callable[[GetBookieInfo | CollectGarbage | Scrub], Message],
@@ -121,11 +122,13 @@ class StorageActor(LendingActor):
         door: Door | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
         ledger_count_max: int = LEDGER_COUNT_MAX,
+        watch_count_max: int = WATCH_COUNT_MAX,
     ) -> None:
         super().__init__(stop_bookie, door or Door())
         self._storage = storage
         self._about = about
         self._ledgers = LedgerTable(storage, progresses, ledger_count_max)
+        watches = LacWatches(progresses, count_max=watch_count_max)
         self._turn = Turn(
             storage,
             progresses,
@@ -133,6 +136,7 @@ class StorageActor(LendingActor):
             reader=reader,
             send=send,
             space=space,
+            watches=watches,
             incarnation=incarnation,
         )
         self._gate = NewLedgerGate(self._ledgers, look_up)
@@ -154,7 +158,7 @@ class StorageActor(LendingActor):
             ticker=ticker,
             on_tick=self._on_tick,
             now_ms=now_ms,
-            polls=LongPolls(),
+            watches=watches,
         )
 
     @property
@@ -177,7 +181,7 @@ class StorageActor(LendingActor):
             case Synced():
                 for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
-                self._reads.on_synced()
+                self._reads.on_synced(message.journal_no)
             case PollsDue():
                 self._reads.on_time()
             case Quiesce():
@@ -196,6 +200,7 @@ class StorageActor(LendingActor):
                 self._reads.resolve_again(message.fetch)
             case _:
                 assert_never(message)
+        self._reads.answer_watches()
         self._turn.send()
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
@@ -203,9 +208,8 @@ class StorageActor(LendingActor):
         if not self._storage.mark_deleted(ledger_ids):
             return False
         for ledger_id in ledger_ids:
-            slot = self._ledgers.forget(ledger_id)
-            if slot is not None:
-                self._reads.ledger_gone(slot)
+            self._ledgers.forget(ledger_id)
+            self._reads.ledger_gone(ledger_id)
         return True
 
     def _on_tick(self) -> None:
@@ -227,6 +231,7 @@ class StorageActor(LendingActor):
                 raise  # this is no answer: the bookie stops
             except ZbkError as error:
                 self._refuse(inbound, error)
+        self._reads.answer_watches()  # a LAC must not follow a higher one that a sync now makes
         turn.end()
         self._gate.ask()
 
@@ -250,6 +255,8 @@ class StorageActor(LendingActor):
                 self._reads.read(inbound, request)
             case ReadLac():
                 self._reads.read_lac(inbound, request)
+            case WatchLacs():
+                self._reads.watch_lacs(inbound, request)
             case WriteLac():
                 self._adds.write_lac(inbound, request)
             case Sync():

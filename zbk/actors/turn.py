@@ -21,6 +21,7 @@ from typing import Protocol
 import msgspec
 
 from zbk.actors.journal import AppendGroup, Send, SyncProgress
+from zbk.actors.lac_watches import LacWatches
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.actors.read import Fetch
 from zbk.actors.refusals import refusal_of
@@ -36,7 +37,7 @@ from zbk.errors import (
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index_file import LedgerIndex
-from zbk.storage.journal_record import EntriesRecord, JournalRecord
+from zbk.storage.journal_record import EntriesRecord, ExplicitLacRecord, JournalRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, Message, Refused
 
@@ -182,9 +183,11 @@ class Turn:
         reader: FetchSink,
         send: Send,
         space: SpaceGate,
+        watches: LacWatches,
         incarnation: int,
     ) -> None:
         self._storage = storage
+        self._watches = watches
         self._lanes = [Lane(progress) for progress in progresses]
         self._journals = journals
         self._reader = reader
@@ -225,6 +228,13 @@ class Turn:
         """Return the answer that carries an error."""
         return refusal_of(inbound, self.incarnation, error)
 
+    def record_lac(self, slot: LedgerSlot, lac: int) -> None:
+        """Journal an explicit LAC."""
+        self.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
+        lane = self._lanes[slot.journal_no]
+        slot.ledger.lac_recorded(lac, lane.ticket.number, lane.synced_ticket)
+        self._watches.recorded(slot)
+
     def record(self, slot: LedgerSlot, record: JournalRecord) -> None:
         """Journal a change of a ledger."""
         lane = self._lanes[slot.journal_no]
@@ -233,10 +243,11 @@ class Turn:
 
     @property
     def waiting_size(self) -> int:
-        """Bytes that were handed to journals, or will be, and are not written yet."""
-        admitted_size = sum(one.batch.size for one in self._admitted)
+        """Bytes of records that were handed to journals, or will be, and are not written yet."""
+        admitted_size = sum(EntriesRecord(one.batch).size for one in self._admitted)
+        recorded_size = sum(record.size for lane in self._lanes for record in lane.records)
         handed_size = sum(one.handed_size - one.progress.written_size for one in self._lanes)
-        return handed_size + admitted_size
+        return handed_size + recorded_size + admitted_size
 
     def store(self, admitted: Admitted) -> None:
         """Store and journal entries that are new, and answer when that is done."""
@@ -295,6 +306,7 @@ class Turn:
         lane.records.append(EntriesRecord(batch))
         if one.recorded_lac is not None:
             slot.ledger.lac_recorded(one.recorded_lac, ticket.number, lane.synced_ticket)
+            self._watches.recorded(slot)
         answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
         answers.append(Outbound(one.inbound, one.answer))
         if one.has_cursor:

@@ -84,7 +84,7 @@ def run_repair(
         _fill(client, load, on_progress)
         victim = cluster.bookies[0]
         held = _held(client, victim.bookie_id)
-        cluster.start_autorecovery(options)
+        cluster.start_autorecovery({"lost_bookie_delay_ms": 0, **options})
         tasks = UnderreplicationStore(store)
         with _Writer(client, victim, load) as writer:
             before = writer.rate(load.writer_seconds)

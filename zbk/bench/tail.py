@@ -1,10 +1,11 @@
-"""How soon a reader that follows a ledger has an entry.
+"""How soon a reader that follows a ledger, or many, has an entry.
 
-One client appends at a steady rate; a program of its own (``zbk.bench.tail_reader``), which is
-another client, follows. A *delay* runs from the moment at which the writer knows that its LAC
-covers an entry until the application that follows has the entry in its hands. Bookies learn of
-a LAC from the writer's next add, or from the writer itself when there is none, so with few entries
-a second the delay is that of the explicit LAC (``explicit_lac_ms``).
+One client appends at a steady rate, to its ledgers in turn; a program of its own
+(``zbk.bench.tail_reader``), which is another client, follows all of them in one thread. A *delay*
+runs from the moment at which the writer knows that its LAC covers an entry until the application
+that follows has the entry in its hands. Bookies learn of a LAC from the writer's next add, or from
+the writer itself when there is none, so with few entries a second in a ledger the delay is that of
+the explicit LAC (``explicit_lac_ms``).
 
 A follower may well have an entry before the writer has heard that it is acknowledged: bookies know
 first. Such a delay counts as 0, and how many there were is told.
@@ -32,6 +33,7 @@ from zbk.protocol.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 START_TIMEOUT_S: Final = 30.0
+START_TIMEOUT_S_A_LEDGER: Final = 0.1
 ANSWER_TIMEOUT_S: Final = 60.0
 SEEN_TIMEOUT_S: Final = 90.0  # more than a reader waits for an entry
 
@@ -41,7 +43,8 @@ class TailLoad(msgspec.Struct, frozen=True, kw_only=True):
 
     entry_size: int = 100  # bytes of payload
     entry_count: int = 10_000
-    rate: int = 1_000  # entries a second
+    rate: int = 1_000  # entries a second, in all
+    ledger_count: int = 1
     ledger_type: LedgerType = LedgerType.PD_JOURNAL
 
 
@@ -49,7 +52,6 @@ class TailResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it."""
 
     load: TailLoad
-    ledger_id: int
     seconds: float  # of appending
     entries_per_s: float
     seen_before_ack_count: int
@@ -82,26 +84,31 @@ def run_tail(client: Client, load: TailLoad) -> TailResult:
         NoSuchEntryError: the follower was not given an entry.
         ZbkError: the cluster could not do it.
     """
-    acknowledged = Acknowledged()
-    with client.create_ledger(
-        ledger_type=load.ledger_type, custom_metadata={"purpose": b"bench"}
-    ) as writer:
-        writer.append(bytes(load.entry_size))  # connections are made, files are open
-        acknowledged.up_to(writer.sync())
-        arguments = [client.metadata_uri, str(writer.ledger_id)]
-        with Program("zbk.bench.tail_reader", arguments) as reader:
-            reader.hear(TailStarted, START_TIMEOUT_S)
-            started_s = monotonic_s()
-            _append(writer, load, acknowledged)
-            seconds = monotonic_s() - started_s
-            writer.close()
-            seen_s = _seen(reader)
-    if len(seen_s) != len(acknowledged.at_s):
-        raise NoSuchEntryError(writer.ledger_id, len(seen_s))
-    delays_s, early_count = delays(acknowledged.at_s[1:], seen_s[1:])
+    writers = client.create_ledgers(
+        load.ledger_count, ledger_type=load.ledger_type, custom_metadata={"purpose": b"bench"}
+    )
+    lanes = [Lane(writer) for writer in writers]
+    _begin(lanes, load)
+    arguments = [client.metadata_uri, *(str(writer.ledger_id) for writer in writers)]
+    with Program("zbk.bench.tail_reader", arguments) as reader:
+        reader.hear(TailStarted, START_TIMEOUT_S + load.ledger_count * START_TIMEOUT_S_A_LEDGER)
+        started_s = monotonic_s()
+        _append(lanes, load)
+        seconds = monotonic_s() - started_s
+        client.close_all(writers)
+        seen_s = _seen(reader)
+    delays_s: list[float] = []
+    early_count = 0
+    for lane in lanes:
+        known_s = lane.acknowledged.at_s
+        its_seen_s = seen_s.get(lane.writer.ledger_id, ())
+        if len(its_seen_s) != len(known_s):
+            raise NoSuchEntryError(lane.writer.ledger_id, len(its_seen_s))
+        some_s, count = delays(known_s[1:], its_seen_s[1:])
+        delays_s += some_s
+        early_count += count
     return TailResult(
         load=load,
-        ledger_id=writer.ledger_id,
         seconds=seconds,
         entries_per_s=load.entry_count / seconds,
         seen_before_ack_count=early_count,
@@ -121,30 +128,59 @@ def delays(acknowledged_s: Sequence[float], seen_s: Sequence[float]) -> tuple[li
     )
 
 
-def _append(writer: LedgerWriter, load: TailLoad, acknowledged: Acknowledged) -> None:
+class Lane:
+    """One ledger that is written: its writer, what it has acknowledged, and what is under way."""
+
+    def __init__(self, writer: LedgerWriter) -> None:
+        self.writer = writer
+        self.acknowledged = Acknowledged()
+        self.last: Future[int] | None = None
+        self.sync: Future[int] | None = None
+
+    def append(self, payload: bytes, *, is_synced: bool) -> None:
+        """Append one entry; with ``is_synced`` a sync follows unless one is under way."""
+        self.last = self.writer.append_async(payload)
+        if not is_synced:
+            self.last.add_done_callback(self.acknowledged.by)
+        elif self.sync is None or self.sync.done():
+            self._sync()
+
+    def finish(self, *, is_synced: bool) -> None:
+        """Wait until everything that was appended is acknowledged."""
+        if self.last is None:
+            return
+        _wait(self.last, self.writer.ledger_id)
+        if is_synced:
+            _wait(self._sync(), self.writer.ledger_id)
+
+    def _sync(self) -> "Future[int]":
+        self.sync = self.writer.sync_async()
+        self.sync.add_done_callback(self.acknowledged.by)
+        return self.sync
+
+
+def _begin(lanes: Sequence[Lane], load: TailLoad) -> None:
+    """Append one entry to each ledger: connections are made, files are open."""
+    is_synced = level_of(load.ledger_type).has_sync_cursor
+    for lane in lanes:
+        lane.append(bytes(load.entry_size), is_synced=is_synced)
+    for lane in lanes:
+        lane.finish(is_synced=is_synced)
+
+
+def _append(lanes: Sequence[Lane], load: TailLoad) -> None:
     """Append at the rate: each entry is due at a time that no other entry can put off."""
     payload = bytes(load.entry_size)
     is_synced = level_of(load.ledger_type).has_sync_cursor
     pause = threading.Event()
-    sync: Future[int] | None = None
-    last: Future[int] | None = None
     started_s = monotonic_s()
     for number in range(load.entry_count):
         wait_s = started_s + number / load.rate - monotonic_s()
         if wait_s > 0:
             pause.wait(wait_s)
-        last = writer.append_async(payload)
-        if not is_synced:
-            last.add_done_callback(acknowledged.by)
-        elif sync is None or sync.done():
-            sync = writer.sync_async()
-            sync.add_done_callback(acknowledged.by)
-    assert last is not None, "there was something to append"
-    _wait(last, writer.ledger_id)
-    if is_synced:
-        sync = writer.sync_async()
-        sync.add_done_callback(acknowledged.by)
-        _wait(sync, writer.ledger_id)
+        lanes[number % len(lanes)].append(payload, is_synced=is_synced)
+    for lane in lanes:
+        lane.finish(is_synced=is_synced)
 
 
 def _wait(answer: "Future[int]", ledger_id: int) -> None:
@@ -154,11 +190,13 @@ def _wait(answer: "Future[int]", ledger_id: int) -> None:
         raise RequestTimeoutError(f"ledger {ledger_id}", ANSWER_TIMEOUT_S) from None
 
 
-def _seen(reader: Program) -> "array[float]":
-    seen_s = array("d")
+def _seen(reader: Program) -> "dict[int, array[float]]":
+    """Return when the reader had each entry, by ledger."""
+    seen_s: dict[int, array[float]] = {}
     while True:
         told = reader.hear(EntriesSeen, SEEN_TIMEOUT_S)
-        assert told.first_entry_id == len(seen_s), "they are told in order"
-        seen_s.extend(told.seen_s)
+        its_seen_s = seen_s.setdefault(told.ledger_id, array("d"))
+        assert told.first_entry_id == len(its_seen_s), "they are told in order"
+        its_seen_s.extend(told.seen_s)
         if told.is_last:
             return seen_s

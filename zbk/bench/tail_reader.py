@@ -1,27 +1,29 @@
-"""A reader that follows a ledger in a process of its own, and says when it had each entry.
+"""A reader that follows ledgers in a process of its own, and says when it had each entry.
 
-``python -m zbk.bench.tail_reader URI LEDGER_ID`` tells ``TailStarted`` when it has the first entry,
-which is there before. When the ledger is closed it tells ``EntriesSeen`` again and again, in order,
-until that is all: nothing is told while there is something to be measured.
+``python -m zbk.bench.tail_reader URI LEDGER_ID...`` tells ``TailStarted`` when it has the first
+entry of each ledger, which is there before. When all ledgers are closed it tells ``EntriesSeen``
+again and again, in order, until that is all: nothing is told while there is something to measure.
+One ledger is followed by a tail, several by a group of tails, in one thread.
 
 Source of the times: CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 import sys
 from array import array
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
 
 from zbk.bench.program import tell
-from zbk.client.api import connect
-from zbk.client.tail import LedgerTail
+from zbk.client.api import Client, connect
 from zbk.errors import NoSuchEntryError
+from zbk.protocol.entry import Entry
 from zbk.system.clock import monotonic_s
 
 CHUNK_COUNT: Final = 1_024  # entries in one ``EntriesSeen``
 SILENCE_TIMEOUT_S: Final = 60.0
-"""How long no entry may come: whoever writes is gone then."""
+"""How long no entry may come: the writer is gone then."""
 
 
 class TailStarted(msgspec.Struct, frozen=True):
@@ -29,37 +31,59 @@ class TailStarted(msgspec.Struct, frozen=True):
 
 
 class EntriesSeen(msgspec.Struct, frozen=True):
-    """When the application had entries, one after another."""
+    """When the application had entries of a ledger, one after another."""
 
+    ledger_id: int
     first_entry_id: int
     seen_s: list[float]
     is_last: bool
 
 
-def follow(uri: str, ledger_id: int) -> None:
-    """Follow the ledger to its end, and tell."""
-    with connect(uri) as client, client.open_ledger(ledger_id) as reader:
-        seen_s = see(reader.tail(timeout=SILENCE_TIMEOUT_S))
-        for first in range(0, max(1, len(seen_s)), CHUNK_COUNT):
+def follow(uri: str, ledger_ids: Sequence[int]) -> None:
+    """Follow the ledgers to their end, and tell."""
+    with connect(uri) as client:
+        is_one = len(ledger_ids) == 1
+        entries = _of_one(client, ledger_ids[0]) if is_one else _of_many(client, ledger_ids)
+        seen_s = see(entries, len(ledger_ids))
+    for ledger_id in ledger_ids:
+        its_seen_s = seen_s.get(ledger_id, array("d"))
+        for first in range(0, max(1, len(its_seen_s)), CHUNK_COUNT):
             end = first + CHUNK_COUNT
-            tell(EntriesSeen(first, list(seen_s[first:end]), is_last=end >= len(seen_s)))
+            is_last = end >= len(its_seen_s) and ledger_id == ledger_ids[-1]
+            tell(EntriesSeen(ledger_id, first, list(its_seen_s[first:end]), is_last))
 
 
-def see(tail: LedgerTail) -> "array[float]":
-    """Return when each entry came, by its id.
+def see(entries: Iterator[Entry], ledger_count: int) -> "dict[int, array[float]]":
+    """Return when each entry came, by ledger and id; tell when there is one of each ledger.
 
     Raises:
         NoSuchEntryError: one was left out.
     """
-    seen_s = array("d")
-    for entry in tail:
-        seen_s.append(monotonic_s())
-        if entry.entry_id != len(seen_s) - 1:
-            raise NoSuchEntryError(entry.ledger_id, len(seen_s) - 1)
-        if entry.entry_id == 0:
+    seen_s: dict[int, array[float]] = {}
+    for entry in entries:
+        its_seen_s = seen_s.setdefault(entry.ledger_id, array("d"))
+        its_seen_s.append(monotonic_s())
+        if entry.entry_id != len(its_seen_s) - 1:
+            raise NoSuchEntryError(entry.ledger_id, len(its_seen_s) - 1)
+        if entry.entry_id == 0 and len(seen_s) == ledger_count:
             tell(TailStarted())
     return seen_s
 
 
+def _of_one(client: Client, ledger_id: int) -> Iterator[Entry]:
+    yield from client.open_ledger(ledger_id).tail(timeout=SILENCE_TIMEOUT_S)
+
+
+def _of_many(client: Client, ledger_ids: Sequence[int]) -> Iterator[Entry]:
+    group = client.tail_group()
+    for ledger_id in ledger_ids:
+        group.add(client.open_ledger(ledger_id))
+    while (item := group.next_item(timeout=SILENCE_TIMEOUT_S)) is not None:
+        if item.error is not None:
+            raise item.error
+        if item.batch is not None:
+            yield from item.batch.entries()
+
+
 if __name__ == "__main__":
-    follow(sys.argv[1], int(sys.argv[2]))
+    follow(sys.argv[1], [int(one) for one in sys.argv[2:]])

@@ -2,46 +2,33 @@
 
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 from weakref import WeakSet
 
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.confirmed_look import ConfirmedLook, LookSetup, MetadataOutcome
+from zbk.client.lac_watches import POLL_WAIT_MS, LacWatches
+from zbk.client.read_ahead import ReadAhead
 from zbk.client.read_pump import ReadPump
-from zbk.client.requests import ReplyBox, Requests
-from zbk.client.tail import LedgerTail, MetadataNews, TailSetup
+from zbk.client.requests import Requests
+from zbk.client.tail import LedgerTail
+from zbk.client.tail_body import MetadataNews, TailBody, TailBox, TailSetup
 from zbk.config import ClientConfig
 from zbk.errors import (
-    BookieUnavailableError,
     InvalidOptionError,
-    LedgerClosedError,
     ReadBeyondLacError,
-    RequestTimeoutError,
-    ZbkError,
+    ReaderClosedError,
 )
+from zbk.protocol.confirmed_read import is_older
 from zbk.protocol.digest import DigestFunction
 from zbk.protocol.entry import Entry
-from zbk.protocol.lac_read import (
-    Effect,
-    LacAnswered,
-    LacFound,
-    LacRead,
-    LacReadFailed,
-    LacReadStarted,
-    LacRefused,
-    SendReadLac,
-)
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import ReadBatch
 from zbk.protocol.tail import TailCore, TailLimits
 from zbk.protocol.words import NO_ENTRY
-from zbk.system.clock import monotonic_ms, monotonic_s
-from zbk.transport.news import Reply
-from zbk.wire.messages import LacAnswer, ReadLac
-
-POLL_WAIT_MS: Final = 5_000
-"""How long a bookie keeps a reader waiting that follows a ledger, before it answers "no news"."""
+from zbk.transport.news import Sink
 
 
 class ReaderSetup(msgspec.Struct, frozen=True):
@@ -49,10 +36,12 @@ class ReaderSetup(msgspec.Struct, frozen=True):
 
     metadata: LedgerMetadata
     refresh: Callable[[], LedgerMetadata]
+    refresh_later: Callable[[Callable[[MetadataOutcome], None]], None]
     news: MetadataNews
     ledger_key: bytes
     digest: DigestFunction
     requests: Requests
+    watches: LacWatches
     config: ClientConfig
     check_usable: Callable[[], None]
 
@@ -70,7 +59,15 @@ class LedgerReader:
         self._setup = setup
         self._metadata = setup.metadata
         self._is_closed = False
-        self._tails: WeakSet[LedgerTail] = WeakSet()
+        self._tails: WeakSet[LedgerTail | TailBody] = WeakSet()
+        self._look = ConfirmedLook(
+            LookSetup(
+                ledger_key=setup.ledger_key,
+                requests=setup.requests,
+                read_metadata=setup.refresh_later,
+                check_usable=setup.check_usable,
+            )
+        )
         self._lac = NO_ENTRY
         self._lac = self.read_last_add_confirmed()
 
@@ -105,6 +102,11 @@ class LedgerReader:
         return self._lac
 
     @property
+    def is_closed(self) -> bool:
+        """True when this handle was given back; the ledger may be open."""
+        return self._is_closed
+
+    @property
     def is_closed_ledger(self) -> bool:
         """True when the ledger has its final end."""
         return self._metadata.is_closed
@@ -112,17 +114,21 @@ class LedgerReader:
     def read_last_add_confirmed(self, *, timeout: float | None = None) -> int:
         """Ask again how far the ledger is confirmed, and return it.
 
+        The bookies say it. The metadata store is asked, too, for a new ensemble or the end of the
+        ledger; where it does not answer the call goes on with what is known.
+
         Raises:
             NotEnoughBookiesError: too few bookies answered to know.
         """
         timeout_s = self._timeout_s(timeout)
         self._check()
         if not self._metadata.is_closed:
-            self._refresh()
+            metadata, lac = self._look.run(self._metadata, self._lac, timeout_s)
+            self._lac = max(self._lac, lac)
+            if not is_older(metadata, self._metadata):
+                self._metadata = metadata
         if self._metadata.last_entry_id is not None:
             self._lac = self._metadata.last_entry_id
-        else:
-            self._lac = max(self._lac, self._ask_lac(timeout_s))
         return self._lac
 
     def read(
@@ -181,34 +187,56 @@ class LedgerReader:
         first = arguments.entry_id("first", first)
         timeout_s = None if timeout is None else arguments.seconds(timeout)
         self._check()
-        setup, config = self._setup, self._setup.config
-        limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=config.default_timeout_ms)
-        tail = LedgerTail(
-            TailSetup(
-                ledger=self,
-                core=TailCore(self._metadata, 0, self._lac, limits),
-                news=setup.news,
-                ledger_key=setup.ledger_key,
-                requests=setup.requests,
-                timeout_s=timeout_s,
-                check_usable=setup.check_usable,
-            ),
-            first,
-        )
+        tail = LedgerTail(self._tail_setup(timeout_s), first)
         self._tails.add(tail)
         return tail
+
+    def begin_tail(self, first: int, box: TailBox) -> TailBody:
+        """Return a tail whose owner is a ``TailGroup``."""
+        first = arguments.entry_id("first", first)
+        self._check()
+        body = TailBody(self._tail_setup(None), first, box)
+        self._tails.add(body)
+        return body
+
+    def _tail_setup(self, timeout_s: float | None) -> TailSetup:
+        setup, config = self._setup, self._setup.config
+        limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=config.default_timeout_ms)
+        return TailSetup(
+            ledger=self,
+            core=TailCore(self._metadata, 0, self._lac, limits),
+            news=setup.news,
+            ledger_key=setup.ledger_key,
+            watches=setup.watches,
+            timeout_s=timeout_s,
+            check_usable=setup.check_usable,
+        )
 
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
         """Take what a tail of this reader has found out."""
         self._metadata = metadata
-        self._lac = max(self._lac, lac)
+        end = metadata.last_entry_id
+        self._lac = max(self._lac, lac) if end is None else end
 
-    def read_confirmed(self, first: int, last: int) -> Iterator[ReadBatch]:
-        """Read entries that a tail of this reader knows to be confirmed."""
-        return self._batches(first, last, None, None)
+    def read_ahead(self, first: int, last: int, sink: Sink) -> ReadAhead:
+        """Begin to read entries that a tail of this reader knows to be confirmed."""
+        setup = self._setup
+        return ReadAhead(
+            self._metadata,
+            setup.ledger_key,
+            setup.digest,
+            setup.requests,
+            setup.config,
+            sink,
+            first,
+            last,
+        )
 
     def close(self) -> None:
-        """Give the handle back, and end its tails. The ledger stays as it is."""
+        """Close this handle, and end its tails. The ledger stays as it is. Closing twice is fine.
+
+        Every other call of the handle raises ``ReaderClosedError`` afterwards.
+        """
         self._is_closed = True
         for tail in list(self._tails):
             tail.close()
@@ -227,9 +255,7 @@ class LedgerReader:
             )
         return self._run(first, last, bookie_id, timeout_s)
 
-    def _run(
-        self, first: int, last: int, bookie_id: str | None, timeout_s: float
-    ) -> Iterator[ReadBatch]:
+    def _run(self, first: int, last: int, bookie_id: str | None, timeout_s: float) -> "_Batches":
         setup = self._setup
         pump = ReadPump(
             self._metadata,
@@ -241,11 +267,13 @@ class LedgerReader:
             bookie_id=bookie_id,
             timeout_s=timeout_s,
         )
-        for batch in pump.run(first, last):
-            setup.check_usable()
-            if not self._metadata.is_closed:
-                self._lac = max(self._lac, pump.lac)
-            yield batch
+        return _Batches(pump.run(first, last), self._learn_read)
+
+    def _learn_read(self, lac: int) -> None:
+        """Take the LAC that came with entries; the end of a closed ledger is known already."""
+        self._setup.check_usable()
+        if not self._metadata.is_closed:
+            self._lac = max(self._lac, lac)
 
     def _refresh(self) -> LedgerMetadata:
         self._metadata = self._setup.refresh()
@@ -254,58 +282,27 @@ class LedgerReader:
     def _check(self) -> None:
         self._setup.check_usable()
         if self._is_closed:
-            raise LedgerClosedError(self.ledger_id)
+            raise ReaderClosedError(self.ledger_id)
 
     def _timeout_s(self, timeout: float | None) -> float:
         if timeout is None:
             return self._setup.config.default_timeout_ms / 1000
         return arguments.seconds(timeout)
 
-    def _ask_lac(self, timeout_s: float) -> int:
-        deadline_s = monotonic_s() + timeout_s
-        fragment = self._metadata.last_fragment
-        core = LacRead(self._metadata.quorum, max(self._lac, fragment.first_entry_id - 1))
-        box = ReplyBox()
-        effects = core.handle(LacReadStarted(), monotonic_ms())
-        while True:
-            for effect in effects:
-                found = self._carry_out(effect, fragment.bookies, box)
-                if found is not None:
-                    return found
-            reply = box.next(max(0.0, deadline_s - monotonic_s()))
-            if reply is None:
-                raise RequestTimeoutError(f"LAC of ledger {self.ledger_id}", timeout_s)
-            assert isinstance(reply.key, int), "the key is the slot"
-            effects = core.handle(_lac_event(reply.key, reply), monotonic_ms())
 
-    def _carry_out(self, effect: Effect, bookies: tuple[str, ...], box: ReplyBox) -> int | None:
-        match effect:
-            case SendReadLac():
-                request = ReadLac(
-                    request_id=0,
-                    ledger_id=self.ledger_id,
-                    ledger_key=self._setup.ledger_key,
-                    ledger_type=self._metadata.ledger_type,
-                )
-                self._setup.requests.send(bookies[effect.slot], request, (), box, effect.slot)
-                return None
-            case LacFound():
-                return effect.lac
-            case LacReadFailed():
-                raise effect.error
+class _Batches(Iterator[ReadBatch]):
+    """Batches of a pump, on their way to an application; the reader learns the LAC of each."""
+
+    def __init__(self, pump: ReadPump, learn: Callable[[int], None]) -> None:
+        self._pump = pump
+        self._learn = learn
+
+    def __next__(self) -> ReadBatch:
+        batch = next(self._pump)
+        self._learn(self._pump.lac)
+        return batch
 
 
 def _entries_of(batches: Iterator[ReadBatch]) -> Iterator[Entry]:
     for batch in batches:
         yield from batch.entries()
-
-
-def _lac_event(slot: int, reply: Reply) -> LacAnswered | LacRefused:
-    match reply.outcome:
-        case LacAnswer(lac=lac):
-            return LacAnswered(slot, lac)
-        case ZbkError() as error:
-            return LacRefused(slot, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            return LacRefused(slot, BookieUnavailableError(reply.bookie_id, reason))

@@ -1,83 +1,26 @@
-"""Reads a range chunk by chunk, several chunks ahead of the application.
+"""Reads a range for an application that iterates: waits for what ``ReadAhead`` asks for."""
 
-Each chunk is a ``RangeRead`` of one fragment; the pump carries out what the cores decide, in the
-thread of whoever iterates. Chunks are asked for from the replicas in turn, so that all of them
-work; a bookie that failed or was slow is asked last for a while. The size of a chunk follows the
-size of the entries met so far.
-
-A chunk that can not be read may have been moved since its reader was opened: then the metadata are
-read again, and if other bookies hold it now, it is asked for there. No other failure is retried.
-
-``lac`` rises with what bookies tell beside entries, and with what writers put into them: whatever
-was a ledger's LAC once is durable for good.
-"""
-
-from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Self
 
+from zbk.client.read_ahead import ReadAhead
 from zbk.client.requests import ReplyBox, Requests
 from zbk.config import ClientConfig
-from zbk.errors import (
-    BookieUnavailableError,
-    MetadataUnavailableError,
-    NoSuchEntryError,
-    RequestTimeoutError,
-    ZbkError,
-)
+from zbk.errors import MetadataUnavailableError, RequestTimeoutError
 from zbk.protocol.digest import DigestFunction
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.reader import (
-    Delivered,
-    Effect,
-    Event,
-    RangeRead,
-    ReadAnswered,
-    ReadFailed,
-    ReadRefused,
-    ReadStarted,
-    ReadTicked,
-    SendRead,
-)
-from zbk.protocol.words import NO_ENTRY, DigestType
+from zbk.protocol.words import NO_ENTRY
 from zbk.system.clock import monotonic_ms, monotonic_s
-from zbk.transport.news import Reply
-from zbk.wire.codec import encode_ids
-from zbk.wire.messages import Read, ReadAnswer
-
-CHUNK_COUNT: Final = 256
-"""Entries of the first chunks, while the size of entries is not known."""
-
-CHUNK_COUNT_MAX: Final = 8_192
-
-MOVE_COUNT_MAX: Final = 8
-"""How often one chunk is asked for elsewhere because its ensemble has changed."""
-
-AVOIDED_CHUNK_COUNT: Final = 32
-"""For so many chunks a bookie that failed or was slow is asked last."""
+from zbk.system.deadline import left_s, rounded_s, within
 
 
-class _Chunk:
-    __slots__ = (
-        "batches", "core", "error", "fragment", "last", "move_count", "next_id", "number",
-    )  # fmt: skip
+class ReadPump(Iterator[ReadBatch]):
+    """One pass over a range of a ledger. ``refresh`` reads its metadata again.
 
-    def __init__(
-        self, number: int, fragment: Fragment, core: RangeRead, first: int, last: int
-    ) -> None:
-        self.number = number
-        self.fragment = fragment
-        self.core = core
-        self.next_id = first  # of what was not delivered yet
-        self.last = last
-        self.move_count = 0
-        self.batches: deque[ReadBatch] = deque()
-        self.error: ZbkError | None = None
-
-
-class ReadPump:
-    """One pass over a range of a ledger. ``refresh`` reads its metadata again."""
+    After a time-out it goes on where it was, with the answers that came meanwhile. ``lac`` rises
+    with what bookies tell beside entries, and with what writers put into them.
+    """
 
     def __init__(
         self,
@@ -99,177 +42,64 @@ class ReadPump:
         self._config = config
         self._bookie_id = bookie_id
         self._timeout_s = timeout_s
-        self.lac = NO_ENTRY
         self._box = ReplyBox()
-        self._chunks: deque[_Chunk] = deque()
-        self._by_number: dict[int, _Chunk] = {}
-        self._number = 0
-        self._avoided_until: dict[str, int] = {}  # number of a chunk, by bookie
-        self._chunk_count = CHUNK_COUNT
-        self._ahead_count = 1  # grows: a reader of one entry does not ask for thousands
+        self._ahead: ReadAhead | None = None
+        self.lac = NO_ENTRY
 
-    def run(self, first: int, last: int) -> Iterator[ReadBatch]:
-        """Yield the entries ``first .. last`` in batches, in order."""
-        next_id = first
-        while self._chunks or next_id <= last:
-            while next_id <= last and len(self._chunks) < self._ahead_count:
-                chunk, next_id = self._begin(next_id, last)
-                if chunk is not None:
-                    self._chunks.append(chunk)
-            if not self._chunks:  # the one bookie asked holds nothing of the rest
-                return
-            chunk = self._chunks[0]
-            while chunk.batches:
-                batch = chunk.batches.popleft()
-                self._learn(batch)
-                yield batch
-            if chunk.error is not None:
-                self._move(chunk, chunk.error)
-            elif chunk.core.is_over:
-                self._end(chunk)
-                self._ahead_count = self._config.read_ahead_count
-            else:
-                self._wait()
-
-    def _begin(self, first: int, last: int) -> tuple[_Chunk | None, int]:
-        """Start the chunk at ``first``; return it, if it has entries, and where the next begins."""
-        fragment, fragment_last = self._metadata.fragment_of(first)
-        stop = first + self._chunk_count - 1
-        last = min(last, stop, stop if fragment_last is None else max(fragment_last, first))
-        only_slot = None
-        if self._bookie_id is not None:
-            if self._bookie_id not in fragment.bookies:
-                return None, last + 1
-            only_slot = fragment.bookies.index(self._bookie_id)
-        core = RangeRead(
-            self._metadata.ledger_id,
-            self._metadata.quorum,
+    def run(self, first: int, last: int) -> Self:
+        """Return an iterator over the entries ``first .. last`` in batches, in order."""
+        self._ahead = ReadAhead(
+            self._metadata,
+            self._ledger_key,
+            self._digest,
+            self._requests,
+            self._config,
+            self._box,
             first,
             last,
-            digest_type=self._metadata.digest_type,
-            digest=self._digest,
-            slot_order=self._slot_order(fragment),
-            only_slot=only_slot,
-            speculative_ms=self._config.speculative_read_ms,
+            bookie_id=self._bookie_id,
         )
-        chunk = _Chunk(self._number, fragment, core, first, last)
-        self._number += 1
-        self._by_number[chunk.number] = chunk
-        self._handle(chunk, ReadStarted())
-        return chunk, last + 1
+        return self
 
-    def _slot_order(self, fragment: Fragment) -> list[int]:
-        size = self._metadata.ensemble_size
-        turn = (self._metadata.ledger_id + self._number) % size
-        order = [(turn + i) % size for i in range(size)]
-        avoided = self._avoided_until
-        return sorted(order, key=lambda s: avoided.get(fragment.bookies[s], 0) > self._number)
+    def __next__(self) -> ReadBatch:
+        """Return the next batch; wait for it.
 
-    def _end(self, chunk: _Chunk) -> None:
-        assert self._chunks[0] is chunk, "chunks end in order"
-        self._chunks.popleft()
-        del self._by_number[chunk.number]
-        for slot, bookie_id in enumerate(chunk.fragment.bookies):
-            if chunk.core.strike_count(slot):
-                self._avoided_until[bookie_id] = self._number + AVOIDED_CHUNK_COUNT
+        Raises:
+            RequestTimeoutError: it did not come in time.
+            ZbkError: it cannot be read.
+        """
+        ahead = self._ahead
+        assert ahead is not None, "a range was given"
+        while not ahead.is_over:
+            batch = ahead.next_batch()
+            self.lac = ahead.lac
+            if batch is not None:
+                return batch
+            if ahead.wants_metadata:
+                try:
+                    with within(self._timeout_s):
+                        metadata = self._refresh()
+                except MetadataUnavailableError as error:
+                    ahead.not_refreshed(error)
+                else:
+                    ahead.refreshed(metadata)
+            elif not ahead.is_over:
+                self._wait(ahead)
+        raise StopIteration
 
-    def _move(self, chunk: _Chunk, error: ZbkError) -> None:
-        """Begin what is left of a failed chunk again, if it is elsewhere now; else raise."""
-        if self._bookie_id is not None or chunk.move_count == MOVE_COUNT_MAX:
-            raise error
-        if not self._is_moved(chunk):
-            try:
-                self._metadata = self._refresh()
-            except MetadataUnavailableError as unknown:
-                # where it is now is not known, so nobody can say that it is nowhere
-                raise (unknown if isinstance(error, NoSuchEntryError) else error) from None
-            if not self._is_moved(chunk):
-                raise error
-        self._end(chunk)
-        parts: list[_Chunk] = []
-        next_id = chunk.next_id
-        while next_id <= chunk.last:  # it may lie in several fragments now
-            part, next_id = self._begin(next_id, chunk.last)
-            assert part is not None, "without a bookie's id every chunk has entries"
-            part.move_count = chunk.move_count + 1
-            parts.append(part)
-        self._chunks.extendleft(reversed(parts))
-
-    def _is_moved(self, chunk: _Chunk) -> bool:
-        fragment, _ = self._metadata.fragment_of(chunk.next_id)
-        return fragment.bookies != chunk.fragment.bookies
-
-    def _wait(self) -> None:
-        """Take the next reply; until it comes, let the chunks know that time passes."""
-        deadline_s = monotonic_s() + self._timeout_s
+    def _wait(self, ahead: ReadAhead) -> None:
+        """Take the next reply; until it comes, note that time passes."""
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
         while True:
-            left_s = deadline_s - monotonic_s()
-            if left_s <= 0:
-                what = f"read of ledger {self._metadata.ledger_id}"
-                raise RequestTimeoutError(what, self._timeout_s)
-            reply = self._box.next(min(left_s, self._speculation_s()))
+            wait_s = max(0.0, deadline_s - monotonic_s())
+            if ahead.due_ms is not None:
+                wait_s = min(wait_s, max(0.0, (ahead.due_ms - monotonic_ms()) / 1000))
+            reply = self._box.next(wait_s)
             if reply is not None:
-                break
-            for chunk in self._chunks:
-                self._handle(chunk, ReadTicked())
-        if isinstance(reply.outcome, ReadAnswer):
-            self.lac = max(self.lac, reply.outcome.lac)
-        assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
-        number, slot, read_id = reply.key
-        found = self._by_number.get(number)
-        if found is not None:
-            self._handle(found, _event_of(slot, read_id, reply))
-
-    def _speculation_s(self) -> float:
-        """Return the seconds until a chunk may want to ask another replica."""
-        due_ms = [chunk.core.speculate_at_ms for chunk in self._chunks]
-        at_ms = min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
-        return self._timeout_s if at_ms is None else max(0.0, (at_ms - monotonic_ms()) / 1000)
-
-    def _handle(self, chunk: _Chunk, event: Event) -> None:
-        for effect in chunk.core.handle(event, monotonic_ms()):
-            self._carry_out(chunk, effect)
-
-    def _carry_out(self, chunk: _Chunk, effect: Effect) -> None:
-        match effect:
-            case SendRead():
-                self._send(chunk, effect)
-            case Delivered():
-                chunk.batches.append(effect.batch)
-                chunk.next_id = effect.batch.last_entry_id + 1
-            case ReadFailed():
-                chunk.error = effect.error
-
-    def _send(self, chunk: _Chunk, effect: SendRead) -> None:
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=self._config.read_size_max,
-            is_striped=is_striped,
-        )
-        frames = (encode_ids(ids),) if is_striped else ()
-        key = (chunk.number, effect.slot, effect.read_id)
-        self._requests.send(chunk.fragment.bookies[effect.slot], request, frames, self._box, key)
-
-    def _learn(self, batch: ReadBatch) -> None:
-        if batch.digest_type is not DigestType.NONE:  # without a digest it may be anything
-            self.lac = max(self.lac, batch.last_lac)
-        mean_size = max(1, sum(batch.sizes) // max(1, len(batch)))
-        self._chunk_count = min(CHUNK_COUNT_MAX, max(1, self._config.read_size_max // mean_size))
-
-
-def _event_of(slot: int, read_id: int, reply: Reply) -> ReadAnswered | ReadRefused:
-    match reply.outcome:
-        case ReadAnswer() if len(reply.frames) == 1:
-            return ReadAnswered(slot, read_id, reply.frames[0])
-        case ZbkError() as error:
-            return ReadRefused(slot, read_id, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            return ReadRefused(slot, read_id, BookieUnavailableError(reply.bookie_id, reason))
+                ahead.take(reply)
+                return
+            if monotonic_s() >= deadline_s:
+                what = f"read of ledger {self._metadata.ledger_id}"
+                raise RequestTimeoutError(what, rounded_s(timeout_s))
+            ahead.tick()

@@ -42,7 +42,7 @@ PAUSE_MIN_MS: Final = 20
 PAUSE_MAX_MS: Final = 1_000
 NEW_PAUSE_MS: Final = 100
 METADATA_PAUSE_MS: Final = 200
-METADATA_INTERVAL_MS: Final = 5_000
+METADATA_INTERVAL_MS: Final = 30_000
 
 # ------------------------------------------------------------------ events
 
@@ -175,6 +175,11 @@ class TailCore:
     def lac(self) -> int:
         """How far the ledger may be read. Never goes down."""
         return self._lac
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata, the latest that were seen."""
+        return self._metadata
 
     @property
     def due_ms(self) -> int | None:

@@ -15,8 +15,8 @@ answered with ``UnknownOperationError``.
 The first message of a connection is ``Hello``; everything else is refused before it. Each request
 has an id that its answer repeats. Requests are idempotent: the same one may be sent again.
 
-Version 2 has no bundles: everything else is as in version 3. HELLO says which version is spoken:
-the highest one that both sides know.
+Version 2 has neither bundles nor ``watch_lacs``: everything else is as in version 3. HELLO says
+which version is spoken: the highest one that both sides know.
 
 Version 1 knew neither fences nor recovery. It is not spoken any more: a bookie that ignored
 ``is_fencing`` as a key that it does not know would answer a recovery that it has not fenced for.
@@ -45,6 +45,18 @@ PART_COUNT_MAX: Final = 200
 
 PART_FRAME_COUNT_MAX: Final = 3
 """Frames of a part: a striped add has so many."""
+
+WATCH_COUNT_MAX: Final = 500
+"""Watches that one ``watch_lacs`` begins. Each takes up to 80 bytes of the header."""
+
+WATCH_END_COUNT_MAX: Final = 2_000
+"""Watches that one ``watch_lacs`` ends."""
+
+RISEN_COUNT_MAX: Final = 2_000
+"""Watches that one answer to ``watch_lacs`` ends with a LAC."""
+
+WATCH_REFUSED_COUNT_MAX: Final = 50
+"""Watches that one answer to ``watch_lacs`` ends with an error."""
 
 Natural: TypeAlias = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 EntryIdOrNone: TypeAlias = Annotated[int, Meta(ge=NO_ENTRY, le=2**63 - 1)]
@@ -137,6 +149,36 @@ class ReadLac(Message, frozen=True, tag="read_lac"):
     is_fencing: bool = False
 
 
+class LacWatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One ledger whose LAC a client waits for. ``number`` is the client's own, and unique."""
+
+    number: Natural
+    ledger_id: Natural
+    ledger_key: LedgerKey
+    ledger_type: LedgerType
+    known_lac: EntryIdOrNone
+
+
+class WatchLacs(Message, frozen=True, tag="watch_lacs"):
+    """Wait for the LACs of many ledgers at once, in a *session* of this connection.
+
+    ``begun`` joins the session's watches, ``ended`` leaves them. The answer comes when watches end
+    by themselves, at the latest after ``wait_ms``, or when the next request of the session comes.
+    A watch ends once, with the first answer that names it: when the LAC on stable storage is above
+    ``known_lac``, or the ledger is fenced. The others go on in the session's next request. A
+    ledger that the bookie does not know is watched, too: its first entry may come.
+
+    The first request of a session says so, and ends the connection's session before it. A bookie
+    that has forgotten a session answers the others with ``is_lost``: none of its watches is left.
+    """
+
+    session_id: Natural
+    is_first: bool = False
+    begun: Annotated[list[LacWatch], Meta(max_length=WATCH_COUNT_MAX)] = []
+    ended: Annotated[list[Natural], Meta(max_length=WATCH_END_COUNT_MAX)] = []
+    wait_ms: Natural = 0
+
+
 class WriteLac(Message, frozen=True, tag="write_lac"):
     """Tell the LAC without an entry, while the writer is idle. Answered when it is durable.
 
@@ -212,6 +254,7 @@ Request: TypeAlias = (
     | Add
     | Read
     | ReadLac
+    | WatchLacs
     | WriteLac
     | Sync
     | GetLedgerInfo
@@ -253,6 +296,22 @@ class LacAnswer(Message, frozen=True, tag="lac_ok"):
     """A LAC, the highest one on stable storage; after a fence, the highest one known."""
 
     lac: EntryIdOrNone
+
+
+class WatchRefusal(msgspec.Struct, frozen=True, array_like=True):
+    """A watch that ended with an error; ``code`` and ``fields`` as in ``Refused``."""
+
+    number: Natural
+    code: Natural
+    fields: list[Any] = []
+
+
+class LacsRisen(Message, frozen=True, tag="lacs_ok"):
+    """The watches of a session that have ended: numbers with LACs, and with errors."""
+
+    is_lost: bool = False
+    risen: Annotated[list[tuple[Natural, EntryIdOrNone]], Meta(max_length=RISEN_COUNT_MAX)] = []
+    refused: Annotated[list[WatchRefusal], Meta(max_length=WATCH_REFUSED_COUNT_MAX)] = []
 
 
 class SyncAnswer(Message, frozen=True, tag="sync_ok"):
@@ -392,6 +451,7 @@ Answer: TypeAlias = (
     | AddAnswer
     | ReadAnswer
     | LacAnswer
+    | LacsRisen
     | SyncAnswer
     | LedgerInfo
     | BookieInfo

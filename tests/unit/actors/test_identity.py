@@ -1,7 +1,9 @@
 """Who a bookie is, and whom the cluster takes it for."""
 
 from collections.abc import Iterator
+from typing import Any
 
+import msgspec
 import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
@@ -45,6 +47,24 @@ def test_a_bookie_made_anew_at_the_same_address_is_another_bookie(
     old = init_identity(disk, store, CONFIG)
 
     assert init_identity(SimulatedDisk(), store, CONFIG) != old
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"created_ms": 1}, {"journal_dirs": ("/other",)}, {"ledger_dirs": ("/other",)}],
+    ids=["time", "journal", "ledgers"],
+)
+def test_a_bookie_whose_cookie_is_not_the_one_in_the_cluster_does_not_start(
+    disk: SimulatedDisk, store: MemoryStore, change: dict[str, Any]
+) -> None:
+    """The cluster knows this id from another init, with other directories."""
+    init_identity(disk, store, CONFIG)
+    cookie = check_identity(disk, store, CONFIG)
+    BookieRegistry(store).delete_cookie(cookie.bookie_id)
+    BookieRegistry(store).create_cookie(msgspec.structs.replace(cookie, **change))
+
+    with pytest.raises(CookieMismatchError, match="not the one that the cluster keeps of bookie"):
+        check_identity(disk, store, CONFIG)
 
 
 def test_a_bookie_whose_disks_are_empty_does_not_start(
