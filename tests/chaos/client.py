@@ -16,7 +16,7 @@ import zbk
 from tests.chaos.recording import Recorder
 from zbk.errors import MetadataUnavailableError
 
-OPTIONS = {
+OPTIONS: zbk.ClientOptions = {
     "request_timeout_ms": 1_000,
     "connect_timeout_ms": 3_000,
     "quorum_grace_ms": 2_000,

@@ -11,10 +11,11 @@ The lying write cache of a disk is not in this: the file below the loop device k
 
 import fcntl
 import os
-import shutil
 import struct
 import subprocess
 from pathlib import Path
+
+from tests.support.mounts import Mount, missing_program, run
 
 DISK_SIZE = 1536 * 1024 * 1024  # sparse; a bookie preallocates two journal segments
 _SHUTDOWN = 0x8004587D  # EXT4_IOC_SHUTDOWN, _IOR('X', 125, __u32)
@@ -31,8 +32,8 @@ class PowerDisk:
         folder.mkdir(parents=True, exist_ok=True)
         with image.open("wb") as file:
             file.truncate(DISK_SIZE)
-        _run("mkfs.ext4", "-q", "-F", "-E", "nodiscard", str(image))
-        self._mount()
+        run("mkfs.ext4", "-q", "-F", "-E", "nodiscard", str(image))
+        self._mount = self._mounted()
 
     def lose_power(self) -> None:
         """Stop all writing at this very moment. The mount stays, and fails."""
@@ -46,23 +47,23 @@ class PowerDisk:
         """Mount again what reached the disk. Nobody may have a file open there."""
         self.boot_count += 1
         self.unmount()
-        self._mount()
+        self._mount = self._mounted()
 
     def unmount(self) -> None:
         """Take it down."""
-        _run("umount", str(self.folder))
+        self._mount.unmount()
 
-    def _mount(self) -> None:
-        _run("mount", "-t", "ext4", "-o", "loop", str(self._image), str(self.folder))
+    def _mounted(self) -> Mount:
+        return Mount(self.folder, "-t", "ext4", "-o", "loop", str(self._image))
 
 
 def why_not(folder: Path) -> str:
     """Return why this machine can not do it; empty if it can. Tries it once in ``folder``."""
     if os.geteuid() != 0:
         return "needs root"
-    missing = [name for name in ("mkfs.ext4", "mount", "umount") if shutil.which(name) is None]
+    missing = missing_program("mkfs.ext4")
     if missing:
-        return f"needs the program {missing[0]}"
+        return f"needs the program {missing}"
     image, place = folder / "probe.ext4", folder / "probe"
     try:
         disk = PowerDisk(image, place)
@@ -80,7 +81,3 @@ def why_not(folder: Path) -> str:
         image.unlink()
         place.rmdir()
     return "" if is_lost else "the shutdown call lost nothing"
-
-
-def _run(*command: str) -> None:
-    subprocess.run(command, check=True, capture_output=True, text=True)

@@ -14,6 +14,7 @@ import pytest
 import zbk
 from tests.integration.test_ensemble_change import ENTRY, Load, check_all, ensemble
 from tests.support.cluster import Shell
+from tests.support.mounts import Mount, missing_program
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 
@@ -32,11 +33,10 @@ LIMITS: list[dict[str, int | str]] = [
     {"disk_warn_free": "25%", "disk_readonly_free": "8 MiB"},
 ]
 WRITTEN_COUNT = 300
-MOUNT, UMOUNT = shutil.which("mount") or "", shutil.which("umount") or ""
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="a tmpfs is mounted by root only"),
-    pytest.mark.skipif(not MOUNT or not UMOUNT, reason="no mount command here"),
+    pytest.mark.skipif(missing_program() != "", reason="no mount command here"),
 ]
 
 
@@ -110,9 +110,10 @@ def on_small_disk(
     disk, made = folder / "bookie0", folder / "made"
     disk.rename(made)
     disk.mkdir()
-    mount = [MOUNT, "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "zbk-test", str(disk)]
-    if subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("no tmpfs can be mounted here")
+    try:
+        mount = Mount(disk, "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "zbk-test")
+    except subprocess.CalledProcessError as error:
+        pytest.skip(f"no tmpfs can be mounted here: {error.stderr.strip()}")
     try:
         shutil.copytree(made, disk, dirs_exist_ok=True)
         with LocalCluster(folder, bookie_count=bookie_count, bookie_options=options) as cluster:
@@ -120,7 +121,7 @@ def on_small_disk(
             yield full
             full.drain()
     finally:
-        subprocess.run([UMOUNT, "-l", str(disk)], check=True)
+        mount.unmount(is_lazy=True)
 
 
 @pytest.fixture(params=LIMITS, ids=["ENOSPC", "limits"])

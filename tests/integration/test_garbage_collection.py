@@ -127,6 +127,21 @@ def test_deleted_ledgers_give_their_space_back_and_take_nothing_any_more(
     assert warnings_of(cluster) == []
 
 
+def test_the_space_of_a_clusters_last_ledger_is_freed(
+    cluster: LocalCluster, client: zbk.Client
+) -> None:
+    ledger = client.create_ledger()
+    fill(ledger, MIB)
+    checkpoint(cluster, client, ledger)
+    ledger.close()
+    client.delete_ledger(ledger.ledger_id)
+
+    statuses = collect(cluster, client)
+
+    assert [(status.dropped_count, status.gave_up) for status in statuses] == [(1, "")] * 3
+    assert [*cluster.folder.glob("**/index/**/*.idx")] == []
+
+
 def test_the_command_line_tells_what_a_round_did(
     cluster: LocalCluster, client: zbk.Client, tmp_path: Path
 ) -> None:

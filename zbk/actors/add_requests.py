@@ -39,7 +39,7 @@ from zbk.protocol.entry import entry_overhead_size, stored_lac
 from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import leaves_room_for_fences
-from zbk.storage.journal_record import ExplicitLacRecord
+from zbk.storage.journal_record import EntriesRecord
 from zbk.storage.recovery import Presence
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids
@@ -72,7 +72,7 @@ class AddRequests:
         if self._storage.limbo.limbo.losses and not request.is_recovery:
             self._check_limbo(request)
         if self._space.is_readonly:
-            self._check_space(request, whole.size)
+            self._check_space(request, EntriesRecord(whole).size)
         slot = self._gate.slot(inbound, request)
         if slot is None:
             return
@@ -160,7 +160,7 @@ class AddRequests:
             self._check_known_fence(request)
             raise limbo.unknown(request.ledger_id)
 
-    def _check_space(self, request: Add, size: int) -> None:
+    def _check_space(self, request: Add, record_size: int) -> None:
         """Let an add in though the bookie has no space for all of them.
 
         Raises:
@@ -168,7 +168,7 @@ class AddRequests:
             LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: it would be refused
                 anyway, and no other bookie would take it.
         """
-        if request.is_recovery and self._has_room(size):
+        if request.is_recovery and self._has_room(record_size):
             return
         self._check_known_fence(request)
         raise self._space.refusal()
@@ -185,13 +185,13 @@ class AddRequests:
             if slot.ledger.is_fenced and not request.is_recovery:
                 raise LedgerFencedError(request.ledger_id)
 
-    def _has_room(self, size: int) -> bool:
+    def _has_room(self, record_size: int) -> bool:
         if not self._storage.has_index_room:
             return False
         if self._storage.has_reserve:
             return True
         left_size = self._storage.journals.room_size - self._turn.waiting_size
-        return leaves_room_for_fences(left_size, size)
+        return leaves_room_for_fences(left_size, record_size)
 
     def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
         """Accept what changes a ledger; a new one is known from now on."""
@@ -210,11 +210,8 @@ class AddRequests:
     def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
         """Have a LAC on stable storage with this turn's ticket, if it is news."""
         if lac > slot.ledger.recorded_lac:
-            turn = self._turn
             self._storage.set_explicit_lac(slot.ledger_id, lac)
-            turn.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
-            lane = turn.lane(slot)
-            slot.ledger.lac_recorded(lac, lane.ticket.number, lane.synced_ticket)
+            self._turn.record_lac(slot, lac)
 
     def _part_to_store(self, batch: EntryBatch, request: Add) -> EntryBatch | None:
         """Return what of the batch is to be stored, or ``None`` if all of it is, byte for byte.

@@ -50,10 +50,14 @@ class GcQuestions:
             found = instance_id(self._store)
             if found != self._cluster_id:
                 raise CookieMismatchError(f"the metadata store is of another cluster, {found}")
-            next_ledger_id = self._ledgers.next_ledger_id()
+            found_counter = self._ledgers.counter()
         except ZbkError as error:
             return MetadataFailed(str(error))
-        return CounterRead(next_ledger_id, self._session.since(session))
+        return CounterRead(
+            found_counter.next_ledger_id,
+            self._session.since(session),
+            is_emptied=found_counter.is_emptied is True,
+        )
 
     def list(self, handle: Callable[[Event], list[Effect]]) -> Generator[bool, None, list[Effect]]:
         """Read the list piece by piece, until ``handle`` wants something else; return that."""

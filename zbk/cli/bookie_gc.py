@@ -6,7 +6,7 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import metadata_option, output_option, parse_duration_option
-from zbk.cli.output import Format, print_object
+from zbk.cli.output import Format, print_object, readable
 from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
 
@@ -84,4 +84,4 @@ def gc(
         "compaction_gave_up": status.compaction_gave_up,
         "seconds": round(monotonic_s() - start_s, 3),
     }
-    print_object(shown, output)
+    print_object(shown if output == "json" else readable(shown), output)

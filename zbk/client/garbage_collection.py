@@ -14,7 +14,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.system.clock import monotonic_s
+from zbk.system.deadline import left_s, within
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
 CompactionName: TypeAlias = Literal["", "minor", "major"]
@@ -51,17 +51,18 @@ def collect_garbage(
         BookieUnavailableError: it is not there.
         RequestTimeoutError: the round has begun, or will, and has not ended in time.
     """
-    start_s = monotonic_s()
     wanted = CollectGarbage(request_id=0, compaction=compaction)
-    awaited_round = _ask(requests, bookie_id, wanted).awaited_round
+    look = CollectGarbage(request_id=0, is_round_wanted=False)
     pause = threading.Event()
-    while True:
-        status = _ask(requests, bookie_id, CollectGarbage(request_id=0, is_round_wanted=False))
-        if status.ended_round >= awaited_round:
-            return status
-        if monotonic_s() - start_s > timeout_s:
-            raise RequestTimeoutError(f"garbage collection at bookie {bookie_id}", timeout_s)
-        pause.wait(POLL_S)
+    with within(timeout_s):
+        awaited_round = _ask(requests, bookie_id, wanted).awaited_round
+        while True:
+            status = _ask(requests, bookie_id, look)
+            if status.ended_round >= awaited_round:
+                return status
+            if left_s(timeout_s) <= 0:
+                raise RequestTimeoutError(f"garbage collection at bookie {bookie_id}", timeout_s)
+            pause.wait(left_s(POLL_S))
 
 
 def _ask(requests: Requests, bookie_id: str, request: CollectGarbage) -> GarbageStatus:

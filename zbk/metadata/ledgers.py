@@ -13,6 +13,9 @@ guesses, and nobody sends the change again blindly:
   value is another one, our write was not made, or was made and changed again since; either way
   ``change`` decides anew on what is there now, as after ``BadVersionError``.
 * ``delete`` looks again: gone is gone, and an id that is never used twice can be deleted twice.
+  Where it removed the last ledger it notes so in the counter, in one step with the removal and the
+  making of ``/ledgers``, which the store refuses while anything is below it. Bookies believe an
+  empty list only beside this note; one that was lost is made by the next deletion of a last ledger.
 
 If reading back gets no answer either, ``MetadataUnavailableError`` goes to the caller: unknown.
 
@@ -27,6 +30,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
 from uuid import uuid4
+
+import msgspec
 
 from zbk.errors import (
     BadVersionError,
@@ -50,7 +55,7 @@ from zbk.metadata.paths import (
     ledger_path,
 )
 from zbk.metadata.retries import Retries, wait_s
-from zbk.metadata.store import Create, MetadataStore, Node, Operation, SetValue, Watch
+from zbk.metadata.store import Create, Delete, MetadataStore, Node, Operation, SetValue, Watch
 from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
 from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
 
@@ -209,7 +214,7 @@ class LedgerStore:
             except MetadataUnavailableError:
                 if self._read_back(ledger_id) is not None:
                     continue
-            self._remove_empty_parents(path)
+            self._tidy_up(path)
             return
         raise MetadataUnavailableError(
             self._store.address, f"{path}: the reply was lost {DELETE_ATTEMPT_COUNT_MAX} times"
@@ -228,8 +233,11 @@ class LedgerStore:
             MetadataUnavailableError: the store does not answer.
             InvalidOptionError: the store holds no cluster.
         """
-        counter = self._get_counter(is_fresh=is_fresh)
-        return decode(IdCounter, counter.value, IDGEN).next_ledger_id
+        return self.counter(is_fresh=is_fresh).next_ledger_id
+
+    def counter(self, *, is_fresh: bool = False) -> IdCounter:
+        """Return the counter of ids, and the note that no ledger is left; otherwise as above."""
+        return decode(IdCounter, self._get_counter(is_fresh=is_fresh).value, IDGEN)
 
     def list(self) -> Iterator[int]:
         """Yield the ids of all ledgers, ascending, reading the tree piece by piece.
@@ -309,12 +317,25 @@ class LedgerStore:
         with suppress(NodeExistsError, MetadataUnavailableError):
             self._store.create(parent, make_parents=True)
 
-    def _remove_empty_parents(self, path: str) -> None:
+    def _tidy_up(self, path: str) -> None:
+        """Remove the parents that a deletion has left empty; note it if no ledger is left."""
         parent = parent_of(path)
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
             while parent != LEDGERS:
                 self._store.delete(parent)
                 parent = parent_of(parent)
+            self._note_if_emptied()
+
+    def _note_if_emptied(self) -> None:
+        for _ in range(DELETE_ATTEMPT_COUNT_MAX):
+            node = self._get_counter()
+            counter = decode(IdCounter, node.value, IDGEN)
+            value = encode(msgspec.structs.replace(counter, is_emptied=True))
+            note = SetValue(IDGEN, value, node.version)
+            with suppress(BadVersionError):  # a ledger was made, or somebody else notes it
+                # the removal proves it: a listing that is empty for another reason does not
+                self._store.multi([Delete(LEDGERS), Create(LEDGERS), note])
+                return
 
     def _walk(self, path: str, names: Sequence[str], layout: LedgerLayout) -> Iterator[int]:
         for name in in_id_order(names):

@@ -21,9 +21,11 @@ An *unreliable* list drops nothing at all: an empty one, one that ends with an e
 leaves out a ledger that is there (ids are never given out twice, so what is there was there when
 the list was made). Any answer but "no such ledger" keeps that ledger.
 
-Decisions: a cluster whose last ledger was deleted lists none, and keeps its data until there is a
-ledger again; the price of never believing an empty list. A candidate is looked at with a read of
-its own, at the cost of two reads a deleted ledger.
+Decisions: an empty list is believed only if the counter, read before the list and again before the
+second look, says that the last ledger was deleted and none was made since. That note comes from the
+deletion itself, in a step that the store refuses while there is a ledger (``metadata.ledgers``); a
+listing that failed, or ledgers that vanished in another way, leave no such note. A candidate is
+looked at with a read of its own, at the cost of two reads a deleted ledger.
 
 Limits: ``CANDIDATE_COUNT_MAX`` candidates a round, the lowest ids; the others wait for the next.
 
@@ -71,6 +73,14 @@ PROOF_COUNT_MAX: Final = 3
 """How often the proof is begun in one round."""
 
 
+NONE_LISTED: Final = (
+    "the metadata store lists no ledger at all, and has no note that the last one was deleted: if "
+    "that is right, append to a new ledger and delete it (zbk ledger append, zbk ledger delete), "
+    "and the next round frees everything"
+)
+"""Why nothing is dropped where the list is empty and nothing confirms it."""
+
+
 class _Phase(Enum):
     COUNTING = "counting"  # the counter is being read, for the list
     LISTING = "listing"
@@ -93,6 +103,7 @@ class GarbageRound:
         self._proof_count = 0
         self._look_at_ms = 0
         self._next_ledger_id = 0
+        self._is_emptied = False  # the counter says that no ledger is left
         self._listed_count = 0
         self._unlisted: set[int] = set()
         self._candidate_count = 0
@@ -117,8 +128,8 @@ class GarbageRound:
                 assert self._phase is None, "a round begins once"
                 self._local = tuple(sorted(ledger_ids))
                 effects = self._begin_proof()
-            case CounterRead(next_ledger_id, session):
-                effects = self._on_counter(next_ledger_id, session)
+            case CounterRead():
+                effects = self._on_counter(event)
             case LedgersListed(ledger_ids, is_last, session):
                 effects = self._on_list(ledger_ids, is_last=is_last, session=session)
             case LedgersRead(findings, session):
@@ -150,12 +161,14 @@ class GarbageRound:
         self._phase = _Phase.COUNTING
         return [ReadCounter()]
 
-    def _on_counter(self, next_ledger_id: int, session: int | None) -> list[Effect]:
+    def _on_counter(self, counter: CounterRead) -> list[Effect]:
+        next_ledger_id, session = counter.next_ledger_id, counter.session
         if self._phase is _Phase.COUNTING:
             if session is None:
                 return self._begin_proof()
             self._session = session
             self._next_ledger_id = next_ledger_id
+            self._is_emptied = counter.is_emptied
             self._unlisted = {one for one in self._local if one < next_ledger_id}
             self._phase = _Phase.LISTING
             return [ListLedgers()]
@@ -164,6 +177,8 @@ class GarbageRound:
             return self._begin_proof()
         if next_ledger_id < self._next_ledger_id:
             return self._end("the metadata store went back in time", is_suspicious=True)
+        if not self._listed_count and not counter.is_emptied:
+            return self._end("a ledger was made while the last one was looked for")
         absent, self._absent = self._absent, []
         return self._look(_Phase.LOOKING_AGAIN, absent)
 
@@ -181,8 +196,8 @@ class GarbageRound:
         candidates = sorted(self._unlisted)[:CANDIDATE_COUNT_MAX]
         self._unlisted = set()
         self._candidate_count = len(candidates)
-        if not self._listed_count and candidates:
-            return self._end("the metadata store lists no ledger at all")
+        if not self._listed_count and candidates and not self._is_emptied:
+            return self._end(NONE_LISTED)
         return self._look(_Phase.LOOKING, candidates)
 
     def _look(self, phase: _Phase, ledger_ids: Sequence[int]) -> list[Effect]:

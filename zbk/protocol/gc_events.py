@@ -33,6 +33,7 @@ class CounterRead(msgspec.Struct, frozen=True):
 
     next_ledger_id: int
     session: int | None
+    is_emptied: bool = False  # the last ledger was deleted, and none was made since
 
 
 class LedgersListed(msgspec.Struct, frozen=True):

@@ -160,10 +160,12 @@ class Compaction:
         """Tell whether the index points into a torn block, and from which id on to look next.
 
         Raises:
-            CorruptRecordError: the index is damaged there: neither yes nor no.
+            CorruptRecordError: the index is damaged there, or the log since ``torn_block``: neither
+                yes nor no.
         """
         torn = self._uses.use_of(log_id).torn
-        assert torn is not None, "who asks has seen it"
+        if torn is None:
+            raise self.damage(log_id, "what is known of its torn end has changed meanwhile")
         if header.ledger_id in self._deleted.noted:
             return False, None
         try:

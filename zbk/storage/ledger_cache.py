@@ -134,7 +134,8 @@ class LedgerCache:
     def open(self) -> int:
         """Carry out a flush that a crash cut short; return how many files it touched.
 
-        Files that a crash left without their name are removed: nobody was told of them.
+        Files that a crash left without their name are removed: nobody was told of them. So are
+        directories that are empty since their ledgers were deleted.
 
         Raises:
             StorageFailedError: that failed.
@@ -144,12 +145,20 @@ class LedgerCache:
         touched_count = self._flusher.recover()
         for path in unfinished_paths(self._files, self._root):
             self._files.remove(path)
+        self._remove_empty_directories()
         for directory in index_directories(self._files, self._root):
             # a name made just before the crash may be in the page cache only: its ledger would be
             # taken as kept, and be gone after a loss of power
             self._files.sync_dir(directory)
         self.count_ledgers()
         return touched_count
+
+    def _remove_empty_directories(self) -> None:
+        """Remove the directories of which every ledger was deleted. Comes before any flush."""
+        deepest_first = list(index_directories(self._files, self._root))[:0:-1]
+        for directory in deepest_first:
+            if not self._files.list_dir(directory):
+                self._files.remove_dir(directory)
 
     def count_ledgers(self) -> list[int]:
         """Count the index files that are here; return their ledgers, ascending. Comes first.

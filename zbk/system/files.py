@@ -293,7 +293,11 @@ class OsFiles:
 
     def make_dirs(self, path: str) -> None:
         """Make a directory and its parents; fine if it is there. Durable when this returns."""
-        path = os.path.abspath(path)
+        try:
+            path = os.path.abspath(path)
+        except FileNotFoundError as error:  # it does not say which
+            why = "the current folder was removed"
+            raise FileNotFoundError(error.errno, why, path) from error
         missing = []
         while not os.path.isdir(path):
             missing.append(path)

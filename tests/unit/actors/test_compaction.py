@@ -15,7 +15,7 @@ from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.actors.compaction_rounds import room_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import MIB, BookieConfig
-from zbk.errors import NoSuchLedgerError, StorageFailedError
+from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.compaction import CompactionKind, CompactionLimits
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
@@ -486,6 +486,25 @@ def test_a_log_whose_last_write_a_kill_cut_off_goes_unless_something_is_read_the
         check_clean(disk)
 
 
+def test_what_a_cut_off_block_may_hold_is_looked_up_piece_by_piece(disk: SimulatedDisk) -> None:
+    storage = opened(disk)
+    add(storage, 1, count=3)
+    add(storage, 1, 3, count=3)
+    checkpoint(storage)
+    (path,) = disk.paths("/l/logs/")
+    disk.process_crash()
+    disk.set_content(path, disk.content(path)[:-1])
+    core = opened(disk).garbages[0].compaction
+    header = core.torn_block(1)
+    assert header is not None
+    assert header.first_entry_id == 3
+
+    assert core.look_behind(1, header, 0, 2) == (False, 2)
+    assert core.look_behind(1, header, 2, 2) == (True, 4)
+    assert core.look_behind(1, header, 4, 2) == (True, 6)
+    assert core.look_behind(1, header, 6, 2) == (False, None)
+
+
 # ------------------------------------------------------------------ a full disk
 
 
@@ -626,3 +645,24 @@ def test_copies_take_no_reserve_and_make_no_bookie_read_only(
     found = room_of("/l", files=disk, reserves=[reserve], gate=gate, config=config)
 
     assert found == room_size
+
+
+def test_a_log_whose_end_is_seen_otherwise_meanwhile_is_left_alone(disk: SimulatedDisk) -> None:
+    """Seed 4390: it was an assertion, and the bookie's end."""
+    storage = opened(disk)
+    add(storage, 1, count=3)
+    add(storage, 1, 3, count=3)
+    checkpoint(storage)
+    (path,) = disk.paths("/l/logs/")
+    disk.process_crash()
+    whole = disk.content(path)
+    disk.set_content(path, whole[:-1])
+    core = opened(disk).garbages[0].compaction
+    header, torn = core.torn_block(1), core._uses.use_of(1).torn
+    assert header is not None
+    assert torn is not None
+
+    assert core._lost.note(1, [(torn.offset, len(whole))])  # as the scrubber does
+
+    with pytest.raises(CorruptRecordError, match="end has changed"):
+        core.look_behind(1, header, 0, 2)

@@ -16,7 +16,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.config import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.words import LedgerType
-from zbk.storage.disk_space import HOLD_MS, DiskLimits, NoSpaceMet
+from zbk.storage.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet
 from zbk.storage.journal import SMALL_SEGMENT_SIZE
 from zbk.storage.journal_segment import spare_ids
 from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer, Refused
@@ -138,12 +138,19 @@ def test_the_writer_of_a_fenced_ledger_is_told_so_and_not_sent_to_another_bookie
     assert world.last_error() is LedgerFencedError
 
 
-def test_recoveries_are_refused_before_fences_when_the_reserve_is_used_up() -> None:
+@pytest.mark.parametrize(
+    "left_size",
+    [
+        pytest.param(100_000, id="the entry log finds no space"),
+        pytest.param(SMALL_SEGMENT_SIZE - 1, id="the journal has no room for another segment"),
+    ],
+)
+def test_recoveries_are_refused_before_fences_when_the_reserve_is_used_up(left_size: int) -> None:
     world, disk = full_bookie()
     world.space.is_readonly = True
     for reserve in world.storage.reserves:
         reserve.release()
-    disk.capacity = disk.used_size + 100_000  # somebody else has taken the rest
+    disk.capacity = disk.used_size + left_size  # somebody else has taken the rest
     number = 0
     while True:
         number += 1
@@ -151,12 +158,35 @@ def test_recoveries_are_refused_before_fences_when_the_reserve_is_used_up() -> N
         world.settle()
         if not isinstance(world.answers[-1], AddAnswer):
             break
+    assert number > 50, "there was room for some"
     assert world.last_error() is BookieReadOnlyError
+    assert world.storage.journals.room_size >= FENCE_ROOM_SIZE
     for ledger_id in range(100, 300):
         world.say(read_lac(ledger_id=ledger_id, is_fencing=True))
         world.settle()
         assert isinstance(world.answers[-1], LacAnswer)
     assert world.failures == []
+
+
+@pytest.mark.parametrize("step", [1, -1], ids=["ascending", "descending"])
+def test_recoveries_of_one_turn_leave_room_for_fences_together(step: int) -> None:
+    world, disk = full_bookie()
+    world.space.is_readonly = True
+    for reserve in world.storage.reserves:
+        reserve.release()
+    disk.capacity = disk.used_size + SMALL_SEGMENT_SIZE - 1
+    entry_ids = range(1, 1 + 900)[::step]
+
+    world.say_together(
+        *(add(batch(n, [b"." * 1_000]), request_id=n, is_recovery=True) for n in entry_ids)
+    )
+    world.settle()
+
+    taken = [a.request_id for a in world.answers if isinstance(a, AddAnswer)]
+    refused = [a.request_id for a in world.answers if isinstance(a, Refused)]
+    assert len(taken) > 100
+    assert sorted(taken + refused) == sorted(entry_ids)
+    assert world.storage.journals.room_size >= FENCE_ROOM_SIZE
 
 
 # ---------------------------------------------------------------- the journal actor

@@ -13,9 +13,10 @@ from tests.support.simulated_disk import Fault
 from tests.support.storage_actor import OTHER_KEY, add, batch, read, read_lac
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.gc import ForgetLedgers, GcAsked, GcDue
+from zbk.actors.storage import PollsDue
 from zbk.errors import NoSuchLedgerError
-from zbk.metadata.paths import IDGEN, INSTANCEID
-from zbk.metadata.values import IdCounter, Instance, encode
+from zbk.metadata.paths import IDGEN, INSTANCEID, ledger_path
+from zbk.metadata.values import IdCounter, Instance, LedgerLayout, encode
 from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.words import LedgerType
 from zbk.wire.messages import ReadAnswer, Refused, Sync, WriteLac
@@ -150,6 +151,7 @@ def test_a_reader_that_waits_for_the_lac_of_a_deleted_ledger_is_told(world: Garb
 
     assert world.bookie.last_error() is NoSuchLedgerError
     assert world.bookie.answers[-1].request_id == 77
+    world.bookie.tell(PollsDue())
     assert world.bookie.ticker.callbacks == []
 
 
@@ -165,6 +167,28 @@ def test_an_empty_list_drops_nothing(world: GarbageWorld) -> None:
     result = world.round()
 
     assert "lists no ledger at all" in result.gave_up
+    assert world.local() == ids
+
+
+def test_the_space_of_the_last_ledger_is_freed(world: GarbageWorld) -> None:
+    ids = world.create(3)
+    world.delete(*ids)
+
+    result = world.round()
+
+    assert (result.listed_count, result.dropped_count, result.gave_up) == (0, 3, "")
+    assert world.local() == []
+
+
+def test_ledgers_that_vanish_without_a_deletion_are_kept(world: GarbageWorld) -> None:
+    """The list is empty, and so is the store; nothing says that this was wanted."""
+    ids = world.create(2)
+    for ledger_id in ids:
+        world.store.delete(ledger_path(ledger_id, LedgerLayout.HIERARCHICAL))
+
+    result = world.round()
+
+    assert "no note that the last one was deleted" in result.gave_up
     assert world.local() == ids
 
 

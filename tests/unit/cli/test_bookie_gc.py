@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.support.cli import Run
+from zbk.cli.output import size_text
 
 
 @pytest.mark.parametrize(("flag", "log_count"), [(None, 0), ("--minor", 1), ("--major", 3)])
@@ -19,6 +20,7 @@ def test_what_was_compacted_is_told(run: Run, flag: str | None, log_count: int) 
     assert told["compacted_size"] == 1_000 * log_count
     assert told["compaction_gave_up"] == ""
     assert f"compacted logs      {log_count}" in shown
+    assert f"compacted size      {size_text(1_000 * log_count)}" in shown
 
 
 def test_the_last_of_both_flags_counts(run: Run) -> None:

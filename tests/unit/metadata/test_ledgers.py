@@ -1,7 +1,7 @@
 """LedgerStore on a store in memory that fails on cue."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -16,9 +16,10 @@ from zbk.errors import (
     NoSuchLedgerError,
 )
 from zbk.metadata.arguments import parent_of
+from zbk.metadata.instance import read_layout
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.metadata.paths import IDGEN, LEDGERS
+from zbk.metadata.paths import IDGEN, LEDGERS, ledger_path
 from zbk.metadata.store import Operation
 from zbk.metadata.values import IdCounter, Layout, LedgerLayout, encode
 from zbk.protocol.ledger_metadata import LedgerMetadata
@@ -43,6 +44,18 @@ class Cluster:
     def close(self) -> None:
         self.store.close()
         self.other_store.close()
+
+
+class Overtaken(MemoryStore):
+    """Another client is quicker each time this one takes several steps at once."""
+
+    def __init__(self, tree: MemoryTree, overtake: Callable[[], object]) -> None:
+        super().__init__(tree)
+        self._overtake = overtake
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        self._overtake()
+        super().multi(operations)
 
 
 @pytest.fixture(params=LedgerLayout)
@@ -94,6 +107,33 @@ def test_a_lost_create_that_another_has_changed_meanwhile_is_still_ours(cluster:
     created, version = cluster.client(store).create(metadata_maker())
 
     assert (created.state, version) == (LedgerState.IN_RECOVERY, 1)
+    store.close()
+
+
+def test_a_lost_create_whose_id_another_client_took_is_not_taken_for_ours(cluster: Cluster) -> None:
+    """The token tells: the ledger under the id is there, and it is the other client's."""
+    ours, others = metadata_maker(), metadata_maker()
+
+    class RacedStore(MemoryStore):
+        """Our step is not made, and another client makes its ledger before we look."""
+
+        is_first = True
+
+        def multi(self, operations: Sequence[Operation]) -> None:
+            if not self.is_first:
+                super().multi(operations)
+                return
+            self.is_first = False
+            cluster.others.create(others)
+            raise MetadataUnavailableError(self.address, "the reply was lost")
+
+    cluster.ledgers._make_parent(parent_of(cluster.ledgers._path(0)))
+    store = RacedStore(cluster.tree)
+
+    created, _version = cluster.client(store).create(ours)
+
+    assert created == ours(1)
+    assert cluster.others.read(0)[0] == others(0)
     store.close()
 
 
@@ -371,6 +411,44 @@ def test_deleting_the_last_ledger_below_a_node_removes_the_node(cluster: Cluster
     assert cluster.store.children(LEDGERS) == []
 
     assert cluster.ledgers.create(metadata_maker())[0].ledger_id == 2
+
+
+def test_the_deletion_of_the_last_ledger_is_noted_until_one_is_made(cluster: Cluster) -> None:
+    for _ in range(2):
+        cluster.ledgers.create(metadata_maker())
+
+    cluster.ledgers.delete(1)
+    assert not cluster.others.counter().is_emptied
+    cluster.ledgers.delete(0)
+    assert cluster.others.counter() == IdCounter(next_ledger_id=2, is_emptied=True)
+    assert list(cluster.others.list()) == []
+
+    assert cluster.others.create(metadata_maker())[0].ledger_id == 2
+    assert cluster.ledgers.counter() == IdCounter(next_ledger_id=3)
+    assert cluster.store.get(IDGEN).value == encode(IdCounter(next_ledger_id=3)), "as ever"
+
+
+def test_what_vanishes_otherwise_leaves_no_note(cluster: Cluster) -> None:
+    layout = read_layout(cluster.store).ledger_layout
+    cluster.ledgers.create(metadata_maker())
+    cluster.store.delete(ledger_path(0, layout))
+
+    with pytest.raises(NoSuchLedgerError):
+        cluster.ledgers.delete(0)
+
+    assert list(cluster.ledgers.list()) == []
+    assert not cluster.ledgers.counter().is_emptied
+
+
+def test_a_ledger_made_while_the_last_one_is_deleted_leaves_no_note(cluster: Cluster) -> None:
+    cluster.ledgers.create(metadata_maker())
+    store = Overtaken(cluster.tree, lambda: cluster.others.create(metadata_maker()))
+
+    cluster.client(store).delete(0)
+    store.close()
+
+    assert list(cluster.ledgers.list()) == [1]
+    assert not cluster.ledgers.counter().is_emptied
 
 
 def test_a_listing_is_ascending_and_reads_the_tree_piece_by_piece(cluster: Cluster) -> None:

@@ -60,9 +60,10 @@ class GarbageScript:
         self.session = None if number == "none" else int(number)
         return []
 
-    def do_counter(self, next_ledger_id: str) -> list[Effect]:
-        """Answer with the counter."""
-        return self._say(CounterRead(int(next_ledger_id), self.session))
+    def do_counter(self, next_ledger_id: str, *note: str) -> list[Effect]:
+        """Answer with the counter; ``emptied``: and with the note that no ledger is left."""
+        is_emptied = note == ("emptied",)
+        return self._say(CounterRead(int(next_ledger_id), self.session, is_emptied=is_emptied))
 
     def do_listed(self, *ids: str) -> list[Effect]:
         """Answer with a piece of the list."""

@@ -58,6 +58,10 @@ class Truth:
         """Return the counter after so many changes."""
         return sum(what == "create" for what, _ in self.row[:length])
 
+    def is_emptied(self, length: int) -> bool:
+        """Tell whether the last of these changes left no ledger."""
+        return bool(length) and not self.view(length)
+
     @property
     def deleted(self) -> set[int]:
         """The ledgers that are gone for good."""
@@ -72,6 +76,7 @@ class LyingStore:
         self.lie = lie
         self.session = 0
         self.seen = 0
+        self.has_told_emptied = False
         self.begin_session()
 
     def begin_session(self) -> None:
@@ -94,7 +99,9 @@ class LyingStore:
         live = truth.view(self.seen)
         match effect:
             case ReadCounter():
-                return [CounterRead(truth.counter(self.seen), session)]
+                is_emptied = truth.is_emptied(self.seen)
+                self.has_told_emptied |= is_emptied
+                return [CounterRead(truth.counter(self.seen), session, is_emptied=is_emptied)]
             case ListLedgers():
                 return self._list(sorted(live), session)
             case ReadMetadata(ledger_ids):
@@ -166,11 +173,13 @@ def test_no_lie_makes_a_bookie_drop_a_ledger_that_was_not_deleted(
     local = {one for one in range(truth.next_ledger_id) if rng.random() < 0.7}
     local |= {truth.next_ledger_id + 5} if rng.random() < 0.2 else set()
 
-    result, dropped, was_lied_to = run_round(LyingStore(truth, lie), local)
+    store = LyingStore(truth, lie)
+    result, dropped, was_lied_to = run_round(store, local)
 
     assert dropped <= truth.deleted & local
     assert result.dropped_count == len(dropped)
-    if lie == "empty" or (lie == "partial" and was_lied_to):
+    is_known_to_lie = lie == "empty" and not store.has_told_emptied
+    if is_known_to_lie or (lie == "partial" and was_lied_to):
         assert not dropped, "nothing comes of a list that is known to lie"
     if result.gave_up:
         assert not dropped
@@ -189,10 +198,12 @@ def test_each_lie_is_told_and_an_honest_store_frees_everything() -> None:
             deleted_before = truth.deleted
             local = set(range(truth.next_ledger_id))
             result, dropped, _ = run_round(store, local)
-            outcomes[lie].append(result)
+            if lie != "empty" or not store.has_told_emptied:
+                outcomes[lie].append(result)
             if lie == "honest":
                 assert deleted_before <= dropped
     assert not any(one.gave_up for one in outcomes["honest"])
+    assert len(outcomes["empty"]) > 20
     assert all("no ledger at all" in one.gave_up for one in outcomes["empty"])
     assert any("was not listed" in one.gave_up for one in outcomes["partial"])
     assert any(one.gave_up == "no answer" for one in outcomes["failing"])

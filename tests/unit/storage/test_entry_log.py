@@ -12,7 +12,7 @@ from zbk.errors import CookieMismatchError, CorruptRecordError, StorageFailedErr
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
-from zbk.storage.entry_log_scan import Block, Damage, EntryLogScan
+from zbk.storage.entry_log_scan import SEARCH_SIZE, Block, Damage, EntryLogScan
 from zbk.storage.location import split_location
 
 LOG_1 = log_path(DIRECTORY, 1)
@@ -318,6 +318,25 @@ def test_without_a_map_the_bytes_are_counted_block_by_block(disk: SimulatedDisk)
     for cut_size in (1, 20, 41, 60):
         disk.set_content(LOG_1, content[:-cut_size])
         assert scan_of(disk, 1).size_by_ledger() == wanted
+
+
+@pytest.mark.parametrize("shift", [-BLOCK_HEADER_SIZE, *range(-7, 3)])
+def test_a_block_behind_much_damage_is_found_wherever_it_begins(
+    disk: SimulatedDisk, shift: int
+) -> None:
+    """The search reads a piece at a time: a header may begin in one and end in the next."""
+    open_logs(disk).append(batches(1))
+    content = disk.content(LOG_1)
+    begin = LOG_HEADER_SIZE + 1 + SEARCH_SIZE + shift
+    damage = bytes(begin - LOG_HEADER_SIZE)
+    disk.set_content(LOG_1, content[:LOG_HEADER_SIZE] + damage + content[LOG_HEADER_SIZE:])
+
+    lost, *found = blocks_of(disk)
+
+    assert lost == Damage(LOG_HEADER_SIZE, len(damage), is_tail=False)
+    (block,) = found
+    assert isinstance(block, Block)
+    assert (block.offset, block.is_intact) == (begin + BLOCK_HEADER_SIZE, True)
 
 
 def test_a_torn_tail_is_reported_and_hides_nothing_before_it(disk: SimulatedDisk) -> None:

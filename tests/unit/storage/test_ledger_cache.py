@@ -14,7 +14,7 @@ from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache, put
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.words import LedgerType
-from zbk.storage.index_file import IndexPath
+from zbk.storage.index_file import IndexPath, index_directories
 from zbk.storage.index_page import page_offset
 from zbk.storage.ledger_cache import LedgerCache
 from zbk.storage.ledger_info import LedgerInfo
@@ -365,6 +365,24 @@ def test_a_file_that_was_being_made_when_the_bookie_died_is_removed(disk: Simula
 
     assert disk.paths(".new") == []
     assert cache.ledgers() == []
+
+
+def test_directories_of_deleted_ledgers_are_gone_after_a_start(disk: SimulatedDisk) -> None:
+    cache, _ = open_cache(disk)
+    for ledger_id in (1, 0x0100, 0x0101, 0x010000):
+        put_range(cache, ledger_id, 0, 0)
+    cache.flush()
+    for ledger_id in (1, 0x0100, 0x010000):
+        cache.delete(ledger_id)
+    assert disk.list_dir("/l/index") == ["00", "01"]
+
+    cache, _ = open_cache(disk)
+
+    assert list(index_directories(disk, "/l/index"))[1:] == ["/l/index/00", "/l/index/00/01"]
+    put_range(cache, 1, 0, 0)
+    cache.flush()
+    again, _ = open_cache(disk.crash(Random(1)))
+    assert again.ledgers() == [1, 0x0101]
 
 
 def test_a_damaged_ledger_can_be_deleted(disk: SimulatedDisk) -> None:

@@ -5,8 +5,9 @@ from random import Random
 
 import pytest
 
-from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage, read_all
+from tests.support.bookie_storages import BOOKIE_ID, KEY, LedgerTwin, TwinnedStorage, read_all
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
+from tests.support.scrubbing import scrub
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
@@ -16,7 +17,8 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.lost_files import LostFiles, look
+from zbk.storage.location import split_location
+from zbk.storage.lost_files import SCOPE_RANGE_COUNT_MAX, LostFiles, look, scope_of
 from zbk.storage.rebuild_sources import LedgerSecret
 from zbk.storage.reindex import Reindex
 
@@ -106,10 +108,14 @@ def test_what_came_after_the_mark_is_replayed_into_the_index_that_is_made_anew()
 def test_a_ledger_of_which_only_the_journal_has_entries_is_taken_in_by_its_replay() -> None:
     twin = filled()
     twin.storage.set_ledger_key(8, KEY, LedgerType.PD_JOURNAL)
+    twin.attempted[8] = LedgerTwin()  # so its key record is not journaled behind the mark
     twin.finish_checkpoint()
+    (log,) = twin.disk.paths("/l/logs/")
+    size = len(twin.disk.content(log))
     twin.add(8, range(4))
     twin.sync()
     twin.kill()
+    twin.disk.set_content(log, twin.disk.content(log)[:size])  # the power was lost
     twin.disk.remove_at_rest(index_file(twin.disk, 8))
 
     start(twin)
@@ -308,3 +314,67 @@ def test_a_crash_or_a_power_cut_at_any_step_of_such_a_start_loses_nothing() -> N
             denied = [one for one in (3, 4) if one not in unknown(storage.storage)]
             assert set(denied) <= set(storage.storage.ledgers()), "what is denied is whole"
     assert cut_count > 50
+
+
+@pytest.mark.parametrize(
+    ("least_size_of", "doubt"),
+    [
+        (lambda size: size, ""),
+        (lambda _size: 0, "nobody knows how long entry log"),
+        (lambda size: size + 1, "bytes, and had"),
+    ],
+    ids=["as it was", "unknown", "shorter"],
+)
+def test_ledgers_are_whole_only_where_each_log_is_known_to_be_as_long_as_it_was(
+    least_size_of: Callable[[int], int], doubt: str
+) -> None:
+    """Of a log that lost its end nothing tells which ledger's entries were there."""
+    twin = filled()
+    twin.kill()
+    (path,) = twin.disk.paths("/l/logs/")
+    size = len(twin.disk.content(path))
+    report = Reindex(
+        twin.disk,
+        "/l",
+        owner=OWNER,
+        lost=LedgerRanges((3,), (7,)),
+        least_sizes={1: least_size_of(size)},
+        ask_others=secret_of,
+        fail_stop=FailStop(),
+    ).run()
+
+    assert report.entry_count == 24
+    assert doubt in report.doubt
+    assert bool(report.doubt) is bool(doubt)
+
+
+def test_a_lost_log_is_not_forgotten_while_a_lost_index_may_have_pointed_there() -> None:
+    """Nothing points there now: the index that did is lost as well."""
+    twin = filled(log_size_max=400)
+    places = twin.storage.resolve(4, range(5), 1 << 20)
+    assert places is not None
+    log_id = split_location(places.locations[0])[0]
+    twin.kill()
+    twin.disk.remove_at_rest(index_file(twin.disk, 4))
+    twin.disk.remove_at_rest(f"/l/logs/{log_id:08x}.log")
+
+    for _ in range(2):
+        storage = start(twin)
+        (view,) = storage.scrubs
+        assert log_id in view.lost_logs
+        scrub(storage)
+        assert log_id in view.lost_logs
+        storage.close()
+        twin.kill()
+
+
+def test_a_loss_in_too_many_places_is_taken_for_one_from_the_first_to_the_last() -> None:
+    ids = range(10, 10 + 2 * SCOPE_RANGE_COUNT_MAX + 2, 2)
+    half = len(ids) // 2
+    lost = [
+        LostFiles("/l1", ledger_ids=tuple(ids[:half])),
+        LostFiles("/l2", ledger_ids=tuple(ids[half:])),
+    ]
+
+    assert scope_of(lost, ids[-1] + 100) == LedgerRanges((ids[0],), (ids[-1],))
+    assert scope_of(lost[:1], ids[-1] + 100).range_count == half, "it fits"

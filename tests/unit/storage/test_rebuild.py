@@ -20,7 +20,9 @@ from zbk.errors import (
 )
 from zbk.protocol.words import LedgerType
 from zbk.storage.deleted_ledgers import DeletedLedgers
+from zbk.storage.entry_log_format import LOG_HEADER_SIZE
 from zbk.storage.fail_stop import FailStop
+from zbk.storage.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.rebuild import IndexRebuild, RebuildReport
 from zbk.storage.rebuild_sources import LedgerSecret
 from zbk.storage.wipe import remove_tree
@@ -257,6 +259,33 @@ def test_a_log_that_is_gone_is_refused_where_a_header_knew_of_its_entries() -> N
 
     with pytest.raises(CorruptRecordError, match="nothing was changed"):
         rebuild(twin.disk)
+
+
+def test_a_sealed_log_has_no_torn_tail() -> None:
+    """Its last block is damaged: the log was whole once, as the map behind it shows."""
+    twin = filled(log_size_max=900)
+    lose_index(twin.disk)
+    path = twin.disk.paths("/l/logs/")[0]
+    inspection = EntryLogInspection(twin.disk, path, BOOKIE_ID)
+    blocks = [one for one in inspection.findings() if isinstance(one, FoundBlock)]
+    assert inspection.is_sealed
+    assert len(blocks) > 1
+    twin.disk.flip_bit(path, 8 * blocks[-1].entries[-1].offset)
+
+    with pytest.raises(CorruptRecordError, match="nothing was changed"):
+        rebuild(twin.disk, tell_all)
+
+
+def test_a_log_of_which_nothing_can_be_read_has_no_torn_tail() -> None:
+    """The mark promises it: something was there, and no index is left to tell what."""
+    twin = filled()
+    lose_index(twin.disk)
+    (path,) = twin.disk.paths("/l/logs/")
+    whole = twin.disk.content(path)
+    twin.disk.set_content(path, whole[:LOG_HEADER_SIZE] + bytes(len(whole) - LOG_HEADER_SIZE))
+
+    with pytest.raises(CorruptRecordError):
+        rebuild(twin.disk, tell_all)
 
 
 def test_the_torn_tail_of_a_log_is_no_damage() -> None:

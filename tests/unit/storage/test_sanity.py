@@ -49,6 +49,20 @@ def test_each_damaged_file_is_named() -> None:
         assert check.problem_count == len(problems)
 
 
+def test_what_was_found_of_the_directories_before_comes_first() -> None:
+    disk = filled()
+    disk.flip_bit(disk.paths("/logs/")[0], 8 * 100)
+    before = Problem("/l", 0, "has no last log mark, but the cluster knows incarnation 2")
+    check = SanityCheck(
+        disk, journal_dir="/j", ledger_dir="/l", bookie_id=BOOKIE_ID, found_before=[before]
+    )
+
+    problems = list(check.problems())
+
+    assert problems[0] == before
+    assert check.problem_count == len(problems) > 1
+
+
 def test_a_journal_that_a_start_would_refuse_is_a_problem() -> None:
     disk = filled()
     disk.remove_at_rest(disk.paths(".journal")[0])
