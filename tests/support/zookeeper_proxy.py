@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import suppress
 
-CREATE, DELETE, EXISTS, GET, SET, MULTI = 1, 2, 3, 4, 5, 14
+CREATE, DELETE, EXISTS, GET, SET, GET_CHILDREN, MULTI = 1, 2, 3, 4, 5, 8, 14
 """Operation codes of ZooKeeper requests."""
 
 _HEAD = struct.Struct(

@@ -54,10 +54,41 @@ def initialise(store: MetadataStore, layout: Layout | None = None) -> str:
         InvalidOptionError: the cluster has another layout, or something else is in its place.
         MetadataUnavailableError: it may or may not have been made; asking again is safe.
     """
-    wanted = layout or Layout()
+    _make(store, layout or Layout(), str(uuid4()))
+    found = read_layout(store)
+    if layout is not None and found.ledger_layout is not layout.ledger_layout:
+        raise InvalidOptionError(
+            "ledger layout",
+            layout.ledger_layout,
+            f"the cluster at {store.address} was made with {found.ledger_layout}",
+        )
+    return instance_id(store)
+
+
+def initialise_new(store: MetadataStore, layout: Layout) -> str:
+    """Make the cluster, which must not be there; return its instance id.
+
+    Raises:
+        InvalidOptionError: there is a cluster, or something else.
+        MetadataUnavailableError: it may or may not have been made; asking again says which.
+    """
+    mine = str(uuid4())
+    _make(store, layout, mine)
+    found = instance_id(store)
+    if found != mine:
+        raise InvalidOptionError(
+            "metadata",
+            store.address,
+            f"holds cluster {found} already, with layout {read_layout(store).ledger_layout}: a "
+            "layout cannot be changed; give an empty store, or another root",
+        )
+    return mine
+
+
+def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
     nodes = [
-        Create(LAYOUT, encode(wanted)),
-        Create(INSTANCEID, encode(Instance(instance_id=str(uuid4())))),
+        Create(LAYOUT, encode(layout)),
+        Create(INSTANCEID, encode(Instance(instance_id=instance))),
         Create(IDGEN, encode(IdCounter())),
         *(Create(path) for path in _PARENTS),
     ]
@@ -75,14 +106,6 @@ def initialise(store: MetadataStore, layout: Layout | None = None) -> str:
                     raise
                 continue
         break
-    found = read_layout(store)
-    if layout is not None and found.ledger_layout is not layout.ledger_layout:
-        raise InvalidOptionError(
-            "ledger layout",
-            layout.ledger_layout,
-            f"the cluster at {store.address} was made with {found.ledger_layout}",
-        )
-    return instance_id(store)
 
 
 def instance_id(store: MetadataStore) -> str:

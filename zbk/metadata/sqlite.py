@@ -24,7 +24,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -46,7 +46,8 @@ from zbk.metadata.callbacks import LOG, CallbackThread, Reading, SessionListener
 from zbk.metadata.poll_pace import PollPace
 from zbk.metadata.sqlite_file import database_path, open_database
 from zbk.metadata.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
-from zbk.system.clock import monotonic_ms
+from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.deadline import left_s
 
 POLL_MS = 50
 """How often the poll thread looks; about how late a watch of another process's change is,"""
@@ -58,6 +59,7 @@ QUIET_POLL_LEASE_SHARE = 8
 """Looks are not rarer than this part of a lease, which has to be renewed at a third of it."""
 
 _POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long behind other writers
+_LOCK_LOOK_MS = 2  # how often, about, one that waits for the write lock looks whether it is free
 _CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
 
 ResultT = TypeVar("ResultT")
@@ -67,8 +69,8 @@ _Read = Callable[[sqlite3.Connection, str], Reading]
 class SqliteStore:
     """A ``MetadataStore`` in a file.
 
-    ``timeout_s`` bounds each call; ``session_timeout_ms`` is the lease. Without ``must_exist`` a
-    file that is not there is made.
+    ``timeout_s`` bounds each call, as does ``zbk.system.deadline``; ``session_timeout_ms`` is the
+    lease. Without ``must_exist`` a file that is not there is made.
 
     Raises:
         InvalidOptionError: no such folder or file, or not a database of zbk.
@@ -213,7 +215,7 @@ class SqliteStore:
         self._thread.join(_CLOSE_TIMEOUT_S)
         with self._lock:
             try:
-                with _transaction(self._connection):
+                with self._writing(self._connection):
                     tree.end_session(self._connection, self._session_id)
             except sqlite3.Error as error:
                 LOG.info("%s: the session ends with its lease: %s", self._address, error)
@@ -232,21 +234,30 @@ class SqliteStore:
         tree.apply(connection, operations, self._session_id)
 
     def _change(self, work: Callable[[sqlite3.Connection], None]) -> None:
-        with self._locked() as connection, _transaction(connection):
+        with self._locked() as connection, self._writing(connection):
             work(connection)
         self._must_look = True
         self._wake.set()
 
+    def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[None]:
+        """Return a transaction of a caller, or of the store itself, that writes."""
+        timeout_ms = int(self._timeout_s * 1000)
+        return _writing(connection, timeout_ms, timeout_ms)
+
     def _read(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
-        with self._locked() as connection, _transaction(connection, "DEFERRED"):
+        with self._locked() as connection, _reading(connection):
             return work(connection)
 
     @contextmanager
     def _locked(self) -> Iterator[sqlite3.Connection]:
         self._check_usable()
-        if not self._lock.acquire(timeout=self._timeout_s):
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
             raise MetadataUnavailableError(self._address, "another call takes too long")
         try:
+            if timeout_s < self._timeout_s:
+                self._set_busy_timeout(max(0.0, deadline_s - monotonic_s()))
             yield self._connection
         except sqlite3.ProgrammingError:
             if self._is_closed:
@@ -255,7 +266,13 @@ class SqliteStore:
         except sqlite3.Error as error:
             raise MetadataUnavailableError(self._address, str(error)) from error
         finally:
+            if timeout_s < self._timeout_s and not self._is_closed:
+                self._set_busy_timeout(self._timeout_s)
             self._lock.release()
+
+    def _set_busy_timeout(self, timeout_s: float) -> None:
+        """Wait for other processes as long as this; the caller holds the lock."""
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * timeout_s)}")
 
     def _check_usable(self) -> None:
         assert not self._callbacks.is_current(), "a callback may not call its store"
@@ -312,7 +329,7 @@ class SqliteStore:
         with self._watched_lock:
             watched = list(self._watched.items())
         try:
-            with _transaction(connection, "DEFERRED"):
+            with _reading(connection):
                 is_lost = not tree.has_session(connection, self._session_id)
                 for subscription, watch in watched:
                     reading = watch.read(connection, subscription.path)
@@ -330,7 +347,7 @@ class SqliteStore:
         if not is_due and self._now_ms() < self._renewed_ms + self._lease_ms // 3:
             return
         session_id = self._session_id
-        with _transaction(self._poll_connection):
+        with _writing(self._poll_connection, self._renewal_patience_ms(), _POLL_BUSY_TIMEOUT_MS):
             now_ms = self._now_ms()
             if not tree.renew_session(self._poll_connection, session_id, now_ms):
                 session_id = tree.begin_session(self._poll_connection, self._lease_ms, now_ms)
@@ -341,10 +358,17 @@ class SqliteStore:
             self._become(SessionState.LOST)
         self._become(SessionState.CONNECTED)
 
+    def _renewal_patience_ms(self) -> int:
+        """Return how long a renewal may wait for the lock: to the end of what the lease allows."""
+        now_ms = self._now_ms()
+        suspended_ms = self._renewed_ms + self._lease_ms * 2 // 3
+        end_ms = suspended_ms if now_ms < suspended_ms else self._renewed_ms + self._lease_ms
+        return max(_POLL_BUSY_TIMEOUT_MS, end_ms - now_ms)
+
     def _remove_dead(self) -> None:
         if self._now_ms() < self._judge_ms or not self._dead():
             return
-        with _transaction(self._poll_connection):
+        with _writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
             for session_id in self._dead():  # a renewal may have come before the lock
                 tree.end_session(self._poll_connection, session_id)
         self._must_look = True  # our own commits do not change data_version
@@ -355,9 +379,9 @@ class SqliteStore:
         return [session_id for session_id in expired if session_id != self._session_id]
 
     def _open(self, path: str) -> tuple[sqlite3.Connection, int]:
-        connection = open_database(path, self._address, self._timeout_s)
+        connection = open_database(path, self._address, left_s(self._timeout_s))
         try:
-            with _transaction(connection):
+            with self._writing(connection):
                 return connection, tree.begin_session(connection, self._lease_ms, self._now_ms())
         except sqlite3.Error as error:
             connection.close()
@@ -378,8 +402,42 @@ class _Watched:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    connection.execute(f"BEGIN {kind}")
+def _writing(
+    connection: sqlite3.Connection, patience_ms: int, busy_timeout_ms: int
+) -> Iterator[None]:
+    """Run a transaction that writes; wait ``patience_ms`` for the lock.
+
+    SQLite looks for the lock at intervals that grow to 100 ms, and a process that writes all the
+    time takes it again within a part of one: then others get no lock for seconds, and lose their
+    sessions. So we look often. ``busy_timeout_ms`` is the connection's for everything else.
+    """
+    end_ms = monotonic_ms() + patience_ms
+    connection.execute(f"PRAGMA busy_timeout = {_LOCK_LOOK_MS}")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic_ms() >= end_ms:
+                    raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction that only reads."""
+    connection.execute("BEGIN DEFERRED")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def _ending(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit the transaction that was begun, or undo it."""
     try:
         yield
         connection.execute("COMMIT")

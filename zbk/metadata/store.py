@@ -9,7 +9,8 @@ one with each ``set``; an *ephemeral* node goes when the session that made it en
 CONNECTED; SUSPENDED (nobody knows: stop acting on what the session guaranteed); LOST (its
 ephemerals are gone; ``store`` goes on with a new session, and its owner makes them again).
 
-All calls block and may be made from any thread but not from inside a callback. Callbacks run in a
+All calls block, no longer than the deadline of what they are a part of (``zbk.system.deadline``),
+and may be made from any thread but not from inside a callback. Callbacks run in a
 thread of the store's own, one at a time, and must not block: hand the news on.
 """
 

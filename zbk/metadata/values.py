@@ -48,7 +48,15 @@ _CHECKSUM_SIZE = 9  # 0xcf and eight bytes
 
 
 class LedgerLayout(StrEnum):
-    """How ledger ids become paths."""
+    """How ledger ids become paths.
+
+    Decision: hierarchical by default, where the documentation of BookKeeper's concepts has flat,
+    and the other one beyond 50,000 ledgers. The layout of a cluster never changes, and how many
+    ledgers it will have is not known at its beginning. A listing of a flat layout is one answer
+    with every name, some 15 bytes each, and every bookie's garbage collection and every audit asks
+    for it; a hierarchical one is read in pieces of 10,000 names at most, which costs a question for
+    each. BookKeeper's code has it as its default, too.
+    """
 
     HIERARCHICAL = "hierarchical"
     FLAT = "flat"
@@ -69,9 +77,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IdCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """``/idgen``: every ledger id below ``next_ledger_id`` was given out, once."""
+    """``/idgen``: every ledger id below ``next_ledger_id`` was given out, once.
+
+    ``is_emptied`` is written by the deletion of the last ledger, in one step that fails while there
+    is any ledger. A create writes the counter without it; so does a zbk that does not know it.
+    """
 
     next_ledger_id: int = 0
+    is_emptied: bool | msgspec.UnsetType = msgspec.UNSET
     format_version: int = VALUE_FORMAT_VERSION
 
 
@@ -179,6 +192,7 @@ class AuditorStatus(msgspec.Struct, frozen=True, kw_only=True):
     told_ms: int  # wall clock
     lost: tuple[str, ...] = ()  # bookies that are lost, as it sees it
     pending: tuple[str, ...] = ()  # those of them whose ledgers are not all reported yet
+    delay_ends_ms: int | msgspec.UnsetType = msgspec.UNSET  # wall clock; the lost one has so long
     brake: str = ""  # why it waits before it acts; "": it does not
     doing: str = ""  # the pass under way
     done: str = ""  # the last pass, and what came of it

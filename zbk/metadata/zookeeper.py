@@ -40,8 +40,9 @@ from zbk.metadata.zookeeper_watches import WatchKey, WatchKind, ZooKeeperWatches
 class ZooKeeperStore:
     """A ``MetadataStore`` in ZooKeeper.
 
-    ``timeout_s`` bounds the first connection and each call. ``session_timeout_ms`` is what we ask
-    for; the server may give another, within its own limits. The root is made on first use.
+    ``timeout_s`` bounds the first connection and each call, as does ``zbk.system.deadline``.
+    ``session_timeout_ms`` is what we ask for; the server may give another, within its own
+    limits. The root is made on first use.
 
     Raises:
         InvalidOptionError: the address is malformed.

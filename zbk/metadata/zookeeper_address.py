@@ -2,7 +2,7 @@
 
 The port is 2181 where none is given, the root ``/zbk``. An IPv6 host is written ``[::1]:2181``.
 
-Any thread; ``why_unreachable`` opens connections for at most ``_PROBE_S`` each.
+Any thread; ``why_unreachable`` opens connections.
 """
 
 import socket
@@ -19,8 +19,9 @@ PORT_DEFAULT: Final = 2181
 ROOT_DEFAULT: Final = "/zbk"
 HOST_COUNT_MAX: Final = 16
 
-_PROBE_S = 1.0
 _PROBE_COUNT_MAX = 3
+PROBE_S_MIN: Final = 0.01
+"""A time-out of 0 would not even begin to connect."""
 _FORM = "give zk://host:port[,host:port...]/root"
 
 
@@ -60,9 +61,10 @@ def parse_address(uri: str) -> ZooKeeperAddress:
     return ZooKeeperAddress(servers, root)
 
 
-def why_unreachable(address: ZooKeeperAddress) -> str:
-    """Return what a plain connection to the first servers says, for people."""
-    return "; ".join(_probe(host, port) for host, port in address.servers[:_PROBE_COUNT_MAX])
+def why_unreachable(address: ZooKeeperAddress, timeout_s: float) -> str:
+    """Return what plain connections to the first servers say, for people, in ``timeout_s``."""
+    servers = address.servers[:_PROBE_COUNT_MAX]
+    return "; ".join(_probe(host, port, timeout_s / len(servers)) for host, port in servers)
 
 
 def _server(uri: str, text: str) -> tuple[str, int]:
@@ -80,9 +82,9 @@ def _host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _probe(host: str, port: int) -> str:
+def _probe(host: str, port: int, timeout_s: float) -> str:
     try:
-        with socket.create_connection((host, port), _PROBE_S):
+        with socket.create_connection((host, port), max(PROBE_S_MIN, timeout_s)):
             return f"{_host_port(host, port)} accepts connections but grants no session"
     except OSError as error:
         return f"{_host_port(host, port)}: {error.strerror or error}"

@@ -6,9 +6,9 @@ What kazoo does badly is not used:
 * its ``stop`` may hang: ``close`` waits ``CLOSE_TIMEOUT_S`` and leaves the rest to a daemon thread;
 * its connection thread dies of replies that it does not understand: another client takes over;
 * its retries back off up to an hour, and repeat writes. Here reads are repeated, a few times and
-  until the call's deadline; a write is sent once, and whoever gets ``MetadataUnavailableError``
-  reads back. After a write whose fate is unknown the next read is preceded by a ``sync``: it finds
-  the write if it was made, also on a follower that lags behind;
+  until the call's deadline (``zbk.system.deadline``); a write is sent once, and whoever gets
+  ``MetadataUnavailableError`` reads back. After a write whose fate is unknown the next read is
+  preceded by a ``sync``: it finds the write if it was made, also on a follower that lags behind;
 * "no such node" from a lagging follower is no answer to delete data on: ``NoNodeError`` is raised
   only after a ``sync`` and a second look;
 * its warnings about lost connections are news, not errors: they go to ``zbk.metadata`` at INFO.
@@ -43,10 +43,16 @@ from zbk.metadata.callbacks import LOG
 from zbk.metadata.store import SessionState
 from zbk.metadata.zookeeper_address import parse_address, why_unreachable
 from zbk.system.clock import monotonic_s
+from zbk.system.deadline import left_s, rounded_s
 
 READ_ATTEMPT_COUNT_MAX: Final = 5
 CLOSE_TIMEOUT_S: Final = 2.0
-_FAILED_CLOSE_TIMEOUT_S = 0.2
+PROBE_SHARE: Final = 0.2
+"""Of the time to connect, the part that is kept to find out why there is no session,"""
+
+PROBE_S_MAX: Final = 1.0
+"""and no more than this."""
+
 _REPLACE_DELAY_S = 0.5
 
 _RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 2.0, "max_jitter": 0.4}
@@ -139,20 +145,22 @@ class ZooKeeperConnection:
         Raises:
             MetadataUnavailableError: no server answers in time. The connection is closed.
         """
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
         try:
             self._client.start_async()
-            if not self._is_connected.wait(self._timeout_s):
-                raise MetadataUnavailableError(
-                    self._uri,
-                    f"no ZooKeeper session within {self._timeout_s:g} s: "
-                    f"{why_unreachable(self._place)}",
-                )
+            if not self._is_connected.wait(timeout_s - min(PROBE_S_MAX, PROBE_SHARE * timeout_s)):
+                why = why_unreachable(self._place, max(0.0, deadline_s - monotonic_s()))
+                if not self._is_connected.is_set():
+                    raise MetadataUnavailableError(
+                        self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"
+                    )
             try:
                 self.read("/", lambda client: client.get_async(self._place.root))
             except NoNodeError:
                 self._make_root()
         except ZbkError:
-            self.close(_FAILED_CLOSE_TIMEOUT_S)
+            self.close(0)
             raise
 
     def write(self, path: str, start: Callable[[KazooClient], IAsyncResult]) -> Any:  # noqa: ANN401 - kazoo has no types
@@ -162,8 +170,9 @@ class ZooKeeperConnection:
             MetadataConflictError: as its own error.
             MetadataUnavailableError: it may or may not have been made.
         """
-        deadline_s = monotonic_s() + self._timeout_s
-        self._await_connected(deadline_s)
+        timeout_s = self._time_left_s(path)
+        deadline_s = monotonic_s() + timeout_s
+        self._await_connected(deadline_s, timeout_s)
         result = start(self._client)
         try:
             return result.get(timeout=max(0.0, deadline_s - monotonic_s()))
@@ -171,7 +180,7 @@ class ZooKeeperConnection:
             if _is_unknown(error):
                 with self._lock:
                     self._unknown_count += 1
-            raise self.translated(path, error) from error
+            raise self.translated(path, error, timeout_s) from error
 
     def read(
         self,
@@ -188,11 +197,12 @@ class ZooKeeperConnection:
             NoNodeError: there is none, and a ``sync`` has made sure.
             MetadataUnavailableError: no answer.
         """
-        deadline_s = monotonic_s() + self._timeout_s
+        timeout_s = self._time_left_s(path)
+        deadline_s = monotonic_s() + timeout_s
         failure_count = 0
         must_sync = is_fresh
         while True:
-            self._await_connected(deadline_s)
+            self._await_connected(deadline_s, timeout_s)
             has_synced = False
             try:
                 if must_sync or self._synced_count != self._unknown_count:
@@ -207,17 +217,17 @@ class ZooKeeperConnection:
                 failure_count += 1
                 is_final = failure_count >= READ_ATTEMPT_COUNT_MAX or not _is_unknown(error)
                 if is_final or monotonic_s() >= deadline_s:
-                    raise self.translated(path, error) from error
+                    raise self.translated(path, error, timeout_s) from error
 
-    def translated(self, path: str, error: Exception) -> ZbkError:
-        """Return our error for one of kazoo's."""
+    def translated(self, path: str, error: Exception, timeout_s: float = 0.0) -> ZbkError:
+        """Return our error for one of kazoo's; ``timeout_s`` is what the call had."""
         conflict = _CONFLICTS.get(type(error))
         if conflict is not None:
             conflict_type, reason = conflict
             return conflict_type(path, reason)
         reason = f"{type(error).__name__} {error}".strip()
         if isinstance(error, KazooTimeoutError):
-            reason = f"no answer within {self._timeout_s:g} s"
+            reason = f"no answer within {rounded_s(timeout_s):g} s"
         return MetadataUnavailableError(self._uri, f"{path}: {reason}")
 
     def check_usable(self) -> None:
@@ -233,7 +243,7 @@ class ZooKeeperConnection:
             raise ClientClosedError
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """End the session, waiting ``timeout_s`` at the most; false if it was closed before."""
+        """End the session, waiting ``timeout_s`` at the most; return false if it was closed."""
         if self._pid != os.getpid():
             return False  # a forked child must not end its parent's session
         with self._lock:
@@ -242,7 +252,7 @@ class ZooKeeperConnection:
             self._is_closed = True
         self._closing.set()
         self._is_connected.set()  # whoever waits for a connection finds it closed
-        self._end(self._client, timeout_s)
+        self._end(self._client, left_s(timeout_s))
         return True
 
     def _sync(self, deadline_s: float) -> None:
@@ -251,11 +261,22 @@ class ZooKeeperConnection:
         with self._lock:
             self._synced_count = max(self._synced_count, unknown_count)
 
-    def _await_connected(self, deadline_s: float) -> None:
+    def _time_left_s(self, path: str) -> float:
+        """Return how long a call may take.
+
+        Raises:
+            MetadataUnavailableError: the time of what it is a part of is over; nothing was sent.
+        """
+        timeout_s = left_s(self._timeout_s)
+        if timeout_s <= 0:
+            raise MetadataUnavailableError(self._uri, f"{path}: not asked, no time was left for it")
+        return timeout_s
+
+    def _await_connected(self, deadline_s: float, timeout_s: float) -> None:
         self.check_usable()
         if not self._is_connected.wait(max(0.0, deadline_s - monotonic_s())):
             raise MetadataUnavailableError(
-                self._uri, f"not connected to ZooKeeper for {self._timeout_s:g} s"
+                self._uri, f"not connected to ZooKeeper for {rounded_s(timeout_s):g} s"
             )
         if self._is_closed:
             raise ClientClosedError

@@ -14,7 +14,7 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.registration import RegistrationState
 from zbk.metadata.store import MetadataStore
-from zbk.metadata.values import BookieRegistration
+from zbk.metadata.values import BookieRegistration, IdCounter
 from zbk.protocol.ledger_metadata import LedgerMetadata
 
 BOOKIE = BookieRegistration(
@@ -51,6 +51,29 @@ def test_concurrent_creates_get_different_ids(body: Body, store: MetadataStore) 
 
     assert sorted(ids) == list(range(32))
     assert list(LedgerStore(store).list()) == list(range(32))
+
+
+def test_after_many_deletions_at_once_the_last_one_notes_that_no_ledger_is_left(
+    body: Body, store: MetadataStore
+) -> None:
+    initialise(store)
+    ledgers = LedgerStore(store)
+    for _ in range(12):
+        ledgers.create(metadata_maker())
+
+    def delete(own: MetadataStore, first: int) -> None:
+        for ledger_id in range(first, first + 3):
+            LedgerStore(own).delete(ledger_id)
+
+    run_at_once([partial(delete, body.open(), first) for first in (0, 3, 6, 9)])
+    assert list(ledgers.list()) == []
+    made = ledgers.create(metadata_maker())[0].ledger_id
+    assert not ledgers.counter(is_fresh=True).is_emptied
+    ledgers.delete(made)
+
+    assert ledgers.counter(is_fresh=True) == IdCounter(next_ledger_id=13, is_emptied=True)
+    assert ledgers.create(metadata_maker())[0].ledger_id == 13
+    assert list(ledgers.list()) == [13]
 
 
 def test_an_id_is_not_reused_after_its_ledger_was_deleted(

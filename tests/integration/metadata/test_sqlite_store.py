@@ -19,9 +19,12 @@ from zbk.errors import (
 from zbk.metadata.sqlite import SqliteStore
 from zbk.metadata.store import Node, SessionState
 from zbk.system.clock import monotonic_ms
+from zbk.system.deadline import within
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 LEASE_MS = 3000
+CHANGE_COUNT = 30
+TURN_COUNT_MAX = 25  # of others, for each of ours, on average: three take turns
 
 
 class Clock:
@@ -224,6 +227,24 @@ def test_a_file_locked_for_too_long_is_unavailable_in_bounded_time(place: Place)
     store.create("/b")
 
 
+def test_a_locked_file_is_not_waited_for_beyond_the_deadline_of_the_call(place: Place) -> None:
+    store = place.open(timeout_s=60.0)
+    blocker = place.connect()
+    blocker.execute("BEGIN IMMEDIATE")
+
+    with within(0.1), pytest.raises(MetadataUnavailableError, match="locked"):
+        store.create("/b")
+    patient = threading.Thread(target=store.create, args=("/b",))
+    patient.start()
+    began_ms = monotonic_ms()
+    wait_until(lambda: monotonic_ms() > began_ms + 200, what="longer than the deadline was away")
+    assert patient.is_alive(), "a call without a deadline waits as long as the store says"
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    patient.join(20)
+    assert store.get("/b") == Node(b"", 0)
+
+
 def test_many_may_make_the_file_at_once(place: Place) -> None:
     failures: list[BaseException] = []
 
@@ -320,3 +341,38 @@ def test_a_file_that_can_not_be_made_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.db").symlink_to(tmp_path / "none" / "y.db")
     with pytest.raises(InvalidOptionError, match="can not be opened"):
         SqliteStore(f"sqlite://{tmp_path}/x.db")
+
+
+def test_stores_that_write_all_the_time_do_not_starve_others(place: Place) -> None:
+    """Two of them took every turn: another one waited for seconds, and lost its session."""
+    patient = place.open()
+    busy = [place.open(), place.open()]
+    paths = [f"/busy{number}" for number in range(len(busy))]
+    is_over = threading.Event()
+
+    for path in paths:
+        patient.create(path)
+
+    def write(store: SqliteStore, path: str) -> None:
+        version = 0
+        while not is_over.is_set():
+            version = store.set(path, b"x", version)
+
+    def turns() -> int:
+        return sum(patient.get(path).version for path in paths)
+
+    threads = [threading.Thread(target=write, args=one) for one in zip(busy, paths, strict=True)]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: turns() > 20, what="that both write")
+        before = turns()
+        for number in range(CHANGE_COUNT):
+            patient.create(f"/patient{number}")
+        taken = turns() - before
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+    assert taken < CHANGE_COUNT * TURN_COUNT_MAX

@@ -23,6 +23,9 @@ from zbk.metadata.zookeeper import ZooKeeperStore
 from zbk.metadata.zookeeper_connection import CLOSE_TIMEOUT_S
 from zbk.system.clock import monotonic_s
 
+SOON_S = 8.0
+"""A slow machine answers within it, and default time-outs are longer."""
+
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST
 
 BOOKIE = BookieRegistration(
@@ -105,7 +108,7 @@ def test_a_call_is_given_up_at_its_deadline(
         begin_s = monotonic_s()
         with pytest.raises(MetadataUnavailableError, match=r"within 0\.2 s|for 0\.2 s"):
             ask()
-        assert monotonic_s() - begin_s < 2
+        assert monotonic_s() - begin_s < SOON_S
     proxy.unblock()
     store.close()
 
@@ -238,7 +241,7 @@ def test_closing_is_bounded_even_when_nobody_answers(
     begin_s = monotonic_s()
     store.close()
 
-    assert CLOSE_TIMEOUT_S <= monotonic_s() - begin_s < CLOSE_TIMEOUT_S + 2
+    assert CLOSE_TIMEOUT_S <= monotonic_s() - begin_s < CLOSE_TIMEOUT_S + SOON_S
 
 
 # ------------------------------------------------------------------ addresses, other processes
@@ -249,7 +252,7 @@ def test_a_refused_connection_is_told_in_time_with_address_and_reason() -> None:
     with pytest.raises(MetadataUnavailableError) as caught:
         ZooKeeperStore("zk://127.0.0.1:1/zbk", timeout_s=0.3)
 
-    assert monotonic_s() - begin_s < 3
+    assert monotonic_s() - begin_s < SOON_S
     assert "zk://127.0.0.1:1/zbk" in str(caught.value)
     assert "127.0.0.1:1: Connection refused" in str(caught.value)
 
@@ -261,7 +264,7 @@ def test_somebody_who_is_no_zookeeper_is_told_so_in_time() -> None:
         with pytest.raises(MetadataUnavailableError, match="grants no session"):
             ZooKeeperStore(f"zk://127.0.0.1:{port}/zbk", timeout_s=0.3)
 
-    assert monotonic_s() - begin_s < 3
+    assert monotonic_s() - begin_s < SOON_S
 
 
 def test_a_name_that_does_not_resolve_is_told_in_time() -> None:

@@ -128,4 +128,6 @@ def test_whoever_uses_sqlite_never_loads_kazoo(tmp_path: Path) -> None:
 
 
 def test_an_unreachable_server_is_named_with_the_reason() -> None:
-    assert "127.0.0.1:1: Connection refused" in why_unreachable(parse_address("zk://127.0.0.1:1"))
+    assert "127.0.0.1:1: Connection refused" in why_unreachable(
+        parse_address("zk://127.0.0.1:1"), 5.0
+    )

@@ -6,7 +6,12 @@ from collections.abc import Iterator
 import pytest
 
 from zbk.errors import CorruptRecordError, InvalidOptionError, MetadataUnavailableError
-from zbk.metadata.instance import initialise, instance_id, read_layout
+from zbk.metadata.instance import (
+    initialise,
+    initialise_new,
+    instance_id,
+    read_layout,
+)
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import AVAILABLE, LAYOUT
 from zbk.metadata.values import Layout, LedgerLayout
@@ -50,6 +55,31 @@ def test_another_layout_than_the_one_that_is_there_is_refused(store: MemoryStore
 
     with pytest.raises(InvalidOptionError, match="was made with hierarchical"):
         initialise(store, FLAT)
+
+
+@pytest.mark.parametrize("there", [Layout(), FLAT])
+def test_a_new_cluster_is_refused_where_one_is(store: MemoryStore, there: Layout) -> None:
+    made = initialise(store, there)
+
+    with pytest.raises(InvalidOptionError, match=f"holds cluster {made} already, with layout"):
+        initialise_new(store, FLAT)
+
+    assert (instance_id(store), read_layout(store)) == (made, there)
+
+
+def test_a_new_cluster_whose_reply_was_lost_is_still_ours(store: MemoryStore) -> None:
+    store.lose_next_reply()
+
+    made = initialise_new(store, FLAT)
+
+    assert (instance_id(store), read_layout(store)) == (made, FLAT)
+
+
+def test_a_new_cluster_is_refused_where_something_else_is(store: MemoryStore) -> None:
+    store.create("/cookies")
+
+    with pytest.raises(InvalidOptionError, match="neither empty nor zbk's"):
+        initialise_new(store, FLAT)
 
 
 def test_of_many_who_race_one_makes_the_cluster_and_all_find_it() -> None:

@@ -310,6 +310,52 @@ def repacked(data: bytes, **changes: object) -> bytes:
     return bytes(body + b"\xcf" + checksum(body).to_bytes(8, "big"))
 
 
+NOTED = [
+    msgspec.structs.replace(
+        next(value for value in VALUES if isinstance(value, LedgerMetadata)),
+        state=LedgerState.OPEN,
+        last_entry_id=None,
+        length=None,
+        length_before=300,
+    ),
+    IdCounter(next_ledger_id=8, is_emptied=True),
+    AuditorStatus(candidate_id="a1", told_ms=1_700_000_000_000, delay_ends_ms=1_700_000_300_000),
+]
+"""Values with fields that are left out where there is nothing to say."""
+GOLDEN_NOTED = {
+    "LedgerMetadata": (
+        "de0013a96c65646765725f696407ad656e73656d626c655f73697a6503b177726974655f71756f72756d"
+        "5f73697a6503af61636b5f71756f72756d5f73697a6502ab6c65646765725f74797065aa56445f4a4f55"
+        "524e414cab6469676573745f74797065a34d4143af70617373776f72645f646967657374c40200ffa966"
+        "7261676d656e74739282ae66697273745f656e7472795f696400a7626f6f6b69657393a26231a26232a2"
+        "623382ae66697273745f656e7472795f696409a7626f6f6b69657393a26231a26234a26233aa63726561"
+        "7465645f6d73cf0000018bcfe56800ae6372656174696f6e5f746f6b656ea27431a57374617465a44f50"
+        "454ead6c6173745f656e7472795f6964c0a66c656e677468c0aa6861735f777269746572c3af63757374"
+        "6f6d5f6d6574616461746181a36a6f62c4086e696768746c7900aa6c65646765725f6b6579c410303132"
+        "33343536373839616263646566ad6c656e6774685f6265666f7265cd012cae666f726d61745f76657273"
+        "696f6e02a8636865636b73756dcfdc7c7b9d3b440612"
+    ),
+    "IdCounter": (
+        "84ae6e6578745f6c65646765725f696408aa69735f656d7074696564c3ae666f726d61745f7665727369"
+        "6f6e01a8636865636b73756dcfe89672f85aee0f40"
+    ),
+    "AuditorStatus": (
+        "8bac63616e6469646174655f6964a26131a7746f6c645f6d73cf0000018bcfe56800a46c6f737490a770"
+        "656e64696e6790ad64656c61795f656e64735f6d73cf0000018bcfe9fbe0a56272616b65a0a5646f696e"
+        "67a0a4646f6e65a0a7646f6e655f6d7300ae666f726d61745f76657273696f6e01a8636865636b73756d"
+        "cf171e613911092b9a"
+    ),
+}
+
+
+@pytest.mark.parametrize("value", NOTED, ids=lambda value: type(value).__name__)
+def test_what_is_only_sometimes_noted_has_these_bytes(value: ValueT) -> None:
+    golden = GOLDEN_NOTED[type(value).__name__]
+
+    assert encode(value).hex() == golden
+    assert decode(type(value), bytes.fromhex(golden), "/x") == value
+
+
 @by_type
 def test_decode_undoes_encode(value: ValueT) -> None:
     assert decode(type(value), encode(value), "/x") == value

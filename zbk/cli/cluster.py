@@ -1,0 +1,61 @@
+"""``zbk cluster``: what is chosen once for a whole cluster."""
+
+import click
+
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object
+
+
+@click.command(
+    "init",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie"),
+        ("zbk cluster init --metadata sqlite:///data/zbk.db", "with the default layout"),
+    ],
+)
+@click.option(
+    "--layout",
+    type=click.Choice(["hierarchical", "flat"]),
+    default="hierarchical",
+    show_default=True,
+    help="How ledgers are kept: in a tree of nodes, for any number of them, or all in one node, "
+    "for up to some ten thousand.",
+)
+@metadata_option
+@output_option
+def init(layout: str, metadata: str | None, output: Format) -> None:
+    """Make a cluster in an empty metadata store.
+
+    Only for a layout other than the default: `zbk bookie init` makes the cluster where there is
+    none, and `zbk up` does. The layout cannot be changed later, so a store that holds a cluster is
+    refused.
+    """
+    from zbk.errors import InvalidOptionError
+    from zbk.metadata.connect import open_store
+    from zbk.metadata.instance import initialise_new
+    from zbk.metadata.values import Layout, LedgerLayout
+
+    if metadata is None:  # never that of the running `zbk up`: it holds a cluster
+        raise InvalidOptionError("metadata", "", "give --metadata, or set ZBK_METADATA")
+    store = open_store(metadata)
+    try:
+        instance = initialise_new(store, Layout(ledger_layout=LedgerLayout(layout)))
+    finally:
+        store.close()
+    print_object({"metadata": metadata, "instance_id": instance, "layout": layout}, output)
+
+
+@click.group(
+    "cluster",
+    cls=LazyGroup,
+    lazy={
+        "init": LazyCommand("zbk.cli.cluster:init", "Make a cluster in an empty metadata store.")
+    },
+    examples=[
+        ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie")
+    ],
+)
+def cluster() -> None:
+    """Make clusters with a layout of your choice."""
