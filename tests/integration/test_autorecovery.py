@@ -24,6 +24,7 @@ from tests.support.lost_bookies import (
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.cluster.local import LocalCluster
+from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import NO_ENTRY
@@ -141,12 +142,12 @@ def test_two_bookies_lost_at_once_are_not_waited_for_but_with_the_brake(
         assert log.index("looked again; lost: b") < log.index("scan for lost bookies begins")
 
 
-def test_a_bookie_that_comes_back_in_time_is_never_reported(
+def test_a_bookie_that_restarts_is_not_reported_with_the_default_delay(
     cluster: LocalCluster, client: zbk.Client, watched: Watched, processes: Autorecoveries
 ) -> None:
     victim = cluster.bookies[0].bookie_id
     ledgers = Ledgers(client, victim, kinds=KINDS[:1])
-    processes.start(lost_bookie_delay_ms="1min")
+    processes.start(lost_bookie_delay_ms=AutorecoveryConfig().lost_bookie_delay_ms)
     watched.wait_ready()
 
     cluster.kill(0)

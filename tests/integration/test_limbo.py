@@ -42,7 +42,9 @@ def connect(cluster: LocalCluster) -> zbk.Client:
     return zbk.connect(cluster.metadata_uri, request_timeout_ms=1_000, quorum_grace_ms=2_000)
 
 
-def left_open(cluster: LocalCluster, ledger_type: str = "PD_JOURNAL") -> int:
+def left_open(
+    cluster: LocalCluster, ledger_type: zbk.LedgerType = zbk.LedgerType.PD_JOURNAL
+) -> int:
     """Return a ledger of all payloads whose writer is gone."""
     with connect(cluster) as client:
         ledger = client.create_ledger(ledger_type=ledger_type)
@@ -185,7 +187,7 @@ def test_what_nobody_else_has_is_never_denied(cluster: LossyCluster, tmp_path: P
 def test_after_a_boot_the_page_cache_is_not_trusted_and_after_a_kill_it_is(
     cluster: LossyCluster,
 ) -> None:
-    ledger_id = left_open(cluster, "VD_JOURNAL")
+    ledger_id = left_open(cluster, zbk.LedgerType.VD_JOURNAL)
     with connect(cluster) as client:
         cluster.kill(0)
         cluster.restart(0)

@@ -258,8 +258,28 @@ def test_what_is_to_be_repaired_is_listed_and_a_ledger_can_be_checked(
 
     index = next(b.index for b in cluster.bookies if b.bookie_id == name)
     kill_for_good(cluster, ground, index)
-    gone = shell.run("ledger", "check", str(ledger_id), "-o", "json").stdout
-    assert json.loads(gone)["undecided"] == [name]
+    gone = shell.run("ledger", "check", str(ledger_id), "-o", "json", exit_code=3)
+    assert json.loads(gone.stdout)["undecided"] == [name]
+    assert f"did not say: {name}" in gone.stderr.decode()
+
+
+def test_a_full_check_whose_bookies_are_all_gone_does_not_end_well(
+    cluster: LocalCluster, client: zbk.Client, tmp_path: Path
+) -> None:
+    shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
+    with client.create_ledger() as ledger:
+        ledger.append_many([b"x"] * 10).result(30)
+    for bookie in cluster.bookies:
+        cluster.kill(bookie.index)
+    try:
+        checked = shell.run(
+            "ledger", "check", str(ledger.ledger_id), "--full", "-o", "json", exit_code=3
+        )
+    finally:
+        for bookie in cluster.bookies:
+            cluster.restart(bookie.index)
+    shown = json.loads(checked.stdout)
+    assert (shown["is_whole"], len(shown["undecided"])) == (False, 3)
 
 
 def test_nobody_sees_the_key_of_a_ledger(

@@ -23,6 +23,7 @@ OPTIONS = QUICK | {
     "scrub_rate_size": 0,
 }
 PAYLOADS = [b"%d " % number * 200 for number in range(4_000)]
+PASSWORD = b"secret"
 PREFIX_AT, PAYLOAD_AT = 9, 100
 """Of an entry: inside of its ledger id, and of its payload."""
 
@@ -51,7 +52,11 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 def filled(client: zbk.Client, digest_type: zbk.DigestType) -> int:
     """Return a ledger on all three bookies, in several entry logs."""
     with client.create_ledger(
-        ensemble_size=3, write_quorum_size=3, ack_quorum_size=2, digest_type=digest_type
+        ensemble_size=3,
+        write_quorum_size=3,
+        ack_quorum_size=2,
+        digest_type=digest_type,
+        password=PASSWORD,
     ) as ledger:
         for first in range(0, len(PAYLOADS), 500):
             ledger.append_many(PAYLOADS[first : first + 500]).result(30)
@@ -73,7 +78,7 @@ def damage(cluster: LocalCluster, index: int, ledger_id: int, entry_id: int, at:
 
 
 def read_all(client: zbk.Client, ledger_id: int) -> list[bytes]:
-    with client.open_ledger(ledger_id) as reader:
+    with client.open_ledger(ledger_id, PASSWORD) as reader:
         return [bytes(entry.payload) for entry in reader.read(0, reader.last_add_confirmed)]
 
 

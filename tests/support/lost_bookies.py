@@ -106,6 +106,7 @@ class Autorecoveries:
         """Start one more; ``options`` are fields of ``AutorecoveryConfig``."""
         command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
         defaults = {"metadata": self._uri, "session_timeout_ms": 2_000, "brake_hold_ms": 300}
+        defaults["lost_bookie_delay_ms"] = 0
         for name, value in {**defaults, **options}.items():
             command += [f"--{name.replace('_', '-')}", str(value)]
         number = len(self._children)

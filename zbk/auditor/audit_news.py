@@ -8,6 +8,8 @@ import logging
 from collections.abc import Collection
 from typing import TypeAlias, assert_never
 
+import msgspec
+
 from zbk.metadata.values import AuditorStatus
 from zbk.protocol.audit_events import (
     BrakeApplied,
@@ -38,7 +40,11 @@ class AuditNews:
         self._done_ms = 0
 
     def status(
-        self, lost: Collection[str], pending: Collection[str], told_ms: int
+        self,
+        lost: Collection[str],
+        pending: Collection[str],
+        delay_left_ms: int | None,
+        told_ms: int,
     ) -> AuditorStatus:
         """Return what ``zbk autorecovery status`` shows."""
         return AuditorStatus(
@@ -46,10 +52,20 @@ class AuditNews:
             told_ms=told_ms,
             lost=tuple(sorted(lost)),
             pending=tuple(sorted(pending)),
+            delay_ends_ms=msgspec.UNSET if delay_left_ms is None else told_ms + delay_left_ms,
             brake=self._brake,
             doing=", ".join(self._doing.values()),
             done=self._done,
             done_ms=self._done_ms,
+        )
+
+    def tell_delay(self, lost: Collection[str], left_ms: int) -> None:
+        """Log how long the lost bookie has to come back."""
+        LOG.info(
+            "bookie %s is lost: its ledgers are reported after %g s unless it returns, or at once "
+            "by `zbk autorecovery trigger`",
+            _names(lost),
+            left_ms / 1000,
         )
 
     def begin_term(self) -> None:

@@ -74,6 +74,9 @@ LOG = logging.getLogger("zbk.auditor")
 
 Step: TypeAlias = Callable[[], Event | None]
 
+_View: TypeAlias = tuple[frozenset[str], frozenset[str], int | None]
+"""Who is lost, whose ledgers are not all reported, and when the delay of the lost one ends."""
+
 
 class _Stop(msgspec.Struct, frozen=True):
     """The last message."""
@@ -111,7 +114,7 @@ class AuditorThread:
         self._steps = AuditSteps(ground, self._pool, self._term, is_full=config.ledger_check_full)
         self._notes = AuditorNotes(ground.store)
         self._news = AuditNews(candidate_id)
-        self._told: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+        self._told: _View = (frozenset(), frozenset(), None)
         self._thread = threading.Thread(target=self._run, name="zbk-auditor", daemon=True)
 
     def start(self) -> None:
@@ -236,12 +239,16 @@ class AuditorThread:
                 assert_never(effect)
 
     @property
-    def _view(self) -> tuple[frozenset[str], frozenset[str]]:
-        return self._core.lost, self._core.pending
+    def _view(self) -> _View:
+        return self._core.lost, self._core.pending, self._core.delay_ends_ms
 
     def _tell_status(self) -> None:
-        self._told = self._view
-        status = self._news.status(*self._told, wall_ms())
+        (_, _, told_ends_ms), self._told = self._told, self._view
+        lost, pending, ends_ms = self._told
+        left_ms = None if ends_ms is None else ends_ms - monotonic_ms()
+        if left_ms is not None and left_ms > 0 and ends_ms != told_ends_ms:
+            self._news.tell_delay(pending, left_ms)
+        status = self._news.status(lost, pending, left_ms, wall_ms())
         self._do("look", lambda: self._notes_safely(lambda: self._notes.tell(status)))
 
     # ------------------------------------------------------------------ notes

@@ -50,6 +50,7 @@ from zbk.protocol.fragment_repair import CopyOrder
 from zbk.protocol.repair_backoff import RepairBackoff
 from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
 from zbk.system.clock import monotonic_ms
+from zbk.system.report_pace import ReportPace
 
 POLL_S: Final = 1.0
 QUIET_POLL_S: Final = 5.0
@@ -66,6 +67,10 @@ PARKED_COUNT_MAX: Final = 256
 
 UNREPAIRABLE_COUNT: Final = 3
 """Attempts after which entries that nobody has count as lost for good."""
+
+WHOLE_REPORT_MS: Final = 60_000
+"""How often at most ledgers are reported that became whole without a copy: there may be thousands
+of small ones."""
 
 PROGRESS_INTERVAL_MS: Final = 1_000
 STOP_TIMEOUT_S: Final = 90.0
@@ -112,6 +117,7 @@ class ReplicationWorker:
         self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
         self._rng = rng or random.Random()  # noqa: S311 - spreads workers, keeps no secret
         self._lock = threading.Lock()  # of what follows
+        self._whole = ReportPace[tuple[int, RepairResult]](WHOLE_REPORT_MS)
         self._rest_ms = config.brake_hold_ms
         self._rest_until_ms = 0
         self._queue: list[int] = []
@@ -212,6 +218,7 @@ class ReplicationWorker:
 
     def _turn(self) -> bool:
         """Do one thing; tell whether there was one."""
+        self._report_many_whole()
         for work in self._take_parked():
             self._advance(work)
             return True
@@ -326,7 +333,7 @@ class ReplicationWorker:
         if result.is_whole:
             if self._tasks.finish(ledger_id, work.version):
                 self._forget(ledger_id)
-                LOG.info("ledger %d is whole: %s", ledger_id, summary(result))
+                self._report_whole(ledger_id, result)
         elif result.error is not None:
             if not self._give_up_absent(work, result):
                 self._put_off(work, str(result.error))
@@ -335,6 +342,29 @@ class ReplicationWorker:
         elif result.skipped_count:
             self._rest(ledger_id)
         self._give_back(work)
+
+    def _report_whole(self, ledger_id: int, result: RepairResult) -> None:
+        if result.copied_count:
+            LOG.info("ledger %d is whole: %s", ledger_id, summary(result))
+            return
+        LOG.debug("ledger %d is whole: %s", ledger_id, summary(result))
+        with self._lock:
+            self._whole.note((ledger_id, result))
+        self._report_many_whole()
+
+    def _report_many_whole(self) -> None:
+        """Report the ledgers that became whole without a copy: the first, then all in a minute."""
+        with self._lock:
+            due = self._whole.take_due(self._now_ms())
+        if due is None:
+            return
+        count, (ledger_id, result) = due
+        if count == 1:
+            LOG.info("ledger %d is whole: %s", ledger_id, summary(result))
+        else:
+            LOG.info(
+                "%d ledgers are whole, 0 entries copied; the last was ledger %d", count, ledger_id
+            )
 
     def _give_up_absent(self, work: _Work, result: RepairResult) -> bool:
         """Report bookies as lost that were waited for long enough; tell whether there are any."""

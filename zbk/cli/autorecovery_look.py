@@ -8,9 +8,11 @@ import click
 from zbk.cli.autorecovery_store import cluster_store
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import metadata_option, output_option
-from zbk.cli.output import Format, print_object, time_text
+from zbk.cli.output import Format, duration_text, print_object, time_text
 
 if TYPE_CHECKING:
+    from msgspec import UnsetType
+
     from zbk.metadata.store import MetadataStore
 
 
@@ -80,6 +82,7 @@ def _status(store: "MetadataStore", output: Format) -> dict[str, Any]:
         found |= {
             "lost_bookies": list(told.lost) if is_json else " ".join(told.lost) or "none",
             "not_reported_yet": list(told.pending) if is_json else " ".join(told.pending) or "none",
+            **_delay_left(told.delay_ends_ms, is_json=is_json),
             "brake": told.brake,
             "doing": told.doing,
             "last_audit": told.done,
@@ -88,3 +91,15 @@ def _status(store: "MetadataStore", output: Format) -> dict[str, Any]:
             "told": time_text(told.told_ms),
         }
     return found
+
+
+def _delay_left(ends_ms: "int | UnsetType", *, is_json: bool) -> dict[str, Any]:
+    """Return how long the only lost bookie still has before its ledgers are reported."""
+    from zbk.system.clock import wall_ms
+
+    left_ms = max(0, ends_ms - wall_ms()) if isinstance(ends_ms, int) else None
+    if is_json:
+        return {"delay_left_ms": left_ms}
+    if left_ms is None:
+        return {}
+    return {"delay_left": f"{duration_text(left_ms)}; at once: zbk autorecovery trigger"}

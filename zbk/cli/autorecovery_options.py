@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zbk.cli.bookie_options import value_text
+from zbk.cli.bookie_options import source_text, value_text
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
 from zbk.config import AutorecoveryConfig, build
@@ -17,7 +17,7 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 AUTORECOVERY_HELP: Final = {
     "session_timeout_ms": "How long a dead process keeps others from taking over from it.",
-    "lost_bookie_delay_ms": "How long one lost bookie may take to come back.",
+    "lost_bookie_delay_ms": "How long a bookie may be away before its ledgers are copied.",
     "brake_share_percent": "Share of the bookies that, gone at once, makes the auditor look again.",
     "brake_window_ms": "Time within which bookies count as gone at once.",
     "brake_hold_ms": "How long the auditor waits before it looks again.",
@@ -44,11 +44,11 @@ def autorecovery_options(command: FunctionT) -> FunctionT:
         flag = f"--{name.replace('_', '-')}"
         text = AUTORECOVERY_HELP[name]
         if isinstance(default, bool):
-            made = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=text)
+            help_text = f"{text}  {source_text(AutorecoveryConfig, name)}"
+            made = click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=help_text)
         else:
-            shown = value_text(name, default)
-            help_text = f"{text}  [default: {shown}]" if shown else text
-            made = click.option(flag, name, metavar=_metavar(name), help=help_text)
+            source = source_text(AutorecoveryConfig, name, value_text(name, default))
+            made = click.option(flag, name, metavar=_metavar(name), help=f"{text}  {source}")
         command = made(command)
     return metadata_option(config_option(command))
 

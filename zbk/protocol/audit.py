@@ -95,6 +95,11 @@ class Auditor:
         """Those of them whose ledgers are not all reported yet."""
         return self._bookies.pending
 
+    @property
+    def delay_ends_ms(self) -> int | None:
+        """Return when the only lost bookie is reported unless it returns; ``None``: no delay."""
+        return self._bookies.delay_ends_ms(self._delay())
+
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
         """Take one event in; return what is to be done."""
         effects = self._take(event, now_ms)

@@ -7,8 +7,9 @@
 
 When a lost bookie is *ready* to be reported:
 
-    delay   one lost bookie gets ``delay_ms`` to come back. Two or more that are not reported yet
-            get none: each minute counts when a second replica may be gone.
+    delay   a bookie that is the only lost one gets ``delay_ms`` to come back: an ordinary restart.
+            Two or more get none, whether the others are reported or not: each minute counts when a
+            second replica may be gone. So a bookie that never comes back should be decommissioned.
     brake   but if more than max(1, share) of the known bookies vanished within the window, it is
             rather the metadata store or the network that is ill: wait for ``brake_hold_ms``, look
             again, and act on those that are lost still. At the beginning of a term it is the same:
@@ -111,14 +112,18 @@ class LostBookies:
 
     def ready(self, now_ms: int, delay_ms: int) -> frozenset[str]:
         """Return the lost bookies that are to be reported now."""
-        pending = self._pending()
-        delay_ms = delay_ms if len(pending) == 1 else 0
+        ends_ms = self.delay_ends_ms(delay_ms)
+        if ends_ms is not None and now_ms < ends_ms:
+            return frozenset()
         return frozenset(
-            one
-            for one in pending
-            if (one in self._confirmed or not self.is_held)
-            and now_ms >= self._lost_since_ms[one] + delay_ms
+            one for one in self._pending() if one in self._confirmed or not self.is_held
         )
+
+    def delay_ends_ms(self, delay_ms: int) -> int | None:
+        """Return when the delay of the only lost bookie ends; ``None``: no bookie has one."""
+        if len(self._lost_since_ms) != 1 or not delay_ms:
+            return None
+        return next((self._lost_since_ms[one] + delay_ms for one in self._pending()), None)
 
     def note_reported(self, bookie_ids: Collection[str]) -> None:
         """Take in that all ledgers of these bookies were reported."""
@@ -135,11 +140,8 @@ class LostBookies:
 
     def next_ms(self, now_ms: int, delay_ms: int) -> int | None:
         """Return when something changes by itself: the end of the hold, or of the delay."""
-        times = [] if self._hold_until_ms is None else [self._hold_until_ms]
-        pending = self._pending()
-        if len(pending) == 1:
-            times += [self._lost_since_ms[one] + delay_ms for one in pending]
-        return min((time for time in times if time > now_ms), default=None)
+        times = (self._hold_until_ms, self.delay_ends_ms(delay_ms))
+        return min((time for time in times if time is not None and time > now_ms), default=None)
 
     # ------------------------------------------------------------------ inside
 

@@ -51,6 +51,7 @@ from zbk.errors import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.system.memory import peak_memory_size
+from zbk.system.report_pace import ReportPace
 from zbk.system.tcp import Listener, cookie_of, end_connection, tcp_counts
 from zbk.system.wakeup import Wakeup
 from zbk.transport.answer_budget import AnswerBudget, PeerAnswers
@@ -126,11 +127,9 @@ MEMORY_LOOK_MS: Final = 50
 COPY_SIZE_MAX: Final = 1024 * 1024
 HEARTBEAT_MS: Final = 2_000
 HEARTBEAT_TIMEOUT_MS: Final = 8_000
-REPORT_MS: Final = 10_000
-"""How often at most is told that connections had to end."""
-
-END_REPORT_MS: Final = 1_000
-"""The same of peers that were ended for what they did."""
+REPORT_MS: Final = 60_000
+"""How often at most the end of connections is reported: of those that had to end for want of a
+HELLO, and of those that were ended for what they did."""
 
 EVENT_COUNT_MAX: Final = 4_096
 """Events of connections in one turn; what is left is taken at the next sweep at the latest."""
@@ -238,17 +237,16 @@ class RouterFront:
         self._names_by_fd: dict[int, bytes] = {}
         self._ending: dict[int, PeerAnswers] = {}  # by descriptor: what they have not taken
         self._listener: Listener | None = None
-        self._reported_ms = 0
+        self._reported_ms = -REPORT_MS
         self._reported_count = 0
         self._peer_idle_ms = peer_idle_ms
-        self._unreported_count = 0
         self._inflow_ms = 0
         self._swept_ms = self._memory_ms = monotonic_ms()
         self._alert_until_ms = 0
         self._inflow_total = InflowTotal()
         self._gone_names: OrderedDict[bytes, None] = OrderedDict()  # whose messages may still come
         self._message_size_max = message_size_max
-        self._end_reported_ms = -END_REPORT_MS
+        self._ends = ReportPace[tuple[bytes, str]](REPORT_MS)
         self._on_failure = on_failure
         self._peers: OrderedDict[bytes, _Peer] = OrderedDict()
         self._in_flight_size = 0
@@ -477,20 +475,24 @@ class RouterFront:
             self._budget.forget(ending)
 
     def _report_end(self, name: bytes, reason: str) -> None:
-        """Report why a peer's connection ends, not too often."""
-        now_ms = monotonic_ms()
-        self._unreported_count += 1
-        if now_ms >= self._end_reported_ms + END_REPORT_MS:
+        """Report why a peer's connection ends, soon, and not too often."""
+        self._ends.note((name, reason))
+        self._report_ends(monotonic_ms())
+
+    def _report_ends(self, now_ms: int) -> None:
+        due = self._ends.take_due(now_ms)
+        if due is not None:
+            count, (name, reason) = due
             logger.info(
                 "connection %s ends: it %s (%d connections since the last report)",
                 name.hex(),
                 reason,
-                self._unreported_count,
+                count,
             )
-            self._end_reported_ms, self._unreported_count = now_ms, 0
 
     def _report(self, now_ms: int) -> None:
-        """Tell, not too often, of connections that had to end."""
+        """Report, not too often, which connections had to end."""
+        self._report_ends(now_ms)
         count = self._connections.ended_count
         if count > self._reported_count and now_ms >= self._reported_ms + REPORT_MS:
             logger.info(

@@ -22,9 +22,11 @@ from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.system.clock import wall_ms
 
 BOOKIES = ["a", "b", "c", "d"]
 CONFIG = AutorecoveryConfig(
+    lost_bookie_delay_ms=0,
     brake_hold_ms=20,
     brake_window_ms=0,
     bookie_check_interval_ms=0,
@@ -186,6 +188,27 @@ def test_a_delay_from_the_metadata_store_counts_until_somebody_triggers(cluster:
 
     assert cluster.reported() == {}
     wait_until(sees_the_loss)
+
+
+def test_the_end_of_the_delay_is_told_until_the_bookie_is_back(cluster: Cluster) -> None:
+    cluster.add_ledger("a", "b")
+    cluster.start("first", msgspec.structs.replace(CONFIG, lost_bookie_delay_ms=3_600_000))
+    cluster.wait_settled()
+
+    def delay_ends_ms() -> object:
+        told = AuditorNotes(cluster.store).status()
+        return None if told is None else told.delay_ends_ms
+
+    before_ms = wall_ms()
+    cluster.store.delete(f"{AVAILABLE}/b")
+    wait_until(lambda: isinstance(delay_ends_ms(), int), what="the end of the delay")
+    ends_ms = delay_ends_ms()
+    assert isinstance(ends_ms, int)
+    assert before_ms + 3_600_000 - 1_000 <= ends_ms <= wall_ms() + 3_600_000
+    assert cluster.reported() == {}
+
+    cluster.store.create(f"{AVAILABLE}/b")
+    wait_until(lambda: delay_ends_ms() is msgspec.UNSET, what="the bookie to be seen")
 
 
 def test_a_suspended_session_is_no_time_to_report(cluster: Cluster) -> None:

@@ -1,6 +1,6 @@
 """What a replication worker does when its session with the metadata store is in doubt."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn, cast
 
@@ -11,7 +11,13 @@ from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
-from zbk.auditor.worker import POLL_S, QUIET_POLL_S, ReplicationWorker, aim_of
+from zbk.auditor.worker import (
+    POLL_S,
+    QUIET_POLL_S,
+    WHOLE_REPORT_MS,
+    ReplicationWorker,
+    aim_of,
+)
 from zbk.client.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
@@ -109,10 +115,16 @@ def ground(tree: MemoryTree) -> Iterator[Ground]:
 
 
 @contextmanager
-def worker_on(ground: Ground) -> Iterator[ReplicationWorker]:
-    config = AutorecoveryConfig(worker_count=1, brake_hold_ms=HOLD_MS, repair_retry_ms_max=16)
+def worker_on(
+    ground: Ground, now_ms: Callable[[], int] = monotonic_ms
+) -> Iterator[ReplicationWorker]:
+    config = AutorecoveryConfig(
+        worker_count=1, brake_hold_ms=HOLD_MS, repair_retry_ms_max=16, lost_bookie_delay_ms=0
+    )
     failures: list[BaseException] = []
-    made = ReplicationWorker(cast("RepairGround", ground), "worker", config, failures.append)
+    made = ReplicationWorker(
+        cast("RepairGround", ground), "worker", config, failures.append, now_ms=now_ms
+    )
     try:
         yield made
     finally:
@@ -311,3 +323,26 @@ def test_what_a_report_says_decides_who_may_be_given_up() -> None:
     unchecked = aim_of(task.merged(["late"], MissingReason.UNCHECKED, 4))
     assert unchecked.to_compare is None, "all bookies of the ledger"
     assert unchecked.suspects == frozenset({"lost", "bad"})
+
+
+def test_ledgers_that_need_no_copy_are_reported_together(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "zbk.auditor")
+    clock_ms = [1_000_000]
+
+    def reports() -> list[str]:
+        return [message for message in caplog.messages if "whole" in message]
+
+    with worker_on(ground, lambda: clock_ms[0]) as worker:
+        for ledger_id in range(100, 120):  # of which nothing is left
+            ground.tasks.report(ledger_id, ["a"], MissingReason.LOST)
+        worker.start()
+        wait_until(lambda: not list(ground.tasks.list()), what="the end of all tasks")
+        assert [text.partition(" is ")[2] for text in reports()] == ["whole: it was deleted"]
+
+        clock_ms[0] += WHOLE_REPORT_MS
+        wait_until(lambda: len(reports()) > 1, what="the report")
+
+    assert reports()[1].startswith("19 ledgers are whole, 0 entries copied; the last was ledger 1")
+    assert len(reports()) == 2

@@ -19,6 +19,7 @@ from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.values import AuditorStatus, Cookie
+from zbk.system.clock import wall_ms
 
 
 @pytest.fixture
@@ -117,7 +118,30 @@ def test_status_counts_tasks_and_shows_the_auditors_words(run: Run, uri: str) ->
     assert found["not_reported_yet"] == ["b2"]
     assert found["brake"] == "2 of 3 vanished"
     assert found["auditor"] is None
+    assert found["delay_left_ms"] is None
     store.close()
+
+
+@pytest.mark.parametrize(("left_ms", "text"), [(86_400_000, " h "), (-5_000, "  0 ms; ")])
+def test_status_tells_how_long_a_lost_bookie_may_stay_away(
+    run: Run, uri: str, left_ms: int, text: str
+) -> None:
+    store = open_store(uri)
+    ends_ms = wall_ms() + left_ms
+    AuditorNotes(store).tell(
+        AuditorStatus(
+            candidate_id="a1", told_ms=1, lost=("b1",), pending=("b1",), delay_ends_ms=ends_ms
+        )
+    )
+    store.close()
+
+    found = json.loads(run("autorecovery", "status", "--metadata", uri, "-o", "json").stdout)
+    shown = run("autorecovery", "status", "--metadata", uri).stdout
+
+    assert max(0, ends_ms - wall_ms()) <= found["delay_left_ms"] <= max(0, left_ms)
+    (line,) = [line for line in shown.splitlines() if line.startswith("delay left")]
+    assert text in line
+    assert "zbk autorecovery trigger" in line
 
 
 def test_the_entries_that_are_reported_are_listed_by_bookie(run: Run, uri: str) -> None:

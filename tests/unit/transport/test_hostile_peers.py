@@ -85,6 +85,9 @@ def test_reads_wait_while_their_answers_have_no_room_and_the_peer_that_takes_non
     wait_until(lambda: server._budget.used_size < 2 * MIB, what="the answers to be dropped")
     serves_later.wait_for_kind(Reply)
     peer.wait_until_ended()
+    while echo.held:
+        echo.answer(echo.held.pop(), (b"for a peer that is gone",))
+    wait_until(lambda: server._in_flight_size == 0, what="the requests to be given back")
 
 
 def test_a_peer_that_takes_its_answers_gets_all_of_them(echo: Echo) -> None:
@@ -141,14 +144,18 @@ def test_a_message_that_never_ends_ends_its_connection(
 
 
 def test_a_flood_ahead_of_the_hello_ends_its_connection(
-    server: RouterFront, client: BookiePool
+    server: RouterFront, client: BookiePool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with RawPeer(server.endpoint, is_greeting=True) as stranger:
-        frames = stranger.frame(b"x" * 10) * 1_000
-        with pytest.raises(OSError, match=r"reset|Broken"):  # noqa: PT012 - as above
-            while True:
-                stranger.socket.sendall(frames)
+    caplog.set_level("INFO", "zbk.transport")
+    for _ in range(3):
+        with RawPeer(server.endpoint, is_greeting=True) as stranger:
+            frames = stranger.frame(b"x" * 10) * 1_000
+            with pytest.raises(OSError, match=r"reset|Broken"):  # noqa: PT012 - as above
+                while True:
+                    stranger.socket.sendall(frames)
     serves(client)
+    (line,) = (text for text in caplog.messages if "ends: it sent" in text)
+    assert line.endswith("(1 connections since the last report)"), "the others are told later"
 
 
 def test_a_peer_that_floods_and_breaks_off_does_not_end_the_process(

@@ -12,7 +12,7 @@ from zbk.errors import BookieUnavailableError, RequestTimeoutError
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, Reply
-from zbk.wire.messages import Answer, Hello, LacAnswer, Message
+from zbk.wire.messages import Answer, Hello, LacAnswer, Message, Ping
 
 TIMEOUT_MS = 1_000
 REQUEST_COUNT = 16
@@ -95,7 +95,7 @@ def test_a_bookie_that_hangs_is_found_out_in_time_and_all_that_waits_fails(
 
     assert [type(one) for one in found[:3]] == [LacAnswer] * 3
     assert {type(one) for one in found[3:]} == {RequestTimeoutError, BookieUnavailableError}
-    assert monotonic_ms() - began_ms < 3 * TIMEOUT_MS, "not a time-out for each two of them"
+    assert monotonic_ms() - began_ms < 5 * TIMEOUT_MS, "not a time-out for each two of them"
     slow.close()
 
 
@@ -117,3 +117,38 @@ def test_a_sink_that_gave_up_one_request_is_told_again_and_others_are_not(
     other.wait_for_kind(Reply)
     assert not any(isinstance(news, BookieUp | BookieDown) for news in other.news)
     slow.close()
+
+
+def test_a_request_that_timed_out_gives_its_credit_back(client: BookiePool) -> None:
+    """The bookie answers all others: the connection stays, and so did what that one had taken."""
+
+    def script(message: Message) -> list[Answer]:
+        match message:
+            case Hello():
+                return [greeted(message, credit_size=350)]
+            case Ping():
+                return []
+        return [LacAnswer(request_id=message.request_id, incarnation=1, lac=7)]
+
+    with ScriptedBookie(script) as bookie:
+        client.set_addresses({BOOKIE_ID: bookie.endpoint})
+        ping = Ping(request_id=0)
+        client.request(
+            outgoing(stuck := Inbox(), frames=(bytes(100),), timeout_ms=300, request=ping)
+        )
+
+        def has_timed_out() -> bool:
+            client.request(outgoing(beside := Inbox()))
+            beside.wait_for_kind(Reply)
+            return bool(stuck.news)
+
+        wait_until(has_timed_out, what="the time-out")
+        late = stuck.wait_for_kind(Reply)
+        assert isinstance(late, Reply)
+        assert isinstance(late.outcome, RequestTimeoutError)
+
+        client.request(outgoing(inbox := Inbox(), frames=(bytes(100),)))
+        reply = inbox.wait_for_kind(Reply)
+        assert isinstance(reply, Reply)
+        assert isinstance(reply.outcome, LacAnswer)
+        client.close()
