@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.support.cluster import Shell, cluster
 from zbk.cluster.local import LocalCluster
 
@@ -59,6 +61,19 @@ def test_a_follower_in_another_process_has_each_entry_of_a_pd_ledger(
     assert 0 <= found["seen_before_ack_count"] <= 300
     assert 0 <= found["latency_p50_ms"] <= found["latency_p99_ms"] <= found["latency_max_ms"]
     assert found["seconds"] >= 299 / 1000
+
+
+@pytest.mark.parametrize("kind", ["pd", "vd"])
+def test_a_follower_in_another_process_has_each_entry_of_many_ledgers(
+    tmp_path: Path, cluster: LocalCluster, kind: str
+) -> None:
+    where = ("--metadata", cluster.metadata_uri, "--type", kind, "-o", "json")
+
+    done = Shell(tmp_path).run("bench", "tail", "--ledgers", "20", "--count", "210", *where)
+
+    found = json.loads(done.stdout)
+    assert found["ledger_count"] == 20
+    assert found["latency_count"] == 210
 
 
 def test_a_follower_in_another_process_has_each_entry_of_a_vd_ledger(

@@ -2,13 +2,16 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import zbk
 from tests.support.cluster import Shell, cluster
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
@@ -133,6 +136,38 @@ class TestUp:
             rest = again.stdout.read().decode()
         assert len(lines) + len(rest.splitlines()) <= 13
 
+    def test_its_bookies_have_as_long_to_start_as_it_is_told(self, shell: Shell) -> None:
+        late = shell.run("up", "--start-timeout", "1ms", "--bookies", "1", exit_code=6)
+
+        assert b"bookie 0 runs and is not registered after 0.001 s" in late.stderr
+        assert b"--start-timeout" in late.stderr
+
+    def test_it_goes_on_while_a_bookie_runs_that_was_started_again_by_hand(
+        self, shell: Shell
+    ) -> None:
+        with shell.start("up", "-o", "json", "--bookies", "2", "--no-autorecovery") as up:
+            assert up.stdout is not None
+            assert up.stderr is not None
+            bookies = json.loads(up.stdout.readline())["bookies"]
+            told = iter(up.stderr.readline, b"")
+
+            os.kill(bookies[0]["pid"], signal.SIGKILL)
+            start = b"zbk: to start it again: zbk "
+            command = next(line for line in told if line.startswith(start)).decode()
+            assert b"goes on with 1 of 2 bookies" in next(told)
+            with shell.start(*shlex.split(command.removeprefix(start.decode()))) as by_hand:
+                assert next(told) == b"zbk: bookie 0 runs again, started by hand\n"
+                os.kill(bookies[1]["pid"], signal.SIGKILL)
+                assert any(b"goes on with 1 of 2 bookies" in line for line in told)
+                lone = ("-E", "1", "-w", "1", "-a", "1")
+                shell.run("ledger", "append", *lone, stdin=b"served\n")
+                assert up.poll() is None
+                by_hand.terminate()
+                by_hand.communicate(timeout=30)
+            assert next(told) == b"zbk: bookie 0, started by hand, has ended\n"
+            assert b"every bookie has ended" in next(told)
+            assert up.wait(30) == 6
+
     def test_its_bookies_end_with_it_even_if_it_is_killed(
         self, shell: Shell, up: subprocess.Popen[bytes]
     ) -> None:
@@ -192,3 +227,70 @@ class TestUp:
         refused = shell.run("up", exit_code=6)
 
         assert b"in use by another local cluster" in refused.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_an_append_that_is_told_to_end_closes_its_ledger_and_says_where(
+    shell: Shell, cluster: LocalCluster, number: signal.Signals
+) -> None:
+    fifo = shell.home / "fifo"
+    os.mkfifo(fifo)
+    with zbk.connect(cluster.metadata_uri) as client:
+        known = set(client.list_ledgers())
+        process = shell.start("ledger", "append", "fifo")
+        with fifo.open("wb") as source:
+            source.write(b"one\ntwo\n")
+            source.flush()
+            wait_until(lambda: bool(set(client.list_ledgers()) - known), what="the ledger")
+            (ledger_id,) = set(client.list_ledgers()) - known
+            with client.open_ledger(ledger_id) as reader:
+                wait_until(lambda: reader.read_last_add_confirmed() == 1, what="the entries")
+            process.send_signal(number)
+            _, said = process.communicate(timeout=30)
+
+        assert process.returncode == 130
+        where = "its entries up to 1 are confirmed, up to 1 acknowledged"
+        assert said.decode().splitlines() == [
+            f"zbk: ledger {ledger_id} is closed; {where}",
+            "zbk: interrupted",
+        ]
+        assert client.get_ledger_metadata(ledger_id).last_entry_id == 1
+
+
+def test_an_append_to_a_log_that_is_told_to_end_says_where(
+    shell: Shell, cluster: LocalCluster
+) -> None:
+    fifo = shell.home / "fifo"
+    os.mkfifo(fifo)
+    with zbk.connect(cluster.metadata_uri) as client:
+        process = shell.start("log", "append", "told", "fifo")
+        with fifo.open("wb") as source:
+            source.write(b"one\n")
+            source.flush()
+            wait_until(lambda: "told" in client.list_logs(), what="the log")
+            assert next(iter(client.tail_log("told"))).payload == b"one"
+            process.terminate()
+            _, said = process.communicate(timeout=30)
+
+    assert process.returncode == 130
+    assert b"entries up to " in said
+    assert said.endswith(b"are in log told\nzbk: interrupted\n")
+
+
+def test_nohup_keeps_an_append_running(shell: Shell) -> None:
+    fifo = shell.home / "fifo"
+    os.mkfifo(fifo)
+    command = [sys.executable, "-m", "zbk", "ledger", "append", "fifo", "-o", "json"]
+    process = subprocess.Popen(
+        ["/usr/bin/env", "nohup", *command],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=shell.environment, cwd=shell.home,
+    )  # fmt: skip
+    with fifo.open("wb") as source:  # opened: its handlers are set
+        source.write(b"one\n")
+        source.flush()
+        process.send_signal(signal.SIGHUP)
+        source.write(b"two\n")
+    said, errors = process.communicate(timeout=60)
+
+    assert (process.returncode, json.loads(said)["entry_count"]) == (0, 2), errors

@@ -107,7 +107,10 @@ def _read_cold(
 @click.command(
     "tail",
     cls=ZbkCommand,
-    examples=[("zbk bench tail --rate 5000", "five thousand entries a second")],
+    examples=[
+        ("zbk bench tail --rate 5000", "five thousand entries a second"),
+        ("zbk bench tail --ledgers 1000 --rate 5000", "to a thousand ledgers in turn"),
+    ],
 )
 @size_option
 @count_option(10_000)
@@ -116,18 +119,27 @@ def _read_cold(
     type=click.IntRange(min=1, max=1_000_000),
     default=1_000,
     show_default=True,
-    help="Entries a second that are appended.",
+    help="Entries a second that are appended, in all.",
+)
+@click.option(
+    "--ledgers",
+    "ledger_count",
+    type=click.IntRange(min=1, max=10_000),
+    default=1,
+    show_default=True,
+    help="Ledgers that are written in turn, and followed in one thread.",
 )
 @type_option
 @zookeeper_option
 @metadata_option
 @output_option
 @click.pass_obj
-def tail(
+def tail(  # noqa: PLR0917 - a parameter for each option
     session: Session,
     size: int,
     count: int,
     rate: int,
+    ledger_count: int,
     ledger_type: str,
     use_zookeeper: bool,
     metadata: str | None,
@@ -146,6 +158,7 @@ def tail(
         entry_size=size,
         entry_count=count,
         rate=rate,
+        ledger_count=ledger_count,
         ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
     )
     with (

@@ -10,7 +10,7 @@ from zbk.cli.bookie_options import bookie_config, config_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
 from zbk.cli.config_file import read_tables
 from zbk.cli.options import metadata_option, output_option
-from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session
 from zbk.config import LogConfig, build
 
@@ -148,19 +148,17 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
 @output_option
 @click.pass_obj
 def show(session: Session, bookie_id: str, metadata: str | None, output: Format) -> None:
-    """Ask a bookie about itself."""
+    """Ask a bookie about itself.
+
+    In JSON, sizes are bytes, durations are milliseconds, and scrub_ended_ms is since 1970.
+    """
     import msgspec
 
     with session.open_client(metadata) as client:
         info = client.bookie_info(bookie_id)
-    print_object(
-        {
-            name: value
-            for name, value in msgspec.structs.asdict(info).items()
-            if name != "request_id"
-        },
-        output,
-    )
+    shown = msgspec.structs.asdict(info)
+    del shown["request_id"]
+    print_object(shown if output == "json" else readable(shown), output)
 
 
 @click.group(

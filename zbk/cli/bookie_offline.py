@@ -11,7 +11,7 @@ import msgspec
 from zbk.cli.command import ZbkCommand
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.directory_options import directory_options, metadata_address, offline_config
-from zbk.cli.options import output_option
+from zbk.cli.options import output_option, read_password_file
 from zbk.cli.output import Format, note, print_json, print_object, print_rows
 from zbk.errors import DamageError, InvalidOptionError, MetadataUnavailableError
 
@@ -86,16 +86,19 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
 )
 @click.option(
     "--password-file",
-    "password_files",
+    "passwords",
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="File with the password of ledgers whose index is lost; may be given often.",
+    callback=lambda context, option, paths: [
+        read_password_file(context, option, path) for path in paths
+    ],
+    help="File with the password of ledgers whose index is lost; may be given several times.",
 )
 @directory_options
 @output_option
 def rebuild_index(
-    password_files: tuple[Path, ...],
+    passwords: list[bytes],
     output: Format,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
@@ -111,9 +114,6 @@ def rebuild_index(
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
-    passwords = [
-        path.read_bytes().removesuffix(b"\n").removesuffix(b"\r") for path in password_files
-    ]
     with _store(metadata_address(config)) as store, telling() as tell:
         reports = rebuild(OsFiles(), store, config, passwords, tell)
     for path, report in reports.items():

@@ -8,14 +8,14 @@ import click
 
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
-from zbk.config import GIB, KIB, MIB, BookieConfig, build
+from zbk.config import GIB, KIB, MIB, BookieConfig, ConfigType, build, variable_of
 from zbk.errors import InvalidOptionError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 OPTION_HELP: Final = {
-    "journal_dir": "Folder of a journal, fastest on a disk of its own; may be given often.",
-    "ledger_dir": "Folder of entry logs and index; may be given often.",
+    "journal_dir": "Folder of a journal, fastest on a disk of its own.",
+    "ledger_dir": "Folder of entry logs and index.",
     "listen": "Address to listen on.",
     "advertise": "Address that clients are told, where it is another one.",
     "rack": "Where the bookie stands, for placement.",
@@ -69,7 +69,6 @@ def config_options(command: FunctionT) -> FunctionT:
     defaults = BookieConfig()
     for name in reversed(OPTION_HELP):
         default = value_text(name, getattr(defaults, name))
-        shown = f"  [default: {default}]" if default else ""
         command = (
             directory_option(name)(command)
             if name in DIRECTORY_OPTIONS
@@ -77,7 +76,7 @@ def config_options(command: FunctionT) -> FunctionT:
                 f"--{name.replace('_', '-')}",
                 name,
                 metavar=_metavar(name),
-                help=f"{OPTION_HELP[name]}{shown}",
+                help=f"{OPTION_HELP[name]}  {source_text(BookieConfig, name, default)}",
             )(command)
         )
     return metadata_option(config_option(command))
@@ -91,8 +90,15 @@ def directory_option(name: str) -> Callable[[FunctionT], FunctionT]:
         metavar="DIR",
         multiple=True,
         callback=lambda _context, _option, paths: _one_or_several(paths),
-        help=OPTION_HELP[name],
+        help=f"{OPTION_HELP[name]} May be given several times; in the variable, : stands between "
+        f"several.  {source_text(BookieConfig, name)}",
     )
+
+
+def source_text(config_type: ConfigType, name: str, default: str = "") -> str:
+    """Return what the help of an option says of its variable and its default, as click does."""
+    shown = f"; default: {default}" if default else ""
+    return f"[env var: {variable_of(config_type, name)}{shown}]"
 
 
 def bookie_config(options: dict[str, Any]) -> BookieConfig:

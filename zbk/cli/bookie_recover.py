@@ -27,6 +27,7 @@ PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
 
 _grace_option = click.option(
     "--grace",
+    "--open-ledger-grace-ms",
     "grace_ms",
     metavar="DURATION",
     default="30s",

@@ -16,6 +16,13 @@ Sections = Mapping[str, Sequence[tuple[str, str]]]
 """Parts of a help page behind its text: a heading, and its rows of two columns each."""
 
 
+_PLAIN_NAMES: Mapping[type, str] = {
+    click.IntRange: "integer",
+    click.FloatRange: "number",
+}
+"""What errors call a value of these types; click says "'abc' is not a valid integer range"."""
+
+
 class ZbkCommand(click.Command):
     """A command whose help ends with examples: command lines, and what they do."""
 
@@ -27,6 +34,10 @@ class ZbkCommand(click.Command):
     ) -> None:
         super().__init__(*args, **kwargs)
         self.examples = examples
+        for parameter in self.params:
+            name = _PLAIN_NAMES.get(type(parameter.type))
+            if name is not None:
+                parameter.type.name = name
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the text, then the examples: what most readers look for stands before options."""

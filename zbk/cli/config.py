@@ -10,11 +10,18 @@ import click
 
 from zbk.cli.bookie_options import value_text
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_file import config_option, read_tables, read_text
 from zbk.cli.config_help import SECTION_HELP
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
-from zbk.config import SECTIONS, convert, given_values, variable_of
+from zbk.config import (
+    SECTIONS,
+    convert,
+    given_values,
+    parse_toml,
+    unknown_tables,
+    variable_of,
+)
 from zbk.errors import InvalidOptionError
 
 
@@ -60,12 +67,14 @@ def check(file: Path, output: Format) -> None:
     """Check a configuration file.
 
     Its tables, the names of its options, the kinds and ranges of their values. The environment is
-    not looked at. The exit code is 1 if anything is wrong; each wrong option is told of.
+    not looked at. The exit code is 1 if anything is wrong; each wrong table and option is reported.
     """
-    tables = read_tables(file)
-    wrong = [
+    tables = parse_toml(str(file), read_text(file))
+    wrong = [f"zbk: {error}" for error in unknown_tables(str(file), tables)]
+    wrong += [
         f"zbk: {file}: [{section}] {error}"
         for section, table in tables.items()
+        if section in SECTIONS and isinstance(table, dict)
         for error in _problems(SECTIONS[section], table)
     ]
     if wrong:

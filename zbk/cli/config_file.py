@@ -30,7 +30,16 @@ def read_tables(path: Path | None) -> dict[str, dict[str, Any]]:
     """
     if path is None:
         return {}
-    return read_toml(str(path), path.read_text("utf-8", errors="replace"))
+    return read_toml(str(path), read_text(path))
+
+
+def read_text(path: Path) -> str:
+    """Return the text of a configuration file; what is no UTF-8 in it becomes U+FFFD.
+
+    Raises:
+        OSError: it can not be read.
+    """
+    return path.read_text("utf-8", errors="replace")
 
 
 def client_options() -> dict[str, Any]:

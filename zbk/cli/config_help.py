@@ -3,7 +3,7 @@
 from typing import Final
 
 from zbk.cli.autorecovery_options import AUTORECOVERY_HELP
-from zbk.cli.bookie_options import OPTION_HELP
+from zbk.cli.bookie_options import DIRECTORY_OPTIONS, OPTION_HELP
 
 CLIENT_HELP: Final = {
     "entry_size_max": "Largest payload.",
@@ -22,7 +22,7 @@ CLIENT_HELP: Final = {
     "quorum_grace_ms": "How long a writer, or a sync, waits for bookies that it needs.",
     "slow_bookie_ms": "A bookie that alone holds up a writer so long is replaced.",
     "connection_idle_ms": "A connection that nobody uses is closed after this.",
-    "explicit_lac_ms": "An idle writer tells its LAC after this; 0 is never.",
+    "explicit_lac_ms": "An idle writer tells its LAC after this; 0: never, nor after sync().",
     "placement": "How bookies are chosen: random or rack.",
     "avoid_failed_ms": "How long a bookie that failed is chosen last.",
     "default_timeout_ms": "How long calls without a timeout of their own may take.",
@@ -35,7 +35,11 @@ LOG_HELP: Final = {
 }
 
 SECTION_HELP: Final[dict[str, dict[str, str]]] = {
-    "bookie": {"metadata": "The cluster's metadata store, zk://host:port/root.", **OPTION_HELP},
+    "bookie": {
+        "metadata": "The cluster's metadata store, zk://host:port/root.",
+        **OPTION_HELP,
+        **{name: f"{OPTION_HELP[name]} Several: a list." for name in DIRECTORY_OPTIONS},
+    },
     "client": CLIENT_HELP,
     "autorecovery": {
         "metadata": "The cluster's metadata store, zk://host:port/root.",

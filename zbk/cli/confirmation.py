@@ -5,6 +5,7 @@ import sys
 import click
 
 from zbk.cli.output import note
+from zbk.cli.streams import is_terminal
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
@@ -15,7 +16,7 @@ def is_confirmed(warning: str, question: str, *, yes: bool) -> bool:
     Raises:
         UsageError: nobody is there to be asked.
     """
-    if not yes and not sys.stdin.isatty():
+    if not yes and not is_terminal(sys.stdin):
         raise click.UsageError("There is no terminal to ask in: give --yes.")
     if warning:
         note(f"zbk: {warning}")

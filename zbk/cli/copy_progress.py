@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from zbk.cli.output import is_progress_shown
+from zbk.cli.streams import shown_as_progress
 
 
 class CopyGauge(Protocol):
@@ -59,5 +60,8 @@ def copying(what: str, entry_count: int) -> Iterator[CopyGauge]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    with (
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        shown_as_progress(progress),
+    ):
         yield _Bar(progress)

@@ -8,6 +8,8 @@ COMMANDS = {
     "ls": LazyCommand("zbk.cli.dataset_read:ls", "List the data sets."),
     "show": LazyCommand("zbk.cli.dataset_read:show", "Show one version of a data set."),
     "history": LazyCommand("zbk.cli.dataset_read:history", "List the versions of a data set."),
+    "loads": LazyCommand("zbk.cli.dataset_read:loads", "List the loads of a data set."),
+    "abort": LazyCommand("zbk.cli.dataset_write:abort", "Abort a load whose driver is gone."),
     "drop": LazyCommand("zbk.cli.dataset_write:drop", "Drop a data set, or one of its versions."),
     "gc": LazyCommand("zbk.cli.dataset_write:gc", "Delete what loads have left behind."),
 }
@@ -20,6 +22,7 @@ COMMANDS = {
     examples=[
         ("zbk dataset ls", "all of them"),
         ("zbk dataset show events", "columns, rows, loads under way"),
+        ("zbk dataset loads events", "which are under way, and since when"),
         ("zbk dataset gc --all --dry-run", "what could be deleted"),
     ],
 )

@@ -137,6 +137,39 @@ def history(session: Session, name: str, metadata: str | None, output: Format) -
         print_rows(map(_version, DataSets(client).history(name).versions), columns, output)
 
 
+@click.command(
+    "loads",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk dataset loads events", "those that are under way"),
+        ("zbk dataset loads events --all -o json", "also those that ended not long ago"),
+    ],
+)
+@click.argument("name", metavar="NAME")
+@click.option("--all", "is_all", is_flag=True, help="Also those that ended not long ago.")
+@metadata_option
+@output_option
+@click.pass_obj
+def loads(session: Session, name: str, is_all: bool, metadata: str | None, output: Format) -> None:
+    """List the loads of a data set.
+
+    A load is under way until its driver commits or aborts it. One that its driver has left is
+    aborted by others once its time is over; `zbk dataset abort` does not wait for that.
+    """
+    from zbk.client.datasets import DataSets
+    from zbk.system.clock import wall_ms
+
+    with session.open_client(metadata) as client:
+        found = DataSets(client).loads(name).values()
+    now_ms = wall_ms()
+    rows = [
+        _load(one, now_ms) | {"state": str(one.state), "version": one.version}
+        for one in sorted(found, key=lambda load: (load.started_ms, load.load_id))
+        if is_all or _is_open(one)
+    ]
+    print_rows(rows, ["load_id", "state", *_LOAD_COLUMNS[1:], "version"], output)
+
+
 # ------------------------------------------------------------------ private
 
 

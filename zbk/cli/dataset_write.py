@@ -70,6 +70,63 @@ def drop(
 
 
 @click.command(
+    "abort",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk dataset loads events", "which loads are under way"),
+        ("zbk dataset abort events LOAD_ID", "one of them; asks first"),
+    ],
+)
+@click.argument("name", metavar="NAME")
+@click.argument("load_id", metavar="LOAD_ID")
+@yes_option
+@password_option
+@metadata_option
+@output_option
+@click.pass_obj
+def abort(
+    session: Session,
+    name: str,
+    load_id: str,
+    yes: bool,
+    password: bytes,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Abort a load whose driver is gone.
+
+    The load can never become visible after that, and its ledgers are deleted. A driver that still
+    runs gets an error when it commits. A load that was committed stays, and the exit code is 1.
+    """
+    from zbk.client.datasets import DataSets
+    from zbk.system.clock import wall_ms
+
+    with session.open_client(metadata) as client:
+        data_sets = DataSets(client, password)
+        ticket = data_sets.ticket(name, load_id)
+        load = data_sets.loads(name).get(load_id)
+        warning = ""
+        if load is not None and load.state == "OPEN" and not load.is_expired(wall_ms()):
+            warning = f"load {load_id}, of {load.who}, still has time: its driver may be running"
+        if not is_confirmed(warning, f"Abort load {load_id} of data set {name}?", yes=yes):
+            return
+        aborted = data_sets.abort(ticket)
+    state = None if aborted.state is None else str(aborted.state)
+    print_object(
+        {
+            "dataset": name,
+            "load_id": load_id,
+            "state": state,
+            "deleted_ledger_count": aborted.deleted_count,
+        },
+        output,
+    )
+    if state == "COMMITTED":
+        note(f"zbk: load {load_id} is committed, and stays: `zbk dataset history {name}`")
+        click.get_current_context().exit(EXIT_REFUSED)
+
+
+@click.command(
     "gc",
     cls=ZbkCommand,
     examples=[

@@ -90,7 +90,7 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
     with (
         demo_folder("zbk-demo-") as folder,
         scratch_root(metadata) as root,
-        telling() as on_progress,
+        telling(unit="") as on_progress,
     ):
         cluster = LocalCluster(
             folder / "cluster",
@@ -144,7 +144,8 @@ def _say_title(say: Say, metadata_kind: str) -> None:
         "zookeeper": "a real ZooKeeper",
     }
     store = stores.get(metadata_kind, metadata_kind)
-    say(f"zbk {zbk.__version__} demo: a cluster on this machine, its metadata in {store}")
+    say(f"zbk {zbk.__version__} demo: a cluster on this machine")
+    say(f"   its metadata in {store}")
 
 
 def _say_step(say: Say, step: "Step") -> None:
@@ -238,9 +239,10 @@ def _say_loaded(say: Say, step: "LedgerLoaded") -> None:
         f"   {loaded.entry_count:,} entries in {loaded.seconds:.1f} s: "
         f"{rate_text(loaded.entries_per_s)}, {loaded.mb_per_s:.1f} MB/s"
     )
+    batches = "1 batch" if times.count == 1 else f"{times.count:,} batches"
     say(
-        f"   {times.count:,} batches, acknowledged after p50 {times.p50_ms:.1f} ms, "
-        f"p95 {times.p95_ms:.1f} ms, p99 {times.p99_ms:.1f} ms, max {times.max_ms:.1f} ms"
+        f"   {batches}, acknowledged after ms: p50 {times.p50_ms:.1f}, p95 {times.p95_ms:.1f}, "
+        f"p99 {times.p99_ms:.1f}, max {times.max_ms:.1f}"
     )
     if _is_pd(step.ledger_type):
         say(f"   last add pushed {step.lap:,}, confirmed {step.lac:,}: all of it is durable")
@@ -248,14 +250,10 @@ def _say_loaded(say: Say, step: "LedgerLoaded") -> None:
 
 def _say_synced(say: Say, step: "LedgerSynced") -> None:
     open_count = step.lap - step.lac_before
-    say(
-        f"   before sync(): last add pushed {step.lap:,}, confirmed {step.lac_before:,}: "
-        f"{open_count:,} entries could be lost with the power"
-    )
-    say(
-        f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}: "
-        f"all durable, {step.seconds * 1000:.0f} ms later"
-    )
+    say(f"   before sync(): last add pushed {step.lap:,}, confirmed {step.lac_before:,}:")
+    say(f"      {open_count:,} entries could be lost with the power")
+    say(f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}:")
+    say(f"      all durable, {step.seconds * 1000:.0f} ms later")
 
 
 def _say_read_back(say: Say, step: "ReadBack") -> None:
@@ -269,7 +267,7 @@ def _say_read_back(say: Say, step: "ReadBack") -> None:
 
 
 def _say_replaced(say: Say, step: "BookieReplaced") -> None:
-    say(f"   another bookie took its place after {step.seconds * 1000:.0f} ms, the writer went on:")
+    say(f"   another bookie took its place after {step.seconds * 1000:.0f} ms; the writer went on:")
     for fragment in step.fragments:
         bookies = " ".join(map(str, fragment.indexes))
         say(
@@ -281,7 +279,7 @@ def _say_replaced(say: Say, step: "BookieReplaced") -> None:
 def _say_taken_over(say: Say, step: "TakenOver") -> None:
     say(f"\n7  A second client takes PD ledger {step.ledger_id} over while it is written")
     say(f"   fenced, recovered and closed after {step.seconds * 1000:.0f} ms")
-    say(f"   its first writer got: {step.refusal}")
+    say(f"   its first writer got:\n      {step.refusal}")
     say(
         f"   {step.acknowledged_count:,} entries were acknowledged to it, "
         f"{step.entry_count:,} are in the ledger"
@@ -292,7 +290,8 @@ def _say_end(say: Say, read_backs: "list[ReadBack | Compared]", seconds: float) 
     count = sum(step.entry_count for step in read_backs)
     say(f"\nAll {count:,} entries read back are what was written. {seconds:.1f} s in all.")
     say("Next:  zbk up                      a cluster that stays")
-    say("       zbk ledger append FILE      in another terminal; then zbk ledger cat ID --lines")
+    say("       zbk ledger append FILE      in another terminal; then:")
+    say("       zbk ledger cat ID --lines")
 
 
 def _is_pd(ledger_type: "LedgerType") -> bool:

@@ -11,6 +11,7 @@ import click
 
 from zbk.cli.options import FunctionT, parse_size_option
 from zbk.cli.output import note
+from zbk.cli.streams import is_terminal
 
 
 def framing_options(command: FunctionT) -> FunctionT:
@@ -41,7 +42,9 @@ def open_input(stack: ExitStack, file_name: str) -> BufferedReader:
     """Return a file, or standard input for ``-``."""
     if file_name != "-":
         return stack.enter_context(Path(file_name).open("rb"))
-    if sys.stdin.isatty():
+    if sys.stdin is None:
+        raise click.UsageError("Standard input is closed: give a FILE.")
+    if is_terminal(sys.stdin):
         note("zbk: reading entries from the terminal; Ctrl-D ends them")
     return cast("BufferedReader", sys.stdin.buffer)
 

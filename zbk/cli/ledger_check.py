@@ -80,13 +80,13 @@ def check(
 
     Each bookie is asked which entries it holds, so every hole is found, and the first and the last
     entry of each fragment are read. Damage in between is found with --full only. Without --report
-    nothing is changed; ends with 4 if replicas are missing.
+    nothing is changed; ends with 4 if replicas are missing, with 3 if a bookie did not say.
     """
     from zbk.auditor.audit_steps import reports_of
     from zbk.auditor.ground import RepairGround
     from zbk.auditor.ledger_checks import LedgerChecker
     from zbk.cli.ledger_missing import missing_shown
-    from zbk.errors import DamageError
+    from zbk.errors import DamageError, UnavailableError
 
     with cluster_store(metadata) as store:
         address = store.address
@@ -109,7 +109,7 @@ def check(
         "undecided": undecided if output == "json" else ", ".join(undecided),
     }
     print_object(shown, output)
-    if undecided:
+    if undecided and missing:
         note("zbk: undecided bookies did not say; ask again when they are back")
     if missing:
         what = missing_shown(entries, "table") or ", ".join(missing)
@@ -117,6 +117,12 @@ def check(
         if not is_reporting:
             way_out = f"`zbk ledger check {ledger_id} --report` has autorecovery copy them"
         raise DamageError(f"ledger {ledger_id} lacks replicas at {what}: {way_out}")
+    if undecided:
+        raise UnavailableError(
+            f"ledger {ledger_id}: it is not known whether these bookies have all of it, as they "
+            f"did not say: {', '.join(undecided)}; `zbk bookie ls` shows which are there, check "
+            "again when they are back"
+        )
 
 
 # ------------------------------------------------------------------ private

@@ -49,16 +49,15 @@ def recover(
 
     The writer can add nothing more. Every entry that was acknowledged is in the ledger then. Safe
     to run twice, and by several at once; a closed ledger stays as it is. Repair: what autorecovery
-    has still to check, or to copy.
+    has still to check, or to copy. Seconds: what the recovery took, without connecting.
     """
     from zbk.cli.ledger_missing import task_shown
 
-    start_s = monotonic_s()
-    with (
-        session.open_client(metadata) as client,
-        client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader,
-    ):
-        found = reader.metadata
+    with session.open_client(metadata) as client:
+        start_s = monotonic_s()
+        with client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader:
+            seconds = monotonic_s() - start_s
+            found = reader.metadata
         task = client.get_underreplicated(ledger_id)
     shown = {
         "ledger_id": ledger_id,
@@ -66,7 +65,7 @@ def recover(
         "last_entry_id": found.last_entry_id,
         "payload_size": found.length,
         "fragment_count": len(found.fragments),
-        "seconds": round(monotonic_s() - start_s, 3),
+        "seconds": round(seconds, 3),
         **task_shown(task, output),
     }
     print_object(shown, output)

@@ -21,6 +21,8 @@ from zbk.cli.options import (
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
+from zbk.cli.signals import end_like_ctrl_c
+from zbk.cli.streams import is_terminal
 from zbk.errors import NotDurableError, ZbkError
 from zbk.protocol.spans import spans_text
 
@@ -112,6 +114,7 @@ def append(
     if keep_open and accept_loss:
         raise click.UsageError("--keep-open and --accept-loss exclude each other.")
     check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
+    end_like_ctrl_c()
     ledger_id, file_name = _split(arguments)
     _refuse_fixed(ctx, ledger_id)
     with ExitStack() as stack:
@@ -218,7 +221,7 @@ def delete(
 
     Its metadata go at once, its entries when the bookies next collect garbage.
     """
-    if not yes and not sys.stdin.isatty():
+    if not yes and not is_terminal(sys.stdin):
         raise click.UsageError("There is no terminal to ask in: give --yes.")
     with session.open_client(metadata) as client:
         if not yes:

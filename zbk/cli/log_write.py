@@ -20,6 +20,8 @@ from zbk.cli.options import (
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
+from zbk.cli.signals import end_like_ctrl_c
+from zbk.cli.streams import is_terminal
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -75,6 +77,7 @@ def append(
     where it is missing or `-`. The options of ledgers are for those that this command makes.
     """
     check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
+    end_like_ctrl_c()
     keywords = ledger_keywords(options)
     if roll_size is not None:
         keywords["roll_size"] = roll_size
@@ -167,7 +170,7 @@ def _check_can_ask(*, is_sure: bool) -> None:
 
 
 def _can_ask() -> bool:
-    return sys.stdin.isatty()
+    return is_terminal(sys.stdin)
 
 
 def _is_confirmed(question: str) -> bool:

@@ -14,6 +14,7 @@ import click
 import zbk
 from zbk.cli.command import LazyCommand, LazyGroup
 from zbk.cli.session import Session
+from zbk.cli.streams import STANDARD_OUTPUT, drop_output, open_streams
 from zbk.errors import (
     EXIT_BOOKIE,
     EXIT_CALLER,
@@ -35,6 +36,9 @@ COMMANDS = {
     "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
     "dataset": LazyCommand(
         "zbk.cli.dataset:dataset", "Look at, drop and tidy the data sets that Spark loads."
+    ),
+    "cluster": LazyCommand(
+        "zbk.cli.cluster:cluster", "Make clusters with a layout of your choice."
     ),
     "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
     "autorecovery": LazyCommand(
@@ -95,7 +99,9 @@ class ZbkGroup(LazyGroup):
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
         """Run a command; the only place where the CLI catches errors."""
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()  # what fails here must not fail at the exit of the interpreter
+            return result  # noqa: TRY300 - flushing belongs to the command
         except KeyboardInterrupt:
             click.echo("zbk: interrupted", err=True)
             ctx.exit(EXIT_INTERRUPTED)
@@ -105,7 +111,7 @@ class ZbkGroup(LazyGroup):
             _show(error)
             ctx.exit(exit_code_of(type(error)))
         except OSError as error:
-            _show(error)
+            _show_system_error(error)
             ctx.exit(EXIT_CALLER)
 
 
@@ -129,8 +135,13 @@ def cli(ctx: click.Context) -> None:
 
 def main() -> NoReturn:
     """Run the command line and end the process."""
+    open_streams()
     use_one_arena()
-    cli(prog_name="zbk")
+    try:
+        cli(prog_name="zbk")
+    except OSError as error:  # of --help or --version, which click prints before it calls us
+        _show_system_error(error)
+        sys.exit(EXIT_CALLER)
     raise AssertionError("click ends the process")
 
 
@@ -143,7 +154,23 @@ def _show(error: Exception) -> None:
         click.echo(f"zbk: {line}", err=True)
 
 
+def _show_system_error(error: OSError) -> None:
+    if error.filename == STANDARD_OUTPUT:
+        drop_output()  # what is still buffered would fail again at the exit of the interpreter
+    elif error.filename is None and _is_folder_gone():
+        _show(NotADirectoryError("the current folder was removed: change to another one"))
+        return
+    _show(error)
+
+
+def _is_folder_gone() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - help does not import pathlib
+    except FileNotFoundError:
+        return True
+    return False
+
+
 def _leave_closed_pipe(ctx: click.Context) -> NoReturn:
-    # whoever read our output has left: nothing to say, and nothing more to flush at exit
-    sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - lives to the end
+    drop_output()  # its reader has gone: nothing to say, and nothing more to flush at exit
     ctx.exit(0)

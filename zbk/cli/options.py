@@ -102,7 +102,7 @@ def ledger_options(command: FunctionT) -> FunctionT:
             metavar="KEY=VALUE",
             multiple=True,
             callback=_parse_meta,
-            help="Custom metadata; may be given often.",
+            help="Custom metadata; may be given several times.",
         ),
     ]
     for option in reversed(options):
@@ -111,7 +111,15 @@ def ledger_options(command: FunctionT) -> FunctionT:
 
 
 def ledger_keywords(options: dict[str, Any]) -> dict[str, Any]:
-    """Turn what ``ledger_options`` gave into keywords of ``create_ledger``."""
+    """Turn what ``ledger_options`` gave into keywords of ``create_ledger``.
+
+    Raises:
+        click.UsageError: the digest needs a password, and none is given.
+    """
+    if options["digest_type"] == "mac" and not options["password"]:
+        raise click.UsageError(
+            "--digest mac needs a password: give --password-file, or set ZBK_PASSWORD."
+        )
     return options | {
         "ledger_type": LEDGER_TYPES[options["ledger_type"]],
         "digest_type": options["digest_type"].upper(),
@@ -135,10 +143,23 @@ def _read_password(ctx: click.Context, parameter: click.Parameter, value: Path |
 
     if value is None:
         return os.environb.get(b"ZBK_PASSWORD", b"")
+    return read_password_file(ctx, parameter, value)
+
+
+def read_password_file(ctx: click.Context, parameter: click.Parameter, path: Path) -> bytes:
+    """Return the password in a file.
+
+    Raises:
+        click.BadParameter: the file cannot be read, or holds no password.
+    """
     try:
-        return value.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
+        password = path.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
     except OSError as error:
         raise click.BadParameter(str(error), ctx, parameter) from error
+    if not password:
+        why = f"{path} holds no password. For a ledger without one, leave the option out."
+        raise click.BadParameter(why, ctx, parameter)
+    return password
 
 
 def parse_size_option(

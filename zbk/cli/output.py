@@ -18,6 +18,8 @@ from typing import Any, Final, Literal
 
 import click
 
+from zbk.cli.streams import above_progress, is_terminal
+
 Format = Literal["table", "json"]
 
 PREVIEW_SIZE: Final = 60  # bytes of a payload shown in a table
@@ -81,12 +83,13 @@ def flush() -> None:
 
 def note(text: str) -> None:
     """Say something that is not data, on standard error."""
-    click.echo(text, err=True)
+    with above_progress():
+        click.echo(text, err=True)
 
 
 def is_progress_shown() -> bool:
     """Tell whether somebody watches standard error in a terminal."""
-    return sys.stderr.isatty()
+    return is_terminal(sys.stderr)
 
 
 def preview(payload: bytes | memoryview) -> str:
@@ -131,6 +134,48 @@ def size_text(size: int) -> str:
             return f"{value:.1f} {unit}"
         value /= 1024
     raise AssertionError("the last unit takes all")
+
+
+def duration_text(duration_ms: int) -> str:
+    """Return a duration for people, in its two largest units.
+
+    >>> duration_text(250), duration_text(6_360), duration_text(2_014_715)
+    ('250 ms', '6.4 s', '33 min 34 s')
+    >>> duration_text(90_000_000), duration_text(0)
+    ('1 d 1 h', '0 ms')
+    """
+    if duration_ms < 1_000:
+        return f"{duration_ms} ms"
+    if duration_ms < 60_000:
+        return f"{duration_ms / 1_000:.1f} s"
+    seconds = duration_ms // 1_000
+    parts: list[str] = []
+    for unit, length_s in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
+        count, seconds = divmod(seconds, length_s)
+        if count or parts:
+            parts.append(f"{count} {unit}")
+    return " ".join(parts[:2])
+
+
+def readable(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields as people read them: sizes, times and shares, by the ends of their names.
+
+    >>> readable({"add_size": 1536, "uptime_ms": 6_360, "scrub_ended_ms": 0, "scrub_share": 0.25})
+    {'add_size': '1.5 KiB', 'uptime': '6.4 s', 'scrub_ended': None, 'scrub_share': '25 %'}
+    """
+    shown: dict[str, Any] = {}
+    for name, value in fields.items():
+        if name.endswith("_ended_ms"):  # wall clock; 0 is none yet
+            shown[name.removesuffix("_ms")] = time_text(value) if value else None
+        elif name.endswith("_ms"):
+            shown[name.removesuffix("_ms")] = duration_text(value)
+        elif name.endswith("_size"):
+            shown[name] = size_text(value)
+        elif name.endswith("_share"):
+            shown[name] = f"{value:.0%}".replace("%", " %")
+        else:
+            shown[name] = value
+    return shown
 
 
 def rate_text(per_s: float) -> str:
@@ -195,4 +240,4 @@ def _print_page(page: list[list[str]], widths: list[int], *, is_head: bool) -> l
 
 
 def _is_styled() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")

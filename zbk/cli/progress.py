@@ -1,9 +1,13 @@
-"""What goes on, and a count that grows, on standard error; in a terminal only."""
+"""What goes on, and a count that grows, on standard error; in a terminal only.
+
+Lines that are printed meanwhile stand above it: see ``zbk.cli.streams.above_progress``.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from zbk.cli.output import is_progress_shown
+from zbk.cli.streams import shown_as_progress
 
 
 @contextmanager
@@ -15,14 +19,16 @@ def telling(unit: str = "entries") -> Iterator[Callable[[str, int], None]]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (
-        SpinnerColumn(),
-        TextColumn(f"{{task.description}}: {{task.completed:,}} {unit}"),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    def tell(what: str, count: int) -> None:
+        progress.update(task, description=f"{what}: {count:,} {unit}".rstrip())
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with (
+        Progress(*columns, console=Console(stderr=True), transient=True) as progress,
+        shown_as_progress(progress),
+    ):
         task = progress.add_task("starting", total=None)
-        yield lambda what, count: progress.update(task, description=what, completed=count)
+        yield tell
 
 
 @contextmanager
@@ -33,5 +39,5 @@ def saying() -> Iterator[Callable[[str], None]]:
         return
     from rich.console import Console
 
-    with Console(stderr=True).status("starting") as status:
+    with Console(stderr=True).status("starting") as status, shown_as_progress(status):
         yield status.update

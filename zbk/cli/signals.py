@@ -5,11 +5,14 @@ from types import FrameType
 
 
 def end_like_ctrl_c() -> None:
-    """Let SIGTERM and SIGHUP do what Ctrl-C does: raise ``KeyboardInterrupt``, once.
+    """Make SIGTERM and SIGHUP do what Ctrl-C does: raise ``KeyboardInterrupt``, once.
 
-    A second one, or a Ctrl-C, while we clean up, is ignored: cleaning up is bounded by itself.
+    A second one, or a Ctrl-C, during the cleanup is ignored: the cleanup has limits of its own. A
+    SIGHUP that ``nohup`` has the process ignore stays ignored.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+            continue
         signal.signal(number, _interrupt)
 
 

@@ -1,23 +1,28 @@
 """``zbk up``: a cluster on this machine that stays until it is told to end."""
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import output_option
+from zbk.cli.options import output_option, parse_duration_option
 from zbk.cli.output import Format, note, print_json
 
 if TYPE_CHECKING:
     from zbk.cluster.local import LocalCluster
+    from zbk.errors import BookieError
 
 LOOK_INTERVAL_S: Final = 0.5
 BOOKIES_SHOWN: Final = 4
+
+SESSION_TIMEOUT_MS: Final = 10_000
+"""As in production: a cluster that stays shall not lose its sessions while the machine is busy."""
 
 
 def default_data_dir() -> Path:
@@ -67,6 +72,15 @@ def default_data_dir() -> Path:
     default=True,
     help="Make whole what a dead bookie held, as `zbk autorecovery run`.  [default: autorecovery]",
 )
+@click.option(
+    "--start-timeout",
+    "start_timeout_ms",
+    metavar="DURATION",
+    default="30s",
+    show_default=True,
+    callback=parse_duration_option,
+    help="How long the bookies may take to start; a long journal takes longer.",
+)
 @output_option
 def up(
     bookie_count: int,
@@ -74,6 +88,7 @@ def up(
     zookeeper: bool,
     metadata: str | None,
     autorecovery: bool,
+    start_timeout_ms: int,
     output: Format,
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
@@ -81,6 +96,9 @@ def up(
     Each bookie is a process of its own, and so is autorecovery, which copies what a dead bookie
     held to others. All listen on loopback only. While it runs, other commands use it without
     --metadata.
+
+    A bookie that ends is not started again: the command that does so is shown. This one ends when
+    no bookie runs any more.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.cluster.local import LocalCluster
@@ -97,11 +115,13 @@ def up(
                 bookie_count=bookie_count,
                 use_zookeeper=zookeeper and not metadata,
                 metadata=metadata,
+                start_timeout_s=start_timeout_ms / 1000,
+                bookie_options={"session_timeout_ms": SESSION_TIMEOUT_MS},
             ) as cluster,
             _as_context(cluster) as is_context,
         ):
             if autorecovery:
-                cluster.start_autorecovery()
+                cluster.start_autorecovery({"session_timeout_ms": SESSION_TIMEOUT_MS})
             _show(cluster, monotonic_s() - started_s, output, is_context=is_context)
             _stay(cluster)
     except KeyboardInterrupt:
@@ -172,22 +192,57 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
 
 
 def _stay(cluster: "LocalCluster") -> None:
-    """Return when every bookie has ended; tell of each process that does."""
-    from zbk.errors import BookieError
+    """Return when no bookie runs any more, of ours or by hand; tell of each that ends or is back.
 
-    told: set[int] = set()
-    while True:
-        _tell_of_autorecovery(cluster)
-        for index, error in cluster.deaths().items():
-            if index in told:
-                continue
-            told.add(index)
-            note(f"zbk: {error}")
-            left_count = len(cluster.bookies) - len(told)
-            note(f"zbk: the cluster goes on with {left_count} of {len(cluster.bookies)} bookies")
-            if not left_count:
-                raise BookieError("every bookie has ended")
-        threading.Event().wait(LOOK_INTERVAL_S)
+    Raises:
+        BookieError: every bookie has ended.
+    """
+    from zbk.errors import BookieError, UnavailableError
+
+    ended: set[int] = set()
+    by_hand: set[int] = set()
+    try:
+        while True:
+            cluster.rotate_logs()
+            _tell_of_autorecovery(cluster)
+            deaths = cluster.deaths()
+            running = None
+            if deaths:
+                with suppress(UnavailableError):  # without an answer we do not know, and go on
+                    running = cluster.running_ids()
+            for index in deaths.keys() - ended:
+                _tell_of_end(cluster, index, deaths[index], running)
+                ended.add(index)
+            if running is not None:
+                by_hand = _tell_of_restarts(cluster, ended, by_hand, running)
+                if not running:
+                    raise BookieError("every bookie has ended")
+            threading.Event().wait(LOOK_INTERVAL_S)
+    except KeyboardInterrupt:
+        for index in sorted(by_hand):
+            note(f"zbk: bookie {index} was started by hand, and still runs")
+        raise
+
+
+def _tell_of_end(
+    cluster: "LocalCluster", index: int, error: "BookieError", running: set[str] | None
+) -> None:
+    note(f"zbk: {error}")
+    note(f"zbk: to start it again: {shlex.join(cluster.command_by_hand(index))}")
+    if running is not None:
+        note(f"zbk: the cluster goes on with {len(running)} of {len(cluster.bookies)} bookies")
+
+
+def _tell_of_restarts(
+    cluster: "LocalCluster", ended: set[int], before: set[int], running: set[str]
+) -> set[int]:
+    """Return which of the bookies that ended run again, and tell what has changed."""
+    by_hand = {one.index for one in cluster.bookies if one.bookie_id in running} & ended
+    for index in sorted(by_hand - before):
+        note(f"zbk: bookie {index} runs again, started by hand")
+    for index in sorted(before - by_hand):
+        note(f"zbk: bookie {index}, started by hand, has ended")
+    return by_hand
 
 
 def _tell_of_autorecovery(cluster: "LocalCluster") -> None:

@@ -20,15 +20,27 @@ from zbk.errors import BookieError
 
 LOG_LINES_SHOWN: Final = 20
 LOG_TAIL_SIZE: Final = 16 * 1024  # bytes read from the end of a log for these lines
+LOG_SIZE_MAX: Final = 16 * 1024 * 1024
+"""Bytes at which a log is rotated: a process has twice that on the disk, about."""
+
+COPY_SIZE: Final = 1024 * 1024
 STOP_TIMEOUT_S: Final = 15.0
 
 
 class Child:
     """A process that we started. One thread at a time may use it."""
 
-    def __init__(self, name: str, command: Sequence[str], log_path: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log_path: Path,
+        log_size_max: int = LOG_SIZE_MAX,
+    ) -> None:
         self.name = name
+        self._log_size_max = log_size_max
         self._log_path = log_path
+        self._old_log_path = log_path.with_name(f"{log_path.name}.1")
         log_path.parent.mkdir(parents=True, exist_ok=True)
         with log_path.open("ab") as log:
             self._log_start = log.tell()
@@ -80,6 +92,27 @@ class Child:
     def resume(self) -> None:
         """Let a paused process go on."""
         self._signal(signal.SIGCONT)
+
+    def rotate_log(self) -> bool:
+        """Move its log to ``<name>.1`` if it has become large; return whether it was moved.
+
+        The process appends to the file that it was given, so the file is copied and cut. What it
+        writes between the two, which are microseconds apart, is lost. A log that cannot be copied,
+        to a full disk for example, is left, until it is twice as large.
+        """
+        try:
+            if self._log_path.stat().st_size <= self._log_size_max:
+                return False
+            with self._log_path.open("rb+") as log, self._old_log_path.open("wb") as old:
+                while data := log.read(COPY_SIZE):  # to the end, also of what comes meanwhile
+                    old.write(data)
+                old.flush()
+                log.truncate(0)
+        except OSError:
+            self._log_size_max *= 2
+            return False
+        self._log_start = 0
+        return True
 
     def log_tail(self) -> list[str]:
         """Return the last lines that it wrote since this start, oldest first."""

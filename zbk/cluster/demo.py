@@ -192,7 +192,7 @@ def _read_input(source: DemoInput, on_progress: Callable[[str, int], None]) -> I
     hasher = _Hasher()
     for batch in batches(source.payloads()):
         hasher.update(batch)
-        on_progress("reading the input", hasher.entry_count)
+        on_progress("entries of the input", hasher.entry_count)
     return InputRead(
         source.description, hasher.entry_count, hasher.payload_size, hasher.hexdigest()
     )
@@ -217,7 +217,7 @@ def _load(
     ledger_type: LedgerType,
     on_progress: Callable[[str, int], None],
 ) -> Iterator[LedgerLoaded | LedgerSynced]:
-    what = f"writing the {ledger_type} ledger"
+    what = f"entries written to the {ledger_type} ledger"
     with client.create_ledger(ledger_type=ledger_type) as writer:
         loaded = load(
             writer,
@@ -294,7 +294,7 @@ def _read_back(
     on_progress: Callable[[str, int], None],
 ) -> ReadBack:
     where = f" from bookie {bookie.index}" if bookie else ""
-    what = f"reading the {ledger_type} ledger{where}"
+    what = f"entries of the {ledger_type} ledger read{where}"
     hasher = _Hasher()
     started_s = monotonic_s()
     difference = ""

@@ -83,7 +83,9 @@ def lose_a_bookie(
         UnavailableError: no other bookie took its place.
     """
     with client.create_ledger() as writer:
-        numbers = _Numbers(writer, lambda count: on_progress("writing, bookies dying", count))
+        numbers = _Numbers(
+            writer, lambda count: on_progress("entries written while a bookie dies", count)
+        )
         numbers.append(PART_COUNT)
         victim = _bookie(cluster, writer.metadata.last_fragment.bookies[0])
         cluster.kill(victim.index)
@@ -114,7 +116,7 @@ def take_over(
         UnavailableError: the first client was not refused.
     """
     writer = client.create_ledger()
-    numbers = _Numbers(writer, lambda count: on_progress("writing, until fenced", count))
+    numbers = _Numbers(writer, lambda count: on_progress("entries written until fenced", count))
     numbers.append(PART_COUNT)  # and some of it is under way
     started_s = monotonic_s()
     with closing(other.recover_ledger(writer.ledger_id)) as reader:

@@ -73,7 +73,9 @@ def repair(
     """
     to_repair = _naming(client, lost)
     started_s = monotonic_s()
-    cluster.start_autorecovery({"brake_hold_ms": 500, "open_ledger_grace_ms": 1_000})
+    cluster.start_autorecovery(
+        {"lost_bookie_delay_ms": 0, "brake_hold_ms": 500, "open_ledger_grace_ms": 1_000}
+    )
     yield LostForGood(lost.index, lost.bookie_id, len(to_repair))
     yield from _watch_queue(cluster, client, lost, on_progress, timeout_s)
     holders = {
@@ -106,7 +108,7 @@ def _watch_queue(
             if count != last_count:
                 yield QueueLength(count, monotonic_s() - started_s)
                 last_count = count
-            on_progress("making ledgers whole, to do:", count)
+            on_progress("ledgers to make whole", count)
             if not count and not _naming(client, lost):
                 return
             if monotonic_s() - started_s > timeout_s:

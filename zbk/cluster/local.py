@@ -9,7 +9,8 @@ is in the folder:
     zookeeper/              data and log of the ZooKeeper started here
     bookie0/journal/        a bookie's directories
     bookie0/ledgers/
-    bookie0.log             what it wrote, over all its starts
+    bookie0.log             what it wrote, over all its starts; bookie0.log.1 is what was before, as
+                            ``rotate_logs`` left it
     autorecovery.log        what ``zbk autorecovery run`` wrote, where it was started
 
 A folder that holds a cluster is started again on its data, bookies at their former ports where
@@ -95,12 +96,14 @@ class LocalCluster:
         bookie_options: Mapping[str, int | str] | None = None,
         racks: Sequence[str] = (),
         bookie_programs: Mapping[int, Sequence[str]] | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """``bookie_options`` are fields of ``BookieConfig``; a ``metadata`` URI starts no store.
 
         Bookies stand in ``racks`` in turn, if there are any. ``bookie_programs`` has, by number,
         the bookies that run another program than ``zbk bookie run``: arguments of Python, before
-        the options of a bookie, which are added.
+        the options of a bookie, which are added. ``start_timeout_s``: the time in which the bookies
+        that are started together have to be registered, and a ZooKeeper has to answer.
         """
         if not 1 <= bookie_count <= BOOKIE_COUNT_MAX:
             raise InvalidOptionError(
@@ -117,6 +120,7 @@ class LocalCluster:
         convert(BookieConfig, self._options)  # refuses wrong ones before anything is made
         self._racks = tuple(racks)
         self._programs = dict(bookie_programs or {})
+        self._start_timeout_s = start_timeout_s
         self._uri = ""
         self._seats: list[BookieSeat] = []
         self._children: dict[int, Child] = {}
@@ -220,6 +224,44 @@ class LocalCluster:
                 found[index] = child.death()
         return found
 
+    def rotate_logs(self) -> None:
+        """Rotate the logs of processes that have become large."""
+        for child in (*self._children.values(), self._autorecovery):
+            if child is not None:
+                child.rotate_log()
+
+    def running_ids(self) -> set[str]:
+        """Return the ids of the bookies that run: our processes, and those that others started.
+
+        A registration that a dead process of ours has left does not count.
+
+        Raises:
+            MetadataUnavailableError: the metadata store does not answer.
+        """
+        assert self._registry is not None, "the cluster was started"
+        running = set()
+        left: dict[str, int] = {}
+        for index, child in self._children.items():
+            bookie = self._bookies[index]
+            if child.exit_code is None:
+                running.add(bookie.bookie_id)
+            else:
+                left[bookie.bookie_id] = bookie.incarnation
+        registered = self._registry.available() | self._registry.readonly()
+        for bookie_id, found in registered.items():
+            if found.incarnation > left.get(bookie_id, 0):
+                running.add(bookie_id)
+        return running
+
+    def command_by_hand(self, index: int) -> list[str]:
+        """Return the command that starts a bookie again, in its directories, at its port."""
+        options = self._bookie_options(index, self._seats[index].port)
+        command = ["zbk", "bookie", "run"]
+        for name, value in options.items():
+            if value != "":
+                command += [f"--{name.replace('_', '-')}", str(value)]
+        return command
+
     # -------------------------------------------------------------- breaking things
 
     def kill(self, index: int) -> None:
@@ -321,7 +363,7 @@ class LocalCluster:
 
                 zookeeper = LocalZooKeeper(self.folder / "zookeeper")
                 self._exit.callback(zookeeper.stop)
-                zookeeper.start()
+                zookeeper.start(self._start_timeout_s)
                 self._uri = zookeeper.uri(ZOOKEEPER_ROOT)
             case uri:
                 self._uri = uri
@@ -353,7 +395,7 @@ class LocalCluster:
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)
             self._is_expected_down.discard(index)
-        deadline_s = monotonic_s() + START_TIMEOUT_S
+        deadline_s = monotonic_s() + self._start_timeout_s
         for index in indexes:
             self._wait_registered(index, former[index], deadline_s)
         self._save()
@@ -392,7 +434,8 @@ class LocalCluster:
             if monotonic_s() > deadline_s:
                 last_words = "".join(f"\n    {line}" for line in child.log_tail())
                 raise BookieError(
-                    f"bookie {index} runs and is not registered after {START_TIMEOUT_S:g} s; "
+                    f"bookie {index} runs and is not registered after {self._start_timeout_s:g} s; "
+                    "if it replays its journal, give it longer (`zbk up --start-timeout 5min`); "
                     f"the end of its log:{last_words}"
                 )
             threading.Event().wait(LOOK_INTERVAL_S)

@@ -12,6 +12,7 @@ import msgspec
 
 from tests.soak.mixed.campaign import Settings, run
 from tests.soak.mixed.payloads import MIB
+from tests.soak.mixed.picture import draw
 from tests.soak.mixed.report import markdown
 from zbk.system.memory import use_one_arena
 
@@ -38,6 +39,7 @@ def main() -> int:
     )
     if options.report is not None:
         options.report.write_bytes(msgspec.json.format(msgspec.json.encode(report)))
+        draw(report.samples, options.report.with_suffix(".svg"))
     _say(f"\n{markdown(report)}")
     for failure in report.failures:
         _say(f"\nFAILED: {failure}")
@@ -52,7 +54,7 @@ def main() -> int:
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser("python -m tests.soak.mixed", description="One long run.")
     parser.add_argument("--minutes", type=float, default=60.0)
-    parser.add_argument("--report", type=Path, help="where to write all of it, as JSON")
+    parser.add_argument("--report", type=Path, help="where to write it as JSON; memory as .svg")
     parser.add_argument("--seed", type=int, help="of all choices; drawn and printed if not given")
     parser.add_argument("--sqlite", action="store_true", help="metadata in SQLite")
     parser.add_argument("--folder", type=Path, help="where to make the cluster's folder")

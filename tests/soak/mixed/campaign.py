@@ -36,7 +36,8 @@ OPTIONS: Final[Mapping[str, int | str]] = {
     "gc_confirm_delay_ms": 500,
     "compaction_minor_interval_ms": 15_000,
     "compaction_major_interval_ms": 60_000,
-    "open_files_max": 64,  # the cache of open files is full early
+    "open_files_max": 64,  # the cache of open files is full early,
+    "ledger_cache_size": MIB,  # and that of index pages: by default it fills for hours
     "scrub_interval_ms": 30_000,
     "disk_warn_free": 0,
     "disk_readonly_free": 0,

@@ -8,7 +8,8 @@ from tests.soak.mixed.disk import DiskUse, Kept
 from tests.soak.mixed.samples import Sample, Trend
 from tests.soak.mixed.shelf import Counts
 
-MIB: Final = 1024 * 1024
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
 
 DISK_RATIO_MAX: Final = 1.6
 """Entry logs and index against live bytes, once the last compaction is over."""
@@ -104,7 +105,11 @@ def markdown(report: Report) -> str:
         ),
     ]
     for name, one in report.trends.items():
-        rss = f"RSS {one.rss_mean_size / MIB:.0f} MiB {one.rss_growth_size / MIB:+.1f}"
+        per_minute = one.rss_growth_size / KIB / max(1.0, one.seconds / 60)
+        rss = (
+            f"RSS {one.rss_mean_size / MIB:.0f} MiB {one.rss_growth_size / MIB:+.1f} "
+            f"({per_minute:+.0f} KiB a minute)"
+        )
         fds = f"descriptors {one.fd_mean:.0f} {one.fd_growth:+.1f}"
         rows.append((f"{name}, last {one.seconds:.0f} s", f"{rss}, {fds}"))
     rows.append(("violations", str(len(report.violations))))

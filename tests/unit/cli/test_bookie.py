@@ -28,7 +28,9 @@ def test_every_field_of_the_configuration_is_an_option() -> None:
 def test_the_defaults_in_the_help_are_what_one_may_type(run: Run) -> None:
     text = " ".join(run("bookie", "run", "--help").output.split())
     shown = dict(
-        re.findall(r"--([a-z-]+) (?:SIZE|DURATION|COUNT)\b[^[]*\[default: ([^]]+)\]", text)
+        re.findall(
+            r"--([a-z-]+) (?:SIZE|DURATION|COUNT)\b[^[]*\[env var: \w+; default: ([^]]+)\]", text
+        )
     )
 
     typed = {name.replace("-", "_"): value for name, value in shown.items()}
@@ -91,6 +93,16 @@ def test_show_prints_what_the_bookie_tells(run: Run) -> None:
     assert "request_id" not in shown
 
 
+def test_show_has_units_for_people_and_plain_numbers_for_programs(run: Run) -> None:
+    shown = run("bookie", "show", "bookie-a").stdout
+    told = json.loads(run("bookie", "show", "bookie-a", "-o", "json").stdout)
+
+    lines = [" ".join(line.split()) for line in shown.splitlines()]
+    assert {"uptime 7 ms", "rss size 7 B", "scrub ended 1970-01-01T00:00:00.007Z"} <= set(lines)
+    assert not re.search(r"\bms  ", shown)
+    assert (told["uptime_ms"], told["rss_size"], told["scrub_ended_ms"]) == (7, 7, 7)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -108,3 +120,17 @@ def test_a_value_out_of_its_range_is_the_callers_fault(run: Run) -> None:
 
     assert result.exit_code == 1
     assert "sync_interval_ms" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["recover", "decommission"])
+def test_the_grace_of_a_repair_by_hand_has_the_name_that_autorecovery_gives_it(
+    run: Run, command: str
+) -> None:
+    beside = run("autorecovery", "run", "--help").stdout
+    by_hand = run("bookie", command, "--help").stdout
+
+    assert "--open-ledger-grace-ms DURATION" in beside
+    assert "--grace, --open-ledger-grace-ms DURATION" in by_hand
+    for option in ("--grace", "--open-ledger-grace-ms"):
+        result = run("bookie", command, "b-1", option, "soon")
+        assert "'soon' is no duration" in " ".join(result.stderr.split())

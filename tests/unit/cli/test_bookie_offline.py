@@ -51,6 +51,17 @@ def places(tmp_path: Path) -> list[str]:
     ]  # fmt: skip
 
 
+def test_a_rebuild_refuses_a_password_file_without_a_password(
+    run: Run, places: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "secret").touch()
+
+    result = run("bookie", "rebuild-index", "--password-file", str(tmp_path / "secret"), *places)
+
+    assert result.exit_code == 2
+    assert "holds no password" in " ".join(result.stderr.split())
+
+
 def test_a_lost_index_is_found_rebuilt_and_found_good(
     run: Run, places: list[str], tmp_path: Path
 ) -> None:

@@ -9,10 +9,21 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.cli import Run
+from zbk.cli.bookie_options import value_text
 from zbk.cli.config_file import client_options
 from zbk.cli.config_help import SECTION_HELP
 from zbk.cli.main import cli
-from zbk.config import SECTIONS, ClientConfig, LogConfig, convert, read_toml
+from zbk.config import (
+    SECTIONS,
+    AutorecoveryConfig,
+    BookieConfig,
+    ClientConfig,
+    ConfigType,
+    LogConfig,
+    convert,
+    read_toml,
+    variable_of,
+)
 from zbk.errors import InvalidOptionError
 
 
@@ -104,6 +115,57 @@ def test_each_wrong_option_is_told_of(run: Run, tmp_path: Path) -> None:
         f"zbk: {path}: [bookie] gc_interval_ms",
         f"zbk: {path}: [log] level",
     ]
+
+
+def test_an_unknown_table_does_not_hide_other_mistakes(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "zbk.toml"
+    path.write_text(
+        "lose = 1\nlog = 3\n[boookie]\npassword = 's3cret'\n[client]\nwindow_size = -1\n"
+    )
+
+    result = run("config", "check", str(path))
+
+    assert result.exit_code == 1
+    assert "s3cret" not in result.stderr
+    assert [line.partition("; ")[0] for line in result.stderr.splitlines()] == [
+        f"zbk: config={str(path)!r}: unknown table or key 'lose'",
+        f"zbk: config={str(path)!r}: unknown table or key 'log'",
+        f"zbk: config={str(path)!r}: unknown table or key 'boookie'",
+        f"zbk: {path}: [client] window_size=-1: must be between 65536 and 1073741824",
+    ]
+    assert "did you mean [bookie]?" in result.stderr
+
+
+def test_a_file_says_how_it_has_several_directories(run: Run) -> None:
+    lines = run("config", "default").stdout.splitlines()
+
+    for name in ("journal_dir", "ledger_dir"):
+        (number,) = (n for n, line in enumerate(lines) if line.startswith(f"#{name} ="))
+        assert lines[number - 1].endswith("Several: a list.")
+    assert "given several times" not in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("command", "config_type"),
+    [
+        (("bookie", "run"), BookieConfig),
+        (("bookie", "init"), BookieConfig),
+        (("autorecovery", "run"), AutorecoveryConfig),
+    ],
+)
+def test_help_names_the_variable_and_the_default_of_each_option(
+    run: Run, command: tuple[str, str], config_type: ConfigType
+) -> None:
+    text = " ".join(run(*command, "--help").stdout.split())
+
+    for name in config_type.__struct_fields__:
+        if name == "metadata":
+            continue
+        variable = variable_of(config_type, name)
+        default = value_text(name, getattr(config_type(), name))
+        is_flag = default in ("true", "false")
+        shown = f"; default: {default}" if default and not is_flag else ""
+        assert f"[env var: {variable}{shown}]" in text
 
 
 def test_a_file_that_is_not_text_is_no_traceback(run: Run, tmp_path: Path) -> None:

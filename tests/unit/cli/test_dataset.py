@@ -16,6 +16,7 @@ from zbk.cli.main import cli
 from zbk.cli.session import Session
 from zbk.client.api import Client
 from zbk.client.datasets import DataSets
+from zbk.errors import LoadAbortedError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
 from zbk.protocol.dataset import LoadKind
@@ -259,6 +260,58 @@ def test_drop_drops_one_version_and_never_the_last_one(run: Run, sets: DataSets)
     assert last.exit_code == 1
     assert "is the last one" in last.stderr
     assert rows(run("dataset", "gc", "events", "-o", "json"))[0]["deleted_count"] == 2
+
+
+# ------------------------------------------------------------------ loads, abort
+
+
+def test_a_load_that_its_driver_has_left_is_found_and_aborted(
+    run: Run, sets: DataSets, client: FakeDataSetClient
+) -> None:
+    load(sets)
+    before = client.ledger_ids()
+    dead = sets.begin("events", who="ada@host spark")
+    write_ledger(sets, dead)
+
+    (found,) = rows(run("dataset", "loads", "events", "-o", "json"))
+    every = rows(run("dataset", "loads", "events", "--all", "-o", "json"))
+    assert run("dataset", "abort", "events", dead.load_id).exit_code == 2, "it asks first"
+    aborted = run("dataset", "abort", "events", dead.load_id, "--yes", "-o", "json")
+
+    assert (found["load_id"], found["state"]) == (dead.load_id, "OPEN")
+    assert found["who"] == "ada@host spark"
+    assert sorted(one["state"] for one in every) == ["COMMITTED", "OPEN"]
+    assert "its driver may be running" in aborted.stderr
+    assert rows(aborted) == [
+        {"dataset": "events", "load_id": dead.load_id, "state": "ABORTED",
+         "deleted_ledger_count": 1},
+    ]  # fmt: skip
+    assert client.ledger_ids() == before
+    assert rows(run("dataset", "loads", "events", "-o", "json")) == []
+    with pytest.raises(LoadAbortedError):
+        sets.commit(dead, SCHEMA, [])
+
+
+def test_a_load_that_is_committed_is_not_aborted(run: Run, sets: DataSets) -> None:
+    load(sets)
+    (done,) = sets.loads("events").values()
+
+    result = run("dataset", "abort", "events", done.load_id, "--yes")
+
+    assert result.exit_code == 1
+    assert "is committed, and stays" in result.stderr
+    assert sets.read("events").version.row_count == 3
+
+
+@pytest.mark.parametrize("load_id", ["nonsense", "018bcfe568000123456789abcdef0123"])
+def test_a_load_that_is_not_known_is_one_line(run: Run, sets: DataSets, load_id: str) -> None:
+    load(sets)
+
+    result = run("dataset", "abort", "events", load_id, "--yes")
+
+    assert result.exit_code == 1
+    assert load_id in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
 # ------------------------------------------------------------------ gc

@@ -71,9 +71,9 @@ def test_a_story_that_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
 
     text = capsys.readouterr().out
     assert "1,000,000 entries in 2.0 s: 500 k/s, 25.0 MB/s" in text
-    assert "3 batches, acknowledged after p50 2.0 ms, p95 100.0 ms" in text
-    assert "confirmed 500,000: 499,999 entries could be lost with the power" in text
-    assert "confirmed 999,999: all durable, 25 ms later" in text
+    assert "3 batches, acknowledged after ms: p50 2.0, p95 100.0" in text
+    assert "confirmed 500,000:\n      499,999 entries could be lost with the power" in text
+    assert "confirmed 999,999:\n      all durable, 25 ms later" in text
     assert "All 2,000,000 entries read back are what was written." in text
 
 
@@ -93,11 +93,12 @@ def test_the_acts_in_which_somebody_dies(capsys: pytest.CaptureFixture[str]) -> 
     assert show([*STORY, read_back(PD), *acts], "sqlite", "table")
 
     text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
     assert "kill -9 of bookie 3 after 9,800 acknowledged entries" in text
     assert "another bookie took its place after 12 ms" in text
     assert "entries 0 to 10,099 are on bookies 3 0 1" in text
     assert "entries 10,100 to 20,399 are on bookies 2 0 1" in text
-    assert "its first writer got: ledger 3 was fenced" in text
+    assert "its first writer got:\n      ledger 3 was fenced" in text
     assert "9,000 entries were acknowledged to it, 9,600 are in the ledger" in text
     assert "All 1,030,000 entries read back are what was written." in text
 
@@ -116,6 +117,7 @@ def test_the_act_in_which_autorecovery_repairs(capsys: pytest.CaptureFixture[str
     assert show([*STORY, read_back(PD), *acts], "sqlite", "table")
 
     text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
     assert "8  Bookie 3 stays dead; autorecovery is started" in text
     assert "2 ledgers have data there" in text
     assert "6.2 s  ledgers to make whole: 1" in text

@@ -1,5 +1,6 @@
 """What the user sees when something fails: one line, and an exit code that says which kind."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,3 +126,129 @@ def test_a_closed_pipe_ends_quietly() -> None:
     process.stderr.close()
 
     assert (process.wait(20), errors) == (0, b"")
+
+
+# ------------------------------------------------------------------ standard streams
+
+
+def run_in_shell(command: str, home: Path) -> "subprocess.CompletedProcess[str]":
+    """Run `zbk` with the arguments and redirections of a shell command line."""
+    return subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -m zbk {command}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("ZBK_")},
+            "XDG_CONFIG_HOME": str(home),
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "command", ["--help", "--version", "bookie run --help", "config show", "config default -o json"]
+)
+@pytest.mark.parametrize("is_buffered", [False, True])
+def test_an_output_that_takes_nothing_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, *, is_buffered: bool
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    if not is_buffered:
+        monkeypatch.setenv("PYTHONUNBUFFERED", "1")
+
+    done = run_in_shell(f"{command} >/dev/full", tmp_path)
+
+    assert done.stderr == "zbk: [Errno 28] No space left on device: 'standard output'\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["--help", "--version", "config show", "config default"])
+def test_a_closed_output_drops_what_is_printed(tmp_path: Path, command: str) -> None:
+    done = run_in_shell(f"{command} >&-", tmp_path)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_closed_error_output_changes_no_exit_code(tmp_path: Path) -> None:
+    assert run_in_shell("config show 2>&-", tmp_path).returncode == 0
+    assert run_in_shell("ledger ls 2>&-", tmp_path).returncode == 1
+
+
+@pytest.mark.parametrize("command", ["ledger append", "log append orders"])
+def test_a_closed_input_is_a_mistake_of_use(tmp_path: Path, command: str) -> None:
+    done = run_in_shell(f"{command} <&-", tmp_path)
+
+    assert done.returncode == 2
+    assert "Standard input is closed: give a FILE." in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("command", ["ledger delete 0", "log delete x", "log truncate x 0:0"])
+def test_a_closed_input_answers_no_question(tmp_path: Path, command: str) -> None:
+    done = run_in_shell(f"{command} <&-", tmp_path)
+
+    assert done.returncode == 2
+    assert "give --yes" in done.stderr
+
+
+def test_a_closed_descriptor_is_not_taken_by_the_next_file() -> None:
+    program = (
+        "import os\n"
+        "from zbk.cli.streams import open_streams\n"
+        "for descriptor in range(3):\n"
+        "    os.close(descriptor)\n"
+        "open_streams()\n"
+        "assert os.open(os.devnull, os.O_RDONLY) > 2\n"
+        "assert [os.fstat(n).st_rdev for n in range(3)] == [os.stat(os.devnull).st_rdev] * 3\n"
+        "assert all(map(os.get_inheritable, range(3)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, cwd=Path(__file__).parents[3]
+    )
+
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (("ledger", "show", "abc"), "'abc' is not a valid integer."),
+        (("up", "--bookies", "many"), "'many' is not a valid integer."),
+        (("bench", "write", "--rate", "fast"), "'fast' is not a valid number."),
+    ],
+)
+def test_a_value_of_another_kind_is_named_plainly(
+    run: Run, command: tuple[str, ...], text: str
+) -> None:
+    result = run(*command)
+
+    assert result.exit_code == 2
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "text"),
+    [
+        ("up --data d", 1, "the current folder was removed: change to another one"),
+        (
+            "bookie init --journal-dir j --ledger-dir l",
+            6,
+            "can not use j: the current folder was removed",
+        ),
+    ],
+)
+def test_a_folder_that_was_removed_is_named(
+    tmp_path: Path, command: str, code: int, text: str
+) -> None:
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    metadata = f"ZBK_METADATA=sqlite://{tmp_path}/metadata.db"
+
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'cd gone && rmdir ../gone && {metadata} exec "$0" {command}',
+         str(Path(sys.executable).with_name("zbk"))],
+        capture_output=True, text=True, check=False, cwd=tmp_path,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (code, f"zbk: {text}\n")

@@ -3,28 +3,37 @@
 import base64
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
+from click.testing import CliRunner
 
 from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
+from tests.support.waiting import wait_until
+from zbk.cli.main import cli
 from zbk.cli.options import ID_MAX
+from zbk.cli.session import Session
 from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.system.clock import monotonic_s
+
+if TYPE_CHECKING:
+    from zbk.client.api import Client
 
 
 def test_create_reserves_a_ledger_and_prints_its_id(run: Run, client: FakeClient) -> None:
     result = run(
-        "ledger", "create", "-E", "2", "-w", "2", "-a", "1", "--type", "vd", "--digest", "mac",
+        "ledger", "create", "-E", "2", "-w", "2", "-a", "1", "--type", "vd", "--digest", "none",
         "--meta", "job=nightly", "--meta", "empty=",
     )  # fmt: skip
 
     assert (result.exit_code, result.stdout) == (0, "0\n")
     made = client.metadata[0]
     assert (made.ensemble_size, made.write_quorum_size, made.ack_quorum_size) == (2, 2, 1)
-    assert (made.ledger_type, made.digest_type) == ("VD_JOURNAL", "MAC")
+    assert (made.ledger_type, made.digest_type) == ("VD_JOURNAL", "NONE")
     assert made.custom_metadata == {"job": b"nightly", "empty": b""}
     assert not made.has_writer
     assert client.is_closed
@@ -405,6 +414,22 @@ def test_recover_closes_a_ledger_and_shows_its_end(run: Run, client: FakeClient)
     assert client.recover_timeout_s == 60
 
 
+def test_the_seconds_of_a_recovery_are_its_own(client: FakeClient) -> None:
+    client.reserve_ledger()
+    connect_s = 0.5
+
+    def connect_slowly(_metadata: str | None) -> "Client":
+        end_s = monotonic_s() + connect_s
+        wait_until(lambda: monotonic_s() >= end_s)
+        return cast("Client", client)
+
+    result = CliRunner().invoke(
+        cli, ["ledger", "recover", "0", "-o", "json"], obj=Session(connect_slowly)
+    )
+
+    assert json.loads(result.stdout)["seconds"] < connect_s
+
+
 def test_recover_takes_a_time_and_a_password(run: Run, client: FakeClient, tmp_path: Path) -> None:
     client.reserve_ledger(password=b"secret")
     file = tmp_path / "password"
@@ -455,6 +480,42 @@ def test_the_password_comes_from_a_file_or_the_environment(
     assert run("ledger", "cat", "0", "--password-file", str(secret)).stdout_bytes == b"a"
     monkeypatch.setenv("ZBK_PASSWORD", "s3cret ")
     assert run("ledger", "cat", "0").stdout_bytes == b"a"
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\r\n"])
+def test_a_password_file_without_a_password_is_refused(
+    run: Run, client: FakeClient, tmp_path: Path, content: bytes
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(content)
+
+    result = run("ledger", "create", "--password-file", str(secret))
+
+    assert result.exit_code == 2
+    assert f"{secret} holds no password" in " ".join(result.stderr.split())
+    assert client.metadata == {}
+
+
+@pytest.mark.parametrize(
+    "command", [["ledger", "create"], ["ledger", "append"], ["log", "append", "orders"]]
+)
+def test_a_mac_without_a_password_is_a_mistake_of_use(
+    run: Run, client: FakeClient, command: list[str]
+) -> None:
+    result = run(*command, "--digest", "mac", stdin=b"a\n")
+
+    assert result.exit_code == 2
+    assert "--digest mac needs a password" in " ".join(result.stderr.split())
+    assert client.metadata == {}
+
+
+def test_a_mac_with_a_password_is_made(
+    run: Run, client: FakeClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZBK_PASSWORD", "secret")
+
+    assert run("ledger", "create", "--digest", "mac").exit_code == 0
+    assert client.metadata[0].digest_type == "MAC"
 
 
 def test_a_password_on_the_command_line_is_no_option(run: Run) -> None:

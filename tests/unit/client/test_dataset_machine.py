@@ -318,5 +318,5 @@ class DataSetMachine(RuleBasedStateMachine):
         self.stores[by].heal()
 
 
-TestDataSetMachine = pytest.mark.timeout(300)(DataSetMachine.TestCase)
+TestDataSetMachine = DataSetMachine.TestCase
 TestDataSetMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

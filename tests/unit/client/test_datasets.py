@@ -128,6 +128,18 @@ def test_options_of_ledgers_are_checked_before_any_is_made(world: World) -> None
     world.sets.check_options(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
     with pytest.raises(InvalidQuorumError):
         world.sets.check_options(ensemble_size=1)
+    with pytest.raises(InvalidOptionError, match="needs a password"):
+        world.sets.check_options(digest_type="MAC")
+
+
+def test_a_mac_takes_the_password_of_the_data_set(world: World) -> None:
+    sets = world.client.data_sets(world.clock, b"secret")
+
+    sets.check_options(digest_type="MAC")
+    ticket = sets.begin(NAME)
+    with sets.create_ledger(ticket, partition=0, attempt=0, digest_type="MAC") as ledger:
+        made = world.client.get_ledger_metadata(ledger.ledger_id)
+    assert made.digest_type == "MAC"
 
 
 def test_a_begin_whose_data_set_is_dropped_meanwhile_makes_it_anew(world: World) -> None:

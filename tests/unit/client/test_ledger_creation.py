@@ -30,6 +30,7 @@ def test_types_may_be_texts() -> None:
         ({"ensemble": 3}, TypeError, "no option 'ensemble'"),
         ({"ledger_type": "FAST"}, InvalidOptionError, "ledger_type='FAST': is none of"),
         ({"digest_type": "CRC"}, InvalidOptionError, "digest_type='CRC'"),
+        ({"digest_type": "MAC"}, InvalidOptionError, "digest_type='MAC': needs a password"),
         ({"ensemble_size": 1}, InvalidQuorumError, "got 1, 3, 2"),
         (
             {"ensemble_size": 4, "ledger_type": "VD_JOURNAL"},

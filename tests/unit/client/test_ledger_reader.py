@@ -1,7 +1,12 @@
-"""What a reader learns while it reads."""
+"""What a reader learns while it reads, and how it ends."""
 
-from tests.support.bookie_here import ONE
+import pytest
+
+from tests.support.bookie_here import ONE, BookieHere
 from zbk.client.api import Client
+from zbk.client.ledger_creation import LedgerOptions
+from zbk.errors import ReaderClosedError
+from zbk.protocol.words import LedgerType
 
 
 def test_reads_raise_the_lac_of_their_reader(client: Client) -> None:
@@ -18,3 +23,70 @@ def test_reads_raise_the_lac_of_their_reader(client: Client) -> None:
     assert lac >= 8  # the last entry has the LAC of before
     assert len(list(reader.read(0, lac))) == lac + 1
     writer.close()
+
+
+def test_a_closed_reader_says_that_it_is_closed_and_not_the_ledger(client: Client) -> None:
+    writer = client.create_ledger(**ONE)
+    reader = client.open_ledger(writer.ledger_id)
+    reader.close()
+    reader.close()
+
+    for call in (
+        reader.read_last_add_confirmed,
+        reader.tail,
+        lambda: reader.read_unconfirmed(0, 0),
+    ):
+        with pytest.raises(ReaderClosedError, match=f"reader of ledger {writer.ledger_id} is cl"):
+            call()
+    assert writer.append(b"goes on") == 0
+
+
+def test_a_tail_ends_with_its_reader(client: Client) -> None:
+    writer = client.create_ledger(**ONE)
+    writer.append(b"0")
+    writer.append(b"1")
+    reader = client.open_ledger(writer.ledger_id)
+    tail = reader.tail()
+    assert next(tail).entry_id == 0
+
+    reader.close()
+
+    assert list(tail) == []
+
+
+def test_a_tail_sees_the_last_entries_of_a_vd_writer_that_is_idle(client: Client) -> None:
+    writer = client.create_ledger(**LedgerOptions(**ONE, ledger_type=LedgerType.VD_JOURNAL))
+    writer.append_many([b"0", b"1"]).result(20)
+
+    with client.open_ledger(writer.ledger_id) as reader:
+        tail = reader.tail(timeout=30.0)
+        assert [next(tail).entry_id for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.parametrize("ledger_type", list(LedgerType))
+def test_the_first_look_after_a_sync_sees_what_was_synced(
+    client: Client, world: BookieHere, ledger_type: LedgerType
+) -> None:
+    writer = client.create_ledger(**LedgerOptions(**ONE, ledger_type=ledger_type))
+    with world.connect() as other:
+        for number in range(20):
+            writer.append_async(b"%d" % number)
+            synced_id = writer.sync()
+            assert synced_id == number
+            with other.open_ledger(writer.ledger_id) as reader:
+                assert reader.last_add_confirmed == synced_id
+
+
+@pytest.mark.parametrize(
+    "payloads", [[b"alike"] * 40, [b"x" * n for n in range(40)], [b"x" * 100_000, b""]]
+)
+def test_a_payload_is_bytes_whatever_way_it_comes(client: Client, payloads: list[bytes]) -> None:
+    writer = client.create_ledger(**ONE)
+    writer.append_many(payloads).result(20)
+    last = writer.close()
+    reader = client.open_ledger(writer.ledger_id)
+
+    ways = (reader.read(0, last), reader.read_unconfirmed(0, last), reader.tail())
+    for entries in ways:
+        found: list[bytes] = [entry.payload for entry in entries]
+        assert (found, {type(one) for one in found}) == (payloads, {bytes})

@@ -12,8 +12,10 @@ from tests.support.waiting import wait_until
 from zbk.client.log import Log, LogSetup
 from zbk.client.log_driver import LedgerClient
 from zbk.errors import (
+    CannotAdvanceError,
     LogClosedError,
     LogFencedError,
+    MetadataUnavailableError,
     NotEnoughBookiesError,
     RequestTimeoutError,
 )
@@ -21,6 +23,7 @@ from zbk.metadata.ledgers import initialise
 from zbk.metadata.logs import LogStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.protocol.log_position import LogPosition, LogRange
+from zbk.protocol.words import LedgerType
 
 
 class Cluster:
@@ -224,6 +227,42 @@ def test_a_ledger_that_could_not_be_closed_is_closed_before_the_next_roll(
     assert cluster.ledgers.closed == {0, 1}
 
 
+def test_nothing_goes_to_the_new_ledger_before_the_old_vd_ledger_is_synced(
+    cluster: Cluster,
+) -> None:
+    """The close that follows the switch syncs as well, but it may fail."""
+    cluster.ledgers.ledger_type = LedgerType.VD_JOURNAL
+    log = cluster.log()
+    log.append(b"a")
+    durable_at_append: list[list[bytes]] = []
+    cluster.ledgers.on_append = lambda _ledger_id: durable_at_append.append(
+        cluster.ledgers.durable[0]
+    )
+    cluster.ledgers.close_failures = 1
+
+    log.roll()
+    assert cluster.ledgers.closed == set()
+    assert log.append(b"b") == LogPosition(1, 0)
+
+    assert durable_at_append == [[b"a"]]
+
+
+def test_a_vd_ledger_that_cannot_be_synced_is_not_left(cluster: Cluster) -> None:
+    cluster.ledgers.ledger_type = LedgerType.VD_JOURNAL
+    log = cluster.log()
+    log.append(b"a")
+    cluster.ledgers.sync_failure = CannotAdvanceError(0, -1, 0, "two bookies are silent")
+
+    with pytest.raises(CannotAdvanceError):
+        log.roll()
+    assert log.append(b"b") == LogPosition(0, 1)
+
+    cluster.ledgers.sync_failure = None
+    log.roll()
+    assert log.append(b"c") == LogPosition(1, 0)
+    assert cluster.ledgers.durable[0] == [b"a", b"b"]
+
+
 def test_a_log_rolls_by_itself_when_enough_was_appended(cluster: Cluster) -> None:
     log = cluster.log(roll_size=10)
     for _ in range(3):
@@ -231,6 +270,51 @@ def test_a_log_rolls_by_itself_when_enough_was_appended(cluster: Cluster) -> Non
     wait_until(lambda: log.ledger_id == 1, what="the roll")
 
     assert log.append(b"x") == LogPosition(1, 0)
+
+
+def test_an_empty_ledger_is_not_rolled(cluster: Cluster) -> None:
+    log = cluster.log()
+    log.roll()
+    assert cluster.listed() == (0,)
+
+    log.append(b"a")
+    log.roll()
+    log.roll()
+    assert cluster.listed() == (0, 1)
+
+
+def test_a_truncation_deletes_the_ledgers_before_the_position_and_no_other(
+    cluster: Cluster,
+) -> None:
+    log = cluster.log()
+    positions = []
+    for payload in (b"a", b"b", b"c", b"d"):
+        positions.append(log.append(payload))
+        log.roll()
+
+    assert log.truncate(positions[0]) == 0
+    assert log.truncate(positions[2]) == 2
+
+    assert cluster.ledgers.deleted == {0, 1}
+    assert cluster.payloads() == [b"c", b"d"]
+    assert log.truncate(log.append(b"e")) == 2, "those before the current one are closed"
+    assert cluster.payloads() == [b"e"]
+
+
+def test_a_truncation_leaves_a_ledger_that_is_not_closed_and_all_after_it(
+    cluster: Cluster,
+) -> None:
+    """Its owner may have died in the roll: the next one recovers it."""
+    log = cluster.log()
+    log.append(b"a")
+    log.roll()
+    log.append(b"b")
+    cluster.ledgers.close_failures = 1
+    log.roll()
+    last = log.append(b"c")
+
+    assert log.truncate(last) == 1
+    assert cluster.payloads() == [b"b", b"c"]
 
 
 def test_close_closes_the_current_ledger_and_refuses_appends(cluster: Cluster) -> None:
@@ -243,6 +327,35 @@ def test_close_closes_the_current_ledger_and_refuses_appends(cluster: Cluster) -
     for call in (lambda: log.append(b"b"), log.roll, log.sync, log.read):
         with pytest.raises(LogClosedError):
             cast("Callable[[], Any]", call)()
+
+
+def test_a_close_that_failed_is_tried_again(cluster: Cluster) -> None:
+    log = cluster.log()
+    log.append(b"a")
+    cluster.ledgers.close_failures = 2
+    for _ in range(2):
+        with pytest.raises(MetadataUnavailableError):
+            log.close()
+    assert cluster.ledgers.closed == set()
+
+    log.close()
+
+    assert cluster.ledgers.closed == {0}
+    log.close()
+
+
+def test_a_log_that_is_lost_after_a_close_that_failed_says_so(cluster: Cluster) -> None:
+    first = cluster.log()
+    first.append(b"a")
+    cluster.ledgers.close_failures = 1
+    with pytest.raises(MetadataUnavailableError):
+        first.close()
+    cluster.log().append(b"b")
+
+    for _ in range(2):
+        with pytest.raises(LogFencedError):
+            first.close()
+    assert cluster.payloads() == [b"a", b"b"]
 
 
 def test_futures_can_not_be_cancelled(cluster: Cluster) -> None:

@@ -1,12 +1,16 @@
 """The way from the application to the writer's actor: order, bounds, rousing, the end."""
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from tests.support.waiting import wait_until
+from zbk.client.append_budget import AppendBudget
 from zbk.client.append_future import AppendFuture
 from zbk.client.mailbox import LONE_SIZE_MAX, AppendMailbox
 from zbk.errors import ClientClosedError, LedgerClosedError, RequestTimeoutError
+from zbk.system.clock import monotonic_s
 
 
 class Bell:
@@ -148,3 +152,36 @@ def test_the_end_wakes_whoever_waits_for_room() -> None:
     waiter.join(20)
 
     assert [type(error) for error in errors] == [LedgerClosedError]
+
+
+class NotedBudget(AppendBudget):
+    """Notes how long it was allowed to wait."""
+
+    def __init__(self, size_max: int) -> None:
+        super().__init__(size_max)
+        self.timeouts_s: list[float] = []
+
+    def take(
+        self, size: int, timeout_s: float, check: Callable[[], None], ahead_size: int = 0
+    ) -> int:
+        self.timeouts_s.append(timeout_s)
+        return super().take(size, timeout_s, check, ahead_size)
+
+
+def test_the_waits_of_an_append_share_its_time_out() -> None:
+    budget = NotedBudget(100)
+    mailbox = AppendMailbox(10, Bell(), budget)
+    mailbox.put(ticket(10), (b"x" * 10,), 60)
+    mailbox.take()
+    waiter = threading.Thread(target=mailbox.put, args=(ticket(5), (b"y" * 5,), 60))
+    began_s = monotonic_s()
+    waiter.start()
+    wait_until(lambda: mailbox._waiter_count == 1)
+    waited_s = monotonic_s()
+    wait_until(lambda: monotonic_s() > waited_s + 0.05)
+
+    mailbox.release(10)
+    waiter.join(20)
+
+    assert budget.timeouts_s[0] == 60
+    assert 60 - (monotonic_s() - began_s) <= budget.timeouts_s[1] <= 60 - 0.05

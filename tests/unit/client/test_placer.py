@@ -13,6 +13,9 @@ class Directory:
     def wait_for_writable(self, count: int, timeout_s: float) -> list[str]:
         return [one.bookie_id for one in self.candidates()]
 
+    def writable(self) -> frozenset[str]:
+        return frozenset(one.bookie_id for one in self.candidates())
+
     def candidates(self) -> list[Candidate]:
         return [Candidate(bookie_id) for bookie_id in ("a", "b", "c", "d")]
 
@@ -41,3 +44,11 @@ def test_chance_decides_among_bookies_that_are_as_good() -> None:
     placer = make_placer()
 
     assert {placer.new_ensemble(1, 0) for _choice in range(200)} == {("a",), ("b",), ("c",), ("d",)}
+
+
+def test_a_bookie_is_writable_while_the_directory_has_it() -> None:
+    placer = make_placer()
+    placer.note_failed(["a"])
+
+    assert placer.is_writable("a"), "it is registered, though it has failed"
+    assert not placer.is_writable("z")

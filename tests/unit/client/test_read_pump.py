@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from tests.support.ledgers import metadata_maker
-from zbk.client.read_pump import MOVE_COUNT_MAX, ReadPump
+from zbk.client.read_ahead import MOVE_COUNT_MAX
+from zbk.client.read_pump import ReadPump
 from zbk.client.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import (
@@ -20,6 +21,7 @@ from zbk.protocol.digest import digest_function
 from zbk.protocol.entry import encode_entries
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.protocol.words import DigestType
+from zbk.system.deadline import within
 from zbk.transport.news import Reply, Sink
 from zbk.wire.messages import Message, Read, ReadAnswer
 
@@ -41,6 +43,7 @@ class FakeRequests(Requests):
         self.held = held
         self.silent: set[str] = set()
         self.asked: list[tuple[str, int, int]] = []
+        self.late: list[Callable[[], None]] = []
 
     def send(
         self,
@@ -55,8 +58,15 @@ class FakeRequests(Requests):
         assert isinstance(request, Read)
         first, last = request.first_entry_id, request.last_entry_id
         self.asked.append((bookie_id, first, last))
-        if bookie_id not in self.silent:
+        if bookie_id in self.silent:
+            self.late.append(lambda: box.deliver([self._reply(bookie_id, first, last, key)]))
+        else:
             box.deliver([self._reply(bookie_id, first, last, key)])
+
+    def answer_late(self) -> None:
+        """Answer what the silent ones were asked."""
+        for answer in self.late:
+            answer()
 
     def _reply(self, bookie_id: str, first: int, last: int, key: object) -> Reply:
         held = self.held.get(bookie_id)
@@ -78,8 +88,9 @@ def read(
     bookie_id: str | None = None,
     speculative_ms: int = 0,
     timeout_s: float = 5.0,
+    read_size_max: int = 1 << 20,
 ) -> list[bytes]:
-    config = ClientConfig(speculative_read_ms=speculative_ms)
+    config = ClientConfig(speculative_read_ms=speculative_ms, read_size_max=read_size_max)
     pump = ReadPump(
         metadata,
         refresh,
@@ -199,7 +210,11 @@ def test_a_silent_bookie_is_raced_and_then_avoided() -> None:
     requests = FakeRequests({b: range(30_000) for b in ("b1", "b2", "b3")})
     requests.silent = {"b1"}
 
-    assert read(requests, OPEN, never, 29_999, speculative_ms=20) == payloads(30_000)
+    found = read(requests, OPEN, never, 29_999, speculative_ms=20, read_size_max=1 << 16)
+
+    assert found == payloads(30_000)
+    chunk_count = len({first for _, first, _ in requests.asked})
+    assert chunk_count > 12, "it would be the first one asked for four of them"
     asked_count = sum(bookie_id == "b1" for bookie_id, _, _ in requests.asked)
     assert asked_count <= 2, "a bookie that was slow is asked last for a while"
 
@@ -209,7 +224,7 @@ def test_silence_ends_with_the_time_out() -> None:
     requests.silent = {"b1", "b2", "b3"}
 
     with pytest.raises(RequestTimeoutError):
-        read(requests, OPEN, never, 9, speculative_ms=10, timeout_s=0.1)
+        read(requests, OPEN, never, 9, speculative_ms=10, timeout_s=1.0)
     assert {bookie_id for bookie_id, _, _ in requests.asked} == {"b1", "b2", "b3"}
 
 
@@ -259,3 +274,18 @@ def test_the_lac_rises_with_what_is_read(
     assert [len(batch) for batch in pump.run(0, 5)] == [6]
 
     assert pump.lac == lac
+
+
+def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
+    requests = FakeRequests({b: range(1) for b in ("b1", "b2", "b3")})
+    requests.silent = set(requests.held)
+    pump = ReadPump(
+        OPEN, never, b"k" * 16, DIGEST, requests, ClientConfig(), bookie_id=None, timeout_s=60.0
+    ).run(0, 0)
+
+    for _ in range(2):
+        with within(0.02), pytest.raises(RequestTimeoutError, match="read of ledger 7"):
+            next(pump)
+    assert len(requests.asked) == 1, "what is on its way is not asked for again"
+    requests.answer_late()
+    assert [list(batch) for batch in pump] == [[b"0"]]

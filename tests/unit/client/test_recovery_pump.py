@@ -229,7 +229,7 @@ def test_answers_of_another_kind_are_failures() -> None:
     cluster.is_garbled = True
 
     with pytest.raises(LedgerRecoveryError, match="an answer of another kind: Pong"):
-        cluster.recover(timeout_s=0.05)
+        cluster.recover(timeout_s=0.5)
 
 
 def test_who_fails_and_finds_the_ledger_closed_has_succeeded() -> None:
@@ -243,7 +243,7 @@ def test_who_fails_and_finds_the_ledger_closed_has_succeeded() -> None:
 
     cluster.before_send = close
 
-    closed = cluster.recover(timeout_s=0.05)
+    closed = cluster.recover(timeout_s=0.5)
 
     assert (closed.last_entry_id, closed.length) == (41, 4_100)
 

@@ -1,18 +1,20 @@
 """LedgerTail: carries out its core; bookies that answer on cue, metadata that change on cue."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from tests.support.ledgers import metadata_maker
 from tests.support.waiting import wait_until
-from zbk.client.requests import Requests
-from zbk.client.tail import LedgerTail, TailSetup
+from zbk.client.lac_watches import LacWatches
+from zbk.client.tail import LedgerTail
+from zbk.client.tail_body import TailSetup
 from zbk.errors import (
     BookieUnavailableError,
     ClientClosedError,
     DigestMismatchError,
+    MetadataUnavailableError,
     NoSuchLedgerError,
     RequestTimeoutError,
     ZbkError,
@@ -25,14 +27,49 @@ from zbk.protocol.read_batch import ReadBatch, decode_entries
 from zbk.protocol.tail import TailCore, TailLimits
 from zbk.protocol.words import DigestType
 from zbk.transport.news import Reply, Sink
-from zbk.wire.messages import LacAnswer, Message, ReadLac
+from zbk.wire.messages import LacAnswer, ReadLac
 
 LEDGER_ID = 7
 DIGEST = digest_function(DigestType.XXH3, b"", LEDGER_ID)
 Seen = tuple[LedgerMetadata, int] | None
 
 
-class World(Requests):
+class Ahead:
+    """Entries that are read at once, or an error."""
+
+    lac = -1
+    due_ms = None
+    wants_metadata = False
+
+    def __init__(self, first: int, last: int, error: ZbkError | None) -> None:
+        self._ids = range(first, last + 1)
+        self._error = error
+        self.is_over = False
+
+    def next_batch(self) -> ReadBatch | None:
+        if self._error is not None:
+            raise self._error
+        if self.is_over:
+            return None
+        self.is_over = True
+        payloads = [b"%d" % n for n in self._ids]
+        body = encode_entries(LEDGER_ID, self._ids, -1, 0, payloads, DigestType.XXH3, DIGEST)[0]
+        return decode_entries(body, self._ids, LEDGER_ID, DigestType.XXH3, DIGEST)[0]
+
+    def take(self, reply: Reply) -> None:
+        raise AssertionError(f"nothing was asked for: {reply}")
+
+    def tick(self) -> None:
+        return
+
+    def refreshed(self, metadata: LedgerMetadata) -> None:
+        raise AssertionError(f"nothing was asked for: {metadata}")
+
+    def not_refreshed(self, unknown: MetadataUnavailableError) -> None:
+        raise AssertionError(f"nothing was asked for: {unknown}")
+
+
+class World(LacWatches):
     """A ledger, its bookies and its metadata, as one tail sees them."""
 
     def __init__(self) -> None:
@@ -44,22 +81,16 @@ class World(Requests):
         self.read_errors: list[ZbkError] = []
         self.usability: ZbkError | None = None
         self.learnt: list[int] = []
+        self.dropped: list[int] = []
 
     # -------------------------------------------------------------- as bookies
 
-    def send(
-        self,
-        bookie_id: str,
-        request: Message,
-        frames: tuple[bytes, ...],
-        box: Sink,
-        key: object,
-        *,
-        wait_ms: int = 0,
-    ) -> None:
-        assert isinstance(request, ReadLac)
-        assert request.wait_ms == wait_ms, "the time-out is longer than the wait"
-        self.polls.append((bookie_id, request, box, key))
+    def begin(self, bookie_id: str, request: ReadLac, sink: Sink, key: object) -> int:
+        self.polls.append((bookie_id, request, sink, key))
+        return len(self.polls)
+
+    def end(self, number: int) -> None:
+        self.dropped.append(number)
 
     def tell(self, lac: int) -> None:
         """Let one bookie answer the poll that it was sent."""
@@ -89,13 +120,8 @@ class World(Requests):
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
         self.learnt.append(lac)
 
-    def read_confirmed(self, first: int, last: int) -> Iterator[ReadBatch]:
-        if self.read_errors:
-            raise self.read_errors.pop(0)
-        ids = range(first, last + 1)
-        payloads = [b"%d" % n for n in ids]
-        body = encode_entries(LEDGER_ID, ids, -1, 0, payloads, DigestType.XXH3, DIGEST)[0]
-        yield decode_entries(body, ids, LEDGER_ID, DigestType.XXH3, DIGEST)[0]
+    def read_ahead(self, first: int, last: int, sink: Sink) -> Ahead:
+        return Ahead(first, last, self.read_errors.pop(0) if self.read_errors else None)
 
     def check_usable(self) -> None:
         if self.usability is not None:
@@ -109,7 +135,7 @@ class World(Requests):
                 core=TailCore(self.metadata, 0, lac, limits),
                 news=self,
                 ledger_key=b"k" * 16,
-                requests=self,
+                watches=self,
                 timeout_s=timeout_s,
                 check_usable=self.check_usable,
             ),

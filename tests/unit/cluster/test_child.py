@@ -32,6 +32,50 @@ def ended(child: Child) -> bool:
     return child.exit_code is not None
 
 
+TELLS_A_LOT = """
+import pathlib, sys, threading
+for number in range(1_000):
+    print("early", number)
+print("all of it", flush=True)
+while not pathlib.Path(sys.argv[1]).exists():
+    threading.Event().wait(0.01)
+print("late")
+"""
+
+
+def test_a_large_log_is_moved_and_goes_on_at_its_beginning(tmp_path: Path) -> None:
+    log, go_on = tmp_path / "child.log", tmp_path / "go-on"
+    command = [sys.executable, "-c", TELLS_A_LOT, str(go_on)]
+    child = Child("the child", command, log, log_size_max=5_000)
+    wait_until(lambda: "all of it" in log.read_text())
+
+    assert child.rotate_log()
+
+    assert log.read_bytes() == b""
+    old = (tmp_path / "child.log.1").read_text().splitlines()
+    assert (old[0], old[-1], len(old)) == ("early 0", "all of it", 1_001)
+    go_on.touch()
+    wait_until(lambda: ended(child))
+    assert log.read_bytes() == b"late\n"
+    assert child.log_tail() == ["late"]
+    assert not child.rotate_log()
+    child.kill()
+
+
+def test_a_log_that_can_not_be_moved_is_left(tmp_path: Path) -> None:
+    log = tmp_path / "child.log"
+    (tmp_path / "child.log.1").mkdir()
+    child = Child("the child", [sys.executable, "-c", "print('x' * 50)"], log, log_size_max=30)
+    wait_until(lambda: ended(child))
+
+    assert not child.rotate_log()
+    (tmp_path / "child.log.1").rmdir()
+    assert not child.rotate_log(), "it is not twice as large yet"
+
+    assert len(log.read_bytes()) == 51
+    child.kill()
+
+
 def test_a_dead_child_is_named_with_its_exit_code_and_the_end_of_its_log(start: Start) -> None:
     child = start("import sys\nfor n in range(99): print('line', n)\nsys.exit('no disk')")
     wait_until(lambda: ended(child))

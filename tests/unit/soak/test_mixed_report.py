@@ -1,10 +1,13 @@
 """The verdict on a mixed run: what makes it fail, and what does not."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
 from tests.soak.mixed.disk import DiskUse, Kept
 from tests.soak.mixed.payloads import Plan
+from tests.soak.mixed.picture import draw, lives
 from tests.soak.mixed.report import MIB, Report, failures_of, markdown
 from tests.soak.mixed.samples import ProcessSample, Sample, Trend, trend
 from tests.soak.mixed.shelf import Counts
@@ -41,6 +44,23 @@ def good() -> Report:
 def test_a_good_run_passes_and_preallocated_journals_do_not_count() -> None:
     assert failures_of(good()) == []
     assert "141 / 100 MiB = 1.41" in markdown(good())
+
+
+def test_the_growth_of_memory_is_told_by_the_minute() -> None:
+    """Slow growth passes, and would not end: it has to be seen."""
+    assert "RSS 60 MiB +2.0 (+68 KiB a minute)" in markdown(good())
+
+
+def test_the_memory_of_each_life_is_drawn(tmp_path: Path) -> None:
+    def sample(at_s: float, pid: int, size: int) -> Sample:
+        process = ProcessSample(pid, size * MIB, 1)
+        return Sample(at_s, {"bookie 0": process}, DiskUse(), 0, Counts(), 0)
+
+    samples = [sample(0, 7, 30), sample(60, 7, 32), sample(120, 8, 20), sample(180, 8, 24)]
+    draw(samples, tmp_path / "rss.svg")
+
+    assert lives(samples, "bookie 0") == [[(0, 30), (1, 32)], [(2, 20), (3, 24)]]
+    assert "bookie 0" in (tmp_path / "rss.svg").read_text("utf-8")
 
 
 @pytest.mark.parametrize(

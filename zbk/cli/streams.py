@@ -1,0 +1,122 @@
+"""The standard streams of a ``zbk`` process, made safe before a command runs.
+
+A descriptor that the caller closed (``zbk ... >&-``) is opened on ``/dev/null``: otherwise the next
+socket or file of the process would be its standard output. A closed standard output or error drops
+what is written to it. A closed standard input stays ``None`` in ``sys``, so that a command that
+needs one says so instead of reading nothing.
+
+An error of standard output, such as a full disk, carries its name. A spinner or a bar is taken off
+the terminal while a line is printed there.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+STANDARD_OUTPUT: Final = "standard output"
+"""The file name in errors of standard output."""
+
+
+class Display(Protocol):
+    """What shows progress in the last line of the terminal: a rich ``Progress`` or ``Status``."""
+
+    def start(self) -> None:
+        """Show it."""
+        ...
+
+    def stop(self) -> None:
+        """Take it off the terminal."""
+        ...
+
+
+_shown: list[Display] = []
+"""The display on the terminal, if there is one."""
+
+
+@contextmanager
+def shown_as_progress(display: Display) -> Iterator[None]:
+    """Note that a display is shown: what is printed meanwhile stands above it."""
+    _shown.append(display)
+    try:
+        yield
+    finally:
+        _shown.remove(display)
+
+
+@contextmanager
+def above_progress() -> Iterator[None]:
+    """Print to the terminal while no progress is shown there; show it again below."""
+    shown = list(_shown)
+    for display in shown:
+        display.stop()
+    try:
+        yield
+    finally:
+        for display in shown:
+            display.start()
+
+
+class StandardOutput(io.FileIO):
+    """A descriptor whose errors name standard output, and whose lines stand above progress."""
+
+    def write(self, data: "ReadableBuffer", /) -> int | None:  # type: ignore[override]  # typeshed: never None
+        """Write bytes; see ``io.RawIOBase.write``."""
+        try:
+            if not (_shown and self.isatty()):
+                return super().write(data)
+            with above_progress():
+                return super().write(data)
+        except OSError as error:
+            error.filename = STANDARD_OUTPUT
+            raise
+
+
+def open_streams() -> None:
+    """Open the standard descriptors that are closed, and let errors of the output name it."""
+    for descriptor in range(3):
+        _open_if_closed(descriptor)
+    if sys.stdout is None:
+        drop_output()
+    else:
+        sys.stdout = _named(sys.stdout)
+    if sys.stderr is None:
+        sys.stderr = _nowhere()
+
+
+def drop_output() -> None:
+    """Drop what is, and will be, written to standard output."""
+    sys.stdout = _nowhere()
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether a standard stream is a terminal; a closed one is none."""
+    return stream is not None and stream.isatty()
+
+
+def _open_if_closed(descriptor: int) -> None:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+        assert opened == descriptor, "standard descriptors are opened in order"
+        os.set_inheritable(opened, True)  # noqa: FBT003 - no name; children find it open, too
+
+
+def _named(stream: TextIO) -> TextIO:
+    raw = StandardOutput(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.isatty(),
+    )
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - lives to the end
