@@ -58,7 +58,7 @@ else
 	@SOAK_SECONDS=$(SOAK_SECONDS) $(BIN)/python -m pytest -m soak --timeout 0 $(ARGS)
 endif
 
-soak-mixed: $(STAMPS)/dev ## write, read, delete, collect, kill -9 for MINUTES; a report (ARGS='--report FILE.json')
+soak-mixed: $(STAMPS)/dev ## write, read, delete, collect, kill -9 for MINUTES; report, picture of memory (ARGS='--report FILE.json')
 	@$(BIN)/python -m tests.soak.mixed --minutes $(MINUTES) $(ARGS)
 
 chaos: $(STAMPS)/dev ## real faults on real processes for MINUTES (PARTITIONS=1: firewalls between all of them; root)

@@ -21,95 +21,272 @@ from zbk import errors as _errors
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Aborted": "zbk.client.datasets",
+    "BookieInfo": "zbk.wire.messages",
+    "BookieRegistration": "zbk.metadata.values",
     "Client": "zbk.client.api",
+    "ClientConfig": "zbk.config",
+    "ClientOptions": "zbk.config",
+    "Collected": "zbk.client.dataset_garbage",
+    "ColumnStats": "zbk.protocol.manifest",
     "connect": "zbk.client.api",
-    "LedgerWriter": "zbk.client.ledger_writer",
-    "LedgerReader": "zbk.client.ledger_reader",
-    "LedgerTail": "zbk.client.tail",
     "DataLedger": "zbk.protocol.manifest",
     "DataSet": "zbk.protocol.dataset",
     "DataSets": "zbk.client.datasets",
+    "DigestType": "zbk.protocol.words",
+    "Entry": "zbk.protocol.entry",
+    "Fragment": "zbk.protocol.ledger_metadata",
+    "GarbageStatus": "zbk.wire.messages",
+    "LedgerMetadata": "zbk.protocol.ledger_metadata",
+    "LedgerOptions": "zbk.client.ledger_creation",
+    "LedgerReader": "zbk.client.ledger_reader",
+    "LedgerState": "zbk.protocol.words",
+    "LedgerTail": "zbk.client.tail",
+    "TailGroup": "zbk.client.tail_group",
+    "TailedBatch": "zbk.client.tail_group",
+    "LedgerType": "zbk.protocol.words",
+    "LedgerWriter": "zbk.client.ledger_writer",
+    "Load": "zbk.protocol.dataset",
     "LoadKind": "zbk.protocol.dataset",
     "LoadState": "zbk.protocol.dataset",
     "LoadTicket": "zbk.client.datasets",
-    "ColumnStats": "zbk.protocol.manifest",
-    "Snapshot": "zbk.client.datasets",
     "Log": "zbk.client.log",
     "LogEntry": "zbk.protocol.log_position",
     "LogMetadata": "zbk.protocol.log_metadata",
     "LogPosition": "zbk.protocol.log_position",
     "LogRange": "zbk.protocol.log_position",
     "LogTail": "zbk.client.log_tail",
-    "Entry": "zbk.protocol.entry",
-    "ReadBatch": "zbk.protocol.read_batch",
-    "LedgerMetadata": "zbk.protocol.ledger_metadata",
-    "Fragment": "zbk.protocol.ledger_metadata",
-    "DigestType": "zbk.protocol.words",
-    "LedgerState": "zbk.protocol.words",
-    "LedgerType": "zbk.protocol.words",
     "NO_ENTRY": "zbk.protocol.words",
+    "ReadBatch": "zbk.protocol.read_batch",
+    "ScrubStatus": "zbk.wire.messages",
+    "Snapshot": "zbk.client.datasets",
+    "UnderreplicatedLedger": "zbk.protocol.underreplicated",
+    "Version": "zbk.protocol.dataset",
 }
 
 if TYPE_CHECKING:
     from zbk.client.api import Client, connect
-    from zbk.client.datasets import DataSets, LoadTicket, Snapshot
+    from zbk.client.dataset_garbage import Collected
+    from zbk.client.datasets import Aborted, DataSets, LoadTicket, Snapshot
+    from zbk.client.ledger_creation import LedgerOptions
     from zbk.client.ledger_reader import LedgerReader
     from zbk.client.ledger_writer import LedgerWriter
     from zbk.client.log import Log
     from zbk.client.log_tail import LogTail
     from zbk.client.tail import LedgerTail
-    from zbk.errors import *  # noqa: F403 - the tree in zbk.errors is the list
-    from zbk.protocol.dataset import DataSet, LoadKind, LoadState
+    from zbk.client.tail_group import TailedBatch, TailGroup
+    from zbk.config import ClientConfig, ClientOptions
+    from zbk.errors import (
+        AppendUnansweredError,
+        ArgumentTypeError,
+        ArgumentValueError,
+        BadVersionError,
+        BookieError,
+        BookieInUseError,
+        BookieReadOnlyError,
+        BookieUnavailableError,
+        BusyError,
+        CallerError,
+        CannotAdvanceError,
+        ClientClosedError,
+        CookieMismatchError,
+        CorruptJournalError,
+        CorruptRecordError,
+        DamageError,
+        DataSetConflictError,
+        DigestMismatchError,
+        DirectoryInUseError,
+        DuplicateEntryError,
+        EntryTooLargeError,
+        EntryUnreadableError,
+        ForkedProcessError,
+        HelloRequiredError,
+        IllegalTransitionError,
+        InvalidOptionError,
+        InvalidQuorumError,
+        LedgerClosedError,
+        LedgerExistsError,
+        LedgerFencedError,
+        LedgerRecoveryError,
+        LoadAbortedError,
+        LogClosedError,
+        LogFencedError,
+        LogTruncatedError,
+        LostHistoryError,
+        MalformedMessageError,
+        MemoryExhaustedError,
+        MetadataConflictError,
+        MetadataUnavailableError,
+        MissingDependencyError,
+        NodeExistsError,
+        NoNodeError,
+        NoSpaceError,
+        NoSuchDataSetError,
+        NoSuchEntryError,
+        NoSuchLedgerError,
+        NoSuchLogError,
+        NoSuchVersionError,
+        NotDurableError,
+        NotEmptyError,
+        NotEnoughBookiesError,
+        OutOfDescriptorsError,
+        ReadBeyondLacError,
+        ReaderClosedError,
+        RequestTimeoutError,
+        ScatteredLedgerError,
+        ShortRecordError,
+        StorageFailedError,
+        TooFewDescriptorsError,
+        TooManyOpenFilesError,
+        UnauthorizedError,
+        UnavailableError,
+        UnknownLedgerStateError,
+        UnknownOperationError,
+        UnsupportedLedgerError,
+        UnsupportedVersionError,
+        WireError,
+        WrongBookieError,
+        ZbkError,
+    )
+    from zbk.metadata.values import BookieRegistration
+    from zbk.protocol.dataset import DataSet, Load, LoadKind, LoadState, Version
     from zbk.protocol.entry import Entry
     from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
     from zbk.protocol.log_metadata import LogMetadata
     from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
     from zbk.protocol.manifest import ColumnStats, DataLedger
     from zbk.protocol.read_batch import ReadBatch
+    from zbk.protocol.underreplicated import UnderreplicatedLedger
     from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+    from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
 _ERRORS = {error.__name__ for error in _errors.ERROR_BY_CODE.values()}
 
-__all__ = [  # noqa: PLE0604 - names of errors come from their tree
+__all__ = [
     "NO_ENTRY",
+    "Aborted",
+    "AppendUnansweredError",
+    "ArgumentTypeError",
+    "ArgumentValueError",
+    "BadVersionError",
+    "BookieError",
+    "BookieInUseError",
+    "BookieInfo",
+    "BookieReadOnlyError",
+    "BookieRegistration",
+    "BookieUnavailableError",
+    "BusyError",
+    "CallerError",
+    "CannotAdvanceError",
     "Client",
+    "ClientClosedError",
+    "ClientConfig",
+    "ClientOptions",
+    "Collected",
     "ColumnStats",
+    "CookieMismatchError",
+    "CorruptJournalError",
+    "CorruptRecordError",
+    "DamageError",
     "DataLedger",
     "DataSet",
+    "DataSetConflictError",
     "DataSets",
+    "DigestMismatchError",
     "DigestType",
+    "DirectoryInUseError",
+    "DuplicateEntryError",
     "Entry",
+    "EntryTooLargeError",
+    "EntryUnreadableError",
+    "ForkedProcessError",
     "Fragment",
+    "GarbageStatus",
+    "HelloRequiredError",
+    "IllegalTransitionError",
+    "InvalidOptionError",
+    "InvalidQuorumError",
+    "LedgerClosedError",
+    "LedgerExistsError",
+    "LedgerFencedError",
     "LedgerMetadata",
+    "LedgerOptions",
     "LedgerReader",
+    "LedgerRecoveryError",
     "LedgerState",
     "LedgerTail",
     "LedgerType",
     "LedgerWriter",
+    "Load",
+    "LoadAbortedError",
     "LoadKind",
     "LoadState",
     "LoadTicket",
     "Log",
+    "LogClosedError",
     "LogEntry",
+    "LogFencedError",
     "LogMetadata",
     "LogPosition",
     "LogRange",
     "LogTail",
+    "LogTruncatedError",
+    "LostHistoryError",
+    "MalformedMessageError",
+    "MemoryExhaustedError",
+    "MetadataConflictError",
+    "MetadataUnavailableError",
+    "MissingDependencyError",
+    "NoNodeError",
+    "NoSpaceError",
+    "NoSuchDataSetError",
+    "NoSuchEntryError",
+    "NoSuchLedgerError",
+    "NoSuchLogError",
+    "NoSuchVersionError",
+    "NodeExistsError",
+    "NotDurableError",
+    "NotEmptyError",
+    "NotEnoughBookiesError",
+    "OutOfDescriptorsError",
     "ReadBatch",
+    "ReadBeyondLacError",
+    "ReaderClosedError",
+    "RequestTimeoutError",
+    "ScatteredLedgerError",
+    "ScrubStatus",
+    "ShortRecordError",
     "Snapshot",
+    "StorageFailedError",
+    "TailGroup",
+    "TailedBatch",
+    "TooFewDescriptorsError",
+    "TooManyOpenFilesError",
+    "UnauthorizedError",
+    "UnavailableError",
+    "UnderreplicatedLedger",
+    "UnknownLedgerStateError",
+    "UnknownOperationError",
+    "UnsupportedLedgerError",
+    "UnsupportedVersionError",
+    "Version",
+    "WireError",
+    "WrongBookieError",
+    "ZbkError",
     "connect",
-    *sorted(_ERRORS),
 ]
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module may hold anything
-    if name in _ERRORS:
-        return getattr(_errors, name)
-    if name in _HOMES:
-        import importlib
+if not TYPE_CHECKING:  # a type checker reads the imports above, and finds misspelled names
 
-        return getattr(importlib.import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'zbk' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:  # noqa: ANN401 - a module may hold anything
+        if name in _ERRORS:
+            return getattr(_errors, name)
+        if name in _HOMES:
+            import importlib
+
+            return getattr(importlib.import_module(_HOMES[name]), name)
+        raise AttributeError(f"module 'zbk' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

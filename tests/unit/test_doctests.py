@@ -1,19 +1,23 @@
-"""The examples in the docstrings of the pure layers run."""
+"""The examples in the docstrings run."""
 
 import doctest
 import importlib
-import pkgutil
+from pathlib import Path
 
 import pytest
 
-import zbk.durability
-import zbk.protocol
+import zbk
 
-MODULES = ["zbk.errors"] + [
-    f"{package.__name__}.{module.name}"
-    for package in (zbk.protocol, zbk.durability)
-    for module in pkgutil.iter_modules(package.__path__)
+ROOT = Path(zbk.__file__).parent
+MODULES = [
+    ".".join(("zbk", *path.relative_to(ROOT).with_suffix("").parts))
+    for path in sorted(ROOT.rglob("*.py"))
+    if path.name != "__init__.py" and ">>> " in path.read_text()
 ]
+
+
+def test_there_are_examples_in_many_packages() -> None:
+    assert {name.split(".")[1] for name in MODULES} >= {"client", "protocol", "storage", "wire"}
 
 
 @pytest.mark.parametrize("name", MODULES)

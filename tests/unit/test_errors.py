@@ -61,6 +61,7 @@ def test_codes_never_change() -> None:
         "NoSuchLogError": 114,
         "LogClosedError": 115,
         "LogTruncatedError": 116,
+        "ReaderClosedError": 117,
         "NoSuchDataSetError": 120,
         "NoSuchVersionError": 121,
         "LoadAbortedError": 122,

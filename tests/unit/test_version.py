@@ -1,5 +1,6 @@
 """One version, wherever it stands: the package may not import its own root for it."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -13,3 +14,17 @@ def test_every_place_says_the_same_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
     assert zbk.__version__ == VERSION == project["version"]
+
+
+def test_the_changelog_has_a_heading_for_this_version() -> None:
+    """What is tagged is told there, under the headings that the file promises."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    first, *releases = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert first == "[Unreleased]"
+    assert re.fullmatch(rf"\[{re.escape(zbk.__version__)}\] - \d{{4}}-\d\d-\d\d", releases[0])
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security", "Formats"}
+
+    for part in text.split("\n## ")[1:]:
+        found = re.findall(r"^### (.+)$", part, re.MULTILINE)
+        assert len(set(found)) == len(found), part.partition("\n")[0]
+        assert set(found) <= kinds
