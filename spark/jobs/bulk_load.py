@@ -77,21 +77,21 @@ def bulk_load(
     INPUT is whatever Spark can read: a file, a folder, a pattern, s3a://... CSV is read with a
     header, and with types as its values look; text has one column, value.
     """
-    source = source.at(path)
-    who = f"bulk_load {uuid4().hex}"  # by which the version is found again
-    options = job.zbk_options | {"who": who}
-    options |= {
+    source = source.at(path, is_here=job.is_local)
+    options = job.zbk_options | {
         _WRITER_OPTIONS[name]: str(value) for name, value in writing.items() if value is not None
     }
     row_size = None if row_size_max is None else size_of("row-size-max", row_size_max, 1)
     with job.spark(f"zbk bulk_load {data_set}") as spark:
+        # by its last word the version is found again
+        who = f"bulk_load {spark.sparkContext.applicationId} {uuid4().hex}"
         note(f"loading {path} ({source.format}) into data set {data_set}, mode {mode}")
         frame = source.frame(spark)
         if partitions is not None:
             frame = frame.repartition(partitions)
         started_s = time.monotonic()
         with rows_at_most(spark, row_size):
-            frame.write.format("zbk").options(**options).mode(mode).save(data_set)
+            frame.write.format("zbk").options(**options, who=who).mode(mode).save(data_set)
         seconds = time.monotonic() - started_s
     with job.data_sets() as data_sets:
         loaded = _what_was_loaded(data_sets, data_set, who)

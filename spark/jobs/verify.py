@@ -50,7 +50,7 @@ def verify(
     if (path is None) == (against is None):
         raise click.UsageError("give --source or --against: what to compare with")
     if path is not None:
-        source = source.at(path)
+        source = source.at(path, is_here=job.is_local)
     with job.data_sets() as data_sets:
         number = data_sets.read(data_set, version).version.version
     started_s = time.monotonic()

@@ -23,11 +23,27 @@ __all__ = ["DefaultSource", "register"]
 
 
 def register(spark: "SparkSession") -> None:
-    """Make format ``zbk`` known to a session; nothing happens if Spark has found it by itself."""
+    """Make format ``zbk`` known to a session; do nothing if it is known already."""
     from pyspark.errors import AnalysisException
 
+    if _is_known(spark):  # Spark would take the new one, and warn that it replaces the old one
+        return
     try:
         spark.dataSource.register(DefaultSource)
     except AnalysisException as error:
         if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+
+
+def _is_known(spark: "SparkSession") -> bool:
+    """Return whether Spark says that it knows the format; false where it cannot be asked."""
+    from py4j.protocol import Py4JError
+
+    session = getattr(spark, "_jsparkSession", None)  # not with Spark Connect
+    if session is None:
+        return False
+    try:
+        manager = session.sessionState().dataSourceManager()
+        return bool(manager.dataSourceExists(DefaultSource.name()))
+    except Py4JError:  # another version of Spark
+        return False

@@ -11,6 +11,7 @@ import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -39,7 +40,8 @@ def task_client(connection: Connection, **options: int) -> zbk.Client:
         _spare_the_processor()
         while len(_clients) >= CLIENT_COUNT_MAX:
             _clients.pop(next(iter(_clients))).close()
-        client = zbk.connect(connection.metadata, **{**options, **connection.client_options})
+        given: dict[str, Any] = {**options, **connection.client_options}
+        client = zbk.connect(connection.metadata, **given)
     _clients[key] = client
     return client
 

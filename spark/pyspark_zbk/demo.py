@@ -132,9 +132,14 @@ def tell(
 @contextmanager
 def quiet_session(silence: AbstractContextManager[None]) -> "Iterator[SparkSession]":
     """Give a session of two tasks at once; ``silence`` lasts while its Java process starts."""
-    with silence:
-        spark = session.start("zbk demo spark", master=MASTER, settings=SETTINGS, log_level="OFF")
-    with spark:
+
+    def start() -> "SparkSession":
+        with silence:
+            return session.start(
+                "zbk demo spark", master=MASTER, settings=SETTINGS, log_level="OFF"
+            )
+
+    with session.interruptible(start) as spark:
         yield spark
 
 

@@ -41,12 +41,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = ""  # as DDL; empty: what the reader finds
     options: Mapping[str, str] = {}  # the reader's
 
-    def at(self, path: str) -> "Source":
+    def at(self, path: str, *, is_here: bool = False) -> "Source":
         """Return other files, read in the same way, with their format.
+
+        ``is_here``: a path without a scheme is one of this machine, and not of a cluster's store.
 
         Raises:
             InvalidOptionError: there are no such files here, or their names do not tell.
         """
+        if is_here:
+            _check_there(path)
         return msgspec.structs.replace(self, path=path, format=self.format or format_of(path))
 
     def frame(self, spark: "SparkSession") -> "DataFrame":
@@ -75,8 +79,7 @@ def format_of(path: str) -> str:
         raise zbk.InvalidOptionError(
             "input", path, f"its name does not tell the format: give one of {', '.join(FORMATS)}"
         )
-    if not Path(path).exists():
-        raise zbk.InvalidOptionError("input", path, "there is no such file or folder")
+    _check_there(path)
     if not Path(path).is_dir():
         return "text"
     found = {_FORMAT_BY_SUFFIX.get(_plain_suffix(name), "text") for name in _names(path)}
@@ -88,6 +91,13 @@ def format_of(path: str) -> str:
             "input", path, f"holds files of several formats ({kinds}): give the one to be read"
         )
     return found.pop()
+
+
+def _check_there(path: str) -> None:
+    """Refuse a file that is not there, before Spark is started to find that out."""
+    if "://" in path or _PATTERN & set(path) or Path(path).exists():
+        return
+    raise zbk.InvalidOptionError("input", path, "there is no such file or folder")
 
 
 def _reader_options(source: Source) -> dict[str, str]:

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar, cast
 
@@ -60,6 +60,15 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         """How to reach the cluster."""
         return Options(self.zbk_options).connection
 
+    @property
+    def is_local(self) -> bool:
+        """True where Spark will be started on this machine, and reads this machine's files."""
+        from pyspark.sql import SparkSession
+
+        has_store = any(one.startswith("spark.hadoop.fs.defaultFS") for one in self.settings)
+        is_there = SparkSession.getActiveSession() is not None  # of whatever kind
+        return session.is_local(self.master) and not has_store and not is_there
+
     @contextmanager
     def spark(self, name: str) -> Iterator["SparkSession"]:
         """Give a session, with a bar of its progress where standard error is a terminal.
@@ -77,9 +86,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
             return
         chosen = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
         chosen |= pairs(self.settings)
-        with session.start(
-            name, master=self.master, settings=chosen, log_level=self.log_level
-        ) as spark:
+        start = partial(
+            session.start, name, master=self.master, settings=chosen, log_level=self.log_level
+        )
+        with session.interruptible(start) as spark:
             yield spark
 
     @contextmanager
@@ -131,7 +141,7 @@ def job_options(command: FunctionT) -> FunctionT:
             "settings",
             metavar="KEY=VALUE",
             multiple=True,
-            help="A setting of Spark; may be given often.",
+            help="A setting of Spark; may be given several times.",
         ),
         click.option(
             "--log-level",
@@ -170,7 +180,7 @@ def source_options(command: FunctionT) -> FunctionT:
             "read_options",
             metavar="KEY=VALUE",
             multiple=True,
-            help="An option of Spark's reader, such as header=false; may be given often.",
+            help="An option of Spark's reader, such as header=false; may be given several times.",
         ),
     ]
     decorated = cast("FunctionT", with_source)

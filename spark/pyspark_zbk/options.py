@@ -61,11 +61,14 @@ _NAMES: Final = tuple(dict.fromkeys((*_ANY, *(name for use in Use for name in us
 _BY_LOWER: Final = {name.lower(): name for name in _NAMES}
 
 
+_HOLDS_NONE: Final = "holds no password; for ledgers without one, leave the option out"
+
+
 class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach a cluster: plain values, sent to every task."""
 
     metadata: str  # empty: the planning process finds it, and fills it in
-    client_options: dict[str, str]
+    client_options: dict[str, Any]  # texts, which zbk.connect checks
     password_file: str = ""
     password_env: str = ""
 
@@ -73,20 +76,25 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
         """Return the password, as it is on this machine; empty if none is wanted.
 
         Raises:
-            InvalidOptionError: there is no such file, or no such variable.
+            InvalidOptionError: there is no such file or variable, or it holds no password.
         """
         if self.password_file:
             try:
                 text = Path(self.password_file).read_bytes()
             except OSError as error:
                 raise InvalidOptionError("passwordFile", self.password_file, str(error)) from error
-            return text.removesuffix(b"\n").removesuffix(b"\r")
+            password = text.removesuffix(b"\n").removesuffix(b"\r")
+            if not password:
+                raise InvalidOptionError("passwordFile", self.password_file, _HOLDS_NONE)
+            return password
         if self.password_env:
             value = os.environb.get(self.password_env.encode())
             if value is None:
                 raise InvalidOptionError(
                     "passwordEnv", self.password_env, "no such variable on this machine"
                 )
+            if not value:
+                raise InvalidOptionError("passwordEnv", self.password_env, _HOLDS_NONE)
             return value
         return b""
 

@@ -13,13 +13,16 @@ With a local master everything stays on the loopback interface. Python workers a
 """
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -124,6 +127,30 @@ def start(
 
 
 @contextmanager
+def interruptible(open_session: "Callable[[], SparkSession]") -> "Iterator[SparkSession]":
+    """Yield a session in which Ctrl-C raises ``KeyboardInterrupt`` and prints nothing.
+
+    Spark's own handler asks its Java process to cancel all jobs, over the connection whose call it
+    has interrupted. That fails, and is logged with tracebacks. The end of the session cancels them.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    root = logging.getLogger()
+    with open_session() as spark:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+        root.addFilter(_is_no_interrupt)
+        try:
+            yield spark
+        finally:
+            root.removeFilter(_is_no_interrupt)
+
+
+def _is_no_interrupt(record: logging.LogRecord) -> bool:
+    """Return whether a record is to be logged; py4j's own of an interrupted call is not."""
+    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
+
+
+@contextmanager
 def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[None]:
     """Have Spark take it that no row is larger, in bytes, while frames are written.
 
@@ -161,6 +188,11 @@ def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[No
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def is_local(master: str | None) -> bool:
+    """Return whether ``start`` runs Spark on this machine; under ``spark-submit`` it decides."""
+    return _UNDER_SUBMIT not in os.environ and (master or "local").startswith("local")
 
 
 def check_packages() -> None:

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 import zbk
 from pyspark_zbk.clients import task_client
 from pyspark_zbk.plain_errors import told_plainly
-from pyspark_zbk.writer import LoadWriter
+from pyspark_zbk.writer import LoadWriter, application_id
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,11 +66,16 @@ class BatchWritten(WriterCommitMessage):
     """What a task attempt tells the driver; without rows there is no ledger."""
 
     def __init__(
-        self, batch: MicroBatch, ticket: zbk.LoadTicket | None, ledger: zbk.DataLedger | None
+        self,
+        batch: MicroBatch,
+        ticket: zbk.LoadTicket | None,
+        ledger: zbk.DataLedger | None,
+        application_id: str,
     ) -> None:
         self.batch = batch
         self.ticket = ticket
         self.ledger = ledger
+        self.application_id = application_id
 
 
 class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
@@ -89,11 +94,12 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
         batches = (batch for batch in iterator if batch.num_rows)
         first = next(batches, None)
         if first is None:
-            return BatchWritten(micro_batch, None, None)
+            return BatchWritten(micro_batch, None, None, application_id())
         data_sets = self.data_sets(task_client(self._connection))
         ticket = self._begin(data_sets, micro_batch)
         self._tidy(data_sets, micro_batch, ticket)
-        return BatchWritten(micro_batch, ticket, self.fill(ticket, chain([first], batches)))
+        ledger = self.fill(ticket, chain([first], batches))
+        return BatchWritten(micro_batch, ticket, ledger, application_id())
 
     # ------------------------------------------------------------------ the driver
 
@@ -106,10 +112,11 @@ class ZbkStreamWriter(LoadWriter, DataSourceStreamArrowWriter):
             return  # a version without news would only push an old one out
         assert all(one.batch.number == batchId for one in written), "messages of this batch"
         tickets = {one.ticket for one in written if one.ticket is not None}
+        who = self.committer(one.application_id for one in written)
 
         def commit(data_sets: zbk.DataSets) -> None:
             ticket = next(iter(tickets), None) or self._begin(data_sets, written[0].batch)
-            data_sets.commit(ticket, self._stored_schema, ledgers)
+            data_sets.commit(ticket, self._stored_schema, ledgers, who=who)
 
         self._insist(commit)
 

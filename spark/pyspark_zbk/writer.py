@@ -18,7 +18,7 @@ import os
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from itertools import chain
@@ -60,10 +60,14 @@ LOAD_TTL_MS: Final = 24 * 3_600_000
 
 
 class LedgerWritten(WriterCommitMessage):
-    """What a task attempt tells the driver: the ledger that it closed; ``None`` without rows."""
+    """What a task attempt tells the driver: the ledger that it closed; ``None`` without rows.
 
-    def __init__(self, ledger: zbk.DataLedger | None) -> None:
+    The application's id with it: tasks are told that, planners are not.
+    """
+
+    def __init__(self, ledger: zbk.DataLedger | None, application_id: str) -> None:
         self.ledger = ledger
+        self.application_id = application_id
 
 
 class LoadWriter:
@@ -80,13 +84,19 @@ class LoadWriter:
             _check(client, data_sets, self._shape)
             self._kind = zbk.LoadKind.OVERWRITE if overwrite else zbk.LoadKind.APPEND
             self._name = options.data_set
-            self._who = options.text("who") or _who()
+            self._given_who = options.text("who")
+            self._who = self._given_who or _who()
             self._ttl_ms = options.duration_ms("loadTtl", LOAD_TTL_MS)
             _check_schema(data_sets, self._name, self._stored_schema, self._kind)
             self.prepare(data_sets)
 
     def prepare(self, data_sets: zbk.DataSets) -> None:
         """Do what is to be done before any task starts, once all was checked."""
+
+    def committer(self, application_ids: Iterable[str]) -> str:
+        """Return who commits: as the option says, or with the id that the tasks have told."""
+        application_id = next(filter(None, application_ids), "")
+        return self._given_who or f"{self._who} {application_id}".rstrip()
 
     def data_sets(self, client: zbk.Client) -> zbk.DataSets:
         """Return the data sets as a client of this process sees them."""
@@ -175,13 +185,17 @@ class ZbkWriter(LoadWriter, DataSourceArrowWriter):
     @told_plainly
     def write(self, iterator: "Iterator[pa.RecordBatch]") -> LedgerWritten:
         """Write all batches of one task attempt into a ledger, sync it, close it."""
-        return LedgerWritten(self.fill(self._ticket, iterator))
+        return LedgerWritten(self.fill(self._ticket, iterator), application_id())
 
     @told_plainly
     def commit(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
         """Make the load visible; an unknown outcome is asked for again."""
-        ledgers = [one.ledger for one in messages if isinstance(one, LedgerWritten) and one.ledger]
-        self._insist(lambda data_sets: data_sets.commit(self._ticket, self._stored_schema, ledgers))
+        written = [one for one in messages if isinstance(one, LedgerWritten)]
+        ledgers = [one.ledger for one in written if one.ledger]
+        who = self.committer(one.application_id for one in written)
+        self._insist(
+            lambda data_sets: data_sets.commit(self._ticket, self._stored_schema, ledgers, who=who)
+        )
 
     @told_plainly
     def abort(self, messages: "Sequence[WriterCommitMessage | None]") -> None:
@@ -232,6 +246,14 @@ class _Filler:
         if self._gathered:
             self._unanswered.append(self._ledger.append_many(self._gathered))
             self._gathered, self._gathered_size = [], 0
+
+
+def application_id() -> str:
+    """Return the id of the Spark application that this task belongs to; empty: not told."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return (context.getLocalProperty("spark.app.id") or "") if context is not None else ""
 
 
 def _who() -> str:

@@ -26,6 +26,18 @@ def test_appends_add_up_and_an_overwrite_leaves_the_old_version_readable(
     assert second.selectExpr("sum(id)", "count(text)").first() == (sum(range(150)), 150)
 
 
+def test_the_history_tells_which_application_loaded_a_version(
+    events: DataSetName, spark: SparkSession
+) -> None:
+    events.write(spark.range(3))
+    events.write(spark.range(3), who="nightly")
+    with zbk.connect(events.metadata) as client:
+        first, second = zbk.DataSets(client).history(events.name).versions
+
+    assert first.who.endswith(f" {spark.sparkContext.applicationId}")
+    assert second.who == "nightly"
+
+
 def test_a_frame_reads_one_version_whatever_is_loaded_meanwhile(events: DataSetName) -> None:
     _numbers(events, 0, 10)
     frame = events.read()
@@ -142,6 +154,7 @@ def test_another_schema_is_refused_before_any_data_moves(events: DataSetName) ->
         ({"ensembleSize": "9"}, "need 9 bookies, have 3"),
         ({"ledgerType": "MEMORY"}, "is none of PD_JOURNAL, VD_JOURNAL"),
         ({"digestType": "MD5"}, "is none of"),
+        ({"digestType": "MAC"}, "digest_type='MAC': needs a password"),
         ({"dataset": "other"}, "which one is it?"),
         ({"passwordFile": "/nowhere"}, "passwordFile='/nowhere'"),
         ({"client.entry_size": "1"}, "entry_size"),

@@ -280,6 +280,19 @@ def test_a_password_is_looked_up_where_it_is_used(
         by_name.password()
 
 
+def test_a_place_of_a_password_that_holds_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "secret").write_bytes(b"\n")
+    monkeypatch.setenv("ZBK_TEST_PASSWORD", "")
+    for name, value in (
+        ("passwordFile", str(tmp_path / "secret")),
+        ("passwordEnv", "ZBK_TEST_PASSWORD"),
+    ):
+        with pytest.raises(zbk.InvalidOptionError, match=f"{name}=.*holds no password"):
+            Options({name: value}).connection.password()
+
+
 def test_schemas_that_differ_in_nothing_but_nulls_and_comments_are_the_same() -> None:
     def of(*, nullable: bool, metadata: dict[str, Any]) -> bytes:
         inner = StructType([StructField("x", DoubleType(), nullable, metadata)])

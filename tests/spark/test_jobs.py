@@ -173,7 +173,6 @@ def test_a_cluster_that_is_not_there_is_told_in_a_line(
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(300)
 def test_a_job_runs_by_spark_submit(cluster: LocalCluster, files: Path, name: str) -> None:
     submit = shutil.which("spark-submit", path=str(Path(sys.executable).parent))
     assert submit is not None, "pyspark brings it"
@@ -208,3 +207,31 @@ def test_help_needs_no_spark(job: str) -> None:
 
     assert "--metadata URI" in done.stdout
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize("job", ["bulk_load", "verify"])
+def test_a_file_that_is_not_there_is_told_before_a_java_is_started(
+    tmp_path: Path, job: str
+) -> None:
+    java = tmp_path / "java" / "bin" / "java"
+    java.parent.mkdir(parents=True)
+    java.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexit 1\n")
+    java.chmod(0o755)
+    arguments = {
+        "bulk_load": ["/nope.csv", "events"],
+        "verify": ["events", "--source", "/nope.csv"],
+    }[job]
+    environment = {**os.environ, "JAVA_HOME": str(java.parents[1]), "ZBK_METADATA": "sqlite:///no"}
+
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "spark" / "jobs" / f"{job}.py"), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_TIMEOUT_S,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert "/nope.csv: there is no such file or folder" in done.stderr.replace("'", "")
+    assert not (tmp_path / "started").exists()

@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+import pyspark_zbk
 import zbk
 from pyspark_zbk import session
 from tests.support.spark import DataSetName
@@ -73,6 +75,30 @@ def test_without_the_packages_of_spark_the_error_names_them(
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(MissingDependencyError, match="pyspark and pyarrow not installed"):
         session.check_packages()
+
+
+class Registering:
+    """A session that counts what is registered in it."""
+
+    def __init__(self, java_session: object) -> None:
+        self._jsparkSession = java_session
+        self.dataSource = self
+        self.registered: list[object] = []
+
+    def register(self, source: object) -> None:
+        self.registered.append(source)
+
+
+def test_a_session_that_knows_the_format_is_left_alone(spark: SparkSession) -> None:
+    """Spark warns of each source that it replaces by the same one."""
+    knowing = Registering(spark._jsparkSession)
+    mute = Registering(None)  # as with Spark Connect
+
+    for one in (knowing, mute):
+        pyspark_zbk.register(cast("SparkSession", one))
+
+    assert knowing.registered == []
+    assert mute.registered == [pyspark_zbk.DefaultSource]
 
 
 MIB = 1024 * 1024

@@ -64,7 +64,6 @@ def test_a_query_whose_sink_failed_starts_again_and_nothing_is_there_twice(
     is_whole(events)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "sinks",
     [
