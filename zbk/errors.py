@@ -35,8 +35,8 @@
         * ``RequestTimeoutError``
         * ``BusyError``                  a named limit was reached
         * ``BookieReadOnlyError``
-        * ``TooManyOpenFilesError``      this process can not connect: ``ulimit -n``
-        * ``CannotAdvanceError``         sync: the LAC can not reach what was asked
+        * ``TooManyOpenFilesError``      this process cannot connect: ``ulimit -n``
+        * ``CannotAdvanceError``         sync: the LAC cannot reach what was asked
         * ``LedgerRecoveryError``        too few bookies say yes or no; still IN_RECOVERY
         * ``BookieInUseError``           it runs, or ledgers still name it
     * ``MetadataConflictError``          somebody else changed the node first
@@ -51,14 +51,14 @@
             * ``ShortRecordError``       the bytes end before the record does
         * ``DigestMismatchError``
         * ``CorruptJournalError``        damage before valid records: refused
-        * ``EntryUnreadableError``       the bookie has it and can not read it
+        * ``EntryUnreadableError``       the bookie has it and cannot read it
     * ``WireError``                      the peer does not speak our protocol
         * ``MalformedMessageError``
         * ``UnsupportedVersionError``
         * ``UnknownOperationError``
         * ``WrongBookieError``           other instance, bookie or incarnation than meant
         * ``HelloRequiredError``
-    * ``BookieError``                    a bookie can not start or go on
+    * ``BookieError``                    a bookie cannot start or go on
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
             * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
                 * ``OutOfDescriptorsError``   nothing was lost: the bookie is busy meanwhile
@@ -125,7 +125,7 @@ class InvalidQuorumError(CallerError):
 
 
 class InvalidOptionError(CallerError):
-    """An option, a configuration value or an address can not be used."""
+    """An option, a configuration value or an address cannot be used."""
 
     code = 102
 
@@ -261,7 +261,7 @@ class ForkedProcessError(CallerError):
     def __str__(self) -> str:
         owner_pid, pid = self.args
         return (
-            f"this client belongs to process {owner_pid} and can not be used in its forked "
+            f"this client belongs to process {owner_pid} and cannot be used in its forked "
             f"child {pid}: call zbk.connect() in the child"
         )
 
@@ -545,7 +545,7 @@ class BookieReadOnlyError(UnavailableError):
 
 
 class CannotAdvanceError(UnavailableError):
-    """``sync()`` has heard every bookie that answers, and the LAC can not reach what was asked."""
+    """``sync()`` has heard every bookie that answers, and the LAC cannot reach what was asked."""
 
     code = 307
 
@@ -577,7 +577,7 @@ class CannotAdvanceError(UnavailableError):
 
 
 class LedgerRecoveryError(UnavailableError):
-    """A ledger's end can not be known now. It stays IN_RECOVERY; recover it again later."""
+    """A ledger's end cannot be known now. It stays IN_RECOVERY; recover it again later."""
 
     code = 308
 
@@ -586,11 +586,11 @@ class LedgerRecoveryError(UnavailableError):
 
     def __str__(self) -> str:
         ledger_id, reason = self.args
-        return f"ledger {ledger_id} can not be recovered now: {reason}"
+        return f"ledger {ledger_id} cannot be recovered now: {reason}"
 
 
 class BookieInUseError(UnavailableError):
-    """A bookie can not be taken out of service yet."""
+    """A bookie cannot be taken out of service yet."""
 
     code = 309
 
@@ -774,7 +774,7 @@ class CorruptJournalError(DamageError):
 
 
 class EntryUnreadableError(DamageError):
-    """The bookie holds the entry and can not read it. Not a "no"."""
+    """The bookie holds the entry and cannot read it. Not a "no"."""
 
     code = 505
 
@@ -802,7 +802,7 @@ class WireError(ZbkError):
 
 
 class MalformedMessageError(WireError):
-    """A message can not be decoded."""
+    """A message cannot be decoded."""
 
     code = 601
 
@@ -837,7 +837,7 @@ class HelloRequiredError(WireError):
 
 
 class BookieError(ZbkError):
-    """A bookie can not start, or not go on."""
+    """A bookie cannot start, or not go on."""
 
     code = 700
     outcome: ClassVar[Outcome] = "unknown"

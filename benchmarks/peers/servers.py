@@ -142,7 +142,7 @@ class Servers:
         for child in self._children:
             with suppress(
                 subprocess.TimeoutExpired
-            ):  # stuck in the kernel: the guard can not either
+            ):  # stuck in the kernel: the guard cannot either
                 child.kill()
         self._guard.kill()  # before a process id is another's
         self._guard.wait()

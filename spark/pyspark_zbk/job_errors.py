@@ -6,7 +6,7 @@
     3    the cluster did not answer, or not in time
     4    damaged data
     5    not durable, or changed by somebody else first
-    6    a bookie can not go on
+    6    a bookie cannot go on
     70   Spark could not do it
     130  interrupted
 

@@ -42,7 +42,7 @@ _WRITE: Final = (
 _OF_A_TABLE: Final = "provider"  # what Spark gives only to a source that it makes a table of
 _NO_TABLES: Final = (
     "Tables made with CREATE TABLE ... USING zbk or saveAsTable lose their options in Spark and "
-    "can not be used; CREATE TEMPORARY VIEW ... USING zbk OPTIONS (...) keeps them"
+    "cannot be used; CREATE TEMPORARY VIEW ... USING zbk OPTIONS (...) keeps them"
 )
 _LOG: Final = ("log", "startingOffsets", "failOnDataLoss", "columns", "maxPartitionBytes")
 

@@ -31,7 +31,7 @@ def stored_schema(schema: StructType) -> bytes:
     """Return what a data set keeps of a frame's schema.
 
     Raises:
-        InvalidOptionError: a column of a type that can not be kept, or two of one name.
+        InvalidOptionError: a column of a type that cannot be kept, or two of one name.
     """
     if not schema.fields:
         raise zbk.InvalidOptionError("schema", "", "the frame has no columns")
@@ -154,7 +154,7 @@ def _check(kind: DataType, where: str) -> None:
             _check(kind.valueType, f"{where}.value")
         case UserDefinedType():
             raise zbk.InvalidOptionError(
-                "schema", where, f"a user-defined type ({kind.simpleString()}) can not be kept"
+                "schema", where, f"a user-defined type ({kind.simpleString()}) cannot be kept"
             )
         case _:
             return

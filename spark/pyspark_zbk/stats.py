@@ -1,6 +1,6 @@
 """The least and the greatest value of each column, gathered batch by batch.
 
-For skipping ledgers that can not hold what a filter wants. Bounds are ordered as Spark orders
+For skipping ledgers that cannot hold what a filter wants. Bounds are ordered as Spark orders
 values: a column that held NaN, which is greater than everything there, has none. Dates are kept as
 days and times as microseconds since 1970, UTC (``comparable``). Long texts and binaries have no
 bounds: they would cost more in the manifest than they save.

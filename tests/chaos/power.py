@@ -58,7 +58,7 @@ class PowerDisk:
 
 
 def why_not(folder: Path) -> str:
-    """Return why this machine can not do it; empty if it can. Tries it once in ``folder``."""
+    """Return why this machine cannot do it; empty if it can. Tries it once in ``folder``."""
     if os.geteuid() != 0:
         return "needs root"
     missing = missing_program("mkfs.ext4")

@@ -95,7 +95,7 @@ def test_all_that_a_lost_bookie_held_is_whole_again_and_what_nobody_has_is_repor
     shown = json.loads(row)
     assert (shown["ledger_id"], shown["state"]) == (single_id, "unrepairable")
     assert f"{len(single.contents[single_id])} entries, 0 .. 1999" in shown["why"]
-    told = f"ledger {single_id} can not be repaired"
+    told = f"ledger {single_id} cannot be repaired"
     assert processes.log().count(told) == 1
 
     shell.run("ledger", "underreplicated", "--watch")  # nothing is left to be waited for

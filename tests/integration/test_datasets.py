@@ -84,7 +84,7 @@ def test_a_load_is_read_back_and_its_failed_attempts_are_collected(
     assert name not in sets.list()
 
 
-def test_whoever_still_writes_an_aborted_load_can_not_close_what_was_deleted(
+def test_whoever_still_writes_an_aborted_load_cannot_close_what_was_deleted(
     client: zbk.Client, other: zbk.Client, name: str
 ) -> None:
     sets = zbk.DataSets(client)

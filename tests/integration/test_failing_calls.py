@@ -127,10 +127,10 @@ def test_a_bookie_that_finds_no_space_in_an_entry_log_is_read_only_meanwhile(
     assert entry_count(client, ledger.ledger_id) == load.acked_count
 
 
-def test_a_reader_goes_on_while_a_bookie_can_not_read_its_log(
+def test_a_reader_goes_on_while_a_bookie_cannot_read_its_log(
     cluster: LocalCluster, client: zbk.Client, bookie: LocalBookie, tmp_path: Path
 ) -> None:
-    """B3: what can not be read is no "no such entry"."""
+    """B3: what cannot be read is no "no such entry"."""
     with ledger_read_at(client, bookie.bookie_id) as ledger:
         ledger.append_many([ENTRY % number for number in range(500)]).result(30)
     file = newest(bookie, "ledgers/logs/*.log")

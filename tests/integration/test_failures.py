@@ -157,7 +157,7 @@ def test_without_an_ack_quorum_appends_fail_clearly(
         ledger.append(ENTRY % 2)
 
 
-def test_a_volatile_ledger_that_can_not_be_synced_says_so(
+def test_a_volatile_ledger_that_cannot_be_synced_says_so(
     client: zbk.Client, cluster: LocalCluster
 ) -> None:
     with client.create_ledger(ledger_type="VD_JOURNAL") as ledger:

@@ -117,7 +117,7 @@ def test_a_vd_log_is_synced_before_it_goes_on(client: zbk.Client, name: str) -> 
 def test_b26_who_takes_a_log_over_sees_every_acknowledged_entry(
     client: zbk.Client, other: zbk.Client, name: str
 ) -> None:
-    """B26: the last two ledgers are recovered; the former owner can not append any more."""
+    """B26: the last two ledgers are recovered; the former owner cannot append any more."""
     log = client.open_log(name)
     log.append(b"0")
     log.roll()

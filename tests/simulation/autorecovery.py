@@ -102,7 +102,7 @@ class Autorecovery:
         )
 
     def is_stuck(self, ledger_id: int) -> bool:
-        """Tell whether a task says why it can not end: somebody who is there is damaged.
+        """Tell whether a task says why it cannot end: somebody who is there is damaged.
 
         It is tried again, ever more rarely, until that bookie is mended or gone.
         """

@@ -181,7 +181,7 @@ class SimulatedBookie:
             self.kernel.sometimes["bookie: crash while it starts"] += 1
             self.crash("a crash while it starts")
         except StorageFailedError as error:
-            self.node.trace(f"can not start: {error}")
+            self.node.trace(f"cannot start: {error}")
             self.disk.process_crash()
         except ZbkError as error:
             self.node.trace(f"refuses to start: {error}")

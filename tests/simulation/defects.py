@@ -188,7 +188,7 @@ def _defects() -> Iterator[Defect]:
         [(RecoveryCore, "__init__", wrong.recovery_without_floor)], is_fast=False,
     )  # fmt: skip
     yield Defect(
-        "M3", "an entry that can not be read is said not to be there", 2000,
+        "M3", "an entry that cannot be read is said not to be there", 2000,
         [(ReadActor, "_answer", wrong.unreadable_is_absent)], is_fast=False,
     )  # fmt: skip
     yield Defect(

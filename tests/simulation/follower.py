@@ -173,7 +173,7 @@ class SimulatedFollower:
                 self._check_end()
                 self._end()
             case ev.TailFailed(error):
-                self.node.trace(f"can not follow L{self.ledger_id}: {error!r}")
+                self.node.trace(f"cannot follow L{self.ledger_id}: {error!r}")
                 if self.ledger_id in self.world.metadata.current:
                     text = f"the tail of ledger {self.ledger_id} fails: {error!r}"
                     self.world.violated("I35", text)
@@ -231,7 +231,7 @@ class SimulatedFollower:
             if error is None:
                 self._handle(ev.EntriesWanted(self._next_id))
             else:
-                world.sometimes["tail: confirmed entries can not be read for now"] += 1
+                world.sometimes["tail: confirmed entries cannot be read for now"] += 1
                 self._handle(ev.EntriesUnread(error))
 
         self._reader.read_range(self._metadata, self._next_id, lac, "read", done)

@@ -459,7 +459,7 @@ class BookieOracle:
                 return
             _count, body = storage.fetch(resolved)
         except ZbkError as error:
-            self.violated("lost", f"can not read {name}: {error!r}")
+            self.violated("lost", f"cannot read {name}: {error!r}")
             return
         if checksum(body) != sum_:
             self.violated("lost", f"has other bytes in {name}")

@@ -96,7 +96,7 @@ class ReaderBody:
     ) -> None:
         """Read entries and note them in the history, fragment by fragment.
 
-        What can not be read may have been moved: then it is asked for where it is now.
+        What cannot be read may have been moved: then it is asked for where it is now.
         """
         if first > last:
             done(None)
@@ -229,7 +229,7 @@ class _Part:
 
     def _failed(self, error: ZbkError) -> None:
         entry_id = min(self._begun)
-        self._node.trace(f"can not read L{self._metadata.ledger_id}/{entry_id}: {error!r}")
+        self._node.trace(f"cannot read L{self._metadata.ledger_id}/{entry_id}: {error!r}")
         self._done(Failure(entry_id, self._begun[entry_id], error))
 
     def _send(self, effect: reader.SendRead) -> None:

@@ -189,7 +189,7 @@ class RecoveryBody:
 
     def _fail(self, error: ZbkError) -> None:
         """Adopt the end if another recoverer found it."""
-        self._node.trace(f"can not recover L{self._ledger_id}: {error!r}")
+        self._node.trace(f"cannot recover L{self._ledger_id}: {error!r}")
         self._world.sometimes["recovery: aborted as unknown"] += 1
 
         def done(outcome: LedgerMetadata | ZbkError) -> None:

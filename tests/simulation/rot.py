@@ -1,7 +1,7 @@
 """Damage at rest: bits that flip, sectors and files that are lost on a simulated disk.
 
 The journal's last records are left alone as long as nothing behind them says that they were synced:
-there damage can not be told from a torn write that was never promised, by nobody. So are entry logs
+there damage cannot be told from a torn write that was never promised, by nobody. So are entry logs
 with entries of ledgers whose digest is NONE: a bookie does not verify what it reads from a log, and
 such a ledger's readers cannot.
 """

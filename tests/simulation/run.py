@@ -386,7 +386,7 @@ class Run:
         """Let all bookies ask all others for what they may have lost."""
         world = self._world
         if any(bookie.oracle.is_damaged for bookie in world.bookies):
-            # who can not give what it says it has keeps others in limbo
+            # who cannot give what it says it has keeps others in limbo
             world.kernel.run_until(world.kernel.now_us + 10 * SECOND)
         else:
             self._wait("limbo does not end", lambda: not any(b.is_in_doubt for b in world.bookies))
@@ -406,7 +406,7 @@ class Run:
         for ledger_id in self._ledger_ids:
             metadata = world.current(ledger_id)
             if metadata.state is not LedgerState.CLOSED and not self._may_be_stuck(metadata):
-                self._world.violated("I35", f"ledger {ledger_id} can not be recovered")
+                self._world.violated("I35", f"ledger {ledger_id} cannot be recovered")
 
     def _end_tails(self) -> None:
         """Wait until all tails have come to the ends of their ledgers."""
@@ -421,7 +421,7 @@ class Run:
     def _may_be_stuck(self, metadata: LedgerMetadata) -> bool:
         """Tell whether an entry may be left that nobody can give and nobody may deny.
 
-        Page caches were lost, and who still has the entry, or said so, can not read it.
+        Page caches were lost, and who still has the entry, or said so, cannot read it.
         """
         members = [self._world.bookie(b) for b in metadata.last_fragment.bookies]
         is_volatile = metadata.ledger_type is LedgerType.VD_JOURNAL
@@ -469,7 +469,7 @@ class Run:
             self._lose(world.bookie(bookie_id))
         self._drain(repair)
         if repair.put_aside():
-            world.sometimes["autorecovery: a ledger can not be repaired"] += 1
+            world.sometimes["autorecovery: a ledger cannot be repaired"] += 1
 
     def _is_alone(self, bookie_id: str) -> bool:
         """Tell whether a bookie is the only one that has part of a ledger."""
@@ -513,7 +513,7 @@ class Run:
         def done(ledger_id: int, error: ZbkError | None) -> None:
             left.discard(ledger_id)
             if error is not None and ledger_id in world.metadata.current:
-                world.violated("I35", f"ledger {ledger_id} can not be read: {error!r}")
+                world.violated("I35", f"ledger {ledger_id} cannot be read: {error!r}")
 
         # an owner's late request may have deleted an orphan meanwhile
         for ledger_id in [i for i in self._ledger_ids if i in world.metadata.current]:
@@ -543,7 +543,7 @@ class Run:
             nonlocal is_over
             is_over = error is not None or not ledger_ids
             if error is not None:
-                world.violated("I34", f"the log can not be read: {error!r}")
+                world.violated("I34", f"the log cannot be read: {error!r}")
             elif ledger_ids:
                 metadata = world.current(ledger_ids.pop(0))
                 last = metadata.last_entry_id
@@ -551,7 +551,7 @@ class Run:
                 body.read_range(metadata, 0, last, "log_read", go_on)
 
         go_on(None)
-        self._wait("a log can not be read", lambda: is_over)
+        self._wait("a log cannot be read", lambda: is_over)
 
 
 def _place_of(error: BaseException) -> str:

@@ -1,6 +1,6 @@
 """How a bookie of the simulation scrubs: the real ``ScrubActor``, over files that change meanwhile.
 
-On a disk that nobody damaged it finds no entry that can not be read, and nothing wrong with any
+On a disk that nobody damaged it finds no entry that cannot be read, and nothing wrong with any
 index file, whatever crashes, compactions and checkpoints leave. In an entry log it may find bytes
 that a loss of power has taken: what was not synced, and nobody was promised. It tells of them only
 as long as no checkpoint has shown that nobody misses them.

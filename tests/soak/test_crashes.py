@@ -3,7 +3,7 @@
 Each round writes a ledger, kills a bookie somewhere in the middle, goes on with the ack quorum that
 is left, closes, restarts the bookie, and compares the ledger with what was acknowledged. Now and
 then all bookies are killed at once, with nothing under way. Ledgers of earlier rounds are compared
-too, so that a later crash can not take back what an earlier one left.
+too, so that a later crash cannot take back what an earlier one left.
 """
 
 import os

@@ -108,7 +108,7 @@ def test_a_large_ledger_is_split_and_small_ones_share_a_partition(events: DataSe
     assert split.selectExpr("sum(id)", "count(*)").first() == (sum(range(40_000)), 40_000)
 
 
-def test_ledgers_that_can_not_hold_what_a_filter_wants_are_not_read(events: DataSetName) -> None:
+def test_ledgers_that_cannot_hold_what_a_filter_wants_are_not_read(events: DataSetName) -> None:
     """Those that are skipped are gone: whoever read them would fail."""
     for start in (0, 1000, 2000):
         events.write(events.spark.range(start, start + 1000).coalesce(1))
@@ -149,7 +149,7 @@ def test_another_schema_is_refused_before_any_data_moves(events: DataSetName) ->
         ({"entryBytes": "2m"}, "must be between 4096 and 1048576 bytes"),
         ({"entryBytes": "many"}, "entryBytes='many'"),
         ({"columns": "id"}, "columns='id': is not an option to write; those: ackQuorumSize"),
-        ({"ensembleSize": "3", "writeQuorumSize": "2"}, "can not be striped"),
+        ({"ensembleSize": "3", "writeQuorumSize": "2"}, "cannot be striped"),
         ({"ackQuorumSize": "4"}, "ack quorum size >= 1, got 3, 3, 4"),
         ({"ensembleSize": "9"}, "need 9 bookies, have 3"),
         ({"ledgerType": "MEMORY"}, "is none of PD_JOURNAL, VD_JOURNAL"),
@@ -161,7 +161,7 @@ def test_another_schema_is_refused_before_any_data_moves(events: DataSetName) ->
         ({"loadTtl": "soon"}, "loadTtl"),
     ],
 )
-def test_options_that_can_not_be_used_are_refused_before_a_load_begins(
+def test_options_that_cannot_be_used_are_refused_before_a_load_begins(
     events: DataSetName, options: dict[str, str], reason: str
 ) -> None:
     text = error_of(lambda: events.write(events.spark.range(1), **options))

@@ -182,14 +182,14 @@ C = ("c",)
         (EqualTo(("c", "field"), 1), True),
     ],
 )
-def test_a_ledger_is_skipped_only_if_it_can_not_hold_what_is_wanted(
+def test_a_ledger_is_skipped_only_if_it_cannot_hold_what_is_wanted(
     wanted: Filter, expected: bool
 ) -> None:
     stats = zbk.ColumnStats(null_count=2, low=10, high=20)
     assert may_hold(_ledger(columns={"c": stats}), wanted) is expected
 
 
-def test_a_column_of_nulls_can_not_compare_with_anything() -> None:
+def test_a_column_of_nulls_cannot_compare_with_anything() -> None:
     ledger = _ledger(columns={"c": zbk.ColumnStats(null_count=10)})
     assert not may_hold(ledger, EqualTo(C, 1))
     assert not may_hold(ledger, IsNotNull(C))

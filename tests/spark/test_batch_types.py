@@ -149,7 +149,7 @@ def test_rows_larger_than_an_entry_are_cut_and_put_together(events: DataSetName)
         ("array(interval '1' year) y", "interval year"),
     ],
 )
-def test_a_type_that_can_not_be_kept_is_refused_by_name(
+def test_a_type_that_cannot_be_kept_is_refused_by_name(
     events: DataSetName, expression: str, named: str
 ) -> None:
     text = error_of(lambda: events.write(events.spark.range(1).selectExpr("id", expression)))

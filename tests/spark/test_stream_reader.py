@@ -538,7 +538,7 @@ def source(world: World, **options: str) -> DefaultSource:
         ({"path": "events"}, "which one is it"),
     ],
 )
-def test_options_that_a_stream_can_not_have_are_refused_before_it_starts(
+def test_options_that_a_stream_cannot_have_are_refused_before_it_starts(
     world: World, options: dict[str, str], said: str
 ) -> None:
     with world.log() as log:
@@ -563,7 +563,7 @@ def test_a_stream_without_a_log_is_refused(world: World) -> None:
         source(world, path="events").streamReader(LOG_SCHEMA)
 
 
-def test_options_that_a_sink_can_not_have_are_refused_before_a_row_is_written(
+def test_options_that_a_sink_cannot_have_are_refused_before_a_row_is_written(
     world: World,
 ) -> None:
     name = f"events-{uuid4().hex[:8]}"

@@ -28,7 +28,7 @@ plan:
 I18, I19 and I32 need no checks of their own: read everything at the end, after the faults, and
 I1 to I4, I8 and I16 find what is missing.
 
-Values must differ within a ledger: a payload that is added twice can not be told apart.
+Values must differ within a ledger: a payload that is added twice cannot be told apart.
 """
 
 from collections import defaultdict

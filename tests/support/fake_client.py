@@ -110,7 +110,7 @@ class FakeWriter:
         return self._client.under_replicated if self.is_closed else {}
 
     def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
-        """Close it; ``volatile_count`` entries at the end can not become durable."""
+        """Close it; ``volatile_count`` entries at the end cannot become durable."""
         lac, last_acked_id = self.last_add_confirmed, self.last_add_acknowledged
         if lac < last_acked_id and not accept_loss:
             raise NotDurableError(self.ledger_id, lac, last_acked_id, "bookies are down")

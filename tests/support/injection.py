@@ -35,7 +35,7 @@ def can_inject() -> bool:
 
 @pytest.fixture(scope="module")
 def strace() -> None:
-    """Skip where calls can not be made to fail."""
+    """Skip where calls cannot be made to fail."""
     if not can_inject():
         pytest.skip("no strace here (apt-get install strace), or it may not attach")
 

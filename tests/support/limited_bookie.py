@@ -1,6 +1,6 @@
 """``python -m tests.support.limited_bookie COUNT ...``: a bookie with so few file descriptors.
 
-What follows are the arguments of ``zbk bookie run``. It can not raise its limit again.
+What follows are the arguments of ``zbk bookie run``. It cannot raise its limit again.
 """
 
 import resource

@@ -98,7 +98,7 @@ def ledger(
 
 
 class ModelBookie:
-    """What one bookie has of the ledger. ``None`` as an entry: it has it and can not read it."""
+    """What one bookie has of the ledger. ``None`` as an entry: it has it and cannot read it."""
 
     def __init__(self, bookie_id: str) -> None:
         self.bookie_id = bookie_id

@@ -75,7 +75,7 @@ def scrub(storage: BookieStorage) -> Findings:
 
 
 class BadDisk(SimulatedDisk):
-    """A disk with places that can not be read, whoever tries and however often."""
+    """A disk with places that cannot be read, whoever tries and however often."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -218,7 +218,7 @@ class AddRequests:
 
         Raises:
             DuplicateEntryError: an id is stored with other bytes.
-            EntryUnreadableError: the copy here can not be read; a recovery's is stored anew.
+            EntryUnreadableError: the copy here cannot be read; a recovery's is stored anew.
         """
         self._turn.store_batches()  # the index has to know what came just before
         if request.is_recovery:

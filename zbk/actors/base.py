@@ -1,6 +1,6 @@
 """What every actor of a bookie has: it runs as a daemon thread, and does not die unseen.
 
-An exception in a handler is either a failed disk or a bug of ours: the state behind it can not be
+An exception in a handler is either a failed disk or a bug of ours: the state behind it cannot be
 trusted any more, so the supervisor is told and the bookie stops. Nothing is restarted in place.
 """
 

@@ -89,13 +89,13 @@ class Bookie:
         self._registered: Registration | None = None
         self._gate: SpaceGate | None = None
         self._error: BaseException | None = None  # of a part that could not go on
-        self._is_quiet = threading.Event()  # all that was taken is answered, or can not be
+        self._is_quiet = threading.Event()  # all that was taken is answered, or cannot be
         self.failure: BaseException | None = None  # that ended it
 
     # ------------------------------------------------------------------ any thread
 
     def fail(self, error: BaseException) -> None:
-        """Note that a part of the bookie can not go on."""
+        """Note that a part of the bookie cannot go on."""
         if isinstance(error, MemoryError):
             lift_memory_limit()  # what is left to do needs some
             error = MemoryExhaustedError(self._config.memory_max)
@@ -126,7 +126,7 @@ class Bookie:
         """Start everything; return the registration once others can find this bookie.
 
         Raises:
-            ZbkError: it can not start; what was started has been taken down again.
+            ZbkError: it cannot start; what was started has been taken down again.
         """
         try:
             return self._start()
@@ -343,7 +343,7 @@ class Bookie:
             close = self._closing.pop()
             try:
                 close()
-            except ZbkError as error:  # after a failed disk it can not be otherwise
+            except ZbkError as error:  # after a failed disk it cannot be otherwise
                 self._is_clean = False
                 self._doubt(error)
                 logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed

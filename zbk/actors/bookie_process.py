@@ -63,7 +63,7 @@ def run_bookie(
     file system, but this one.
 
     Raises:
-        ZbkError: it can not start.
+        ZbkError: it cannot start.
     """
     _check(config)
     gc.set_threshold(*GC_THRESHOLDS)
@@ -103,7 +103,7 @@ def run_bookie(
 
 
 def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
-    """Take the directory that a bookie has failed for out of service; false: it can not go on.
+    """Take the directory that a bookie has failed for out of service; false: it cannot go on.
 
     At most once for each: what is out of service is not written to.
     """

@@ -5,7 +5,7 @@ which logs are taken, in ``zbk.protocol.compaction``. Here they are carried out:
 read and written in the gc actor's thread, no faster than the throttle says; the storage actor is
 asked for slices so short that adds do not notice.
 
-What can not be done is given up, and nothing is lost by it: a source that is damaged is left alone
+What cannot be done is given up, and nothing is lost by it: a source that is damaged is left alone
 until the next start; without space the sources stay, and the next compaction tries again.
 
 When the index is not written down in ``CHECKPOINT_WAIT_MS``, as on a full disk, the sources stay

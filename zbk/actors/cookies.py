@@ -1,7 +1,7 @@
 """The cookies of a bookie, in its directories and in the metadata, as an operator looks after them.
 
     look       what each directory and the metadata say, side by side, of identity and history
-    delete     the cluster forgets a bookie: it can not come back, whatever its directories hold
+    delete     the cluster forgets a bookie: it cannot come back, whatever its directories hold
     generate   a directory gets its cookie anew: from then on the bookie takes it for whole
 
 The last two are refused while the bookie is registered. Who a bookie is, and what a start checks,
@@ -160,7 +160,7 @@ def _in_directory(files: FileSystem, directory: str) -> FoundCookie:
     except (CorruptRecordError, UnsupportedVersionError) as error:
         return FoundCookie(directory, None, f"damaged: {error}")
     except OSError as error:
-        return FoundCookie(directory, None, f"can not be read: {error.strerror}")
+        return FoundCookie(directory, None, f"cannot be read: {error.strerror}")
 
 
 def _judged(found: FoundCookie, cookies: dict[str, Cookie], instance: str) -> FoundCookie:
@@ -199,7 +199,7 @@ def _with_history(
             missing = missing_history(files, journals, ledger_dirs, known)
         except CorruptRecordError as error:
             where = str(error.args[0]).rpartition("/")[0]
-            reasons[where] = f"its history can not be compared: {error}"
+            reasons[where] = f"its history cannot be compared: {error}"
         else:
             reasons |= {one.path: f"{one.reason}: the cluster knows {known}" for one in missing}
     return [

@@ -210,7 +210,7 @@ def forget_journal(files: FileSystem, ledger_dirs: Sequence[str], number: int) -
 
     Raises:
         CorruptRecordError: a mark is damaged.
-        StorageFailedError: one can not be written.
+        StorageFailedError: one cannot be written.
         OSError: one cannot be read.
     """
     for directory in ledger_dirs:

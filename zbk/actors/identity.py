@@ -101,7 +101,7 @@ def init_identity(files: FileSystem, store: MetadataStore, config: BookieConfig)
         _remove_unknown_cookies(files, registry, dirs, instance)
         found = _local_cookie(files, dirs)
     except OSError as error:
-        raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
+        raise BookieError(f"cannot use {error.filename}: {error.strerror}") from error
     if found is not None:
         cookie = decode(Cookie, found, dirs[0])
         _check_places(files, config, dirs, cookie)
@@ -206,7 +206,7 @@ def _read_local(files: FileSystem, config: BookieConfig, besides: str = "") -> C
         cookie = decode(Cookie, found, dirs[0])
         _check_places(files, config, dirs, cookie)
     except OSError as error:
-        raise BookieError(f"can not use {error.filename}: {error.strerror}") from error
+        raise BookieError(f"cannot use {error.filename}: {error.strerror}") from error
     return cookie
 
 
@@ -217,7 +217,7 @@ def _check_places(
 
     Raises:
         CookieMismatchError: says which one is not, and the cure.
-        OSError: one can not be read.
+        OSError: one cannot be read.
     """
     for name, given, own in (
         ("journal", config.journal_dirs, cookie.journal_dirs),

@@ -134,7 +134,7 @@ class Losses:
         return self._file.limbo.reasons
 
     def left(self, *, has_lost_fences: bool) -> LedgerRanges:
-        """Return the ledgers in limbo after losses that may, or can not, include fences.
+        """Return the ledgers in limbo after losses that may, or cannot, include fences.
 
         One that is there for both is of the first kind only: whoever clears it says that all of it
         is here again, and that does not follow from what is asked after an unclean stop.

@@ -118,7 +118,7 @@ def wipe_bookie(files: FileSystem, store: MetadataStore | None, config: BookieCo
     Raises:
         CookieMismatchError, DirectoryInUseError: as ``check``.
         BookieError: it is registered.
-        StorageFailedError: something can not be removed.
+        StorageFailedError: something cannot be removed.
     """
     dirs = in_service(files, config)
     ledger_dirs = [path for path in config.ledger_dirs if path in dirs]

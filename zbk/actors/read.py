@@ -3,7 +3,7 @@
 mailbox     Fetch, from the storage actor, which has looked up where the entries are
 answers     the client, through the front; or the storage actor, with ``ResolveAgain``
 owns        nothing: entry logs may be read from any thread
-on failure  the bookie stops; an entry that can not be read is an answer, not a failure
+on failure  the bookie stops; an entry that cannot be read is an answer, not a failure
 
 A log may be compacted, and removed, between the look into the index and the reading. Its entries
 are elsewhere then: the storage actor, whose index it is, is asked once more, and no client sees it.

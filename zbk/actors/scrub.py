@@ -406,7 +406,7 @@ class ScrubActor(BookieActor):
         except ZbkError as error:
             if self.queue.not_taken(self._now_ms()):
                 logger.warning(
-                    "%d damaged ledgers can not be reported for repair yet: %s",
+                    "%d damaged ledgers cannot be reported for repair yet: %s",
                     self.queue.pending_count,
                     error,
                 )

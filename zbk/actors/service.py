@@ -70,7 +70,7 @@ def take_out(files: FileSystem, config: BookieConfig, path: str, reason: str) ->
     """Note, in all the others, that a directory is out of service. Durable when this returns.
 
     Raises:
-        StorageFailedError: another one can not be written either.
+        StorageFailedError: another one cannot be written either.
     """
     lost = OutOfService(
         path=path,
@@ -104,7 +104,7 @@ def settle(
     Comes before anything is served, and before storage is opened.
 
     Raises:
-        StorageFailedError: it can not be written down; ``NoSpaceError`` among them.
+        StorageFailedError: it cannot be written down; ``NoSpaceError`` among them.
         MetadataUnavailableError: the metadata store does not tell the next ledger id.
     """
     for one in note.directories:
@@ -142,7 +142,7 @@ def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
         InvalidOptionError, BookieError: as ``check_retire``.
         DirectoryInUseError: the bookie is running.
         CookieMismatchError: the others do not belong together.
-        StorageFailedError: another directory can not be written.
+        StorageFailedError: another directory cannot be written.
     """
     check_retire(files, config, path)
     with locked(files, [one for one in in_service(files, config) if one != path]):
@@ -157,7 +157,7 @@ def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
         InvalidOptionError: it is not out of service.
         BookieError: it holds something that is not this bookie's, or it is not there.
         CookieMismatchError: the others do not belong together.
-        StorageFailedError: it can not be read.
+        StorageFailedError: it cannot be read.
     """
     if path not in service_note(files, config).paths:
         raise InvalidOptionError("directory", path, "it is not out of service")

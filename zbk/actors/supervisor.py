@@ -5,7 +5,7 @@ answers     ``ended``, which the main thread waits for
 owns        nothing
 on failure  cannot fail: it only remembers
 
-Nothing is restarted in place: after a failed write or a bug the memory of the process can not be
+Nothing is restarted in place: after a failed write or a bug the memory of the process cannot be
 trusted, but the journal can. Whoever runs the bookie starts it again.
 """
 
@@ -17,7 +17,7 @@ import pykka
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A part of the bookie can not go on."""
+    """A part of the bookie cannot go on."""
 
     error: BaseException
 

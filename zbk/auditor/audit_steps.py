@@ -96,7 +96,7 @@ class LedgerReads:
         except NoSuchLedgerError:  # deleted meanwhile
             return True
         except (DamageError, UnsupportedVersionError) as error:
-            LOG.error("the metadata of ledger %d can not be read: %s", ledger_id, error)  # noqa: TRY400 - the text says all
+            LOG.error("the metadata of ledger %d cannot be read: %s", ledger_id, error)  # noqa: TRY400 - the text says all
             return False
 
 
@@ -120,7 +120,7 @@ class AuditSteps:
         self._checker = LedgerChecker(ground.requests, lambda: term() is None)
 
     def look(self, look: int, term: int | None) -> BookiesSeen | None:
-        """Return who is there; ``None``: this can not be said, or not within the term.
+        """Return who is there; ``None``: this cannot be said, or not within the term.
 
         A bookie that moves between writable and read-only is registered as both for a moment, so
         it is found by one of the three looks.
@@ -134,7 +134,7 @@ class AuditSteps:
             present.update(store.children(READONLY))
             present.update(store.children(AVAILABLE))
         except (MetadataUnavailableError, NoNodeError) as error:
-            LOG.debug("the bookies can not be seen: %s", error)
+            LOG.debug("the bookies cannot be seen: %s", error)
             return None
         if term is not None and self._term() != term:
             return None
@@ -207,7 +207,7 @@ class AuditSteps:
                     ranges=dict(one.ranges),
                 )
             except (DamageError, UnsupportedVersionError) as error:
-                LOG.error("ledger %d can not be reported: %s", one.ledger_id, error)  # noqa: TRY400 - the text says all
+                LOG.error("ledger %d cannot be reported: %s", one.ledger_id, error)  # noqa: TRY400 - the text says all
 
         try:
             run_all(self._pool, report, effect.reports)

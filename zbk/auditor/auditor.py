@@ -273,7 +273,7 @@ class AuditorThread:
             LOG.info("%d ledgers that nobody could repair are tried again", count)
 
     def _ages_ms(self) -> Mapping[CheckKind, int]:
-        """Return how long ago checks ended. What can not be read ended never: it is due later."""
+        """Return how long ago checks ended. What cannot be read ended never: it is due later."""
         found: dict[str, int] = {}
         now_ms = wall_ms()
 

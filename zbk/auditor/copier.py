@@ -77,7 +77,7 @@ class Secret(msgspec.Struct, frozen=True):
     """What shows bookies that we may ask, and what verifies entries, where that is known."""
 
     ledger_key: bytes
-    digest: DigestFunction | None  # None: can not be verified
+    digest: DigestFunction | None  # None: cannot be verified
     password: bytes | None = None
 
     @classmethod

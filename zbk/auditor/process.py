@@ -112,7 +112,7 @@ class Autorecovery:
                 if not error.is_retriable:
                     self._fail(error)
                     return None
-                LOG.warning("autorecovery can not begin yet: %s", error)
+                LOG.warning("autorecovery cannot begin yet: %s", error)
                 self._is_ending.wait(OPEN_RETRY_S)
         return None
 

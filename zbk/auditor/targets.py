@@ -37,7 +37,7 @@ class PlacementTarget:
 
 
 class OneTarget:
-    """Knows one bookie only. ``is_local``: what it can not take is for others."""
+    """Knows one bookie only. ``is_local``: what it cannot take is for others."""
 
     def __init__(self, placer: BookiePlacer, bookie_id: str, *, is_local: bool) -> None:
         self._placer = placer

@@ -395,7 +395,7 @@ class ReplicationWorker:
             if self._is_outdated(work, result):
                 self._tasks.retry_unrepairable([work.ledger_id])
             else:
-                LOG.warning("ledger %d can not be repaired: %s", work.ledger_id, why)
+                LOG.warning("ledger %d cannot be repaired: %s", work.ledger_id, why)
 
     def _is_outdated(self, work: _Work, result: RepairResult) -> bool:
         """Return whether a bookie came back, or left limbo, before the task was put aside."""

@@ -57,7 +57,7 @@ class RecoveryLoad(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidOptionError(
                 "outstanding",
                 self.outstanding_count,
-                f"{size} bytes can not be on their way: a writer's window is {window_size} bytes",
+                f"{size} bytes cannot be on their way: a writer's window is {window_size} bytes",
             )
 
 

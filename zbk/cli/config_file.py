@@ -26,7 +26,7 @@ def read_tables(path: Path | None) -> dict[str, dict[str, Any]]:
 
     Raises:
         InvalidOptionError: not TOML, or something outside of a known table.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     if path is None:
         return {}
@@ -37,7 +37,7 @@ def read_text(path: Path) -> str:
     """Return the text of a configuration file; what is no UTF-8 in it becomes U+FFFD.
 
     Raises:
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     return path.read_text("utf-8", errors="replace")
 
@@ -47,7 +47,7 @@ def client_options() -> dict[str, Any]:
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range.
-        OSError: the file in ``$ZBK_CONFIG`` can not be read.
+        OSError: the file in ``$ZBK_CONFIG`` cannot be read.
     """
     path = os.environ.get(CONFIG_VARIABLE)
     table = read_tables(Path(path) if path else None).get("client", {})

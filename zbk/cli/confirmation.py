@@ -1,4 +1,4 @@
-"""Asking before something that can not be undone."""
+"""Asking before something that cannot be undone."""
 
 import sys
 

@@ -27,5 +27,5 @@ def log() -> None:
     """Append to, read and look at logs made of ledgers.
 
     A log is a list of ledgers with one owner at a time. Whoever appends takes it over: the former
-    owner can not append any more, and nothing that it was told is safe is lost.
+    owner cannot append any more, and nothing that it was told is safe is lost.
     """

@@ -74,7 +74,7 @@ SECTIONS = {
         ),
         (f"{EXIT_DAMAGE}", "damaged data"),
         (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by somebody else first"),
-        (f"{EXIT_BOOKIE}", "a bookie can not start or go on"),
+        (f"{EXIT_BOOKIE}", "a bookie cannot start or go on"),
         (
             f"{EXIT_LOST_HISTORY}",
             "a bookie does not start: the cluster knows more of it than its directories do",

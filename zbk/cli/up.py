@@ -144,7 +144,7 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
     try:
         write_context(cluster.metadata_uri, str(cluster.folder), os.getpid())
     except OSError as error:
-        note(f"zbk: other commands can not find this cluster by themselves: {error}")
+        note(f"zbk: other commands cannot find this cluster by themselves: {error}")
         yield False
         return
     try:

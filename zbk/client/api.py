@@ -277,7 +277,7 @@ class Client(LogCalls):
 
         Raises:
             InvalidQuorumError: the sizes do not fit together.
-            UnsupportedLedgerError: a VD ledger can not be striped.
+            UnsupportedLedgerError: a VD ledger cannot be striped.
             NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
         """
         plan = plan_ledger(options)

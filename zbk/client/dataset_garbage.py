@@ -16,7 +16,7 @@ that had ended by then has done so for ever, and the versions, read after that, 
 committed. Whatever is made later was not found, and is not touched. A ledger that was found and is
 deleted twice is no harm: ids are never given out again.
 
-A load's ledgers are deleted without fencing them first: whoever still writes one can not close it,
+A load's ledgers are deleted without fencing them first: whoever still writes one cannot close it,
 as its metadata are gone, and nothing that is not closed and committed is ever read.
 
 Any thread; every method blocks.
@@ -133,7 +133,7 @@ class DataSetGarbage:
         Raises:
             NoSuchDataSetError: there is none of this name.
             UnauthorizedError: its manifests have another password; nothing was deleted.
-            DamageError: it can not be said what its versions list; nothing was deleted.
+            DamageError: it cannot be said what its versions list; nothing was deleted.
         """
         data_set = self._store.read(name)[0]
         tagged = [one for one in self._ledgers.tagged() if one.data_set_id == data_set.data_set_id]
@@ -142,7 +142,7 @@ class DataSetGarbage:
     def collect_all(self, *, is_dry_run: bool = False) -> Iterator[Collected]:
         """Do so for all data sets, one by one, and for those that were dropped.
 
-        Where one can not be looked into, ``refused`` says why, and the next one follows.
+        Where one cannot be looked into, ``refused`` says why, and the next one follows.
         """
         by_id: dict[str, list[TaggedLedger]] = {}
         for ledger in self._ledgers.tagged():

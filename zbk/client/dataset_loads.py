@@ -40,7 +40,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
         """Accept what a load can have.
 
         Raises:
-            InvalidOptionError: it can not.
+            InvalidOptionError: it cannot.
         """
         arguments.text("who", self.who, TEXT_SIZE_MAX)
         arguments.text("stream", self.stream, TEXT_SIZE_MAX)

@@ -330,7 +330,7 @@ class DataSets:
 
         Raises:
             NoSuchDataSetError: there is none of this name.
-            UnauthorizedError, DamageError: its manifests can not be read; nothing was deleted.
+            UnauthorizedError, DamageError: its manifests cannot be read; nothing was deleted.
         """
         name = arguments.data_set_name(name)
         is_dry_run = arguments.flag("is_dry_run", is_dry_run)

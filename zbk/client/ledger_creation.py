@@ -55,7 +55,7 @@ def plan_ledger(options: LedgerOptions) -> LedgerPlan:
         ArgumentValueError: no such ledger or digest type, a value out of its limits, or a digest
             of type MAC without a password.
         InvalidQuorumError: the sizes do not fit together.
-        UnsupportedLedgerError: the ledger type can not work with these sizes.
+        UnsupportedLedgerError: the ledger type cannot work with these sizes.
     """
     unknown = sorted(options.keys() - LedgerOptions.__annotations__.keys())
     if unknown:

@@ -269,7 +269,7 @@ class Log:
         except (LedgerFencedError, LedgerClosedError) as error:
             raise self._lose(error.args[0], error) from error
         outer: Future[ResultT] = Future()
-        outer.set_running_or_notify_cancel()  # an entry on its way can not be called back
+        outer.set_running_or_notify_cancel()  # an entry on its way cannot be called back
 
         def resolve(done: "Future[Any]") -> None:
             error = done.exception()

@@ -42,7 +42,7 @@ class LogCalls:
         roll_ms: int = 0,
         **options: Unpack[LedgerOptions],
     ) -> "Log":
-        """Become the owner of a log, and return it. Whoever owned it can not append any more.
+        """Become the owner of a log, and return it. Whoever owned it cannot append any more.
 
         A log is a list of ledgers, written by one owner at a time; an owner that dies is followed
         by the next one who calls this. Nothing that was acknowledged is lost. ``options`` are those

@@ -33,7 +33,7 @@ LOOK_S: Final = 5.0
 OPEN_PAUSE_MIN_S: Final = 0.05
 OPEN_PAUSE_MAX_S: Final = 1.0
 OUTAGE_S: Final = 60.0
-"""How long a ledger that can not be opened is tried again."""
+"""How long a ledger that cannot be opened is tried again."""
 
 
 class _ListNews:

@@ -150,7 +150,7 @@ def tell(
     ``on_progress`` is told, many times, what goes on and how many entries are done.
 
     Raises:
-        InvalidOptionError: the disk has too little room, or the input can not be used.
+        InvalidOptionError: the disk has too little room, or the input cannot be used.
         ZbkError: the cluster could not do it.
     """
     started_s = monotonic_s()

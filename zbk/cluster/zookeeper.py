@@ -281,7 +281,7 @@ class LocalZooKeeper:
         return answer.decode(errors="replace")
 
     def _is_ours(self, configuration: str) -> bool:
-        # what Java's locale can not write is a question mark in its answer: compare the rest
+        # what Java's locale cannot write is a question mark in its answer: compare the rest
         return _plain(f"dataDir={self._folder}/") in _plain(configuration)
 
     def _failure(self, port: int, reason: str) -> MetadataUnavailableError:

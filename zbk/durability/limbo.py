@@ -5,7 +5,7 @@ deny. So whoever may have had an entry and lost it says neither yes nor no: *unk
 
     loss        something happened after which what the bookie knew may be gone; its *reason* says
                 what. It concerns the ledgers below its *bound*, the cluster's next ledger id when
-                the loss was found: a ledger that was made later can not have lost anything
+                the loss was found: a ledger that was made later cannot have lost anything
     limbo       where a ledger is that a loss concerns, until it was checked against its peers
     cleared     checked: what peers hold and this bookie should hold is here again
 

@@ -155,7 +155,7 @@ class LedgerRecheck:
             case LedgerGone():
                 effect = self._end()
             case LookFailed(error):
-                effect = self._end(f"its metadata can not be read: {error}")
+                effect = self._end(f"its metadata cannot be read: {error}")
             case PeerAnswered(ranges):
                 effect = self._on_answered(ranges, now_ms)
             case PeerSilent(error):
@@ -227,7 +227,7 @@ class LedgerRecheck:
 
     def _on_silent(self, error: ZbkError, now_ms: int) -> Effect:
         if self._asked == self._bookie_id:
-            self._problems.append(f"this bookie can not be asked what it holds: {error}")
+            self._problems.append(f"this bookie cannot be asked what it holds: {error}")
             return self._end(*self._problems)
         self._patience.silent(self._asked, now_ms)
         if self._patience.is_over(self._asked, now_ms):

@@ -61,7 +61,7 @@ class VdJournal:
         """
         if quorum.is_striped:
             raise UnsupportedLedgerError(
-                "a VD_JOURNAL ledger can not be striped: ensemble size "
+                "a VD_JOURNAL ledger cannot be striped: ensemble size "
                 f"{quorum.ensemble_size} must equal write quorum size {quorum.write_size}"
             )
 

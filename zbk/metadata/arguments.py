@@ -42,7 +42,7 @@ def check_path(path: str) -> None:
         if name in ("", ".", ".."):
             raise InvalidOptionError("path", path, f"has the component {name!r}")
     if not path.isprintable():
-        raise InvalidOptionError("path", path, "has characters that can not be printed")
+        raise InvalidOptionError("path", path, "has characters that cannot be printed")
 
 
 def check_change(path: str) -> None:

@@ -87,7 +87,7 @@ class BookieRegistry:
 
         Raises:
             NodeExistsError: the bookie has one already.
-            InvalidOptionError: the store holds no cluster, or the id can not be a name.
+            InvalidOptionError: the store holds no cluster, or the id cannot be a name.
         """
         path = cookie_path(cookie.bookie_id)
         value = encode(cookie)
@@ -277,7 +277,7 @@ class BookieRegistry:
         return f"bookie {bookie_id} is registered at {found.address}"
 
     def available(self) -> dict[str, BookieRegistration]:
-        """Return the bookies that take new entries, by id. What can not be read is left out."""
+        """Return the bookies that take new entries, by id. What cannot be read is left out."""
         return self._read_all(AVAILABLE)
 
     def readonly(self) -> dict[str, BookieRegistration]:
@@ -288,7 +288,7 @@ class BookieRegistry:
         """Return a bookie's registration, or ``None`` if it has none.
 
         Raises:
-            CorruptRecordError: it has one that can not be read.
+            CorruptRecordError: it has one that cannot be read.
         """
         # a bookie that becomes writable between the first two looks is found by the third
         for is_readonly in (False, True, False):
@@ -322,7 +322,7 @@ class BookieRegistry:
             except NoNodeError:  # gone since we read its name
                 continue
             except (CorruptRecordError, UnsupportedVersionError) as error:
-                LOG.warning("leaving out a bookie whose registration can not be read: %s", error)
+                LOG.warning("leaving out a bookie whose registration cannot be read: %s", error)
         return found
 
 

@@ -95,7 +95,7 @@ def check_bookie_id(bookie_id: str) -> None:
     """Accept an id that can be a node's name.
 
     Raises:
-        InvalidOptionError: it can not.
+        InvalidOptionError: it cannot.
     """
     if (
         bookie_id == READONLY_NAME

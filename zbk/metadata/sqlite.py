@@ -74,7 +74,7 @@ class SqliteStore:
 
     Raises:
         InvalidOptionError: no such folder or file, or not a database of zbk.
-        MetadataUnavailableError: the file can not be opened now.
+        MetadataUnavailableError: the file cannot be opened now.
     """
 
     def __init__(

@@ -72,8 +72,8 @@ def _make_private(path: str) -> None:
 _MEANING = {
     sqlite3.SQLITE_NOTADB: "is not an SQLite database",
     sqlite3.SQLITE_CORRUPT: "is damaged",
-    sqlite3.SQLITE_CANTOPEN: "can not be opened",
-    sqlite3.SQLITE_READONLY: "can not be written",
-    sqlite3.SQLITE_PERM: "can not be written",
-    sqlite3.SQLITE_AUTH: "can not be opened",
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened",
+    sqlite3.SQLITE_READONLY: "cannot be written",
+    sqlite3.SQLITE_PERM: "cannot be written",
+    sqlite3.SQLITE_AUTH: "cannot be opened",
 }

@@ -7,7 +7,7 @@ go with their worker's session.
 
 What is news. Every report on a task that is there bumps its version, also one that says what is
 noted already: the worker may have found that very bookie well before it was lost once more, and a
-loss can not be told from a repetition. The price is one more look at the ledger. A ledger that is
+loss cannot be told from a repetition. The price is one more look at the ledger. A ledger that is
 *unrepairable* is handed out again only by a report that names a bookie, a reason or missing entries
 which are not noted yet, by ``retry_unrepairable``, or by ``trigger``: the same loss, reported each
 day, is not tried for ever.

@@ -252,7 +252,7 @@ def encode(value: ValueT, *, write_token: str = "") -> bytes:
     """Return the bytes of a node's value.
 
     Raises:
-        InvalidOptionError: a text or a number in it can not be stored, or it is too large.
+        InvalidOptionError: a text or a number in it cannot be stored, or it is too large.
     """
     fields: dict[str, Any] = msgspec.to_builtins(value, builtin_types=(bytes,))
     if write_token:

@@ -8,7 +8,7 @@ watched path is read and armed again after each event and each reconnect; stamps
 Every method but ``add``, ``post_event`` and ``close`` runs in the callback thread, which owns all
 state here.
 
-Decisions: kazoo can not take a watch back. A path that was watched once keeps its one armed watch
+Decisions: kazoo cannot take a watch back. A path that was watched once keeps its one armed watch
 until it fires or the session ends, also after ``cancel``; watching it again adds none.
 """
 

@@ -20,7 +20,7 @@ The two pull apart: of two bookies lost at once in a cluster of three, the brake
 ``brake_hold_ms``; in a cluster of ten or more they are reported at once. The brake goes first, as
 a repair storm costs more than some seconds; a delay that is longer than the hold goes on.
 
-A hold is not prolonged, so what comes and goes can not keep others from being reported: those who
+A hold is not prolonged, so what comes and goes cannot keep others from being reported: those who
 vanish meanwhile are looked at at its end, or begin one of their own, in which the confirmed go on.
 
 Invariants, checked in ``_check``: what is reported or confirmed is lost.

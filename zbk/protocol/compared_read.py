@@ -307,5 +307,5 @@ class ComparedRead:
 
 
 def _is_sure(error: ZbkError) -> bool:
-    """Tell whether a bookie surely has no good replica, rather than can not be asked."""
+    """Tell whether a bookie surely has no good replica, rather than cannot be asked."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

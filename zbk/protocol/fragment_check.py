@@ -10,7 +10,7 @@ whatever fails there the writer replaces. It is not checked. Nor is a fragment t
 (#4551: workers tried to read what never was). What a bookie says that it holds is on its stable
 storage, of VD ledgers, too; a replica of a VD ledger that was read may not outlive a loss of power.
 
-What answers mean: an entry that the bookie says it has not, or can not read, or that is damaged, is
+What answers mean: an entry that the bookie says it has not, or cannot read, or that is damaged, is
 missing. A bookie that does not answer, or says itself that it does not know (limbo), has proved
 nothing: *undecided*; it is lost only if the auditor's rule says so. Of ledgers made without a key
 in their metadata nothing can be read without their password: undecided too.

@@ -1,7 +1,7 @@
 """Copying entries of one fragment to one bookie: read, verified, added, and looked for again.
 
     read      in chunks, several at a time, from the slots of the order, in turn; with the digest
-              (``zbk.protocol.reader``) or, where it can not be verified, by comparing replicas
+              (``zbk.protocol.reader``) or, where it cannot be verified, by comparing replicas
               (``zbk.protocol.compared_read``)
     add       the same bytes, in order, in batches, as recovery adds: the target answers after an
               fsync whatever the ledger's type
@@ -9,7 +9,7 @@
               entry copied are read back from it and compared
 
 An entry without a good replica is *lost*. If the target is to take a bookie's place, nothing is
-added any more then, as it can not; the rest is still read, so that all that is lost is told at
+added any more then, as it cannot; the rest is still read, so that all that is lost is told at
 once. If the target only lacked entries itself, all others are added.
 
 What the target has fsynced is the only thing that counts: a copy that ends otherwise promises
@@ -105,7 +105,7 @@ class _Read:
 class FragmentCopy:
     """One copy. ``CopyStarted`` comes first, nothing follows ``CopyEnded``.
 
-    ``digest`` is ``None`` where it can not be verified.
+    ``digest`` is ``None`` where it cannot be verified.
     """
 
     def __init__(
@@ -427,5 +427,5 @@ class FragmentCopy:
 
 
 def _is_sure(error: ZbkError) -> bool:
-    """Tell whether a bookie surely has no good replica, rather than can not be asked."""
+    """Tell whether a bookie surely has no good replica, rather than cannot be asked."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

@@ -69,7 +69,7 @@ class WriterLevel(Protocol):
         """Accept sizes that this level can work with.
 
         Raises:
-            UnsupportedLedgerError: it can not.
+            UnsupportedLedgerError: it cannot.
         """
         ...
 

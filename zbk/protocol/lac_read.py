@@ -90,7 +90,7 @@ class LacRead:
 
     @property
     def is_over(self) -> bool:
-        """True when the LAC was found or can not be."""
+        """True when the LAC was found or cannot be."""
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:

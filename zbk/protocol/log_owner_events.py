@@ -81,7 +81,7 @@ class LedgerSwitched(msgspec.Struct, frozen=True):
 
 
 class LedgerUnswitched(msgspec.Struct, frozen=True):
-    """Appends to the old ledger can not all be answered well now; it still takes the appends."""
+    """Appends to the old ledger cannot all be answered well now; it still takes the appends."""
 
     error: ZbkError
 

@@ -52,11 +52,11 @@ class ColumnStats(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for bound in (self.low, self.high):
             if bound is not None and not isinstance(bound, BOUND_TYPES):
-                raise TypeError(f"a bound can not be a {type(bound).__name__}")
+                raise TypeError(f"a bound cannot be a {type(bound).__name__}")
             if isinstance(bound, float) and bound != bound:  # noqa: PLR0124 - NaN
-                raise ValueError("a bound can not be NaN: nothing is less, and nothing is greater")
+                raise ValueError("a bound cannot be NaN: nothing is less, and nothing is greater")
             if isinstance(bound, int) and not _BOUND_INT_MIN <= bound <= _BOUND_INT_MAX:
-                raise ValueError(f"a bound can not be {bound}: over 64 bits")
+                raise ValueError(f"a bound cannot be {bound}: over 64 bits")
 
 
 class DataLedger(msgspec.Struct, frozen=True, kw_only=True):

@@ -113,7 +113,7 @@ def close_by_recovery(
         raise IllegalTransitionError(name, f"a recoverer does not close a ledger {current.state}")
     if last_entry_id < last_start - 1:
         raise IllegalTransitionError(
-            name, f"it can not end at {last_entry_id}, before its last fragment, at {last_start}"
+            name, f"it cannot end at {last_entry_id}, before its last fragment, at {last_start}"
         )
     starts = [fragment.first_entry_id for fragment in fragments]
     if starts and not last_start <= starts[0] <= starts[-1] <= last_entry_id:

@@ -110,7 +110,7 @@ class Delivered(msgspec.Struct, frozen=True):
 
 
 class ReadFailed(msgspec.Struct, frozen=True):
-    """The entry behind those delivered can not be read. Nothing follows."""
+    """The entry behind those delivered cannot be read. Nothing follows."""
 
     error: ZbkError
 
@@ -168,7 +168,7 @@ class RangeRead:
         self._requests: dict[int, tuple[int, Race]] = {}
         self._next_read_id = 0
         self._strikes = [0] * quorum.ensemble_size
-        self._failure: tuple[int, ZbkError] | None = None  # the lowest id that can not be read
+        self._failure: tuple[int, ZbkError] | None = None  # the lowest id that cannot be read
         self._is_over = not self._entry_ids
         self._speculative_ms = speculative_ms
         self._now_ms = 0
@@ -284,7 +284,7 @@ class RangeRead:
     def _ask(self, segment: Segment) -> list[Effect]:
         ids = segment.entry_ids
         if not ids or (self._failure is not None and ids[0] > self._failure[0]):
-            return []  # what comes after an entry that can not be read is not wanted
+            return []  # what comes after an entry that cannot be read is not wanted
         effects: list[Effect] = []
         for slot, chosen in self._share(ids, segment.tried).items():
             if slot is None:

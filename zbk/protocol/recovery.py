@@ -85,7 +85,7 @@ class RecoveryCore:
 
     @property
     def is_over(self) -> bool:
-        """True when the end of the ledger is known, or can not be."""
+        """True when the end of the ledger is known, or cannot be."""
         return self._is_over
 
     @property

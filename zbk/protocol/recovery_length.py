@@ -46,13 +46,13 @@ class LengthRead:
 
     @property
     def is_hopeless(self) -> bool:
-        """True when the entry can not be read."""
+        """True when the entry cannot be read."""
         return self._retries.is_given_up(0)
 
     def why_hopeless(self) -> str:
         """Return why."""
         return (
-            f"its last entry, {self._entry_id}, says its length and can not be read; "
+            f"its last entry, {self._entry_id}, says its length and cannot be read; "
             + self._retries.text([0])
         )
 

@@ -122,7 +122,7 @@ class RecoveryReads:
         others = [s for s in members if s not in negatives and s not in damages]
         texts += [self._retries.text(others)] if others else []
         return (
-            f"entry {entry_id} can not be read, and {self._no_count_min} bookies must say that "
+            f"entry {entry_id} cannot be read, and {self._no_count_min} bookies must say that "
             f"they do not have it before it is left out; {'; '.join(texts)}"
         )
 

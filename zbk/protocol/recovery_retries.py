@@ -2,7 +2,7 @@
 
 A bookie *rests* after a failure, twice as long after each further one in a row. After
 ``attempt_count_max`` failures in a row it is *given up*; so it is at once after an error of the
-caller's making, which sending again can not help.
+caller's making, which sending again cannot help.
 
 Used by the steps of a recovery; see ``zbk.protocol.recovery``.
 """

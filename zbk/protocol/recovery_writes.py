@@ -89,7 +89,7 @@ class RecoveryWrites:
 
     @property
     def failure(self) -> ZbkError | None:
-        """Why the entries can not be written back, if they can not."""
+        """Why the entries cannot be written back, if they cannot."""
         if self._choosing_for or self._to_replace() or self._tracker.is_reachable(self._failed):
             return None
         texts = [

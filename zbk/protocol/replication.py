@@ -24,7 +24,7 @@ Sources are the bookies of the fragment that are registered. Entries that none o
 those back (``source_survey``). Their slot keeps its bookie, which may come back. So that they do
 not keep what is left of the fragment on too few bookies, the fragment is *cut* around them if the
 ledger is closed: the parts without a loss are repaired, the others stay as they are. Whether fewer
-replicas are left than anybody promised is never guessed: what can not be verified needs the
+replicas are left than anybody promised is never guessed: what cannot be verified needs the
 ledger's password (``blocked``).
 
 A fragment without entries is only given another bookie in the metadata.
@@ -497,6 +497,6 @@ _NO_KEY = (
     "zbk bookie recover --password-file"
 )
 _WITHOUT_DIGEST = (
-    "it is not closed, and its end can not be verified without its password: close it with "
+    "it is not closed, and its end cannot be verified without its password: close it with "
     "zbk ledger recover --password-file"
 )

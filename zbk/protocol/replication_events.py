@@ -85,7 +85,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unrepairable(self) -> str:
-        """Why the ledger can not be made whole as things are; empty: that is not known."""
+        """Why the ledger cannot be made whole as things are; empty: that is not known."""
         texts = [self.blocked] if self.blocked else []
         texts += [str(one) for one in self.lost[:SHOWN_COUNT]]
         more = len(self.lost) - SHOWN_COUNT
@@ -275,7 +275,7 @@ class RecoverLedger(msgspec.Struct, frozen=True):
     """Fence and close the ledger, as a client does in its writer's place.
 
     Only if ``fragment`` is the last one of its metadata at the moment when they say IN_RECOVERY:
-    from then on the writer can not begin another. Answer: LedgerRecovered, RecoveryFailed.
+    from then on the writer cannot begin another. Answer: LedgerRecovered, RecoveryFailed.
     """
 
     fragment: Fragment

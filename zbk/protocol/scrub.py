@@ -3,7 +3,7 @@
 Words: a *pass* reads all files of a bookie's ledger directories once, and looks whether they are
 what was written. *Damage* is a file that is not: a *damaged file*, told of once a pass; but not
 where all of the index points past what was there (``zbk.storage.lost_regions``). A *damaged
-entry* is one that the index has and whose copy can not be read, or can not be vouched for: its
+entry* is one that the index has and whose copy cannot be read, or cannot be vouched for: its
 ledger is *reported*, so that the copies that are left are used to make it whole.
 
 A range of damaged entries with ``last_entry_id`` -1 says that nobody knows which: the index of the

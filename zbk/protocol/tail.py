@@ -12,13 +12,13 @@ when something looks as if news were missing, at most each ``METADATA_PAUSE_MS``
 
     a bookie fails              it may have been replaced
     a poll is answered early    without a higher LAC: the ledger is fenced, somebody recovers it
-    entries can not be read     they may have been moved
+    entries cannot be read     they may have been moved
 
 A bookie that failed, or answered early, is polled again after a pause that doubles from
 ``PAUSE_MIN_MS`` to ``PAUSE_MAX_MS``; the others go on meanwhile. One that has not heard of the
-ledger yet can not wait for its first entry, so it is asked each ``NEW_PAUSE_MS``. The tail fails
+ledger yet cannot wait for its first entry, so it is asked each ``NEW_PAUSE_MS``. The tail fails
 when nothing good came of the cluster for ``outage_ms``: every bookie of the last ensemble fails, or
-entries that are confirmed can not be read. It fails at once when the ledger is deleted, and when
+entries that are confirmed cannot be read. It fails at once when the ledger is deleted, and when
 the password is wrong. It ends when the ledger is closed and the reader has all of it.
 
 Source: BookKeeper's ``ReadLastConfirmedAndEntryOp``, ``LedgerHandle.asyncReadLastConfirmed``,
@@ -114,7 +114,7 @@ class TailEnded(msgspec.Struct, frozen=True):
 
 
 class TailFailed(msgspec.Struct, frozen=True):
-    """The ledger can not be followed. Nothing follows."""
+    """The ledger cannot be followed. Nothing follows."""
 
     error: ZbkError
 

@@ -37,7 +37,7 @@ class MissingReason(StrEnum):
     """The bookie is in no list of those that are there."""
 
     DAMAGED = "damaged"
-    """The bookie itself found that it can not read what it holds."""
+    """The bookie itself found that it cannot read what it holds."""
 
     CHECKED = "checked"
     """A check of the ledger found that the bookie lacks entries."""

@@ -122,7 +122,7 @@ class WriterCore:
         """Make a writer of an empty ledger.
 
         Raises:
-            UnsupportedLedgerError: the level can not work with these sizes.
+            UnsupportedLedgerError: the level cannot work with these sizes.
         """
         level.check_quorum(quorum)
         assert len(ensemble) == quorum.ensemble_size, "a bookie a slot"
@@ -541,7 +541,7 @@ class WriterCore:
         """Look whether other bookies are needed, and whether these have heard the LAC.
 
         Raises:
-            ZbkError: others are needed, and can not be had.
+            ZbkError: others are needed, and cannot be had.
         """
         is_flushed = self._path.is_flushed
         if is_tick:

@@ -178,7 +178,7 @@ class EnsembleChangeFailed(msgspec.Struct, frozen=True):
 
     NotEnoughBookies: there is no replacement, and the metadata were not touched.
     MetadataUnavailable, MetadataConflict: the change may or may not have been made.
-    LedgerFenced, LedgerClosed, NoSuchLedger and whatever else: it can not be made any more.
+    LedgerFenced, LedgerClosed, NoSuchLedger and whatever else: it cannot be made any more.
     """
 
     change_id: int

@@ -443,7 +443,7 @@ class BookieStorage:
         Raises:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
             CorruptRecordError: the index is damaged there.
-            EntryUnreadableError: an entry is here and can not be compared.
+            EntryUnreadableError: an entry is here and cannot be compared.
         """
         return self._homes.of(batch.ledger_id).presence(batch)
 

@@ -92,8 +92,8 @@ class Compaction:
         """Take away what a crash left half made; what is whole is carried on with later.
 
         Raises:
-            StorageFailedError: it can not be removed.
-            OSError: it can not be read.
+            StorageFailedError: it cannot be removed.
+            OSError: it cannot be read.
         """
         for path in compacting_paths(self._files, self._log_dir):
             self._files.remove(path)
@@ -227,7 +227,7 @@ class Compaction:
         return use.has_map and not use.lost
 
     def share_of(self, log_id: int) -> LogShare:
-        """Return how much of a log is live; damaged, if it can not be compacted."""
+        """Return how much of a log is live; damaged, if it cannot be compacted."""
         use = self._uses.use_of(log_id)
         share = self.counts.share_of(use, self._deleted.noted)
         return LogShare(log_id, share.entry_size, share.live_size, self.is_compactable(log_id))
@@ -299,7 +299,7 @@ class Compaction:
         """Take away what was made up to now, and forget the plan.
 
         Raises:
-            StorageFailedError: it can not be removed, or anything failed before.
+            StorageFailedError: it cannot be removed, or anything failed before.
         """
         if log is not None:
             log.abandon()
@@ -324,7 +324,7 @@ class Compaction:
         """Have a census without the sources; false if there is no room for it: they have to stay.
 
         Raises:
-            StorageFailedError: it can not be written, or anything failed before.
+            StorageFailedError: it cannot be written, or anything failed before.
         """
         return self._census.forget_logs(self.left_sources(plan))
 
@@ -334,7 +334,7 @@ class Compaction:
         After ``forget_sources``.
 
         Raises:
-            StorageFailedError: one can not be deleted, or anything failed before.
+            StorageFailedError: one cannot be deleted, or anything failed before.
         """
         freed_size = 0
         for log_id in self.left_sources(plan):
@@ -349,7 +349,7 @@ class Compaction:
         """Leave all logs as they are: the index points at the new one, or at the sources.
 
         Raises:
-            StorageFailedError: the note can not be removed, or anything failed before.
+            StorageFailedError: the note cannot be removed, or anything failed before.
         """
         for log_id in plan.source_ids:
             self.counts.forget(log_id)

@@ -101,7 +101,7 @@ class DeletedLedgers:
         Raises:
             CorruptRecordError: it is damaged.
             CookieMismatchError: it is another bookie's.
-            OSError: it can not be read.
+            OSError: it cannot be read.
         """
         data = read_file(self._files, self._path)
         if data is None:

@@ -47,7 +47,7 @@ class DiskReserve:
         """Hold the space back; tell whether there was enough.
 
         Raises:
-            OSError: the file can not be made, for another reason.
+            OSError: the file cannot be made, for another reason.
         """
         with self._lock:
             if not self._is_held:

@@ -169,7 +169,7 @@ class EntryLogs:
         """Go on behind the logs that are here; ``last_log_id`` is the highest known otherwise.
 
         Raises:
-            OSError: the directory can not be made or read.
+            OSError: the directory cannot be made or read.
         """
         self._files.make_dirs(self._directory)
         self._files.sync_dir(self._directory)  # names of before are counted on from here on
@@ -246,14 +246,14 @@ class EntryLogs:
         except FsyncError as error:
             raise self._fail_stop.failed(path, "fsync", error) from error
         except (OSError, OutOfDescriptorsError):
-            return  # it can not be opened: who has to sync it has it open
+            return  # it cannot be opened: who has to sync it has it open
         self._ahead = written
 
     def read(self, location: int, size: int) -> bytes:
         """Return up to ``size`` bytes from ``location`` on; fewer only at the end of the log.
 
         Raises:
-            OSError: the log is missing or can not be read.
+            OSError: the log is missing or cannot be read.
         """
         log_id, offset = split_location(location)
         with self._open_files.use(log_path(self._directory, log_id)) as file:
@@ -267,7 +267,7 @@ class EntryLogs:
         """Delete a log that nothing points at any more.
 
         Raises:
-            StorageFailedError: it can not be deleted, or anything failed before.
+            StorageFailedError: it cannot be deleted, or anything failed before.
         """
         assert log_id != self._log_id or self._file is None, "the log is being written"
         self._fail_stop.check()

@@ -149,7 +149,7 @@ class EntryLogScan:
     """One log, looked at from outside.
 
     Raises:
-        CorruptRecordError: from each method: the log can not be read at all.
+        CorruptRecordError: from each method: the log cannot be read at all.
         CookieMismatchError: from ``blocks``, and from what needs it: the log is another bookie's.
     """
 
@@ -190,7 +190,7 @@ class EntryLogScan:
             finally:
                 file.close()
         except OSError as error:
-            raise CorruptRecordError(self._path, 0, f"can not be read: {error}") from error
+            raise CorruptRecordError(self._path, 0, f"cannot be read: {error}") from error
 
     def _walk(self, file: File, *, is_body_read: bool) -> Iterator[Block | Damage]:
         try:

@@ -3,7 +3,7 @@
 Words: *near* entries follow each other in one log, their starts no more than ``GAP_SIZE_MAX`` bytes
 apart: they are read together, with what lies in between. A *row* is a run of near entries.
 
-An entry that the index points at and that can not be read, or that is another entry, is
+An entry that the index points at and that cannot be read, or that is another entry, is
 unreadable: an error. "No such entry" is said by the index, never here.
 
 Any thread. Digests are not verified: only the client knows the key; it asks another replica.
@@ -64,7 +64,7 @@ def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:
     behind it is left to the next call.
 
     Raises:
-        EntryUnreadableError: the first one can not be read.
+        EntryUnreadableError: the first one cannot be read.
     """
     locations = resolved.locations.tolist()
     borders = _row_borders(locations)

@@ -48,7 +48,7 @@ class LogSummary(msgspec.Struct, frozen=True):
     log_count: int = 0
     size: int = 0  # of the files
     dead_size: int = 0  # of entries of deleted ledgers
-    damaged_count: int = 0  # logs that stay because they can not be understood
+    damaged_count: int = 0  # logs that stay because they cannot be understood
 
 
 class Garbage:
@@ -98,8 +98,8 @@ class Garbage:
         A log that a crash left half made goes, too.
 
         Raises:
-            StorageFailedError: an index file can not be removed.
-            OSError: the index can not be listed.
+            StorageFailedError: an index file cannot be removed.
+            OSError: the index cannot be listed.
         """
         self.compaction.clean_up()
         noted = self._deleted.noted
@@ -122,7 +122,7 @@ class Garbage:
         """Forget ledgers that were noted; return how many of them were here.
 
         Raises:
-            StorageFailedError: an index file can not be removed, or anything failed before.
+            StorageFailedError: an index file cannot be removed, or anything failed before.
         """
         assert all(one in self._deleted.noted for one in dropped_ids), "a restart has to know"
         return self._cache.delete_all(dropped_ids)
@@ -133,7 +133,7 @@ class Garbage:
         """Return the ids of ledgers with an index file, ascending. Walks directories.
 
         Raises:
-            StorageFailedError: they can not be listed.
+            StorageFailedError: they cannot be listed.
         """
         try:
             return ledger_ids(self._files, self._index_dir)
@@ -156,7 +156,7 @@ class Garbage:
         """Return the ids of logs that nothing is written to, and nothing unsynced points at.
 
         Raises:
-            StorageFailedError: they can not be listed.
+            StorageFailedError: they cannot be listed.
         """
         mark = self._last_mark.mark
         if mark is None:
@@ -193,7 +193,7 @@ class Garbage:
         Nothing is freed while the disk has no room for a census without it.
 
         Raises:
-            StorageFailedError: it can not be deleted, or anything failed before.
+            StorageFailedError: it cannot be deleted, or anything failed before.
         """
         use = self.use_of(log_id)
         if not use.is_dead(self._deleted.noted) or not self._census.forget_logs([log_id]):

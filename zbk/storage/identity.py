@@ -48,7 +48,7 @@ def read_place(files: FileSystem, directory: str) -> str:
     """Return what a directory says of its place; empty if it says nothing.
 
     Raises:
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     text = read_file(files, f"{directory}/{PLACE_NAME}") or b""
     return text.decode("utf-8", "replace").strip()
@@ -91,7 +91,7 @@ def read_incarnation(files: FileSystem, directory: str) -> int:
     Raises:
         CorruptRecordError: the file is damaged; a lower number than the last one would let what
             was lost with a page cache pass for acknowledged.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     path = f"{directory}/{INCARNATION_NAME}"
     text = read_file(files, path)

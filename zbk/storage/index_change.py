@@ -1,7 +1,7 @@
 """What a flush brings to index files: the changes, and the parts of files that they become.
 
 Of a page that memory has only the end of, the rest is read from its place, to be written again.
-Where that is damaged, the locations that it held become ``UNKNOWN``: these entries can not be read
+Where that is damaged, the locations that it held become ``UNKNOWN``: these entries cannot be read
 here, which is neither yes nor no, and those that memory had can.
 """
 
@@ -88,7 +88,7 @@ def locations_reader(file: File) -> ReadLocations:
         try:  # a second look: what is given up here is written over
             return read_whole_page(file, ledger_id, page.page_no, page.slot)
         except CorruptRecordError as error:
-            logger.error("entries of ledger %d can not be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
+            logger.error("entries of ledger %d cannot be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
             return _UNKNOWN_PAGE
 
     return read

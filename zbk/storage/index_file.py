@@ -262,7 +262,7 @@ def read_directory(file: File, index: LedgerIndex) -> None:
     """Take in the extents that are in directory pages, if any are, out of an open index file.
 
     Raises:
-        CorruptRecordError: one is damaged or can not be read.
+        CorruptRecordError: one is damaged or cannot be read.
     """
     count = index.directory_extent_count
     if not count:
@@ -328,13 +328,13 @@ def read_whole_page(file: File, ledger_id: int, page_no: int, slot: int) -> "arr
     """Return the locations in a page that was written, out of an open index file.
 
     Raises:
-        CorruptRecordError: it is damaged or can not be read.
+        CorruptRecordError: it is damaged or cannot be read.
     """
     offset = page_offset(slot)
     try:
         data = file.pread(PAGE_SIZE, offset)
     except OSError as error:
-        raise CorruptRecordError(file.path, offset, f"can not be read: {error}") from error
+        raise CorruptRecordError(file.path, offset, f"cannot be read: {error}") from error
     locations = decode_page(data, ledger_id, page_no, file.path, slot=slot)
     assert locations is not None, "it may not be a hole"
     return locations
@@ -351,7 +351,7 @@ class IndexReader:
         """Return what the file says of its ledger; ``None`` if there is no such file.
 
         Raises:
-            CorruptRecordError: it is damaged or can not be read.
+            CorruptRecordError: it is damaged or cannot be read.
         """
         path = IndexPath.of(self._root, ledger_id).path
         try:
@@ -364,7 +364,7 @@ class IndexReader:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise CorruptRecordError(path, 0, f"can not be read: {error}") from error
+            raise CorruptRecordError(path, 0, f"cannot be read: {error}") from error
         if size < page_offset(index.extents.slot_end):
             raise ShortRecordError(path, size, "the file ends ahead of its last page")
         return index
@@ -373,7 +373,7 @@ class IndexReader:
         """Return a page; ``None`` if it was never written.
 
         Raises:
-            CorruptRecordError: it is damaged or can not be read.
+            CorruptRecordError: it is damaged or cannot be read.
         """
         if not index.extents.holds(page_no):
             return None
@@ -384,7 +384,7 @@ class IndexReader:
             with self._open_files.use(path) as file:
                 data = file.pread(PAGE_SIZE, offset)
         except OSError as error:
-            raise CorruptRecordError(path, offset, f"can not be read: {error}") from error
+            raise CorruptRecordError(path, offset, f"cannot be read: {error}") from error
         locations = decode_page(
             data,
             index.ledger_id,

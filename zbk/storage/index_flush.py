@@ -169,7 +169,7 @@ class IndexFlusher:
         Return which of the ledgers had one.
 
         Raises:
-            StorageFailedError: one can not be removed, or anything failed before.
+            StorageFailedError: one cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
         with_file = set()

@@ -83,7 +83,7 @@ class EntryLogInspection:
             file = self._files.open(self._path, write=False)
         except OSError as error:
             self.is_readable = False
-            yield Fault(0, 0, f"can not be opened: {error.strerror}")
+            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
             return
         offset = 0
         try:
@@ -102,7 +102,7 @@ class EntryLogInspection:
             yield from self._map(file, seed)
         except OSError as error:
             self.is_readable = False
-            yield Fault(offset, 0, f"can not be read: {error.strerror}")
+            yield Fault(offset, 0, f"cannot be read: {error.strerror}")
         finally:
             file.close()
 

@@ -76,7 +76,7 @@ class IndexInspection:
         try:
             file = self._files.open(self._path, write=False)
         except OSError as error:
-            yield Fault(0, 0, f"can not be opened: {error.strerror}")
+            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
             return
         try:
             yield from self._header(file)
@@ -86,7 +86,7 @@ class IndexInspection:
             yield from self._pages(file, self.ledger_id)
             yield from self._missing(file)
         except OSError as error:
-            yield Fault(page_offset(self.page_count), 0, f"can not be read: {error.strerror}")
+            yield Fault(page_offset(self.page_count), 0, f"cannot be read: {error.strerror}")
         finally:
             file.close()
         if self._range is not None:

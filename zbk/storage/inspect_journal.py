@@ -88,14 +88,14 @@ class JournalInspection:
         try:
             file = self._files.open(self._path, write=False)
         except OSError as error:
-            yield Fault(0, 0, f"can not be opened: {error.strerror}")
+            yield Fault(0, 0, f"cannot be opened: {error.strerror}")
             return
         try:
             yield from self._header(file)
             if self.header is not None:
                 yield from self._records(file, self.header)
         except OSError as error:
-            yield Fault(self.end_offset, 0, f"can not be read: {error.strerror}")
+            yield Fault(self.end_offset, 0, f"cannot be read: {error.strerror}")
         finally:
             file.close()
 

@@ -16,7 +16,7 @@ way, from damage to what was promised (``zbk.storage.journal_replay``). ``note_s
 evidence of the last sync when nothing else comes to carry it.
 
 A full disk: an append that finds no space changes nothing that counts. What of it was written lies
-behind the end, where the next append overwrites it; the segment that can not be made is taken away
+behind the end, where the next append overwrites it; the segment that cannot be made is taken away
 again. So it may be tried again, ``NoSpaceError`` says so, while a failed fsync, or any other error,
 is final. A segment for which there is no room is made small (``SMALL_SEGMENT_SIZE``): a reserve of
 a few MiB is room for many thousand fences.
@@ -257,7 +257,7 @@ class Journal:
 
         Raises:
             NoSpaceError: there is no room for a whole one.
-            StorageFailedError: it can not be made, or anything failed before.
+            StorageFailedError: it cannot be made, or anything failed before.
         """
         if self._prepared is None and self._position.offset > self._segment.half_offset:
             self._fail_stop.check()
@@ -270,7 +270,7 @@ class Journal:
 
         Raises:
             NoSpaceError: not all could be removed; to be tried again.
-            StorageFailedError: a file can not be removed, or anything failed before.
+            StorageFailedError: a file cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
         assert mark.segment_id <= self._position.segment_id, "the mark is behind the end"
@@ -294,7 +294,7 @@ class Journal:
 
         Raises:
             NoSpaceError: not all could be removed.
-            StorageFailedError: one can not be removed, or anything failed before.
+            StorageFailedError: one cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
         with self._names_lock:

@@ -92,7 +92,7 @@ def look(
 
     Raises:
         CorruptJournalError, CookieMismatchError: as ``replay``.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     ids = _ids_from(files, directory, mark)
     if not ids:
@@ -254,7 +254,7 @@ class _Replay:
             raise CorruptJournalError(
                 segment_path(self._directory, self._ids[end_place]),
                 end_offset,
-                f"record {self._sequence + 1} was synced and can not be read",
+                f"record {self._sequence + 1} was synced and cannot be read",
             )
 
     def _cut(self, end_place: int, end_offset: int) -> None:

@@ -19,7 +19,7 @@ so that no lost sector takes both. Headers from before ``page_count`` have 0 in 
 Words: a *segment* is one file; a *spare* is an old segment that waits to be used again: its blocks
 are on disk already, so that an fsync of bytes in it has no block map to write (measured: 150 µs
 instead of 245 µs). The *seed* of a segment makes its records valid in this file, in this life of
-it, and nowhere else: bytes of an earlier life, and what a client sends, can not pass for records.
+it, and nowhere else: bytes of an earlier life, and what a client sends, cannot pass for records.
 
 Guarantees a reader may use: the header is on stable storage before the file has the name of a
 segment, and nothing makes a segment shorter; so one without a header, or shorter than its header

@@ -68,7 +68,7 @@ class Journals:
         """Make directories that are not there.
 
         Raises:
-            StorageFailedError: one can not be made.
+            StorageFailedError: one cannot be made.
         """
         for path in self._directories.values():
             with self._opening(path):
@@ -154,7 +154,7 @@ class Journals:
 
         Raises:
             NoSpaceError: there is no room for a whole one.
-            StorageFailedError: one can not be made, or anything failed before.
+            StorageFailedError: one cannot be made, or anything failed before.
         """
         for one in self._journals:
             one.prepare_next()
@@ -164,7 +164,7 @@ class Journals:
 
         Raises:
             NoSpaceError: not all could be removed.
-            StorageFailedError: one can not be removed, or anything failed before.
+            StorageFailedError: one cannot be removed, or anything failed before.
         """
         for one in self._journals:
             one.give_up_spares()

@@ -140,7 +140,7 @@ class LastMark:
 
         Raises:
             CorruptRecordError: it is there and says nothing whole.
-            OSError: it can not be read.
+            OSError: it cannot be read.
         """
         if not self._files.exists(self._path):
             return None

@@ -89,7 +89,7 @@ class LedgerCache:
 
     Raises:
         NoSuchLedgerError: the bookie does not have the ledger.
-        CorruptRecordError: its index is damaged or can not be read.
+        CorruptRecordError: its index is damaged or cannot be read.
         StorageFailedError: room had to be made, and writing failed, or anything failed before.
     """
 
@@ -139,7 +139,7 @@ class LedgerCache:
 
         Raises:
             StorageFailedError: that failed.
-            OSError: the directories can not be made or read.
+            OSError: the directories cannot be made or read.
         """
         self._files.make_dirs(self._root)
         touched_count = self._flusher.recover()
@@ -164,7 +164,7 @@ class LedgerCache:
         """Count the index files that are here; return their ledgers, ascending. Comes first.
 
         Raises:
-            OSError: the directories can not be read.
+            OSError: the directories cannot be read.
         """
         found = ledger_ids(self._files, self._root)
         self._ledger_count = len(found)
@@ -254,7 +254,7 @@ class LedgerCache:
         *,
         is_admission: bool = False,
     ) -> LedgerIndex:
-        """Have all pages in memory that ``put`` will change, so that it can not fail half-way.
+        """Have all pages in memory that ``put`` will change, so that it cannot fail half-way.
 
         They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
         ``index``: what this returned for the ledger the last time. ``is_admission``: they may still

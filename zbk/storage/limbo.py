@@ -126,7 +126,7 @@ class LimboFile:
         Raises:
             CorruptRecordError: it is damaged.
             CookieMismatchError: it is another bookie's.
-            OSError: it can not be read.
+            OSError: it cannot be read.
         """
         data = read_file(self._files, self._path)
         if data is None:

@@ -76,7 +76,7 @@ class LogRuns:
     """The runs of one log.
 
     Raises:
-        CorruptRecordError: from every method: the log is damaged, or can not be read.
+        CorruptRecordError: from every method: the log is damaged, or cannot be read.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class LogRuns:
         except CookieMismatchError as error:
             raise CorruptRecordError(self._path, 0, str(error)) from error
         except OSError as error:
-            raise CorruptRecordError(self._path, 0, f"can not be read: {error}") from error
+            raise CorruptRecordError(self._path, 0, f"cannot be read: {error}") from error
 
     def _pieces(self, file: File, walk: BlockWalk, start: int, size_max: int) -> Iterator[Piece]:
         runs: list[Run] = []

@@ -96,7 +96,7 @@ class LogUses:
         self._pair_count_max = pair_count_max
         self._known: OrderedDict[int, LogUse] = OrderedDict()
         self._pair_count = 0
-        self._reported: set[int] = set()  # logs that can not be understood; few, or the disk is bad
+        self._reported: set[int] = set()  # logs that cannot be understood; few, or the disk is bad
 
     def use_of(self, log_id: int) -> LogUse:
         """Return what a log that is written no more is used for."""
@@ -159,7 +159,7 @@ class LogUses:
         return LogUse(log_id, size or 0, ids, sizes, is_whole, has_map, torn, lost=lost)
 
     def _size(self, log_id: int) -> int | None:
-        """Return the size of a log; ``None`` if it can not be opened."""
+        """Return the size of a log; ``None`` if it cannot be opened."""
         try:
             file = self._files.open(log_path(self._directory, log_id), write=False)
         except OSError:

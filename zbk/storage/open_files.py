@@ -37,7 +37,7 @@ class OpenFiles:
         """Lend the file at ``path``, for reading, until the block ends.
 
         Raises:
-            OSError: it can not be opened.
+            OSError: it cannot be opened.
             OutOfDescriptorsError: too many files are open, none of them an idle one of these.
         """
         with self._lock:

@@ -116,7 +116,7 @@ class SanityCheck:
         try:
             yield from check(part)
         except OSError as error:
-            yield Problem(part, 0, f"can not be read: {error.strerror}")
+            yield Problem(part, 0, f"cannot be read: {error.strerror}")
         except CorruptJournalError as error:
             yield Problem(error.args[0], error.args[1], error.args[2])
         except CorruptRecordError as error:

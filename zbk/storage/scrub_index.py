@@ -50,7 +50,7 @@ BUSY_WAIT_MS: Final = 500
 """How often a flush is waited for; then what could not be confirmed is left to the next pass."""
 
 Regions: TypeAlias = dict[int, list[tuple[int, int]]]
-"""By log: begin and end of what can not be vouched for."""
+"""By log: begin and end of what cannot be vouched for."""
 
 _Looking: TypeAlias = Generator[ScrubStep, Any, DiskState]
 
@@ -197,7 +197,7 @@ class IndexScrub:
     def _bad(
         self, ledger_id: int, ids: Sequence[int], places: "array[int]"
     ) -> list[tuple[int, int]]:
-        """Return the entries, with their places, that are not there or can not be vouched for."""
+        """Return the entries, with their places, that are not there or cannot be vouched for."""
         bad = set(self._misplaced(ledger_id, ids, places))
         doubtful = [at for at, place in enumerate(places) if self._is_in_region(place)]
         self._is_all_seen &= UNKNOWN not in places

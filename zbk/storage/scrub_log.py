@@ -68,7 +68,7 @@ class LogScrub:
         self._pending: DamagedFile | None = None  # the first since the last whole block
         self._size_by_ledger: dict[int, int] = {}
         self._tail_size = 0
-        self.regions: list[tuple[int, int]] = []  # begin and end of what can not be vouched for
+        self.regions: list[tuple[int, int]] = []  # begin and end of what cannot be vouched for
         self.is_judged_by_index = False  # these are no damage if nothing points there
         self.share = 0.0  # of the log that was read
 
@@ -79,7 +79,7 @@ class LogScrub:
         except FileNotFoundError:
             return  # removed since it was listed
         except OSError as error:
-            yield self._fault(0, OFFSET_MAX, f"can not be opened: {error.strerror}")
+            yield self._fault(0, OFFSET_MAX, f"cannot be opened: {error.strerror}")
             return
         file = PatientFile(opened, self._end_offset)
         try:
@@ -87,12 +87,12 @@ class LogScrub:
         except OSError as error:
             last = self.regions[-1][1] if self.regions else 0
             self.is_judged_by_index = False
-            yield self._fault(last, OFFSET_MAX, f"can not be read: {error.strerror}")
+            yield self._fault(last, OFFSET_MAX, f"cannot be read: {error.strerror}")
         finally:
             opened.close()
         if file.failed_offset is not None:  # also where nothing is missed
             self.is_judged_by_index = False
-            yield DamagedFile(self._path, file.failed_offset, "sectors can not be read")
+            yield DamagedFile(self._path, file.failed_offset, "sectors cannot be read")
 
     def _read(self, file: "PatientFile") -> Iterator[Paid | DamagedFile]:
         size = file.size()
@@ -209,7 +209,7 @@ class PatientFile:
         self._end = end
         self._read_size = 0
         self._failed_count = 0
-        self.failed_offset: int | None = None  # the first that can not be read
+        self.failed_offset: int | None = None  # the first that cannot be read
 
     @property
     def path(self) -> str:
@@ -225,7 +225,7 @@ class PatientFile:
         """Return up to ``size`` bytes; fewer only at the end of the file.
 
         Raises:
-            OSError: too much of the file can not be read.
+            OSError: too much of the file cannot be read.
         """
         self._read_size += size
         try:

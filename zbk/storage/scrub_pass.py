@@ -1,6 +1,6 @@
 """One pass over one ledger directory: its entry logs first, then its index.
 
-    logs    each one (``zbk.storage.scrub_log``): which regions of it can not be vouched for
+    logs    each one (``zbk.storage.scrub_log``): which regions of it cannot be vouched for
     index   each file (``zbk.storage.scrub_index``): whether it is whole, and whether each entry is
             where it says, outside of those regions
 
@@ -85,7 +85,7 @@ class ScrubPass:
         try:
             logs = view.logs()
         except OSError as error:
-            yield DamagedFile(view.log_dir, 0, f"can not be listed: {error.strerror}")
+            yield DamagedFile(view.log_dir, 0, f"cannot be listed: {error.strerror}")
             return
         for number, (log_id, end) in enumerate(logs):
             log = LogScrub(view.files, view.log_dir, log_id, view.owner, end=end)
@@ -117,7 +117,7 @@ class ScrubPass:
                     self.share = 0.5 + 0.5 * min(1.0, done_count / max(1, view.ledger_count))
         except OSError as error:
             self._index.note_unseen()
-            yield DamagedFile(view.index_dir, 0, f"can not be listed: {error.strerror}")
+            yield DamagedFile(view.index_dir, 0, f"cannot be listed: {error.strerror}")
         finally:
             self.ledger_id = None
             view.close_files()

@@ -93,7 +93,7 @@ class ScrubView:
         """Return the ids of the logs, and of the one that is being written up to where it has been.
 
         Raises:
-            OSError: they can not be listed.
+            OSError: they cannot be listed.
         """
         found = log_ids(self.files, self.log_dir)
         current_id, end = self._logs.written
@@ -113,7 +113,7 @@ class ScrubView:
         """Yield the ids of the ledgers that have an index file, by the directory they lie in.
 
         Raises:
-            OSError: a directory can not be listed.
+            OSError: a directory cannot be listed.
         """
         for directory in index_directories(self.files, self.index_dir):
             names = self.files.list_dir(directory)
@@ -137,7 +137,7 @@ class ScrubView:
         """Return up to ``size`` bytes from a location on.
 
         Raises:
-            OSError: the log is missing or can not be read.
+            OSError: the log is missing or cannot be read.
         """
         log_id, offset = split_location(location)
         with self._open_files.use(log_path(self.log_dir, log_id)) as file:
@@ -150,7 +150,7 @@ class ScrubView:
     # ------------------------------------------------------------------ the owner
 
     def locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int] | None":
-        """Return where entries of one page are now; ``None``: the index can not tell any more."""
+        """Return where entries of one page are now; ``None``: the index cannot tell any more."""
         try:
             return self._cache.scattered_locations(ledger_id, entry_ids)
         except (NoSuchLedgerError, CorruptRecordError, OutOfDescriptorsError):

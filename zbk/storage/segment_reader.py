@@ -32,7 +32,7 @@ class RecordReader:
     """The records of one open segment, whose header says ``seed``. Offsets are those of the file.
 
     Raises:
-        OSError: from each method: it can not be read.
+        OSError: from each method: it cannot be read.
     """
 
     def __init__(self, file: File, seed: int, window_size: int = WINDOW_SIZE) -> None:
@@ -109,7 +109,7 @@ class SegmentReader:
 
     Raises:
         CookieMismatchError: the segment is another bookie's.
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
 
     def __init__(

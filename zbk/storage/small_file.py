@@ -28,7 +28,7 @@ def read_file(files: FileSystem, path: str) -> bytes | None:
     """Return what a file holds, up to ``SIZE_MAX``; ``None`` if it is not there.
 
     Raises:
-        OSError: it can not be read.
+        OSError: it cannot be read.
     """
     if not files.exists(path):
         return None

@@ -125,7 +125,7 @@ class StoredCopies:
         """Return the nearest whole header ahead of a location, and where its body begins.
 
         Raises:
-            OSError: the log can not be read there.
+            OSError: the log cannot be read there.
         """
         log_id, offset = split_location(location)
         seed = log_seed(self._owner, log_id)

@@ -28,7 +28,7 @@ def wipe(
     With ``with_cookie`` they are empty then. Safe to be run again after a crash.
 
     Raises:
-        OSError: something can not be removed; to be run again.
+        OSError: something cannot be removed; to be run again.
     """
     for directory in ledger_dirs:
         unfinished.begin(files, directory, COMMAND)

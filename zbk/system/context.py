@@ -48,7 +48,7 @@ def find_context() -> Context | None:
     """Return the context, stale or not; ``None`` if there is none.
 
     Raises:
-        InvalidOptionError: the file is there and can not be understood.
+        InvalidOptionError: the file is there and cannot be understood.
     """
     path = context_path()
     try:
@@ -87,7 +87,7 @@ def write_context(uri: str, data_dir: str, pid: int) -> None:
     """Make this cluster the one that commands without ``--metadata`` use.
 
     Raises:
-        OSError: the file can not be written.
+        OSError: the file cannot be written.
     """
     path = context_path()
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -53,7 +53,7 @@ def _is_kernel_new(release: str) -> bool:
 
 
 def _file_system(path: str) -> int:
-    """Return the magic number of the file system; 0 if it can not be told."""
+    """Return the magic number of the file system; 0 if it cannot be told."""
     if sys.platform != "linux" or sys.maxsize < 1 << 32:
         return 0
     found = ctypes.create_string_buffer(_STATFS_SIZE)

@@ -17,7 +17,7 @@ def drop_from_memory(path: str) -> None:
     """Sync a file and have the kernel drop it; a tmpfs keeps it, and so do other mappings."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(fd)  # what is dirty can not be dropped
+        os.fsync(fd)  # what is dirty cannot be dropped
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(fd)

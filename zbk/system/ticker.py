@@ -1,4 +1,4 @@
-"""A thread that calls back at intervals, for whoever can not keep time in its own thread.
+"""A thread that calls back at intervals, for whoever cannot keep time in its own thread.
 
 Callbacks run in the ticker's thread, one after another, and must not block: an actor's ``tell``.
 Those of one short interval are called together: hundreds of them, each at its own moment, would

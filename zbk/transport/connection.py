@@ -224,7 +224,7 @@ class Connection:
         try:
             self._open_socket(address, now_ms)
         except zmq.ZMQError as error:
-            reason = f"can not connect to {address}: {error}"
+            reason = f"cannot connect to {address}: {error}"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
     def _open_socket(self, address: str, now_ms: int) -> None:

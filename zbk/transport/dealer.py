@@ -6,9 +6,9 @@ each request, is delivered to the request's *sink* in lists: the answer, or the 
 connection is ready (with the bookie's incarnation) and when it is lost.
 
 A connection is opened when somebody needs it: TCP, then HELLO; requests wait for it, and fail when
-it can not be made. While a subscriber is left it is made again, with growing pauses. ZeroMQ's own
+it cannot be made. While a subscriber is left it is made again, with growing pauses. ZeroMQ's own
 silent reconnect is off: each life of a connection has its own socket and routing id, so an answer
-of an earlier life can not arrive, and what was outstanding fails at once when it ends.
+of an earlier life cannot arrive, and what was outstanding fails at once when it ends.
 
 Limits: bytes in flight by the bookie's credit (the rest waits here, to ``WAITING_SIZE_MAX``, then
 ``BusyError``); a time-out for each request, from when it is handed to the bookie; idle connections

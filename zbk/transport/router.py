@@ -298,7 +298,7 @@ class RouterFront:
                 else "give an address of this machine, such as tcp://127.0.0.1:3181"
             )
             told = zmq.strerror(error.errno or 0)
-            raise BookieError(f"can not listen on {endpoint}: {told}; {hint}") from error
+            raise BookieError(f"cannot listen on {endpoint}: {told}; {hint}") from error
         return socket
 
     # -------------------------------------------------------------- any thread

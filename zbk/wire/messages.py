@@ -361,7 +361,7 @@ class BookieInfo(Message, frozen=True, tag="bookie_info_ok"):
     entry_log_count: Natural = 0
     entry_log_size: Natural = 0  # of those written no more, as the last round of gc left them
     dead_size: Natural = 0  # bytes of deleted ledgers in them
-    damaged_log_count: Natural = 0  # of them: kept, as they can not be understood
+    damaged_log_count: Natural = 0  # of them: kept, as they cannot be understood
     gc_round_count: Natural = 0
     gc_ledger_count: Natural = 0  # dropped
     gc_log_count: Natural = 0  # removed

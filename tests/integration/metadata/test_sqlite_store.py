@@ -165,7 +165,7 @@ def test_a_store_whose_lease_is_over_says_doubt_before_anybody_can_tell_it(place
     clock = Clock(1_000_000)
     store = place.open(clock)
     blocker = place.connect()
-    blocker.execute("BEGIN IMMEDIATE")  # so that it can not renew
+    blocker.execute("BEGIN IMMEDIATE")  # so that it cannot renew
     assert store.session_state() is CONNECTED
     clock.now_ms += LEASE_MS
 
@@ -175,7 +175,7 @@ def test_a_store_whose_lease_is_over_says_doubt_before_anybody_can_tell_it(place
     wait_until(lambda: store.session_state() is CONNECTED)
 
 
-def test_a_lease_that_can_not_be_renewed_is_doubt_and_then_goes_on(place: Place) -> None:
+def test_a_lease_that_cannot_be_renewed_is_doubt_and_then_goes_on(place: Place) -> None:
     clock = Clock(1_000_000)
     store = place.open(clock)
     store.create("/mine", is_ephemeral=True)
@@ -335,11 +335,11 @@ def test_a_file_of_a_newer_zbk_is_refused(place: Place) -> None:
         place.open()
 
 
-def test_a_file_that_can_not_be_made_is_told(tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="can not be opened"):
+def test_a_file_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="cannot be opened"):
         SqliteStore("sqlite:///proc/zbk.db")
     (tmp_path / "x.db").symlink_to(tmp_path / "none" / "y.db")
-    with pytest.raises(InvalidOptionError, match="can not be opened"):
+    with pytest.raises(InvalidOptionError, match="cannot be opened"):
         SqliteStore(f"sqlite://{tmp_path}/x.db")
 
 

@@ -12,5 +12,5 @@
     report.py     the verdict: what is demanded, what was found; JSON and a table
 
 A *violation* is an entry that was acknowledged and is not served with its bytes, or an answer that
-can not be; any one of them fails the run.
+cannot be; any one of them fails the run.
 """

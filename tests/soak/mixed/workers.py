@@ -192,7 +192,7 @@ class ReaderWorker(Worker):
         self._stop.wait(READ_PAUSE_SHARE * (monotonic_s() - start_s))  # processors are for all
 
     def compare(self, written: Written) -> None:
-        """Read a whole ledger; what differs is a violation, what can not be read now is raised."""
+        """Read a whole ledger; what differs is a violation, what cannot be read now is raised."""
         wanted = written.plan.payloads(written.entry_count)
         with self._client.open_ledger(written.ledger_id) as reader:
             last = reader.last_add_confirmed
@@ -253,7 +253,7 @@ class DeleterWorker(Worker):
 
 
 def _is_passing(error: zbk.ZbkError) -> bool:
-    """Tell whether a call may fail so while a bookie, or the metadata, can not be reached."""
+    """Tell whether a call may fail so while a bookie, or the metadata, cannot be reached."""
     return isinstance(
         error,
         zbk.NotEnoughBookiesError

@@ -334,7 +334,7 @@ def delete_now(storage: BookieStorage, ledger_id: int) -> None:
     garbage.drop([ledger_id])
 
 
-def test_an_index_that_can_not_be_written_down_keeps_the_sources(disk: SimulatedDisk) -> None:
+def test_an_index_that_cannot_be_written_down_keeps_the_sources(disk: SimulatedDisk) -> None:
     storage = half_dead(disk)
     compactor = Compactor(storage)
     waiting: list[Callable[[], None]] = []
@@ -357,7 +357,7 @@ def test_an_index_that_can_not_be_written_down_keeps_the_sources(disk: Simulated
 
 
 def test_an_index_that_fills_up_while_entries_move_is_written_down_in_between() -> None:
-    """And if it can not be, they move on in a later round."""
+    """And if it cannot be, they move on in a later round."""
     disk = SimulatedDisk()
     storage = storage_on(disk, log_size_max=LOG_SIZE, ledger_cache_size=9_000)  # of one page
     storage.open()

@@ -135,7 +135,7 @@ def test_a_history_that_is_damaged_is_said_where_it_is(
     (journal, ledgers, _) = look(disk, store, CONFIG, "")
 
     assert journal.state == "fits"
-    assert ledgers.state.startswith("fits, but its history can not be compared: /l/last_mark")
+    assert ledgers.state.startswith("fits, but its history cannot be compared: /l/last_mark")
 
 
 def test_deleting_is_refused_while_the_bookie_is_registered(

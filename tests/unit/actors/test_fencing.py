@@ -484,7 +484,7 @@ def test_a_fence_that_was_answered_stays(
     assert is_fenced(then(world, disk))
 
 
-def test_a_fence_that_can_not_be_written_is_not_answered_and_nothing_goes_on() -> None:
+def test_a_fence_that_cannot_be_written_is_not_answered_and_nothing_goes_on() -> None:
     """B8: a bad disk. Success is only what is journaled; the bookie stops."""
     disk = SimulatedDisk()
     world = bookie(disk)
@@ -503,7 +503,7 @@ def test_a_fence_that_can_not_be_written_is_not_answered_and_nothing_goes_on() -
     assert [type(failure) for failure in world.failures] == [StorageFailedError]
 
 
-def test_a_fence_that_can_not_be_synced_is_not_answered() -> None:
+def test_a_fence_that_cannot_be_synced_is_not_answered() -> None:
     disk = SimulatedDisk()
     world = bookie(disk)
     disk.faults.append(Fault("sync", errno.EIO, path_part="journal"))

@@ -309,7 +309,7 @@ def test_a_checkpoint_without_space_is_tried_again_until_there_is_some() -> None
     assert world.failures == []
 
 
-def test_a_segment_that_can_not_be_prepared_is_no_failure() -> None:
+def test_a_segment_that_cannot_be_prepared_is_no_failure() -> None:
     world, disk = full_bookie(left_size=1 << 20)
     ahead = AheadActor(world.storage, space=world.space, stop_bookie=world.failures.append)
     for n in range(1, 10):
@@ -380,7 +380,7 @@ def test_a_full_disk_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFix
     assert isinstance(world.answers[-1], AddAnswer)
 
 
-def test_a_bookie_that_can_not_make_its_reserve_stays_read_only() -> None:
+def test_a_bookie_that_cannot_make_its_reserve_stays_read_only() -> None:
     world, disk = full_bookie()
     monitor = Monitor(world)
     world.say(*add(batch(1, [b"b"])))

@@ -232,7 +232,7 @@ def test_on_a_full_disk_a_start_fails_and_may_be_tried_again(
     losses.begin_serving()
 
 
-def test_a_start_that_can_not_note_that_it_serves_does_not_serve(disk: SimulatedDisk) -> None:
+def test_a_start_that_cannot_note_that_it_serves_does_not_serve(disk: SimulatedDisk) -> None:
     losses, _ = losses_of(disk, "boot-1")
     disk.faults = [Fault("sync", errno.EIO, path_part="serving")]
 

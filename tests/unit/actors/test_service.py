@@ -248,7 +248,7 @@ def test_a_damaged_note_is_refused_unless_another_directory_has_a_whole_one(
         service_note(disk, CONFIG)
 
 
-def test_another_directory_that_can_not_be_written_either_is_an_error(disk: SimulatedDisk) -> None:
+def test_another_directory_that_cannot_be_written_either_is_an_error(disk: SimulatedDisk) -> None:
     disk.faults = [Fault("create", errno.EROFS, path_part="/l2")]
 
     with pytest.raises(StorageFailedError, match="/l2"):

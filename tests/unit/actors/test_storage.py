@@ -275,7 +275,7 @@ def test_quiesce_waits_for_everything_before_it(world: World) -> None:
     assert done
 
 
-def test_an_admitted_add_that_can_not_be_stored_any_more_stops_the_bookie() -> None:
+def test_an_admitted_add_that_cannot_be_stored_any_more_stops_the_bookie() -> None:
     """B3: acknowledged from the journal alone, it would be "no such entry" until a restart."""
     disk = SimulatedDisk()
     world = World(disk, "/b", ledger_cache_size=ONE_PAGE)
@@ -293,7 +293,7 @@ def test_an_admitted_add_that_can_not_be_stored_any_more_stops_the_bookie() -> N
     world.say_together(
         add(batch(1, [b"its page is read now, for the first time"])),
         add(batch(1, [b"b"], ledger_id=8)),
-        (read(0, 0, ledger_id=9),),  # makes room: the page goes, and can not be read again
+        (read(0, 0, ledger_id=9),),  # makes room: the page goes, and cannot be read again
     )
 
     assert [type(failure) for failure in world.failures] == [StorageFailedError]

@@ -251,7 +251,7 @@ def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
     ground.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
     with worker_on(ground) as worker:
         worker.start()
-        wait_until(lambda: "ledger 0 can not be repaired" in caplog.text, what="the end")
+        wait_until(lambda: "ledger 0 cannot be repaired" in caplog.text, what="the end")
 
     task = ground.tasks.read_unrepairable(LEDGER_ID)
     assert task is not None

@@ -234,7 +234,7 @@ def test_a_value_of_another_kind_is_named_plainly(
         (
             "bookie init --journal-dir j --ledger-dir l",
             6,
-            "can not use j: the current folder was removed",
+            "cannot use j: the current folder was removed",
         ),
     ],
 )

@@ -111,7 +111,7 @@ def test_an_error_is_raised() -> None:
     assert isinstance(future.exception(1), LedgerClosedError)
 
 
-def test_it_can_not_be_cancelled() -> None:
+def test_it_cannot_be_cancelled() -> None:
     condition, (future,) = make(1)
 
     assert not future.cancel()

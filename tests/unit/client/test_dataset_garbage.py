@@ -214,7 +214,7 @@ def test_too_many_live_loads_are_refused(world: World, monkeypatch: pytest.Monke
         world.driver.begin(NAME)
 
 
-def test_a_load_begins_though_an_expired_one_can_not_be_settled(world: World) -> None:
+def test_a_load_begins_though_an_expired_one_cannot_be_settled(world: World) -> None:
     dead = world.driver.begin(NAME)
     world.clock.now_ms += TTL_MS
     world.stores[1].interrupt(world.stores[1].fail_next, "get", dead.load_id)
@@ -224,7 +224,7 @@ def test_a_load_begins_though_an_expired_one_can_not_be_settled(world: World) ->
     assert world.state(dead) is LoadState.OPEN
 
 
-def test_a_load_begins_though_an_expired_batch_can_not_be_looked_into(world: World) -> None:
+def test_a_load_begins_though_an_expired_batch_cannot_be_looked_into(world: World) -> None:
     """There are versions with two passwords, and manifests tell what a batch has listed."""
     secret = world.data_sets(b"secret")
     ticket = secret.begin(NAME)
@@ -362,7 +362,7 @@ def test_ledgers_that_are_of_no_data_set_are_never_touched(world: World) -> None
     assert world.ledger_ids() == {plain.ledger_id, odd.ledger_id}
 
 
-def test_a_manifest_that_can_not_be_read_means_that_nothing_is_deleted(world: World) -> None:
+def test_a_manifest_that_cannot_be_read_means_that_nothing_is_deleted(world: World) -> None:
     """B32: what is listed is not known, so nothing is known to be unlisted."""
     world.load(failed_count=1)
     current = world.janitor.history(NAME).current

@@ -35,11 +35,11 @@ def test_types_may_be_texts() -> None:
         (
             {"ensemble_size": 4, "ledger_type": "VD_JOURNAL"},
             UnsupportedLedgerError,
-            "can not be striped",
+            "cannot be striped",
         ),
     ],
 )
-def test_what_can_not_be_is_refused(
+def test_what_cannot_be_is_refused(
     options: dict[str, Any], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):

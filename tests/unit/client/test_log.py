@@ -358,7 +358,7 @@ def test_a_log_that_is_lost_after_a_close_that_failed_says_so(cluster: Cluster) 
     assert cluster.payloads() == [b"a", b"b"]
 
 
-def test_futures_can_not_be_cancelled(cluster: Cluster) -> None:
+def test_futures_cannot_be_cancelled(cluster: Cluster) -> None:
     log = cluster.log()
     cluster.ledgers.hold()
     future: Future[LogPosition] = log.append_async(b"a")

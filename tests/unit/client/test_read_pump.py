@@ -163,7 +163,7 @@ def test_a_read_whose_fragment_did_not_move_fails_with_its_own_error() -> None:
         read(FakeRequests({}), OPEN, lambda: OPEN, 9)
 
 
-def test_metadata_that_can_not_be_read_do_not_hide_the_error() -> None:
+def test_metadata_that_cannot_be_read_do_not_hide_the_error() -> None:
     def refresh() -> LedgerMetadata:
         raise MetadataUnavailableError("zk://", "no answer")
 

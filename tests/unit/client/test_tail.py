@@ -201,7 +201,7 @@ def test_a_time_out_leaves_it_as_good_as_before() -> None:
     assert next(tail).payload == b"0"
 
 
-def test_what_can_not_be_read_now_is_read_again() -> None:
+def test_what_cannot_be_read_now_is_read_again() -> None:
     world = World()
     world.read_errors = [BookieUnavailableError("b1", "is gone")] * 2
 

@@ -62,7 +62,7 @@ def test_a_large_log_is_moved_and_goes_on_at_its_beginning(tmp_path: Path) -> No
     child.kill()
 
 
-def test_a_log_that_can_not_be_moved_is_left(tmp_path: Path) -> None:
+def test_a_log_that_cannot_be_moved_is_left(tmp_path: Path) -> None:
     log = tmp_path / "child.log"
     (tmp_path / "child.log.1").mkdir()
     child = Child("the child", [sys.executable, "-c", "print('x' * 50)"], log, log_size_max=30)

@@ -39,7 +39,7 @@ def test_a_java_home_without_java_is_passed_over(home: Path) -> None:
     assert find_java(environment) == home / "bin" / "java"
 
 
-def test_a_file_that_can_not_be_run_is_no_java(home: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_run_is_no_java(home: Path, tmp_path: Path) -> None:
     (home / "bin" / "java").chmod(0o644)
     environment = {"JAVA_HOME": str(home), "PATH": str(tmp_path)}
 

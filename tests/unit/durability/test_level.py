@@ -25,7 +25,7 @@ def test_only_vd_syncs_before_close_and_loses_acks_by_a_restart() -> None:
     assert (VD.restart_revokes_acks, VD.changes_ensemble_at) == (True, "sync point")
 
 
-def test_vd_can_not_be_striped() -> None:
+def test_vd_cannot_be_striped() -> None:
     PD.check_quorum(Quorum(4, 3, 2))
     VD.check_quorum(Quorum(3, 3, 2))
 

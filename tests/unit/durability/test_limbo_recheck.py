@@ -158,11 +158,11 @@ def test_without_its_metadata_a_ledger_stays_in_limbo() -> None:
     (end,) = core.handle(LookFailed(MetadataUnavailableError("zk://here", "no answer")), 0)
 
     assert isinstance(end, ReportLedger)
-    assert "metadata can not be read" in end.reason
+    assert "metadata cannot be read" in end.reason
     assert not end.is_hopeless
 
 
-def test_a_bookie_that_can_not_be_asked_what_it_holds_itself_clears_nothing() -> None:
+def test_a_bookie_that_cannot_be_asked_what_it_holds_itself_clears_nothing() -> None:
     world = World(ledger(last=9), b=ids((0, 9)), c=ids((0, 9)))
     world.silent = {"a"}
 

@@ -535,7 +535,7 @@ def test_a_watch_reads_again_when_the_store_did_not_answer(cluster: Cluster) -> 
     watch.cancel()
 
 
-def test_a_registration_that_can_not_be_read_hides_no_other(
+def test_a_registration_that_cannot_be_read_hides_no_other(
     cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     registration = cluster.registry.register(B1)

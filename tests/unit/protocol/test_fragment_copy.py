@@ -191,7 +191,7 @@ def test_a_damaged_source_is_not_copied_and_another_one_is() -> None:
 
 
 def test_an_entry_without_a_good_replica_is_lost_and_nothing_is_moved() -> None:
-    """I27: what can not be verified is told, and not copied."""
+    """I27: what cannot be verified is told, and not copied."""
     world = closed(Q332, 10)
     for bookie in ("b1", "b2"):
         world.damage(bookie, 4)

@@ -324,7 +324,7 @@ def test_replacing_a_bookie_that_is_not_there_is_an_error() -> None:
         {"state": LedgerState.CLOSED, "last_entry_id": 2, "length": -1},
     ],
 )
-def test_impossible_metadata_can_not_be_made(fields: dict[str, Any]) -> None:
+def test_impossible_metadata_cannot_be_made(fields: dict[str, Any]) -> None:
     with pytest.raises(IllegalTransitionError):
         changed(OPEN, **fields)
 

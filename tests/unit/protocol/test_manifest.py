@@ -202,7 +202,7 @@ def test_a_bound_is_of_a_type_that_can_be_kept(bound: object) -> None:
 
 @pytest.mark.parametrize("bound", [math.nan, 2**64, -(2**63) - 1])
 def test_a_bound_is_a_value_that_can_be_kept(bound: float) -> None:
-    with pytest.raises(ValueError, match="a bound can not be"):
+    with pytest.raises(ValueError, match="a bound cannot be"):
         ColumnStats(null_count=0, high=bound)
 
 

@@ -118,7 +118,7 @@ def test_a_writer_stops_when_somebody_closed_its_ledger() -> None:
 
 
 def test_no_fragment_starts_before_the_last_one() -> None:
-    """B2: a new fragment below the last one can not be made."""
+    """B2: a new fragment below the last one cannot be made."""
     with pytest.raises(IllegalTransitionError):
         change_ensemble(OPEN, 9, {1: ("d", "e")})
 

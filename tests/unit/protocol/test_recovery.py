@@ -306,7 +306,7 @@ def test_the_length_is_read_from_the_last_entry_not_told_with_a_lac() -> None:
     assert recovery.end == (2, length_up_to(2))
 
 
-def test_a_ledger_whose_length_can_not_be_known_is_not_closed() -> None:
+def test_a_ledger_whose_length_cannot_be_known_is_not_closed() -> None:
     """B45: never a wrong length."""
     metadata = ledger(Q332, Fragment(0, ("a0", "a1", "a2")), Fragment(3, ("b0", "b1", "b2")))
     bookies = Bookies()
@@ -446,7 +446,7 @@ def test_a_denial_of_an_entry_that_was_not_asked_for_is_no_denial() -> None:
     recovery = recovered_after_denials(12, last_entry_id=25)
 
     assert isinstance(recovery.error, LedgerRecoveryError)
-    assert "entry 26 can not be read" in str(recovery.error)
+    assert "entry 26 cannot be read" in str(recovery.error)
 
 
 def test_damage_at_one_bookie_is_made_good_by_another() -> None:
@@ -467,7 +467,7 @@ def test_an_entry_that_nobody_can_read_is_never_left_out() -> None:
     recovery = recovered(metadata, bookies)
 
     assert isinstance(recovery.error, LedgerRecoveryError)
-    assert "entry 3 can not be read" in str(recovery.error)
+    assert "entry 3 cannot be read" in str(recovery.error)
 
 
 def test_bytes_behind_all_the_entries_that_were_asked_for_are_ignored() -> None:

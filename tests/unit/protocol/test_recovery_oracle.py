@@ -38,14 +38,14 @@ class Truth:
             members = [s for s in quorum.write_set(last + 1) if s not in self.dead]
             if self.holders_of(last + 1, members):
                 if len(members) < quorum.ack_size:
-                    return None  # it can not be written back
+                    return None  # it cannot be written back
                 last += 1
             elif len(members) >= quorum.write_size - quorum.ack_size + 1:
                 break
             else:
                 return None
         if last == self.lac != NO_ENTRY and not self.holders_of(last, heard):
-            return None  # its length can not be read
+            return None  # its length cannot be read
         return last
 
     def holders_of(self, entry_id: int, among: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""WriterCore as stories: golden scripts, and what a script can not show."""
+"""WriterCore as stories: golden scripts, and what a script cannot show."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -395,7 +395,7 @@ def test_one_sync_too_many_is_busy() -> None:
     assert isinstance(only(core.handle(SyncRequested(3), 0), SyncFailedFor).error, BusyError)
 
 
-def test_a_level_that_can_not_be_striped_refuses_the_writer() -> None:
+def test_a_level_that_cannot_be_striped_refuses_the_writer() -> None:
     with pytest.raises(UnsupportedLedgerError):
         make_writer(Quorum(4, 3, 2), LedgerType.VD_JOURNAL)
 

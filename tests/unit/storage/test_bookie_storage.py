@@ -177,7 +177,7 @@ def test_what_is_missing_of_a_batch_can_be_added(storage: BookieStorage) -> None
     assert storage.presence(batch) is Presence.SAME
 
 
-def test_a_stored_entry_that_can_not_be_read_can_not_be_compared(
+def test_a_stored_entry_that_cannot_be_read_cannot_be_compared(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
     storage.add([batch_of(1, range(10))])
@@ -510,7 +510,7 @@ def test_one_failure_anywhere_stops_every_promise(
     assert read_all(storage, 1, range(10)) == batch_of(1, range(10)).body
 
 
-def test_a_disk_that_can_not_be_read_at_the_start_is_an_error(
+def test_a_disk_that_cannot_be_read_at_the_start_is_an_error(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
     del storage

@@ -71,7 +71,7 @@ def test_a_crash_leaves_the_old_note_or_the_new_one(disk: SimulatedDisk) -> None
 
 
 @pytest.mark.parametrize("operation", ["create", "pwrite", "rename"])
-def test_what_can_not_be_noted_leaves_nothing(disk: SimulatedDisk, operation: str) -> None:
+def test_what_cannot_be_noted_leaves_nothing(disk: SimulatedDisk, operation: str) -> None:
     note = CompactionNote(disk, "/l", b"bookie-1")
     disk.faults = [Fault(operation, errno.ENOSPC)]
     with pytest.raises(OSError, match="simulated"):

@@ -4,7 +4,7 @@
 record that was promised is handed over, in order, unchanged, and no other one. There is no third
 way: no record that is missing, changed, or never written.
 
-A replay is a walk, so what lies before the damaged record can not change the outcome: each case
+A replay is a walk, so what lies before the damaged record cannot change the outcome: each case
 begins at a mark right before it. One bit of each byte is enough to be told of a checksum that
 leaves a byte out; the soak flips all of them.
 """

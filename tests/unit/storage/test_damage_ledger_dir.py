@@ -136,10 +136,10 @@ def check_log_bits(log: Log, bits: Sequence[int]) -> None:
 
 
 def test_a_flipped_bit_in_any_byte_of_an_entry_log_is_seen(log: Log) -> None:
-    """B3: seen is an entry that can not be read, or whose digest tells the client.
+    """B3: seen is an entry that cannot be read, or whose digest tells the client.
 
     Harmless is a bit of a header or of the map: the same entries are served; or, where the start of
-    a block is what tells that the entry before it ends there, that one can not be read. What
+    a block is what tells that the entry before it ends there, that one cannot be read. What
     garbage collection makes of such damage is in ``test_garbage.py``.
     """
     assert log.size > 60_000

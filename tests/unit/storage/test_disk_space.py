@@ -89,7 +89,7 @@ def test_after_a_write_that_found_no_space_it_takes_a_while() -> None:
     assert space.handle(measured(1000), 10 + HOLD_MS) == [MakeReserves()]
 
 
-def test_a_reserve_that_can_not_be_made_keeps_the_bookie_read_only() -> None:
+def test_a_reserve_that_cannot_be_made_keeps_the_bookie_read_only() -> None:
     space = readonly_space()
     space.handle(measured(1000), HOLD_MS)
     assert space.handle(ReservesMade(is_enough=False), HOLD_MS) == []

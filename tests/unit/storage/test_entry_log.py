@@ -144,7 +144,7 @@ def test_a_sync_ahead_that_fails_is_the_end(disk: SimulatedDisk) -> None:
         logs.append(batches(1))
 
 
-def test_what_can_not_be_opened_is_not_synced_ahead(disk: SimulatedDisk) -> None:
+def test_what_cannot_be_opened_is_not_synced_ahead(disk: SimulatedDisk) -> None:
     logs = open_logs(disk, ahead_size=100)
     logs.append(batches(3))
     disk.faults = [Fault("open", errno.EMFILE, path_part=".log")]
@@ -235,7 +235,7 @@ def test_a_removed_log_is_gone_for_good(disk: SimulatedDisk) -> None:
         open_logs(disk).read(bases[0], 10)
 
 
-def test_a_log_that_can_not_be_removed_ends_storage(disk: SimulatedDisk) -> None:
+def test_a_log_that_cannot_be_removed_ends_storage(disk: SimulatedDisk) -> None:
     logs = open_logs(disk, log_size_max=2000)
     for batch in batches(20):
         logs.append([batch])
@@ -388,10 +388,10 @@ def test_a_log_of_another_bookie_is_refused(disk: SimulatedDisk) -> None:
         list(EntryLogScan(disk, DIRECTORY, 1, b"bookie-2").blocks())
 
 
-def test_a_log_that_can_not_be_read_is_an_error(disk: SimulatedDisk) -> None:
+def test_a_log_that_cannot_be_read_is_an_error(disk: SimulatedDisk) -> None:
     open_logs(disk).append(batches(1))
-    with pytest.raises(CorruptRecordError, match="can not be read"):
+    with pytest.raises(CorruptRecordError, match="cannot be read"):
         scan_of(disk, 2).size_by_ledger()
     disk.faults = [Fault("pread", errno.EIO)]
-    with pytest.raises(CorruptRecordError, match="can not be read"):
+    with pytest.raises(CorruptRecordError, match="cannot be read"):
         scan_of(disk, 1).size_by_ledger()

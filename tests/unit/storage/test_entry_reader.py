@@ -145,7 +145,7 @@ def test_entries_with_different_digests_may_stand_side_by_side() -> None:
     assert stored.fetch() == (9, b"".join(pieces))
 
 
-# ---------------------------------------------------------------- what can not be read
+# ---------------------------------------------------------------- what cannot be read
 
 
 def damage(stored: Stored, entry_id: int, offset: int) -> None:

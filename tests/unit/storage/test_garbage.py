@@ -238,7 +238,7 @@ def test_a_full_disk_keeps_everything_until_there_is_space(disk: SimulatedDisk) 
     assert collect(storage, 1) == [1]
 
 
-def test_a_log_that_can_not_be_removed_stops_the_bookie(disk: SimulatedDisk) -> None:
+def test_a_log_that_cannot_be_removed_stops_the_bookie(disk: SimulatedDisk) -> None:
     storage = opened(disk)
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)

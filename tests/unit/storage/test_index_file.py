@@ -193,7 +193,7 @@ def test_no_file_means_no_ledger_and_everything_else_is_an_error() -> None:
         reader.read_header(7)  # it says that there are pages
     disk.set_content(place.path, encode_header(index_of()) + bytes(page_offset(20)))
     disk.faults = [Fault("pread", errno.EIO)]
-    with pytest.raises(CorruptRecordError, match="can not be read"):
+    with pytest.raises(CorruptRecordError, match="cannot be read"):
         reader.read_header(7)
     index = reader.read_header(7)
     assert index is not None
@@ -205,5 +205,5 @@ def test_no_file_means_no_ledger_and_everything_else_is_an_error() -> None:
     with pytest.raises(CorruptRecordError):
         reader.read_page(index, 11)
     disk.faults = [Fault("pread", errno.EIO)]
-    with pytest.raises(CorruptRecordError, match="can not be read"):
+    with pytest.raises(CorruptRecordError, match="cannot be read"):
         reader.read_page(index, 1)

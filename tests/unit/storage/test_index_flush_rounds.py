@@ -188,7 +188,7 @@ def test_what_a_damaged_page_held_becomes_neither_yes_nor_no(
     assert after.locations(2, 0, 9).tolist() == [UNKNOWN] * 10, "not absent"
     assert after.locations(2, 10, 15).tolist() == [location(one) for one in range(10, 15)] + [0]
     assert after.locations(3, 0, 14) == array("Q", map(location, range(15)))
-    assert "entries of ledger 2 can not be found any more" in caplog.text
+    assert "entries of ledger 2 cannot be found any more" in caplog.text
 
 
 def test_damage_is_seen_when_a_ledger_is_first_added_to(disk: SimulatedDisk) -> None:

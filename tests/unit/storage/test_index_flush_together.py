@@ -168,7 +168,7 @@ def test_a_ledger_deleted_ahead_of_its_name_gets_none(
     assert not disk.paths(".new")
 
 
-def test_where_a_disk_can_not_be_synced_each_file_is() -> None:
+def test_where_a_disk_cannot_be_synced_each_file_is() -> None:
     disk = _EachByItself()
     cache, _ = open_cache(disk)
     add(cache, 0, 10)

@@ -205,7 +205,7 @@ def test_inspecting_changes_nothing(filled: SimulatedDisk, path: str) -> None:
 
 @pytest.mark.parametrize("path", [JOURNAL, LOG, INDEX])
 @pytest.mark.parametrize("skip_count", range(4))
-def test_what_the_disk_can_not_read_is_a_fault(
+def test_what_the_disk_cannot_read_is_a_fault(
     filled: SimulatedDisk, path: str, skip_count: int
 ) -> None:
     disk = copy_with(path, filled.content(path))
@@ -215,7 +215,7 @@ def test_what_the_disk_can_not_read_is_a_fault(
 
     if not disk.faults:
         assert inspection.verdict is Verdict.DAMAGED
-        assert any("can not be read" in f.reason for f in findings if isinstance(f, Fault))
+        assert any("cannot be read" in f.reason for f in findings if isinstance(f, Fault))
 
 
 def test_bytes_of_an_earlier_life_are_an_open_end(filled: SimulatedDisk) -> None:

@@ -221,7 +221,7 @@ def test_spares_are_given_up_when_asked_for(disk: SimulatedDisk) -> None:
     assert replay_all(disk, mark)[0] == [entries_record(99, count=30)]
 
 
-def test_a_spare_that_can_not_be_removed_now_is_removed_later(disk: SimulatedDisk) -> None:
+def test_a_spare_that_cannot_be_removed_now_is_removed_later(disk: SimulatedDisk) -> None:
     journal = filled(disk, 3)
     journal.remove_before(journal.position)
     disk.faults = [Fault("remove", errno.ENOSPC, skip_count=1)]
@@ -306,7 +306,7 @@ def test_after_a_failure_nothing_is_promised_any_more(
     assert disk.operation_count == operation_count, "no second fsync, no further write"
 
 
-def test_a_segment_that_can_not_be_prepared_or_removed_ends_the_journal(
+def test_a_segment_that_cannot_be_prepared_or_removed_ends_the_journal(
     disk: SimulatedDisk,
 ) -> None:
     journal = open_journal(disk)

@@ -134,7 +134,7 @@ def _resealed(data: bytes, offset: int, value: bytes) -> bytes:
     [(6, b"\x09"), (48, b"\x02\0\0\0"), (48, bytes(4))],
     ids=["unknown kind", "count too high", "count zero"],
 )
-def test_fields_that_can_not_be_are_corrupt_though_the_checksum_fits(
+def test_fields_that_cannot_be_are_corrupt_though_the_checksum_fits(
     offset: int, value: bytes
 ) -> None:
     head, _, _ = encode_record(

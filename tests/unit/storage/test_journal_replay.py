@@ -302,7 +302,7 @@ def test_damage_to_any_record_that_a_later_group_followed_is_refused() -> None:
         content[offset] ^= 1
         disk.set_content(path, bytes(content))
 
-        with pytest.raises(CorruptJournalError, match="was synced and can not be read"):
+        with pytest.raises(CorruptJournalError, match="was synced and cannot be read"):
             replay_all(disk)
 
         before[path] = bytes(content)
@@ -468,7 +468,7 @@ def test_the_journal_of_another_bookie_is_refused_and_left_alone(disk: Simulated
     assert disk.content(SEGMENT_1) == before
 
 
-def test_a_file_that_can_not_be_read_is_an_error(disk: SimulatedDisk) -> None:
+def test_a_file_that_cannot_be_read_is_an_error(disk: SimulatedDisk) -> None:
     written(disk, [entries_record(1)])
     disk.faults = [Fault("pread", 5, skip_count=1)]
 
@@ -499,7 +499,7 @@ def test_records_of_a_files_earlier_life_are_never_taken(disk: SimulatedDisk) ->
     assert result.cut_record_count == 0
 
 
-def test_an_entry_that_holds_a_journal_can_not_pass_for_one(disk: SimulatedDisk) -> None:
+def test_an_entry_that_holds_a_journal_cannot_pass_for_one(disk: SimulatedDisk) -> None:
     """A client that knows everything but the nonce sends records, and their write is torn."""
     other = SimulatedDisk()
     written(other, [entries_record(n) for n in range(4)])

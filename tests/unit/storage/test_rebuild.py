@@ -239,13 +239,13 @@ def test_damage_to_a_log_and_no_index_to_tell_what_was_there_is_refused(
     assert not twin.disk.exists("/l/rebuild")
 
 
-def test_a_log_that_can_not_be_read_is_refused() -> None:
+def test_a_log_that_cannot_be_read_is_refused() -> None:
     twin = filled()
     lose_index(twin.disk)
     # whoever looks how long the log is meets it first
     twin.disk.faults += [Fault("open", errno.EIO, 0, "/l/logs/") for _ in range(2)]
 
-    with pytest.raises(CorruptRecordError, match="can not be opened"):
+    with pytest.raises(CorruptRecordError, match="cannot be opened"):
         rebuild(twin.disk, tell_all)
 
 

@@ -106,7 +106,7 @@ def test_an_index_that_points_at_something_else_is_a_problem_of_each_entry() -> 
     assert told == [f"entry 2 of ledger 7 is not there, where {paths[0]} says it is"]
 
 
-def test_what_the_disk_can_not_read_is_a_problem() -> None:
+def test_what_the_disk_cannot_read_is_a_problem() -> None:
     for part in ("/j/", "/logs/", ".idx"):
         disk = filled()
         disk.faults.append(Fault("pread", errno.EIO, 0, part))

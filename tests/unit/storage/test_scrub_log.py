@@ -208,7 +208,7 @@ def test_a_log_removed_while_it_is_read_is_let_go() -> None:
     assert disk.open_count == open_count - 1
 
 
-def test_sectors_that_can_not_be_read_cost_their_blocks_and_no_others() -> None:
+def test_sectors_that_cannot_be_read_cost_their_blocks_and_no_others() -> None:
     disk = BadDisk()
     logs = open_logs(disk, log_size_max=100_000)
     bases = logs.append([batch_of(7, range(first, first + 4), 2_000) for first in range(0, 40, 4)])
@@ -231,7 +231,7 @@ def test_a_sector_that_is_read_at_the_second_try_is_no_damage() -> None:
     assert (faults, scrub.regions, disk.faults) == ([], [], [])
 
 
-def test_a_log_that_can_not_be_read_at_all_is_given_up_soon() -> None:
+def test_a_log_that_cannot_be_read_at_all_is_given_up_soon() -> None:
     disk = BadDisk()
     logs = open_logs(disk)
     logs.append([batch_of(7, range(1_000), 1_000)])
@@ -250,16 +250,16 @@ def test_a_sector_that_nobody_needs_is_told_of_too() -> None:
     logs.append([batch_of(7, range(10))])  # not sealed: its end may be torn
     disk.bad[PATH] = range(len(disk.content(PATH)) - 1, len(disk.content(PATH)))
 
-    assert [one.reason for one in scrubbed(disk)[0]] == ["sectors can not be read"]
+    assert [one.reason for one in scrubbed(disk)[0]] == ["sectors cannot be read"]
 
 
-def test_a_log_that_can_not_be_opened_is_one_region() -> None:
+def test_a_log_that_cannot_be_opened_is_one_region() -> None:
     disk = sealed_log()
     disk.faults = [Fault("open", errno.EIO, 0, "/logs/")]
 
     faults, scrub = scrubbed(disk)
 
-    assert "can not be opened" in faults[0].reason
+    assert "cannot be opened" in faults[0].reason
     assert scrub.regions == [(0, OFFSET_MAX)]
 
 

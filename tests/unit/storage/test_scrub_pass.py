@@ -287,7 +287,7 @@ def test_damage_in_what_compaction_has_made_is_damage_though_the_disk_points_pas
     assert len(view.lost) == 0
 
 
-def test_what_was_missed_by_nobody_is_damage_again_when_that_can_not_be_told() -> None:
+def test_what_was_missed_by_nobody_is_damage_again_when_that_cannot_be_told() -> None:
     twinned, _, _ = with_dead_damage()
     scrub(twinned.storage)
     (view,) = twinned.storage.scrubs
@@ -303,7 +303,7 @@ def test_what_was_missed_by_nobody_is_damage_again_when_that_can_not_be_told() -
 
 @pytest.mark.parametrize("what", ["page", "header", "busy", "place", "sector", "no mark"])
 def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
-    """B33: whatever can not be read of the index may point there."""
+    """B33: whatever cannot be read of the index may point there."""
     disk = BadDisk()
     twinned, path, offset = with_dead_damage(disk)
     (index_path,) = [one for one in disk.paths(".idx") if one.endswith("07.idx")]
@@ -521,11 +521,11 @@ def test_an_index_that_the_disk_does_not_give_is_damaged() -> None:
     disk.bad[path] = range(1)
     findings = scrub(twinned.storage)
     assert findings.ranges == [DamagedEntries(7, 0, -1, is_index_lost=True)]
-    assert "can not be read" in findings.files[0].reason
+    assert "cannot be read" in findings.files[0].reason
 
 
 @pytest.mark.parametrize("part", ["/l/logs", "/l/index"])
-def test_a_directory_that_can_not_be_listed_is_damage_and_not_the_end(part: str) -> None:
+def test_a_directory_that_cannot_be_listed_is_damage_and_not_the_end(part: str) -> None:
     disk = BadDisk()
     twinned = filled(disk)
     disk.unlistable = part

@@ -128,7 +128,7 @@ def test_a_repaired_entry_is_read_survives_a_crash_and_is_damaged_no_more() -> N
     assert not scrub(twinned.storage).is_damage_found
 
 
-def test_a_lost_log_or_one_that_can_not_be_read_is_stored_again() -> None:
+def test_a_lost_log_or_one_that_cannot_be_read_is_stored_again() -> None:
     disk, storage = stored()
     disk.faults = [Fault("pread", errno.EIO, 0, "/logs/") for _ in range(1_000)]
     part = storage.part_to_mend(BATCH)
