@@ -229,6 +229,19 @@ class TestUp:
         assert b"in use by another local cluster" in refused.stderr
 
 
+@pytest.fixture
+def _no_ignored_signals() -> Iterator[None]:
+    """Start commands as from a terminal, where ``nohup`` or ``&`` started these tests, too."""
+    both = (signal.SIGHUP, signal.SIGINT)
+    ignored = [one for one in both if signal.getsignal(one) is signal.SIG_IGN]
+    for one in ignored:
+        signal.signal(one, signal.SIG_DFL)
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
+
+
+@pytest.mark.usefixtures("_no_ignored_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_an_append_that_is_told_to_end_closes_its_ledger_and_says_where(
     shell: Shell, cluster: LocalCluster, number: signal.Signals

@@ -1,7 +1,6 @@
 """Repair on real bookies: one dies for good; the worker, and operators, move its ledgers."""
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
@@ -223,14 +222,16 @@ def test_a_ledger_that_a_worker_has_locked_is_waited_for(
     kill_for_good(cluster, ground, 0)
     locked = next(iter(ledgers.contents))
     ground.tasks.lock(locked, "a worker")
-    timer = threading.Timer(2.0, lambda: ground.tasks.unlock(locked))
-    timer.start()
 
-    done = shell.run("bookie", "recover", victim, "-o", "json")
+    with shell.start("bookie", "recover", victim, "-o", "json") as process:
+        assert process.stdout is not None
+        others = [json.loads(process.stdout.readline()) for _ in range(len(ledgers.contents) - 1)]
+        assert locked not in {row["ledger_id"] for row in others}
+        ground.tasks.unlock(locked)
+        last, _said = process.communicate(timeout=60)
 
-    timer.join()
-    order = [json.loads(line)["ledger_id"] for line in done.stdout.splitlines()]
-    assert order[-1] == locked
+    assert process.returncode == 0
+    assert json.loads(last)["ledger_id"] == locked
     ledgers.check_whole_without(victim)
 
 
