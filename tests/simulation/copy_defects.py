@@ -18,7 +18,7 @@ def sends_what_is_pending(self: WritePath, slot: int, now_ms: int, *, is_revoked
     self._window.up(slot, now_ms)
     pending = [ids.start for ids in self._tracker.unacked(slot)]
     _forget_late(self._window)
-    return [effect for first in pending for effect in self._send(slot, first)]
+    return [effect for first in pending for effect in self._send([slot], first)]
 
 
 def _forget_late(window: WriteWindow) -> None:

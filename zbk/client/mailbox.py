@@ -76,14 +76,16 @@ class AppendMailbox:
             ZbkError: the mailbox was ended.
         """
         size = future.size
+        granted_size = 0  # of the client's budget, since the last look
+        may_give_back = True
         while True:
             with self._lock:
-                if self._end is not None:
-                    raise self._end
-                if self._size and self._size + size > self._size_max:
+                self._granted_size += granted_size
+                if self._size and self._size + size > self._size_max and self._end is None:
                     timeout_s = self._wait_for_room(size, timeout_s)
                 pending_size = self._size + size
-                if pending_size <= self._granted_size:
+                missing_size = pending_size - self._granted_size
+                if missing_size <= 0 and self._end is None:
                     self._size = pending_size
                     self._items.append((future, payloads))
                     self._waiting_size += size
@@ -91,28 +93,20 @@ class AppendMailbox:
                         return
                     self._is_roused = True
                     break
-            timeout_s = self._take_budget(size, timeout_s)
+                is_busy = self._size > 0
+                has_spare = missing_size < size
+            if self._end is not None:
+                self.release(0)
+                raise self._end
+            if has_spare and may_give_back:  # or one over the limit waits for what this writer has
+                granted_size, may_give_back = 0, False
+                self.release(0)
+                continue
+            deadline_s = monotonic_s() + timeout_s
+            ahead_size = AHEAD_SIZE if is_busy else 0
+            granted_size = self._budget.take(missing_size, timeout_s, self._check_end, ahead_size)
+            timeout_s = max(0.0, deadline_s - monotonic_s())
         self._rouse(pending_size == size <= LONE_SIZE_MAX)
-
-    def _take_budget(self, size: int, timeout_s: float) -> float:
-        """Take room in the client's budget for ``size`` bytes more, and some ahead while busy.
-
-        Return what is left of ``timeout_s``.
-        """
-        self.release(0)  # or an append over the limit waits for what this itself has
-        with self._lock:
-            missing_size = self._size + size - self._granted_size
-            ahead_size = AHEAD_SIZE if self._size else 0
-        if missing_size <= 0:
-            return timeout_s
-        deadline_s = monotonic_s() + timeout_s
-        granted_size = self._budget.take(missing_size, timeout_s, self._check_end, ahead_size)
-        with self._lock:
-            self._granted_size += granted_size
-            is_over = self._end is not None
-        if is_over:
-            self.release(0)
-        return max(0.0, deadline_s - monotonic_s())
 
     def _check_end(self) -> None:
         if self._end is not None:

@@ -203,7 +203,9 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             case Deliver(news):
                 self._take_in(news, now_ms)
             case Drain():
-                self._undrained.update(dict.fromkeys(self._door.take_roused()))
+                roused = self._door.take_roused()
+                # else its own turn has drained it, or will once it is held up no longer
+                self._undrained.update({one: None for one in roused if one.may_drain})
             case TimePassed(asked_ms):
                 if asked_ms == self._asked_ms:
                     self._asked_ms = None

@@ -190,26 +190,25 @@ class WriterBody:
 
     def take_in(self, news: Sequence[News], now_ms: int) -> None:
         """Turn news from the connections into events for the core, and carry out its effects."""
-        events = [event for event in map(self._event_of, news) if event is not None]
-        for effect in self._core.handle_all(events, now_ms):
-            self._carry_out(effect)
+        events: list[core.Event] = []
+        for one in news:
+            if isinstance(one, Reply):
+                events.append(event_of(one))
+            elif one.bookie_id in self._slots:  # else it was replaced meanwhile
+                events.append(self._slot_event(one))
+        self._carry_out(self._core.handle_all(events, now_ms))
         if self._unheard:
             for one in news:
                 if not isinstance(one, Reply):
                     self._heard(one.bookie_id)
 
-    def _event_of(self, news: News) -> core.Event | None:
-        """Return the core's event; ``None`` where it waits for nothing of the kind."""
+    def _slot_event(self, news: BookieUp | BookieDown) -> core.Event:
+        slot = self._slots[news.bookie_id]
         match news:
-            case Reply():
-                return event_of(news)
             case BookieUp():
-                slot = self._slots.get(news.bookie_id)
-                # else it was replaced while the news were on their way
-                return None if slot is None else core.SlotUp(slot, news.incarnation)
+                return core.SlotUp(slot, news.incarnation)
             case BookieDown():
-                slot = self._slots.get(news.bookie_id)
-                return None if slot is None else core.SlotDown(slot, news.error)
+                return core.SlotDown(slot, news.error)
             case _:
                 assert_never(news)
 
@@ -221,8 +220,7 @@ class WriterBody:
             case EnsembleSettled():
                 effects = self._core.handle(news.event, now_ms)
                 self._follow_ensemble()
-                for effect in effects:
-                    self._carry_out(effect)
+                self._carry_out(effects)
             case MissingNoted(report):
                 self._handle(core.MissingReported(report.missing), now_ms)
             case ClosedInMetadata(future, _, None):
@@ -269,15 +267,19 @@ class WriterBody:
     # -------------------------------------------------------------- effects out
 
     def _handle(self, event: core.Event, now_ms: int) -> None:
-        for effect in self._core.handle(event, now_ms):
-            self._carry_out(effect)
+        self._carry_out(self._core.handle(event, now_ms))
 
-    def _carry_out(self, effect: core.Effect) -> None:
-        match effect:
-            case core.SendAdd():
+    def _carry_out(self, effects: Sequence[core.Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, core.SendAdd):  # nearly all of them are one of these two
                 self._requests.send_add(effect)
-            case core.Acked():
+            elif isinstance(effect, core.Acked):
                 self._resolve(effect.tickets)
+            else:
+                self._carry_out_other(effect)
+
+    def _carry_out_other(self, effect: core.OtherEffect) -> None:
+        match effect:
             case core.Failed():
                 self._fail(effect.tickets, effect.error)
             case core.SendSync():

@@ -63,16 +63,21 @@ class WriterRequests:
         self._sink = sink
         self._timeout_ms = timeout_ms
         self._writer = writer
-        self._sent: tuple[EntryBatch, Add, tuple[bytes, ...]] | None = None
+        self._sent: tuple[EntryBatch, Add, tuple[bytes, ...], int] | None = None
 
     def send_add(self, effect: core.SendAdd) -> None:
         """Send a batch."""
-        batch = effect.batch
-        if self._sent is None or self._sent[0] is not batch:  # one batch goes to many slots
-            self._sent = (batch, self._add_of(batch, effect.lac), _frames_of(batch))
-        _, request, frames = self._sent
-        key = _AddKey(self._writer, effect.slot, batch.first_entry_id, effect.epoch)
-        self._request(effect.slot, request, frames, key)
+        batch, slot = effect.batch, effect.slot
+        sent = self._sent
+        if sent is None or sent[0] is not batch:  # one batch goes to many slots
+            frames = _frames_of(batch)
+            sent = (batch, self._add_of(batch, effect.lac), frames, _size_of(frames))
+            self._sent = sent
+        _, request, frames, size = sent
+        key = _AddKey(self._writer, slot, request.first_entry_id, effect.epoch)
+        self._pool.request(
+            Outgoing(self.bookies[slot], request, frames, self._sink, key, self._timeout_ms, size)
+        )
 
     def send_sync(self, effect: core.SendSync) -> None:
         """Ask for an fsync."""
@@ -83,7 +88,7 @@ class WriterRequests:
             lac=effect.lac,
         )
         key = _SyncKey(self._writer, effect.slot, effect.sync_id, effect.epoch)
-        self._request(effect.slot, request, (), key)
+        self._request(effect.slot, request, key)
 
     def send_lac(self, effect: core.SendLac) -> None:
         """Tell the LAC."""
@@ -94,7 +99,7 @@ class WriterRequests:
             ledger_type=self._ledger_type,
             lac=effect.lac,
         )
-        self._request(effect.slot, request, (), _LacKey(self._writer, effect.slot, effect.lac))
+        self._request(effect.slot, request, _LacKey(self._writer, effect.slot, effect.lac))
 
     def _add_of(self, batch: EntryBatch, lac: int) -> Add:
         return Add(
@@ -109,19 +114,10 @@ class WriterRequests:
             is_striped=not isinstance(batch.entry_ids, range),
         )
 
-    def _request(
-        self, slot: int, request: Add | Sync | WriteLac, frames: tuple[bytes, ...], key: object
-    ) -> None:
+    def _request(self, slot: int, request: Sync | WriteLac, key: object) -> None:
+        size = REQUEST_OVERHEAD_SIZE
         self._pool.request(
-            Outgoing(
-                bookie_id=self.bookies[slot],
-                request=request,
-                frames=frames,
-                sink=self._sink,
-                key=key,
-                timeout_ms=self._timeout_ms,
-                size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
-            )
+            Outgoing(self.bookies[slot], request, (), self._sink, key, self._timeout_ms, size)
         )
 
 
@@ -131,16 +127,17 @@ def writer_of(news: News) -> Any:  # noqa: ANN401 - whatever was given as ``writ
     return key.writer if isinstance(news, Reply) else key
 
 
-def event_of(reply: Reply) -> core.Event | None:
-    """Return the core's event for what came of a request; ``None``: nothing that it waits for."""
-    outcome = reply.outcome
-    match reply.key:
-        case _AddKey(_, slot, first_entry_id, epoch):
-            if isinstance(outcome, AddAnswer):
-                return core.AddAnswered(
-                    slot, first_entry_id, outcome.incarnation, outcome.last_add_synced, epoch
-                )
-            return core.AddFailed(slot, first_entry_id, _error_of(reply), epoch)
+def event_of(reply: Reply) -> core.Event:
+    """Return the core's event for what came of a request."""
+    outcome, key = reply.outcome, reply.key
+    if isinstance(key, _AddKey):  # nearly all of them
+        slot, first_entry_id, epoch = key.slot, key.first_entry_id, key.epoch
+        if isinstance(outcome, AddAnswer):
+            return core.AddAnswered(
+                slot, first_entry_id, outcome.incarnation, outcome.last_add_synced, epoch
+            )
+        return core.AddFailed(slot, first_entry_id, _error_of(reply), epoch)
+    match key:
         case _SyncKey(_, slot, sync_id, epoch):
             if isinstance(outcome, SyncAnswer):
                 return core.SyncAnswered(
@@ -158,6 +155,10 @@ def event_of(reply: Reply) -> core.Event | None:
 def _frames_of(batch: EntryBatch) -> tuple[bytes, ...]:
     frames = (sizes_to_wire(batch.sizes), batch.body)
     return frames if isinstance(batch.entry_ids, range) else (*frames, encode_ids(batch.entry_ids))
+
+
+def _size_of(frames: tuple[bytes, ...]) -> int:
+    return REQUEST_OVERHEAD_SIZE + sum(map(len, frames))
 
 
 def _error_of(reply: Reply) -> ZbkError:

@@ -17,25 +17,30 @@ revoking of acks follows ``PendingAddOp.unsetSuccessAndSendWriteRequest``.
 
 from collections import deque
 from collections.abc import Collection, Iterator
+from typing import Final
+
+import msgspec
 
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import NO_ENTRY
 
+_NOTHING: Final = range(0)
 
-class _Pending:
+
+class _Pending(msgspec.Struct, gc=False):
     """One range that is not confirmed."""
 
-    __slots__ = ("acked", "entry_ids", "is_complete", "masks")
-
-    def __init__(self, entry_ids: range, masks: tuple[int, ...]) -> None:
-        self.entry_ids = entry_ids
-        self.masks = masks  # the write sets that occur in the range, as bits of slots
-        self.acked = 0  # bits of slots
-        self.is_complete = False
+    entry_ids: range
+    masks: tuple[int, ...]  # the write sets that occur in the range, as bits of slots
+    acked: int = 0  # bits of slots
+    is_complete: bool = False
 
 
 class AckTracker:
     """Turn acks of ranges, which come in any order, into entries confirmed in order.
+
+    ``last_acked_id`` is the last confirmed entry, every one before it is confirmed too, and it
+    never goes down; ``last_pushed_id`` is the last entry pushed. Others only read them.
 
     Invariants, checked in ``_check``:
       * pending ranges follow each other without a gap, from ``last_acked_id + 1`` on;
@@ -54,31 +59,21 @@ class AckTracker:
         masks = [sum(1 << slot for slot in quorum.write_set(residue)) for residue in range(size)]
         self._masks = tuple(masks) if quorum.is_striped else (masks[0],)
         self._ack_size = quorum.ack_size
-        self._last_acked_id = last_entry_id
-        self._last_pushed_id = last_entry_id
+        self.last_acked_id = last_entry_id
+        self.last_pushed_id = last_entry_id
         self._order: deque[_Pending] = deque()
         self._by_first: dict[int, _Pending] = {}
         self._is_held = False
 
     @property
-    def last_acked_id(self) -> int:
-        """The last confirmed entry; every one before it is confirmed too. Never goes down."""
-        return self._last_acked_id
-
-    @property
-    def last_pushed_id(self) -> int:
-        """The last entry pushed."""
-        return self._last_pushed_id
-
-    @property
     def pending_count(self) -> int:
         """Number of entries pushed and not confirmed."""
-        return self._last_pushed_id - self._last_acked_id
+        return self.last_pushed_id - self.last_acked_id
 
     def push(self, count: int) -> range:
         """Open a range of the next ``count`` entries and return their ids."""
         assert count >= 1, "a range has at least one entry"
-        first = self._last_pushed_id + 1
+        first = self.last_pushed_id + 1
         size = len(self._masks)
         masks = (
             self._masks
@@ -88,7 +83,7 @@ class AckTracker:
         pending = _Pending(range(first, first + count), masks)
         self._order.append(pending)
         self._by_first[first] = pending
-        self._last_pushed_id += count
+        self.last_pushed_id += count
         return pending.entry_ids
 
     def ack(self, slot: int, first_entry_id: int) -> range:
@@ -99,12 +94,12 @@ class AckTracker:
         """
         pending = self._by_first.get(first_entry_id)
         if pending is None:
-            return range(0)
+            return _NOTHING
         pending.acked |= 1 << slot
         if pending.is_complete or not self._has_quorum(pending.masks, pending.acked):
-            return range(0)
+            return _NOTHING
         pending.is_complete = True
-        return range(0) if self._is_held else self._confirm()
+        return _NOTHING if self._is_held else self._confirm()
 
     def hold(self) -> None:
         """Confirm nothing until ``release``."""
@@ -142,22 +137,24 @@ class AckTracker:
         return all(self._has_quorum(p.masks, p.acked | ~failed) for p in self._order)
 
     def _has_quorum(self, masks: tuple[int, ...], acked: int) -> bool:
+        if len(masks) == 1:
+            return (acked & masks[0]).bit_count() >= self._ack_size
         return all((acked & mask).bit_count() >= self._ack_size for mask in masks)
 
     def _confirm(self) -> range:
-        first = self._last_acked_id + 1
+        first = self.last_acked_id + 1
         while self._order and self._order[0].is_complete:
             entry_ids = self._order.popleft().entry_ids
             del self._by_first[entry_ids.start]
-            self._last_acked_id = entry_ids.stop - 1
+            self.last_acked_id = entry_ids.stop - 1
         self._check()
-        return range(first, self._last_acked_id + 1) if self._last_acked_id >= first else range(0)
+        return range(first, self.last_acked_id + 1)
 
     def _check(self) -> None:
         assert len(self._order) == len(self._by_first)
         if self._order:
             head = self._order[0]
-            assert head.entry_ids.start == self._last_acked_id + 1, "pending follows the acked"
+            assert head.entry_ids.start == self.last_acked_id + 1, "pending follows the acked"
             assert self._is_held or not head.is_complete, "a complete head must be confirmed"
         else:
-            assert self._last_acked_id == self._last_pushed_id, "nothing pending: all is acked"
+            assert self.last_acked_id == self.last_pushed_id, "nothing pending: all is acked"

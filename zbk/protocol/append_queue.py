@@ -23,7 +23,7 @@ _TICKET: Final = itemgetter(0)
 _PAYLOADS: Final = itemgetter(1)
 
 
-class Taken(msgspec.Struct, frozen=True):
+class Taken(msgspec.Struct, frozen=True, gc=False):
     """What goes into one batch.
 
     ``tickets`` are the appends that are done once the batch is acknowledged. Without payloads they
@@ -37,6 +37,8 @@ class Taken(msgspec.Struct, frozen=True):
 class AppendQueue:
     """A queue of appends that is emptied batch by batch.
 
+    ``waiting`` are those that wait, at least in part; others only look whether there are any.
+
     Invariants, checked in ``_check``:
       * ids are given out densely: those taken, then those queued, up to ``last_entry_id``;
       * only an append that still waits, the first one, may have been taken in part.
@@ -46,14 +48,10 @@ class AppendQueue:
         self._overhead_size = entry_overhead_size  # bytes that encoding adds to a payload
         self._size_max = size_max
         self._count_max = count_max
-        self._items: deque[tuple[Ticket, Sequence[bytes]]] = deque()
+        self.waiting: deque[tuple[Ticket, Sequence[bytes]]] = deque()
         self._offset = 0  # payloads of the first append that were taken
         self._taken_count = 0  # entries taken, ever
         self._count = 0  # entries added, ever
-
-    def __len__(self) -> int:
-        """Return the number of appends that wait, at least in part."""
-        return len(self._items)
 
     @property
     def last_entry_id(self) -> int:
@@ -62,7 +60,7 @@ class AppendQueue:
 
     def add(self, appends: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
         """Queue appends, each of some payloads."""
-        self._items.extend(appends)
+        self.waiting.extend(appends)
         self._count += sum(map(len, map(_PAYLOADS, appends)))
 
     def take(self) -> Taken:
@@ -71,7 +69,7 @@ class AppendQueue:
         Whole appends as far as they fit; or else a part of the first one. A payload larger than
         a batch is taken alone.
         """
-        assert self._items, "there is something to take"
+        assert self.waiting, "there is something to take"
         taken = Taken([], [])
         if not self._offset:
             self._take_single(taken)
@@ -84,7 +82,7 @@ class AppendQueue:
 
     def _take_single(self, taken: Taken) -> None:
         """Take appends of one entry, if the first ones all are: thousands, so all is done in C."""
-        items = self._items
+        items = self.waiting
         if len(items) == 1 or len(items[0][1]) != 1 or len(items[1][1]) != 1:
             return
         some = list(islice(items, self._count_max))
@@ -107,7 +105,7 @@ class AppendQueue:
                 items.popleft()
 
     def _take_whole(self, taken: Taken) -> None:
-        items, payloads, tickets = self._items, taken.payloads, taken.tickets
+        items, payloads, tickets = self.waiting, taken.payloads, taken.tickets
         room_count, room_size = self._count_max, self._size_max
         first = self._taken_count
         while items:
@@ -127,7 +125,7 @@ class AppendQueue:
         self._taken_count = first
 
     def _take_part(self) -> Taken:
-        ticket, entries = self._items[0]
+        ticket, entries = self.waiting[0]
         part = entries[self._offset : self._offset + self._count_max]
         entry_sizes = map(add, map(len, part), repeat(self._overhead_size))
         fitting_count = max(1, bisect_right(list(accumulate(entry_sizes)), self._size_max))
@@ -137,18 +135,18 @@ class AppendQueue:
         if self._offset < len(entries):
             return Taken(list(part), [])
         first = self._taken_count - len(entries)
-        self._items.popleft()
+        self.waiting.popleft()
         self._offset = 0
         return Taken(list(part), [(ticket, first, len(entries))])
 
     def drain(self) -> list[Ticket]:
         """Forget everything that waits and return its tickets."""
-        tickets = [ticket for ticket, _payloads in self._items]
-        self._items.clear()
+        tickets = [ticket for ticket, _payloads in self.waiting]
+        self.waiting.clear()
         self._offset = 0
         return tickets
 
     def _check(self) -> None:
-        waiting_count = len(self._items[0][1]) - self._offset if self._items else 0
+        waiting_count = len(self.waiting[0][1]) - self._offset if self.waiting else 0
         assert self._taken_count + waiting_count <= self._count, "ids are given out once"
-        assert self._items or not self._offset
+        assert self.waiting or not self._offset

@@ -15,7 +15,7 @@ from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import DigestType
 
 
-class Encoded(msgspec.Struct, frozen=True):
+class Encoded(msgspec.Struct, frozen=True, gc=False):
     """One batch, as it goes to the slots."""
 
     parts: tuple[EntryBatch | None, ...]  # by slot; None: the slot holds none of these entries

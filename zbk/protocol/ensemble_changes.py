@@ -36,6 +36,8 @@ from zbk.protocol.writer_events import ChangeEnsemble, WriterLimits
 class EnsembleChanges:
     """The change that is pending, if there is one, and when the next one may be asked for.
 
+    ``pending`` is set from the asking for a change until it is settled; others only read it.
+
     Invariant: an answer counts only if it names the change that is pending.
     """
 
@@ -46,7 +48,7 @@ class EnsembleChanges:
         self._pause_ms_max = limits.sync_point_retry_ms_max if needs_sync_point else self._retry_ms
         self._grace_ms = limits.metadata_grace_ms
         self._grace = Grace(self._grace_ms)
-        self._pending: ChangeEnsemble | None = None
+        self.pending: ChangeEnsemble | None = None
         self._doubt: ZbkError | None = None  # why the outcome of the pending one is not known
         self._is_queued = False  # it waits for its turn
         self._has_come = False  # its turn has come once
@@ -55,14 +57,9 @@ class EnsembleChanges:
         self._declined: frozenset[int] = frozenset()
         self._again_ms = 0
 
-    @property
-    def is_pending(self) -> bool:
-        """True from the asking for a change until it is settled."""
-        return self._pending is not None
-
     def is_due(self, slots: Collection[int], now_ms: int) -> bool:
         """Tell whether to ask for other bookies in these slots now."""
-        if self._pending is not None:
+        if self.pending is not None:
             return False
         return now_ms >= self._again_ms or not self._declined.issuperset(slots)
 
@@ -80,18 +77,18 @@ class EnsembleChanges:
         Raises:
             NotEnoughBookiesError: there were too many already.
         """
-        assert self._pending is None, "one change at a time"
+        assert self.pending is None, "one change at a time"
         if self._made_count >= self._count_max:
             reason = f"the ensemble was changed {self._made_count} times, and bookies still fail"
             raise NotEnoughBookiesError(len(failed), 0, reason)
-        self._pending = ChangeEnsemble(
+        self.pending = ChangeEnsemble(
             self._next_id, first_entry_id, dict(failed), is_urgent, length_before
         )
         self._next_id += 1
         self._doubt = None
         self._is_queued = self._has_come = False
         self._begin_grace(now_ms)
-        return self._pending
+        return self.pending
 
     def _begin_grace(self, now_ms: int) -> None:
         self._grace.reset()
@@ -110,14 +107,14 @@ class EnsembleChanges:
         Raises:
             ZbkError: what keeps it in doubt, for too long.
         """
-        if self._pending is None or self._is_queued:
+        if self.pending is None or self._is_queued:
             return None
         if self._grace.is_over(now_ms):
-            raise self._doubt or self._no_answer(self._pending)
+            raise self._doubt or self._no_answer(self.pending)
         if self._doubt is None or now_ms < self._again_ms:
             return None
         self._doubt = None
-        return self._pending
+        return self.pending
 
     def _no_answer(self, change: ChangeEnsemble) -> MetadataUnavailableError:
         failed = ", ".join(f"bookie {change.failed[slot]}" for slot in sorted(change.failed))
@@ -132,20 +129,20 @@ class EnsembleChanges:
 
     def is_answer_valid(self, change_id: int) -> bool:
         """Tell whether an answer is to the change that is pending."""
-        return self._pending is not None and self._pending.change_id == change_id
+        return self.pending is not None and self.pending.change_id == change_id
 
     def made(self, replaced_slots: Collection[int], now_ms: int) -> None:
         """Note that the change is settled; slots that it left alone have no replacement yet."""
-        assert self._pending is not None, "it was asked for"
+        assert self.pending is not None, "it was asked for"
         self._made_count += bool(replaced_slots)
-        self._decline(self._pending.failed.keys() - set(replaced_slots), now_ms)
-        self._pending = None
+        self._decline(self.pending.failed.keys() - set(replaced_slots), now_ms)
+        self.pending = None
 
     def declined(self, now_ms: int) -> None:
         """Note that there is no replacement now."""
-        assert self._pending is not None, "it was asked for"
-        self._decline(self._pending.failed.keys(), now_ms)
-        self._pending = None
+        assert self.pending is not None, "it was asked for"
+        self._decline(self.pending.failed.keys(), now_ms)
+        self.pending = None
 
     def put_off(self, slots: Collection[int], now_ms: int) -> None:
         """Note that a change of these slots cannot be asked for now."""
@@ -171,4 +168,4 @@ class EnsembleChanges:
 
     def cancel(self) -> None:
         """Forget the pending change: the writer has ended."""
-        self._pending = None
+        self.pending = None

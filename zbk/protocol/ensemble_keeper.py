@@ -65,12 +65,18 @@ class EnsembleKeeper:
     @property
     def is_pending(self) -> bool:
         """True while a change is asked for and not settled."""
-        return self._changes.is_pending
+        return self._changes.pending is not None
 
     @property
     def is_seeking(self) -> bool:
         """True while the writer pauses: on its way to where a change may be asked for, or there."""
         return self._sync_point is not None and self._sync_point.is_sought
+
+    @property
+    def is_idle(self) -> bool:
+        """True while neither is the case."""
+        is_sought = self._sync_point is not None and self._sync_point.is_sought
+        return not is_sought and self._changes.pending is None
 
     def progressed(self) -> None:
         """Note that entries were acknowledged."""
@@ -97,7 +103,7 @@ class EnsembleKeeper:
             NotEnoughBookiesError: there were too many changes.
             ZbkError: what kept a change in doubt, for too long.
         """
-        if self._changes.is_pending:
+        if self._changes.pending is not None:
             change = self._changes.again(now_ms)
             return [] if change is None else [change]
         failed = set(self._slots.failed)
@@ -115,7 +121,7 @@ class EnsembleKeeper:
             NotEnoughBookiesError: there were too many changes.
         """
         self._slow = slow = self._path.laggard(now_ms, self._slow_ms)
-        if slow is None or self._changes.is_pending:
+        if slow is None or self._changes.pending is not None:
             return []
         return self._change({slow, *self._slots.failed}, now_ms)
 
@@ -126,7 +132,7 @@ class EnsembleKeeper:
             NotEnoughBookiesError: not, for too long.
         """
         slots = self._slots
-        if self._changes.is_pending or self._path.is_reachable(slots.down):
+        if self._changes.pending is not None or self._path.is_reachable(slots.down):
             return  # a grace that began runs on until entries are acknowledged again
         if self._quorum_grace.is_over(now_ms):
             raise NotEnoughBookiesError(self._ack_size, len(slots.live), slots.why_down())

@@ -129,6 +129,11 @@ def encode_entries(
     code = DIGEST_CODE[digest_type]
     flags = ENTRY_VERSION | code << 8
     overhead_size = HEADER_SIZE + DIGEST_SIZE_BY_CODE[code]
+    if len(payloads) == 1:
+        (payload,) = payloads
+        size = len(payload)
+        body = _HEADER.pack(size, flags, ledger_id, entry_ids[0], lac, length + size) + payload
+        return body + digest(body), [size + overhead_size]
     chunks: list[bytes] = []
     entry_sizes: list[int] = []
     for start in range(0, len(payloads), _CHUNK_COUNT):

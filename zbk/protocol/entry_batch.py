@@ -39,7 +39,7 @@ assert array("I").itemsize == 4, "sizes are u32"
 assert array("q").itemsize == 8, "ids are i64"
 
 
-class EntryBatch(msgspec.Struct, frozen=True):
+class EntryBatch(msgspec.Struct, frozen=True, gc=False):
     """Entries of one ledger, ascending. All parts belong to the batch: nobody changes them.
 
     >>> batch = EntryBatch.of(7, range(3, 4), [HEADER_SIZE], bytes(HEADER_SIZE))

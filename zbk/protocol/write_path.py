@@ -103,7 +103,7 @@ class WritePath:
     @property
     def unsynced_batch_count(self) -> int:
         """Acknowledged batches beyond the LAC."""
-        return len(self._ends)
+        return len(self._ends.beyond)
 
     @property
     def is_pending(self) -> bool:
@@ -123,17 +123,17 @@ class WritePath:
     @property
     def is_flushed(self) -> bool:
         """True when everything appended is acknowledged."""
-        return not self._queue and self._window.newest_unacked is None
+        return not (self._queue.waiting or self._window.unacked)
 
     @property
     def is_held_up(self) -> bool:
         """True while appends wait for room in the window."""
-        return bool(self._queue)
+        return bool(self._queue.waiting)
 
     @property
     def is_answered(self) -> bool:
         """True when, besides, every live slot has answered everything."""
-        return not self._queue and self._window.is_answered
+        return not self._queue.waiting and self._window.is_answered
 
     @property
     def is_awaited_by_newcomers(self) -> bool:
@@ -143,7 +143,7 @@ class WritePath:
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot, if there is one, that alone holds up appends for ``slow_ms``."""
-        return self._window.laggard(now_ms, slow_ms) if self._queue else None
+        return self._window.laggard(now_ms, slow_ms) if self._queue.waiting else None
 
     def is_reachable(self, down: Collection[int]) -> bool:
         """Tell whether what is pending can reach an ack quorum without these slots."""
@@ -158,24 +158,22 @@ class WritePath:
     def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
         """Form batches of what is queued while the window has room."""
         effects: list[Effect] = []
-        while self._queue and self._has_room:
+        while self._queue.waiting and self._has_room:
             taken = self._queue.take()
-            newest = self._window.newest_unacked
             if taken.payloads:
                 first = self._push(taken.payloads, taken.tickets, now_ms)
-                for slot in live:
-                    effects += self._send(slot, first)
+                effects += self._send(live, first)
                 for slot in self._slots.down:
                     self._window.owe(slot, first)
-            elif newest is not None:
-                newest.tickets += taken.tickets
+            elif self._window.unacked:
+                self._window.unacked[-1].tickets += taken.tickets
             else:
                 effects.append(Acked(taken.tickets))
         return effects
 
     @property
     def _has_room(self) -> bool:
-        is_synced_enough = len(self._ends) < self._unsynced_count_max
+        is_synced_enough = len(self._ends.beyond) < self._unsynced_count_max
         return is_synced_enough and not self._is_paused and self._window.has_room
 
     def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
@@ -183,7 +181,7 @@ class WritePath:
         if is_revoked:
             self._revoke(slot)
         owed = self._window.up(slot, now_ms)
-        return [effect for first in owed for effect in self._send(slot, first)]
+        return [effect for first in owed for effect in self._send([slot], first)]
 
     def _revoke(self, slot: int) -> None:
         """Owe a slot what it acked, as far as it is kept; the rest, beyond the LAC, is missing."""
@@ -205,15 +203,17 @@ class WritePath:
         batch = self._window.answered(slot, part_first)
         if batch is None:
             return []
-        return self._confirmed(self._tracker.ack(slot, batch.entry_ids.start))
+        confirmed = self._tracker.ack(slot, batch.entry_ids.start)
+        return self._confirmed(confirmed) if confirmed else []
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Take in what a bookie has synced; -1 says only that it is in this life now."""
-        if last_add_synced > self.lac and self.missing.by_bookie:
-            # the bookie was told no higher LAC, so it has synced what it has behind this one
+        if self.missing.by_bookie and last_add_synced > self.lac:
+            # the bookie was told no higher LAC, so it has synced what it has after this one
             self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)
         self._policy.on_synced(slot, incarnation, last_add_synced)
-        self._advance()
+        if self._ends.beyond:
+            self._ends.advance(self._policy.lac)
 
     # ------------------------------------------------------------------ another ensemble
 
@@ -278,11 +278,11 @@ class WritePath:
 
     def check(self) -> None:
         """Assert the invariants."""
-        tracker, newest = self._tracker, self._window.newest_unacked
-        last_pushed_id = tracker.last_pushed_id
-        assert NO_ENTRY <= self._ends.lac <= tracker.last_acked_id
-        assert tracker.last_acked_id <= last_pushed_id <= self._queue.last_entry_id
-        assert newest is None or newest.entry_ids[-1] == last_pushed_id
+        tracker, unacked = self._tracker, self._window.unacked
+        last_acked_id, last_pushed_id = tracker.last_acked_id, tracker.last_pushed_id
+        lac = self._ends.lac
+        assert NO_ENTRY <= lac <= last_acked_id <= last_pushed_id <= self._queue.last_entry_id
+        assert not unacked or unacked[-1].entry_ids[-1] == last_pushed_id
 
     # ------------------------------------------------------------------ private
 
@@ -290,18 +290,20 @@ class WritePath:
         while self._window.is_full:
             self._miss(self._window.give_up())
         entry_ids = self._tracker.push(len(payloads))
-        self._pushed_lac = self.lac
+        self._pushed_lac = self._ends.lac
         encoded = self._encoder.encode(entry_ids.start, self._pushed_lac, self._length, payloads)
         self._length = encoded.length
         self._window.add(WriteBatch(entry_ids, encoded, tickets, now_ms))
         return entry_ids.start
 
-    def _send(self, slot: int, first_entry_id: int) -> list[SendAdd]:
-        part = self._window.sent(slot, first_entry_id)
-        if part is None:
-            return []
-        lac = min(self.lac, first_entry_id - 1)  # it may be acknowledged, and sent late
-        return [SendAdd(slot, part, lac, self._slots.epochs[slot])]
+    def _send(self, slots: Collection[int], first_entry_id: int) -> list[SendAdd]:
+        lac = min(self._ends.lac, first_entry_id - 1)  # it may be acknowledged, and sent late
+        window, epochs = self._window, self._slots.epochs
+        return [
+            SendAdd(slot, part, lac, epochs[slot])
+            for slot in slots
+            if (part := window.sent(slot, first_entry_id)) is not None
+        ]
 
     def _miss(self, missed: Iterable[Missed], bookies: Mapping[int, str] | None = None) -> None:
         for slot, ids in missed:
@@ -317,9 +319,6 @@ class WritePath:
             acked.tickets = []  # a late bookie keeps the batch, and nothing of who appended
             self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
         self._policy.on_acked(confirmed[-1])
-        self._advance()
-        return [Acked(tickets)] if tickets else []
-
-    def _advance(self) -> None:
         # bookies may have synced what is not acknowledged yet: it has no end to move to so far
         self._ends.advance(self._policy.lac)
+        return [Acked(tickets)] if tickets else []

@@ -18,6 +18,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import msgspec
+
 from zbk.protocol.batch_encoder import Encoded
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.writer_events import AckedTicket, WriterLimits
@@ -26,27 +28,22 @@ Missed: TypeAlias = tuple[int, range]
 """A slot, and the ids of a batch that its bookie will not get."""
 
 
-class WriteBatch:
+class WriteBatch(msgspec.Struct, eq=False):
     """One batch in the window."""
 
-    __slots__ = (
-        "awaited_count", "encoded", "entry_ids", "is_acked", "owed_count", "pushed_ms", "tickets",
-    )  # fmt: skip
-
-    def __init__(
-        self, entry_ids: range, encoded: Encoded, tickets: list[AckedTicket], pushed_ms: int
-    ) -> None:
-        self.entry_ids = entry_ids
-        self.pushed_ms = pushed_ms
-        self.encoded = encoded
-        self.tickets = tickets  # appends that are done with this batch
-        self.awaited_count = 0  # live slots that got it and have not answered
-        self.owed_count = 0  # slots that are down and have not answered it
-        self.is_acked = False
+    entry_ids: range
+    encoded: Encoded
+    tickets: list[AckedTicket]  # appends that are done with this batch
+    pushed_ms: int
+    awaited_count: int = 0  # live slots that got it and have not answered
+    owed_count: int = 0  # slots that are down and have not answered it
+    is_acked: bool = False
 
 
 class WriteWindow:
     """Batches by first id, and for each slot those that it has not answered.
+
+    ``unacked`` are those that no ack quorum has acknowledged, in order; others only look at it.
 
     Invariants, checked in ``_check``:
       * ``size`` is the sum over the batches kept, and ``unacked`` are the newest of them;
@@ -64,7 +61,7 @@ class WriteWindow:
         self._size = 0
         self._unacked_size = 0
         self._batches: dict[int, WriteBatch] = {}
-        self._unacked: deque[WriteBatch] = deque()
+        self.unacked: deque[WriteBatch] = deque()
         self._late: dict[int, WriteBatch] = {}  # acked, and no live slot has to answer them
         self._late_size = 0
         self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
@@ -86,7 +83,7 @@ class WriteWindow:
         """True when one more batch may be sent, if what is late is given up for it."""
         return (
             self._unacked_size < self._size_max
-            and len(self._unacked) < self._count_max
+            and len(self.unacked) < self._count_max
             and self._size - self._late_size < self._backlog_size_max
             and len(self._batches) - len(self._late) < self._backlog_count_max
         )
@@ -98,15 +95,10 @@ class WriteWindow:
             self._size >= self._backlog_size_max or len(self._batches) >= self._backlog_count_max
         )
 
-    @property
-    def newest_unacked(self) -> WriteBatch | None:
-        """The last batch that is not acknowledged."""
-        return self._unacked[-1] if self._unacked else None
-
     def add(self, batch: WriteBatch) -> None:
         """Keep a new batch."""
         self._batches[batch.entry_ids.start] = batch
-        self._unacked.append(batch)
+        self.unacked.append(batch)
         self._size += batch.encoded.size
         self._unacked_size += batch.encoded.size
 
@@ -115,8 +107,9 @@ class WriteWindow:
         batch = self._batches[first]
         part = batch.encoded.parts[slot]
         if part is not None:
-            assert part.first_entry_id not in self._outstanding[slot], "sent and not answered yet"
-            self._outstanding[slot][part.first_entry_id] = batch
+            outstanding, part_first = self._outstanding[slot], part.entry_ids[0]
+            assert part_first not in outstanding, "sent and not answered yet"
+            outstanding[part_first] = batch
             batch.awaited_count += 1
         return part
 
@@ -167,7 +160,7 @@ class WriteWindow:
         missed = [(slot, b.entry_ids) for b in self._owed[slot].values() if b.is_acked]
         for batch in list(self._owed[slot].values()):
             self._settle(slot, batch)
-        for batch in self._unacked:
+        for batch in self.unacked:
             self.owe(slot, batch.entry_ids.start)
         return missed
 
@@ -203,8 +196,8 @@ class WriteWindow:
     def acked_until(self, last_entry_id: int) -> list[WriteBatch]:
         """Note that everything up to ``last_entry_id`` is acknowledged; return its batches."""
         acked = []
-        while self._unacked and self._unacked[0].entry_ids.stop <= last_entry_id + 1:
-            batch = self._unacked.popleft()
+        while self.unacked and self.unacked[0].entry_ids.stop <= last_entry_id + 1:
+            batch = self.unacked.popleft()
             batch.is_acked = True
             self._unacked_size -= batch.encoded.size
             if not batch.awaited_count:
@@ -221,8 +214,8 @@ class WriteWindow:
 
     def drain(self) -> list[WriteBatch]:
         """Forget everything; return the batches that were not acknowledged."""
-        unacked = list(self._unacked)
-        self._unacked.clear()
+        unacked = list(self.unacked)
+        self.unacked.clear()
         self._batches.clear()
         self._late.clear()
         self._size = self._unacked_size = self._late_size = 0
@@ -272,13 +265,13 @@ class WriteWindow:
             self._retire(batch)
 
     def _check(self) -> None:
-        assert len(self._unacked) <= len(self._batches)
+        assert len(self.unacked) <= len(self._batches)
         assert 0 <= self._unacked_size <= self._size
         assert 0 <= self._late_size <= self._size - self._unacked_size
-        assert len(self._late) <= len(self._batches) - len(self._unacked)
+        assert len(self._late) <= len(self._batches) - len(self.unacked)
         if not self._late:
             assert self._late_size == 0, "nothing late takes no memory"
-        if not self._unacked:
+        if not self.unacked:
             assert self._unacked_size == 0, "an empty window takes no memory"
         if not self._batches:
             assert self._size == 0, "an empty window takes no memory"

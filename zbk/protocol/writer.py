@@ -211,7 +211,7 @@ class WriterCore:
         if self._is_closed:
             return False
         if self._is_calm:
-            return self._path.is_held_up or self._keeper.is_pending
+            return self._path.is_held_up
         return bool(
             self._slots.down
             or self._close is not None
@@ -230,8 +230,9 @@ class WriterCore:
     @property
     def next_tick_ms(self) -> int | None:
         """When a ``Tick`` is needed, if nothing happens before, beside those of ``is_watching``."""
-        is_over = self._error is not None or self._is_closed
-        if is_over or self._close is not None or not self._path.is_flushed:
+        if not self._path.is_flushed or self._error is not None:
+            return None
+        if self._is_closed or self._close is not None:
             return None
         due_ms = self._explicit_lac.due_ms(self._path.pushed_lac, self._slots.live)
         if self._idle_sync is not None and not self._is_ending:
@@ -262,9 +263,10 @@ class WriterCore:
         effects: list[ev.Effect] = []
         self._effects = effects
         self._now_ms = now_ms
-        is_tick = True
-        if not isinstance(event, ev.Tick):
-            is_tick = False
+        is_tick = isinstance(event, ev.Tick)
+        if isinstance(event, ev.Appends):  # nearly all that come here
+            self._on_appends(event.items)
+        elif not isinstance(event, ev.Tick):
             self._take_in(event)
         if not self._is_closed:
             self._go_on(is_tick)
@@ -299,7 +301,7 @@ class WriterCore:
             self._go_on(is_tick=False)
         self._check()
 
-    def _take_in(self, event: ev.ApplicationEvent | ev.ConnectionEvent | ev.MetadataEvent) -> None:
+    def _take_in(self, event: ev.CallEvent | ev.ConnectionEvent | ev.MetadataEvent) -> None:
         match event:
             case ev.AddAnswered():
                 self._on_add_answered(event)
@@ -354,12 +356,10 @@ class WriterCore:
             case _:
                 assert_never(event)
 
-    def _take_in_call(self, event: ev.ApplicationEvent) -> None:
+    def _take_in_call(self, event: ev.CallEvent) -> None:
         match event:
             case ev.Append():
                 self._on_appends([(event.ticket, event.payloads)])
-            case ev.Appends():
-                self._on_appends(event.items)
             case ev.SyncRequested():
                 self._on_sync_requested(event.ticket)
             case ev.CloseRequested():
@@ -419,9 +419,9 @@ class WriterCore:
         if event.epoch != self._slots.epochs[event.slot]:
             return  # of a bookie that was replaced since
         if self._is_news(event.slot, event.incarnation, event.last_add_synced):
-            before_id = self.last_acked_id
+            before_id = self._path.last_acked_id
             self._effects += self._path.answered(event.slot, event.first_entry_id)
-            if self.last_acked_id > before_id:
+            if self._path.last_acked_id > before_id:
                 self._keeper.progressed()
 
     def _on_add_failed(self, event: ev.AddFailed) -> None:
@@ -471,7 +471,8 @@ class WriterCore:
         try:
             if not self._slots.is_answer_valid(slot, incarnation):
                 return False
-            self._slots.check_synced(slot, last_add_synced, self._path.last_pushed_id)
+            if last_add_synced != NO_ENTRY:
+                self._slots.check_synced(slot, last_add_synced, self._path.last_pushed_id)
         except WireError as error:
             self._suspect(slot, error)
             return False
@@ -532,7 +533,7 @@ class WriterCore:
             and self._error is None
             and self._close is None
             and self._syncs.is_idle
-            and not self._keeper.is_seeking
+            and self._keeper.is_idle
             and not self._is_unsynced_watched
             and self._path.unsynced_batch_count * 2 < self._limits.unsynced_batch_count_max
         )

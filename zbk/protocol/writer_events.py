@@ -220,14 +220,14 @@ class Tick(msgspec.Struct, frozen=True):
     """Time has passed. Wanted every 100 ms or so: all waiting ends here."""
 
 
-ApplicationEvent: TypeAlias = Append | Appends | SyncRequested | CloseRequested | Abandoned
+CallEvent: TypeAlias = Append | SyncRequested | CloseRequested | Abandoned
 ConnectionEvent: TypeAlias = (
     AddAnswered | AddFailed | SlotUp | SlotDown | SyncAnswered | SyncFailed | LacTaken | LacFailed
 )
 MetadataEvent: TypeAlias = (
     EnsembleChanged | EnsembleChangeTurn | EnsembleChangeFailed | BookiesChanged | MissingReported
 )
-Event: TypeAlias = ApplicationEvent | ConnectionEvent | MetadataEvent | Tick
+Event: TypeAlias = Appends | CallEvent | ConnectionEvent | MetadataEvent | Tick
 
 
 # ------------------------------------------------------------------ effects
@@ -359,13 +359,11 @@ class SlotSuspect(msgspec.Struct, frozen=True):
         return isinstance(self.error, BookieUnavailableError | RequestTimeoutError | WireError)
 
 
-Effect: TypeAlias = (
-    SendAdd
-    | SendSync
+OtherEffect: TypeAlias = (
+    SendSync
     | SendLac
     | ChangeEnsemble
     | ReportMissing
-    | Acked
     | Failed
     | SyncDone
     | SyncFailedFor
@@ -373,3 +371,6 @@ Effect: TypeAlias = (
     | CloseFailed
     | SlotSuspect
 )
+"""Effects beside those that each batch has."""
+
+Effect: TypeAlias = SendAdd | Acked | OtherEffect

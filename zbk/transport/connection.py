@@ -20,7 +20,6 @@ Everything here runs in the thread of the pool that owns it (``zbk.transport.dea
 import os
 import struct
 from collections import deque
-from collections.abc import Iterator
 from enum import Enum
 from typing import Final, Protocol
 
@@ -366,36 +365,37 @@ class Connection:
         self._is_stuffed = False
         if not self.waiting:
             return
-        parts = [self._part(pending, hello) for pending in self._within_credit(hello)]
+        parts = self._within_credit(hello)
         for group in groups(parts, hello.version):
             if not self._try_send(request_frames(group, hello.incarnation)):
                 self._is_stuffed = True
                 self._pool.look_at(now_ms + SEND_RETRY_MS)
                 return
-            for request, _frames in group:
-                pending = self.waiting.popleft()
-                self._waiting_size -= pending.outgoing.size
-                self.outstanding.add(request.request_id, pending, now_ms)
+            size = self.outstanding.size
+            self.outstanding.add(
+                [(request.request_id, self.waiting.popleft()) for request, _frames in group], now_ms
+            )
+            self._waiting_size -= self.outstanding.size - size
         if parts:
             self._pool.look_at(self.outstanding.due_ms)
 
-    def _within_credit(self, hello: HelloAnswer) -> Iterator[Pending]:
-        """Yield what waits and the bookie's credit has room for; one, if nothing is under way."""
-        size = self.outstanding.size
+    def _within_credit(self, hello: HelloAnswer) -> list[Part]:
+        """Return what waits and the bookie's credit has room for; one, if nothing is under way."""
+        parts: list[Part] = []
+        size, credit_size, incarnation = (
+            self.outstanding.size, hello.credit_size, hello.incarnation,
+        )  # fmt: skip
+        next_request_id, replace = self._pool.next_request_id, msgspec.structs.replace
         for pending in self.waiting:
-            if size and size + pending.outgoing.size > hello.credit_size:
-                return
-            size += pending.outgoing.size
-            yield pending
-
-    def _part(self, pending: Pending, hello: HelloAnswer) -> Part:
-        outgoing = pending.outgoing
-        request = msgspec.structs.replace(
-            outgoing.request,
-            request_id=self._pool.next_request_id(),
-            incarnation=hello.incarnation,
-        )
-        return request, outgoing.frames
+            outgoing = pending.outgoing
+            if size and size + outgoing.size > credit_size:
+                break
+            size += outgoing.size
+            request = replace(
+                outgoing.request, request_id=next_request_id(), incarnation=incarnation
+            )
+            parts.append((request, outgoing.frames))
+        return parts
 
     def _try_send(self, frames: list[Frame]) -> bool:
         assert self.socket is not None, "only a connected bookie is sent to"
@@ -432,10 +432,18 @@ class Connection:
                 return
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
+        outstanding, post, bookie_id = self.outstanding, self._pool.post, self.bookie_id
         for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
-            if self.state is State.IDLE:
-                return  # the one before has ended this life
-            self._on_answer(part, own, now_ms)
+            if self.state is not State.READY or isinstance(part, Refused):
+                if self.state is State.IDLE:
+                    return  # the one before has ended this life
+                self._on_answer(part, own, now_ms)
+                continue
+            pending = outstanding.take(part.request_id, now_ms)
+            if pending is not None:  # else it timed out before
+                outgoing = pending.outgoing
+                post(outgoing.sink, Reply(bookie_id, outgoing.key, part, own))
+        self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
         if self.state is State.GREETING and answer.request_id == self._hello_id:
@@ -447,9 +455,7 @@ class Connection:
         pending = self.outstanding.take(answer.request_id, now_ms)
         if pending is None:
             return  # it timed out before
-        self.used_ms = now_ms
-        if not self.subscribers:
-            self._pool.look_at(now_ms + self._pool.options.idle_ms)
+        self._note_use(now_ms)
         if not isinstance(answer, Refused):
             outgoing = pending.outgoing
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
@@ -462,6 +468,11 @@ class Connection:
         self._fail(pending.outgoing, error)
         if isinstance(error, HelloRequiredError | WrongBookieError):
             self.lose(error, now_ms)
+
+    def _note_use(self, now_ms: int) -> None:
+        self.used_ms = now_ms
+        if not self.subscribers:
+            self._pool.look_at(now_ms + self._pool.options.idle_ms)
 
     def _on_forgotten(self, pending: Pending, now_ms: int) -> None:
         """Keep a request that was refused, and say HELLO unless that is under way."""

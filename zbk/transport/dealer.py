@@ -81,14 +81,18 @@ class BookiePool:
         self._now_ms = monotonic_ms()  # when the turn of the loop began
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="zbk-dealer", daemon=True)
+        self._thread_id = 0
         self._thread.start()
 
     # -------------------------------------------------------------- any thread
 
     def request(self, outgoing: Outgoing) -> None:
         """Send a request; its ``Reply`` goes to its sink, always."""
-        if threading.get_ident() == self._thread.ident and not self._is_stopping:
-            self._connection(outgoing.bookie_id).enqueue(outgoing, self._now_ms)
+        if threading.get_ident() == self._thread_id and not self._is_stopping:
+            connection = self._connections.get(outgoing.bookie_id)
+            if connection is None:
+                connection = self._connection(outgoing.bookie_id)
+            connection.enqueue(outgoing, self._now_ms)
             return
 
         def send(now_ms: int) -> None:
@@ -167,7 +171,7 @@ class BookiePool:
 
     def _do(self, command: Callable[[int], None]) -> None:
         """Carry out a command: at once in the pool's thread, in order with its other ones."""
-        if threading.get_ident() == self._thread.ident and not self._is_stopping:
+        if threading.get_ident() == self._thread_id and not self._is_stopping:
             command(self._now_ms)
         else:
             self._put(command)
@@ -177,7 +181,7 @@ class BookiePool:
             if self._is_stopping:
                 return False
             self._inbox.append(command)
-        if threading.get_ident() != self._thread.ident:  # that one looks before it waits
+        if threading.get_ident() != self._thread_id:  # that one looks before it waits
             self._wakeup.wake()
         return True
 
@@ -246,6 +250,7 @@ class BookiePool:
         return connection
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         self._poller.register(self._wakeup.fd, zmq.POLLIN)
         try:
             while not self._is_stopping:

@@ -11,6 +11,7 @@ Pure: it is told what time it is. Owned by a ``Connection``.
 
 from bisect import bisect_right
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -52,12 +53,17 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, request_id: int, pending: Pending, now_ms: int) -> None:
-        """Take in a request that is handed over now; ids ascend."""
-        pending.handed_ms = now_ms
-        self._pending[request_id] = pending
-        self.size += pending.outgoing.size
-        self.due_ms = min(self.due_ms, now_ms + pending.outgoing.timeout_ms)
+    def add(self, requests: Iterable[tuple[int, Pending]], now_ms: int) -> None:
+        """Take in requests that are handed over now, with their ids, which ascend."""
+        size, due_ms = self.size, self.due_ms
+        for request_id, pending in requests:
+            outgoing = pending.outgoing
+            pending.handed_ms = now_ms
+            self._pending[request_id] = pending
+            size += outgoing.size
+            late_ms = now_ms + outgoing.timeout_ms
+            due_ms = min(due_ms, late_ms)
+        self.size, self.due_ms = size, due_ms
 
     def take(self, request_id: int, now_ms: int) -> Pending | None:
         """Return, and forget, a request that was answered; ``None`` if it timed out before."""
@@ -69,10 +75,11 @@ class Outstanding:
         while ids and ids[-1] >= request_id:  # this one is older, and was answered later
             ids.pop()
             times_ms.pop()
-        ids.append(request_id)
-        times_ms.append(now_ms)
-        if len(ids) > MARK_COUNT_MAX:
-            self._forget_marks()
+        if not times_ms or times_ms[-1] < now_ms:  # else the mark before says as much
+            ids.append(request_id)
+            times_ms.append(now_ms)
+            if len(ids) > MARK_COUNT_MAX:
+                self._forget_marks()
         return pending
 
     def take_late(self, now_ms: int) -> list[Pending]:

@@ -42,7 +42,7 @@ def test_what_is_added_is_taken_in_order_and_in_small_batches(
         assert queue.last_entry_id == sum(map(len, appends[: ticket + 1])) - 1
         if ticket < len(interleave) and interleave[ticket]:
             take()
-    while queue:
+    while queue.waiting:
         take()
 
     assert payloads == [payload for append in appends for payload in append]
@@ -59,13 +59,13 @@ def test_tickets_that_were_not_taken_to_the_end_are_drained_once(
     for ticket, append in enumerate(appends):
         queue.add([(ticket, append)])
     for _ in range(take_count):
-        if queue:
+        if queue.waiting:
             done += [ticket for ticket, _first, _count in queue.take().tickets]
 
     drained = queue.drain()
 
     assert done + drained == list(range(len(appends)))
-    assert not queue
+    assert not queue.waiting
     assert queue.last_entry_id == sum(map(len, appends)) - 1, "ids are not given out again"
 
 
@@ -86,4 +86,4 @@ def test_appends_of_one_entry_leave_together_as_far_as_they_fit() -> None:
     assert queue.take().tickets == [(0, 0, 1), (1, 1, 1)], "a third one would be over 100 bytes"
     assert queue.take().tickets == [(2, 2, 1), (3, 3, 1)], "the next one is not of one entry"
     assert queue.take().tickets == [(4, 4, 2), (5, 6, 1)]
-    assert not queue
+    assert not queue.waiting

@@ -26,7 +26,7 @@ def late_keys(requests: Outstanding, now_ms: int) -> list[object]:
 
 
 def test_a_request_is_late_when_its_time_is_over_and_not_before(requests: Outstanding) -> None:
-    requests.add(1, pending(), 1_000)
+    requests.add([(1, pending())], 1_000)
 
     assert requests.due_ms == 1_100
     assert late_keys(requests, 1_099) == []
@@ -36,7 +36,7 @@ def test_a_request_is_late_when_its_time_is_over_and_not_before(requests: Outsta
 
 def test_a_slow_bookie_that_answers_one_after_another_is_not_late(requests: Outstanding) -> None:
     for number in range(50):
-        requests.add(number, pending(number), 0)
+        requests.add([(number, pending(number))], 0)
 
     for number in range(50):
         now_ms = (number + 1) * (TIMEOUT_MS - 1)
@@ -46,7 +46,7 @@ def test_a_slow_bookie_that_answers_one_after_another_is_not_late(requests: Outs
 
 def test_a_bookie_that_hangs_is_late_with_everything_at_once(requests: Outstanding) -> None:
     for number in range(5):
-        requests.add(number, pending(number), 0)
+        requests.add([(number, pending(number))], 0)
     requests.take(0, 90)
 
     assert late_keys(requests, 189) == []
@@ -56,9 +56,9 @@ def test_a_bookie_that_hangs_is_late_with_everything_at_once(requests: Outstandi
 def test_a_request_that_hangs_alone_is_late_whatever_younger_ones_do(
     requests: Outstanding,
 ) -> None:
-    requests.add(0, pending("stuck"), 0)
+    requests.add([(0, pending("stuck"))], 0)
     for number in range(1, 20):
-        requests.add(number, pending(number), number * 5)
+        requests.add([(number, pending(number))], number * 5)
         requests.take(number, number * 5 + 1)
 
     assert late_keys(requests, 99) == []
@@ -69,7 +69,7 @@ def test_an_older_answer_that_comes_later_counts_for_all_that_are_younger(
     requests: Outstanding,
 ) -> None:
     for number in range(4):
-        requests.add(number, pending(number), 0)
+        requests.add([(number, pending(number))], 0)
     requests.take(2, 50)
     requests.take(1, 60)
 
@@ -79,8 +79,8 @@ def test_an_older_answer_that_comes_later_counts_for_all_that_are_younger(
 
 
 def test_a_timeout_is_no_progress(requests: Outstanding) -> None:
-    requests.add(0, pending(0, 50), 0)
-    requests.add(1, pending(1, 100), 0)
+    requests.add([(0, pending(0, 50))], 0)
+    requests.add([(1, pending(1, 100))], 0)
 
     assert late_keys(requests, 50) == [0]
     assert late_keys(requests, 100) == [1]
@@ -109,7 +109,7 @@ def test_it_is_as_the_rule_says_whatever_is_answered_in_whatever_order(steps: li
     now_ms = 0
     for number, step in enumerate(steps):
         now_ms += step.before_ms
-        requests.add(number, pending(number), now_ms)
+        requests.add([(number, pending(number))], now_ms)
         clocks[number] = now_ms
         if step.answers is not None:
             now_ms += step.after_ms
