@@ -82,7 +82,9 @@ class Watch:
 class Session:
     """The watches of one connection."""
 
-    __slots__ = ("due_ms", "inbound", "peer", "refused", "risen", "session_id", "watches")
+    __slots__ = (
+        "due_ms", "inbound", "last_request_id", "peer", "refused", "risen", "session_id", "watches",
+    )  # fmt: skip
 
     def __init__(self, peer: bytes, session_id: int) -> None:
         self.peer = peer
@@ -90,6 +92,7 @@ class Session:
         self.watches: dict[int, Watch] = {}
         self.risen: list[Risen] = []  # ended, and not told yet
         self.refused: list[tuple[int, ZbkError]] = []
+        self.last_request_id = 0
         self.inbound: Inbound | None = None  # the request that waits
         self.due_ms = NEVER_MS  # of its answer; without a request, of the session's end
 
@@ -196,9 +199,13 @@ class LacWatches:
     def resume(self, inbound: Inbound, request: WatchLacs, now_ms: int) -> Session | None:
         """Return the session of a request, without the watches that it leaves.
 
-        ``None``: the session is not known, and the request is answered.
+        ``None``: the request is answered. Its session is not known; or it is a repeated one, whose
+        answer nobody hears: the ids of a connection's requests ascend.
         """
         session = self._sessions.get(inbound.peer)
+        if session is not None and request.request_id <= session.last_request_id:
+            self._answers.append(SessionAnswered(inbound))
+            return None
         if session is not None and (request.is_first or session.session_id != request.session_id):
             if not request.is_first:  # of a session before this one, which goes on
                 self._answers.append(SessionAnswered(inbound, is_lost=True))
@@ -213,6 +220,7 @@ class LacWatches:
         if session.inbound is not None:
             self._answer(session, now_ms)
         session.inbound = inbound
+        session.last_request_id = request.request_id
         self._set_due(session, now_ms + min(request.wait_ms, WAIT_MS_MAX))
         for number in request.ended:
             watch = session.watches.get(number)

@@ -297,6 +297,22 @@ def test_the_next_request_of_a_session_ends_the_wait_of_the_one_before() -> None
     assert told(world) == [(6, [(2, 0)])]
 
 
+def test_a_repeated_request_is_answered_and_changes_nothing() -> None:
+    world = with_ledgers(30)
+    say(world, 1, is_first=True)
+    say(world, 2, watch(4, 30))
+    rise(world, 30, 1)
+    assert told(world) == [(1, []), (2, [(4, 1)])]
+
+    say(world, 2, watch(4, 30))  # its answer would tell 4 once more, and nobody would hear it
+    say(world, 1, is_first=True)
+    assert told(world) == [(2, []), (1, [])]
+
+    say(world, 3, watch(5, 30, 1))
+    rise(world, 30, 2)
+    assert told(world) == [(3, [(5, 2)])]
+
+
 def test_a_request_is_answered_at_its_deadline_and_no_later_than_the_limit() -> None:
     world = with_ledgers(30)
     say(world, 5, watch(1, 30), is_first=True)
@@ -380,11 +396,11 @@ def test_what_does_not_fit_into_one_answer_comes_with_the_next() -> None:
     say(world, 5, is_first=True)
     for first in range(0, count, 500):
         some = [watch(number, 30) for number in range(first, min(first + 500, count))]
-        say(world, 6, *some)
+        say(world, 6 + first, *some)
     world.answers.clear()
 
     rise(world, 30, 0)
-    say(world, 7)
+    say(world, 6 + count)
 
     assert [len(risen) for _, risen in told(world)] == [RISEN_COUNT_MAX, 3]
 
