@@ -82,6 +82,7 @@ class AuditorElection:
         self._term_count = 0
         self._term: int | None = None
         self._tried = b""  # what we last tried to put there
+        self._former: set[bytes] = set()  # and before: the store may apply it later than that
         self._is_due = True
         self._is_closing = False
         self._session_watch = store.on_session(self._note_session)
@@ -160,13 +161,18 @@ class AuditorElection:
             return False  # look at what became of it
         if not tried or node.value != tried:
             self._end_term()
-            return True
+            if node.value not in self._former:
+                return True
+            with suppress(MetadataConflictError):
+                self._store.delete(AUDITOR_LEADER, node.version)
+            return False
         return self._begin_term(session_number)
 
     def _try_to_lead(self) -> None:
         vote = AuditorVote(candidate_id=self._candidate_id, token=uuid4().hex, elected_ms=wall_ms())
         value = encode(vote)
         with self._changed:
+            self._former.add(self._tried)
             self._tried = value  # before the attempt: its reply may be lost
             self._is_due = True
         with suppress(NodeExistsError):

@@ -95,6 +95,7 @@ class Registration:
         self._state = RegistrationState.LOST
         self._error: ZbkError | None = None
         self._tried: dict[str, bytes] = {}  # by path: what we last tried to put there
+        self._former: set[bytes] = set()  # and before: the store may apply it later than that
         self._blocked_since_ms: int | None = None
         self._session_watch = store.on_session(self._note_session)
         self._node_watch: Watch | None = None  # on the node that is wanted
@@ -247,7 +248,10 @@ class Registration:
                 return False
         self._watch(path)
         if node is not None and node.value != self._tried.get(path):
-            self._wait_for_other(path, node)
+            if node.value in self._former:
+                self._remove(path, node)
+            else:
+                self._wait_for_other(path, node)
             return False
         self._blocked_since_ms = None
         other = registration_path(bookie_id, is_readonly=not wanted.is_readonly)
@@ -271,6 +275,7 @@ class Registration:
 
     def _create(self, path: str, wanted: BookieRegistration) -> bool:
         value = encode(wanted, write_token=uuid4().hex)
+        self._former.add(self._tried.get(path, b""))
         self._tried[path] = value  # before the attempt: its reply may be lost
         try:
             self._store.create(path, value, is_ephemeral=True)
@@ -295,9 +300,12 @@ class Registration:
     def _remove_ours(self, path: str) -> None:
         node = self._look(path)
         if node is not None and node.value == self._tried.get(path):
-            with suppress(MetadataConflictError):
-                self._store.delete(path, node.version)
-        self._tried.pop(path, None)
+            self._remove(path, node)
+        self._former.add(self._tried.pop(path, b""))
+
+    def _remove(self, path: str, node: Node) -> None:
+        with suppress(MetadataConflictError):
+            self._store.delete(path, node.version)
 
     def _report_registered(self, number: int, session_number: int) -> bool:
         with self._telling:

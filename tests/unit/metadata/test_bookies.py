@@ -3,11 +3,13 @@
 import logging
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 
 import msgspec
 import pytest
 
 from tests.support.hooked_store import HookedStore
+from tests.support.late_store import LateCreations
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.errors import (
@@ -20,6 +22,7 @@ from zbk.errors import (
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.paths import registration_path
 from zbk.metadata.registration import Registration, RegistrationState
 from zbk.metadata.store import SessionState
 from zbk.metadata.values import BookieRegistration, Cookie, encode
@@ -235,6 +238,17 @@ def test_an_attempt_that_is_applied_when_it_was_given_up_is_known_as_ours(
     assert store.sent_count == 2
     assert history(cluster) == (1, True)
     store.close()
+
+
+def test_a_registration_that_the_store_applies_late_is_known_as_ours(cluster: Cluster) -> None:
+    path = registration_path("b1", is_readonly=False)
+    with closing(LateCreations(cluster.tree, path)) as store:
+        registration = BookieRegistry(store, session_timeout_ms=200).register(B1)
+
+        assert store.is_over
+        assert registration.is_registered
+        assert list(cluster.others.available()) == ["b1"]
+        registration.close()
 
 
 def test_who_starts_waits_for_an_earlier_process_to_be_unregistered(cluster: Cluster) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.late_store import LateCreations
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.metadata.election import AuditorElection
@@ -69,6 +70,20 @@ def test_a_vote_that_was_not_made_is_made_again(
 
     told.wait_last(1)
     election.close()
+
+
+def test_a_vote_that_the_store_applies_late_keeps_nobody_from_leading(
+    tree: MemoryTree, told: Recorder[int | None]
+) -> None:
+    late = LateCreations(tree, AUDITOR_LEADER)
+    initialise(late)
+
+    election = candidate(late, told)
+
+    told.wait_last(1)
+    assert late.is_over
+    election.close()
+    late.close()
 
 
 def test_a_node_that_somebody_removed_is_made_again(
