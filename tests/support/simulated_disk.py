@@ -230,6 +230,7 @@ class SimulatedDisk:
         self._durable_names: dict[str, _Inode] = {}
         self._pending_names: list[dict[str, _Inode | None]] = []
         self._locks: set[str] = set()
+        self._listings: dict[str, list[str]] = {}  # by directory, until a name in it changes
 
     # ------------------------------------------------------------------ the port
 
@@ -259,16 +260,19 @@ class SimulatedDisk:
         self._take_descriptor(path)
         if path not in self._directories:
             raise FileNotFoundError(errno.ENOENT, "no such directory", path)
-        prefix = f"{path}/"
-        size = len(prefix)
-        below = [p for p in self._names if p.startswith(prefix)]
-        below += [p for p in self._directories if p.startswith(prefix)]
-        return sorted({p[size:] for p in below if p.find("/", size) < 0})
+        if path not in self._listings:
+            prefix = f"{path}/"
+            size = len(prefix)
+            below = [p for p in self._names if p.startswith(prefix)]
+            below += [p for p in self._directories if p.startswith(prefix)]
+            self._listings[path] = sorted({p[size:] for p in below if p.find("/", size) < 0})
+        return list(self._listings[path])
 
     def make_dirs(self, path: str) -> None:
         while path not in self._directories:
             self._directories.add(path)
             path = _parent(path)
+            self._listings.pop(path, None)
 
     def rename(self, old: str, new: str) -> None:
         self.fail_on("rename", old)
@@ -290,6 +294,8 @@ class SimulatedDisk:
         if self.list_dir(path):
             raise OSError(errno.ENOTEMPTY, "not empty", path)
         self._directories.remove(path)
+        self._listings.pop(path, None)
+        self._listings.pop(_parent(path), None)
         self._sync_names(path)  # what was below it is gone with it; nobody can sync it any more
         self.step()
 
@@ -358,6 +364,7 @@ class SimulatedDisk:
         for inode in self._durable_names.values():
             inode.visible = bytearray(inode.durable)
         self._names = dict(self._durable_names)
+        self._listings.clear()
         self._pending_names = []
         return self.process_crash()
 
@@ -422,10 +429,13 @@ class SimulatedDisk:
         """Take a file away, durably."""
         del self._names[path]
         self._durable_names.pop(path, None)
+        self._listings.pop(_parent(path), None)
 
     def _rename(self, change: dict[str, _Inode | None]) -> None:
         _apply(self._names, change)
         self._pending_names.append(change)
+        for path in change:
+            self._listings.pop(_parent(path), None)
 
 
 def _apply(names: dict[str, _Inode], change: dict[str, _Inode | None]) -> None:
