@@ -8,6 +8,7 @@ import pytest
 from tests.support.audit_ledgers import ledger
 from tests.support.golden import run_script, scripts
 from zbk.protocol.audit import Auditor
+from zbk.protocol.audit_brake import LostBookies
 from zbk.protocol.audit_events import (
     AuditSettings,
     BookiesSeen,
@@ -231,6 +232,32 @@ def _line(effect: Effect) -> str:  # noqa: C901, PLR0911, PLR0912 - one line a k
 def _names(bookie_ids: object) -> str:
     assert isinstance(bookie_ids, tuple | frozenset)
     return " ".join(sorted(bookie_ids)) or "none"
+
+
+def test_bookies_that_are_lost_at_the_first_look_have_not_vanished_just_now() -> None:
+    bookies = LostBookies(
+        AuditSettings(brake_window_ms=10_000, brake_hold_ms=1_000, interval_ms={})
+    )
+    cookies = frozenset("abcd")
+
+    assert bookies.see(cookies, frozenset("ab"), 0) == (frozenset(), None)
+    assert bookies.lost == {"c", "d"}
+    assert not bookies.is_held
+
+    _, brake = bookies.see(cookies, frozenset("a"), 1)
+    assert brake is None, "one alone"
+
+
+def test_a_stranger_that_got_a_cookie_is_no_stranger_any_more() -> None:
+    bookies = LostBookies(AuditSettings(interval_ms={}))
+    bookies.see(frozenset("a"), frozenset("a"), 0)
+    bookies.note_strangers(["x"], 0)
+    assert bookies.lost == {"x"}
+    bookies.see(frozenset("ax"), frozenset("ax"), 1)
+
+    bookies.see(frozenset("a"), frozenset("a"), 2)
+
+    assert bookies.lost == frozenset(), "it was decommissioned"
 
 
 @pytest.mark.parametrize("path", scripts("audit"), ids=lambda path: path.stem)
