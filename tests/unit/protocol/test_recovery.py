@@ -371,6 +371,34 @@ def test_the_last_entry_is_read_again_when_its_bookies_come_back() -> None:
     assert recovery.run().end == (2, length_up_to(2))
 
 
+def test_the_last_entry_is_read_again_after_a_rest_and_late_news_count_for_nothing() -> None:
+    metadata, bookies = ledger(Q332), Bookies()
+    bookies.fill(metadata, 2, lac=2)
+    recovery = Recovery(metadata, bookies).start()
+
+    def reads() -> list[SendRead]:
+        return [r for r in recovery.waiting if isinstance(r, SendRead) and 2 in r.entry_ids]
+
+    while not reads():
+        recovery.deliver(recovery.waiting[0])
+    lost = []
+    while reads():
+        lost += reads()
+        recovery.lose(lost[-1])
+    assert [r.bookie_id for r in lost] == ["b0", "b1", "b2"]
+
+    recovery.tick(99)
+    assert reads() == []
+    recovery.tick(1)
+    assert [r.bookie_id for r in reads()] == ["b0"]
+
+    for request in lost:
+        assert recovery.handle(recovery.answer(request)) == []
+        late = BookieUnavailableError(request.bookie_id, "connection lost")
+        assert recovery.handle(failure(request, late)) == []
+    assert recovery.run().end == (2, length_up_to(2))
+
+
 def test_a_lac_without_its_entry_never_closes_a_ledger() -> None:
     """A bookie tells a LAC that is too high: the entry there is missing, so nothing is closed."""
     metadata, bookies = ledger(Q332), Bookies()
