@@ -17,8 +17,8 @@ from zbk.protocol.scrub import DamagedEntries
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index_page import INDEX_HEADER_SIZE
 from zbk.storage.last_mark import LogMark
-from zbk.storage.location import UNKNOWN, split_location
-from zbk.storage.scrub_index import BUSY_COUNT_MAX
+from zbk.storage.location import ABSENT, UNKNOWN, split_location
+from zbk.storage.scrub_index import BUSY_COUNT_MAX, LOOK_COUNT_MAX
 from zbk.storage.scrub_step import AskOwner, Paid, ScrubStep
 from zbk.system.files import File
 
@@ -193,6 +193,14 @@ def test_bad_sectors_damage_the_entries_in_them_and_the_others_stay_readable() -
     twinned.storage.garbages  # noqa: B018 - still open
     whole = [e for e in range(60) if e not in found[7] and log_of(twinned, 7, e)[0] != path]
     assert read_all(twinned.storage, 7, whole)
+
+
+def misplace(twinned: TwinnedStorage, ledger_id: int, entry_id: int) -> None:
+    """Point an entry at another one, on the disk."""
+    (cache,) = [one.cache for one in twinned.storage._directories]
+    other = cache.locations(ledger_id, entry_id + 1, entry_id + 1)
+    cache.put(cache.prepare(ledger_id, [entry_id]), [entry_id], other)
+    twinned.finish_checkpoint()
 
 
 def delete(twinned: TwinnedStorage, *ledger_ids: int) -> None:
@@ -414,6 +422,41 @@ def test_ledgers_and_logs_that_go_under_the_scrubber_are_no_damage() -> None:
         assert not findings.is_damage_found, (seed, findings.files)
 
 
+def test_a_ledger_that_is_deleted_while_its_entries_are_looked_at_is_no_damage() -> None:
+    """Its entries are wanted no more, and so all of the index was seen."""
+    twinned, _, _ = with_dead_damage()
+    (view,) = twinned.storage.scrubs
+    misplace(twinned, 7, 5)
+
+    def between(step: ScrubStep) -> None:
+        if isinstance(step, AskOwner):
+            twinned.storage.mark_deleted([7])
+
+    scrubber = Scrubber(view, between=between)
+
+    assert not scrubber.run().is_damage_found
+    assert scrubber.question_count == 1
+    assert len(view.lost) == 1, "nobody misses what was there"
+
+
+def test_an_entry_of_which_the_index_cannot_tell_any_more_is_left_to_the_next_pass() -> None:
+    twinned, path, _ = with_dead_damage()
+    (view,) = twinned.storage.scrubs
+    misplace(twinned, 7, 5)
+    _forget(twinned)
+    (index_path,) = [one for one in twinned.disk.paths(".idx") if one.endswith("07.idx")]
+
+    def between(step: ScrubStep) -> None:
+        if isinstance(step, AskOwner):
+            twinned.disk.flip_bit(index_path, 8 * (INDEX_HEADER_SIZE + 100))
+
+    findings = Scrubber(view, between=between).run()
+
+    assert findings.ranges == []
+    assert [one.path for one in findings.files] == [path], "not all of the index was seen"
+    assert len(view.lost) == 0
+
+
 def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
     """As compaction moves them: copied, the index points there, the old log goes."""
     for seed in range(30):
@@ -455,6 +498,39 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
         findings = Scrubber(view, between=move).run()
         assert not findings.is_damage_found, (seed, findings.files)
         assert one.garbage.left_logs()
+
+
+def test_an_entry_that_is_elsewhere_at_every_look_is_left_to_the_next_pass() -> None:
+    twinned = filled()
+    misplace(twinned, 7, 5)
+    (cache,) = [one.cache for one in twinned.storage._directories]
+    elsewhere = iter(range(7, 60))
+
+    def between(step: ScrubStep) -> None:
+        if isinstance(step, AskOwner):
+            other = next(elsewhere)
+            cache.put(cache.prepare(7, [5]), [5], cache.locations(7, other, other))
+
+    (view,) = twinned.storage.scrubs
+    scrubber = Scrubber(view, between=between)
+
+    assert not scrubber.run().is_damage_found
+    assert scrubber.question_count == LOOK_COUNT_MAX
+    assert scrubber.scrub.unconfirmed_count == 1
+
+
+def test_an_entry_that_the_index_has_no_more_is_no_damage() -> None:
+    twinned = filled()
+    misplace(twinned, 7, 5)
+    (view,) = twinned.storage.scrubs
+
+    def ask(question: Callable[[], object]) -> object:
+        return array("Q", [ABSENT]) if question.func == view.locations else question()  # type: ignore[attr-defined]
+
+    scrubber = Scrubber(view, ask=ask)
+
+    assert not scrubber.run().is_damage_found
+    assert (scrubber.question_count, scrubber.scrub.unconfirmed_count) == (1, 0)
 
 
 def test_adds_and_checkpoints_between_the_steps_raise_no_alarm() -> None:
