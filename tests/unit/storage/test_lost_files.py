@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 
+from tests.support.batches import batch_of
 from tests.support.bookie_storages import BOOKIE_ID, KEY, LedgerTwin, TwinnedStorage, read_all
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.scrubbing import scrub
@@ -12,8 +13,10 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import BookieError, CorruptRecordError, InvalidOptionError
+from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.entry_log_format import encode_block_header, log_seed
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.last_mark import LastMark
 from zbk.storage.ledger_ranges import LedgerRanges
@@ -196,6 +199,35 @@ def test_a_block_that_is_damaged_leaves_its_ledger_in_limbo_and_no_other() -> No
     assert unknown(storage) == [4]
     assert read_all(storage, 4, range(5))
     assert storage.limbo.limbo.reasons == (LossReason.INDEX_LOST,)
+
+
+@pytest.mark.parametrize("is_of_another_ledger", [True, False])
+def test_a_block_that_holds_something_else_leaves_its_ledger_doubtful(
+    is_of_another_ledger: bool,
+) -> None:
+    """Every checksum fits: it was written so."""
+    twin = filled()
+    twin.kill()
+    (path,) = twin.disk.paths("/logs/")
+    content = twin.disk.content(path)
+    batch = batch_of(4, range(5, 8))
+    body = batch_of(5, range(5, 8)).body if is_of_another_ledger else bytes(batch.size)
+    other = EntryBatch.of(4, batch.entry_ids, batch.sizes, body)
+    block = encode_block_header(other, log_seed(OWNER, 1)) + body
+    twin.disk.set_content(path, content + block)
+
+    report = Reindex(
+        twin.disk,
+        "/l",
+        owner=OWNER,
+        lost=LedgerRanges((3,), (7,)),
+        least_sizes={1: len(content) + len(block)},
+        ask_others=secret_of,
+        fail_stop=FailStop(),
+    ).run()
+
+    assert (set(report.doubtful_ids), report.doubt) == ({4}, "")
+    assert report.entry_count == 24
 
 
 @pytest.mark.parametrize("is_short", [True, False])
