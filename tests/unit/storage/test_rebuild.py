@@ -20,7 +20,7 @@ from zbk.errors import (
 )
 from zbk.protocol.words import LedgerType
 from zbk.storage.deleted_ledgers import DeletedLedgers
-from zbk.storage.entry_log_format import LOG_HEADER_SIZE
+from zbk.storage.entry_log_format import FOOTER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.rebuild import IndexRebuild, RebuildReport
@@ -103,6 +103,7 @@ def test_an_index_made_anew_is_the_old_one() -> None:
     assert report is not None
     assert (report.moved_count, report.kept_count, report.fenced_ids) == (0, 0, ())
     assert report.added_count == 6  # what only the journal had
+    assert report.torn_tails == ()
     after = {path: twin.disk.content(path) for path in twin.disk.paths(".idx")}
     assert {path: after[path] for path in before if path != INDEX_7} == {
         path: content for path, content in before.items() if path != INDEX_7
@@ -215,6 +216,7 @@ def test_what_only_the_old_index_knows_is_an_error_to_read_and_never_denied() ->
 
     assert report is not None
     assert report.kept_count == 3
+    assert report.torn_tails == (), "blocks follow"
     storage = storage_on(twin.disk)
     storage.open()
     resolved = storage.resolve(7, [0], 1 << 20)
@@ -276,6 +278,21 @@ def test_a_sealed_log_has_no_torn_tail() -> None:
         rebuild(twin.disk, tell_all)
 
 
+@pytest.mark.parametrize("part", ["header", "map"])
+def test_damage_to_what_holds_no_entry_is_no_loss(part: str) -> None:
+    twin = filled(log_size_max=900)
+    lose_index(twin.disk)
+    path = twin.disk.paths("/l/logs/")[0]
+    at = 20 if part == "header" else len(twin.disk.content(path)) - FOOTER_SIZE - 1
+    twin.disk.flip_bit(path, 8 * at)
+
+    report = rebuild(twin.disk, tell_all)
+
+    assert report is not None
+    assert report.torn_tails == ()
+    assert report.kept_count == 0
+
+
 def test_a_log_of_which_nothing_can_be_read_has_no_torn_tail() -> None:
     """The mark promises it: something was there, and no index is left to tell what."""
     twin = filled()
@@ -299,6 +316,28 @@ def test_the_torn_tail_of_a_log_is_no_damage() -> None:
     assert report is not None
     assert report.torn_tails == (log,)
     check(twin)  # the journal has what the tail had
+
+
+def test_damage_to_a_log_of_which_the_journal_has_everything_is_no_loss() -> None:
+    """The log was begun after the last mark."""
+    twin = TwinnedStorage(SimulatedDisk(), log_size_max=900)
+    twin.open()
+    twin.add(7, range(10))
+    twin.finish_checkpoint()
+    before = twin.disk.paths("/l/logs/")
+    for first in range(10, 90, 10):
+        twin.add(7, range(first, first + 10), payload_size=30)
+    twin.sync()
+    twin.kill()
+    later = [path for path in twin.disk.paths("/l/logs/") if path not in before]
+    assert len(later) > 1
+    lose_index(twin.disk)
+    twin.disk.flip_bit(later[1], 8 * 100)
+
+    report = rebuild(twin.disk, tell_all)
+
+    assert report is not None
+    check(twin)
 
 
 def test_a_deleted_ledger_stays_away() -> None:
