@@ -9,6 +9,7 @@ from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.words import LedgerType
 from zbk.storage.compaction import Compaction
+from zbk.storage.compaction_note import CompactionPlan
 from zbk.storage.location import location_of, split_location
 from zbk.storage.log_runs import Run
 
@@ -101,6 +102,25 @@ def test_a_deleted_ledger_has_nothing_to_move_and_nothing_that_is_read() -> None
     assert moving.core.relocate(moving.copies(), {SOURCE}) == 0
     assert not moving.core.has_pointer(moving.run)
     assert list(moving.core.live_places(moving.run)) == []
+
+
+def test_after_a_plan_that_is_given_up_its_sources_are_counted_anew_and_another_can_begin() -> None:
+    """Some of their entries were moved, perhaps."""
+    core = Moving().core
+    plan = CompactionPlan(TARGET, (SOURCE,))
+    assert core.note(plan)
+    log = core.begin_log(plan)
+    core.finish(plan, log)
+    core.counts.keep(SOURCE, {LEDGER_ID: 980})
+    core.counts.keep(SOURCE + 1, {FILLER_ID: 98})
+
+    core.give_up(plan)
+
+    assert not core.counts.is_known(SOURCE)
+    assert core.counts.is_known(SOURCE + 1)
+    assert core.open_plan is None
+    assert core.note(plan)
+    core.abandon()
 
 
 def test_a_ledger_without_an_index_keeps_its_copies_and_points_nowhere() -> None:
