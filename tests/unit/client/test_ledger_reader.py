@@ -5,7 +5,7 @@ import pytest
 from tests.support.bookie_here import ONE, BookieHere
 from zbk.client.api import Client
 from zbk.client.ledger_creation import LedgerOptions
-from zbk.errors import ReaderClosedError
+from zbk.errors import ClientClosedError, ReaderClosedError
 from zbk.protocol.words import LedgerType
 
 
@@ -23,6 +23,37 @@ def test_reads_raise_the_lac_of_their_reader(client: Client) -> None:
     assert lac >= 8  # the last entry has the LAC of before
     assert len(list(reader.read(0, lac))) == lac + 1
     writer.close()
+
+
+def test_entries_that_were_written_long_ago_do_not_lower_the_lac_of_their_reader(
+    client: Client,
+) -> None:
+    writer = client.create_ledger(**ONE)
+    writer.append_many([b"%d" % number for number in range(10)]).result(20)
+    writer.append(b"10")
+    with client.open_ledger(writer.ledger_id) as reader:
+        lac = reader.read_last_add_confirmed()
+        assert lac >= 9
+
+        assert [entry.entry_id for entry in reader.read(0, 3)] == [0, 1, 2, 3]
+
+        assert reader.last_add_confirmed == lac
+    writer.close()
+
+
+def test_a_closed_client_ends_a_read_between_two_batches(world: BookieHere) -> None:
+    client = world.connect()
+    writer = client.create_ledger(**ONE)
+    for _ in range(4):
+        writer.append(b"x" * (1 << 20))
+    last = writer.close()
+    batches = client.open_ledger(writer.ledger_id).read_batches(0, last)
+    next(batches)
+
+    client.close()
+
+    with pytest.raises(ClientClosedError):
+        next(batches)
 
 
 def test_a_closed_reader_says_that_it_is_closed_and_not_the_ledger(client: Client) -> None:
