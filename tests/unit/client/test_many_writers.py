@@ -6,6 +6,7 @@ A whole bookie in this process.
 import gc
 import random
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -15,17 +16,77 @@ from tests.support.bookie_here import ONE, BookieHere
 from tests.support.waiting import wait_until
 from zbk.client.api import Client
 from zbk.client.ledger_writer import LedgerWriter
-from zbk.client.writer_actor import WriterActor
+from zbk.client.writer_actor import (
+    Join,
+    Leave,
+    LookAround,
+    TimePassed,
+    WriterActor,
+    WriterDoor,
+)
+from zbk.client.writer_body import WriterBody
 from zbk.config import ClientConfig
 from zbk.errors import (
     BookieUnavailableError,
     ClientClosedError,
     LedgerClosedError,
     LedgerFencedError,
+    ZbkError,
 )
 from zbk.protocol.writer import WriterCore
 from zbk.protocol.writer_events import AddAnswered
 from zbk.system.direct_inbox import TurnQueue
+from zbk.transport.dealer import BookiePool
+
+
+class Pool(BookiePool):
+    """Keeps the times that it is to call at."""
+
+    def __init__(self) -> None:
+        self.times_ms: list[int] = []
+
+    def call_at(self, at_ms: int, _call: Callable[[], None]) -> None:
+        self.times_ms.append(at_ms)
+
+
+class Body(WriterBody):
+    """A writer that is due, done with and ended when a test says so."""
+
+    def __init__(self, ledger_id: int, door: WriterDoor) -> None:
+        self.ledger_id = ledger_id
+        self.next_ms: int | None = None
+        self.is_idle = False
+        self.error: ZbkError | None = None
+        self.is_ended = False
+        self._door = door
+
+    is_done_with = property(lambda self: self.is_idle)
+    may_drain = False
+
+    def due_ms(self, _now_ms: int) -> int | None:
+        return self.next_ms
+
+    def start(self) -> None:
+        return
+
+    def end(self, error: ZbkError) -> None:
+        self.is_ended, self.error = True, error
+        self._door.forget(self)
+
+
+class Turns:
+    """An actor whose messages are handled here, at once, at 0 ms."""
+
+    def __init__(self) -> None:
+        self.pool = Pool()
+        self.door = WriterDoor(self.pool)
+        self.actor = WriterActor(self.door, self.pool, lambda: 0)
+
+    def join(self, ledger_id: int, next_ms: int | None = None) -> Body:
+        body = Body(ledger_id, self.door)
+        body.next_ms = next_ms
+        self.actor.on_receive(Join(body))
+        return body
 
 
 def writers(client: Client, count: int) -> list[LedgerWriter]:
@@ -153,6 +214,55 @@ def test_writers_that_are_dropped_or_closed_are_forgotten(client: Client) -> Non
 
     assert [future.result(20) for future in futures] == [0] * 6
     wait_until(lambda: not len(client._writers), what="the end of all writers")
+
+
+def test_a_writer_that_is_dropped_ends_when_nothing_is_left_to_be_done() -> None:
+    turns = Turns()
+    idle, busy, ended = (turns.join(number) for number in range(3))
+    ended.end(LedgerClosedError(2))
+    idle.is_idle = True
+    turns.door.dropped += [idle, busy, ended]
+
+    turns.actor.on_receive(LookAround())
+
+    assert isinstance(idle.error, LedgerClosedError)
+    assert not busy.is_ended
+    assert turns.door.dropped == [busy]
+
+    busy.is_idle = True
+    turns.actor.on_receive(LookAround())
+
+    assert isinstance(busy.error, LedgerClosedError)
+    assert turns.door.dropped == []
+    assert turns.actor.writer_count == 0
+
+
+def test_a_writer_that_leaves_ends() -> None:
+    turns = Turns()
+    one, other = turns.join(1), turns.join(2)
+
+    turns.actor.on_receive(Leave(one))
+
+    assert isinstance(one.error, LedgerClosedError)
+    assert not other.is_ended
+
+
+def test_the_earliest_time_that_a_writer_is_due_is_asked_for_once() -> None:
+    turns = Turns()
+    times_ms = turns.pool.times_ms
+    turns.join(1, 100)
+    early = turns.join(2, 50)
+    turns.join(3, 50)
+    turns.join(4, 70)
+    turns.join(5)
+    assert times_ms == [100, 50]
+
+    early.end(LedgerClosedError(2))
+    turns.actor.on_receive(TimePassed(100))  # asked for before it was known of the earlier one
+    assert times_ms == [100, 50]
+
+    turns.actor.on_receive(TimePassed(50))
+    assert times_ms == [100, 50, 50], "another one is due then, too"
 
 
 def test_a_large_append_is_left_to_the_actors_own_thread(
