@@ -1,0 +1,145 @@
+"""Reading a log, and following it: from ledger to ledger, and what ends that.
+
+A whole bookie in this process.
+"""
+
+import pytest
+
+from tests.support.bookie_here import ONE
+from zbk.client.api import Client
+from zbk.client.log import Log
+from zbk.errors import (
+    LogTruncatedError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    RequestTimeoutError,
+)
+from zbk.protocol.log_position import LogEntry, LogPosition
+
+NAME = "orders"
+NEXT_S = 20.0
+
+
+def open_log(client: Client) -> Log:
+    return client.open_log(NAME, **ONE)
+
+
+def append(log: Log, *payloads: bytes) -> list[LogPosition]:
+    """Append to a ledger of their own."""
+    positions = [log.append(payload) for payload in payloads]
+    log.roll()
+    return positions
+
+
+def payloads(entries: list[LogEntry]) -> list[bytes]:
+    return [entry.payload for entry in entries]
+
+
+def test_a_log_is_read_from_any_position_to_its_end(client: Client) -> None:
+    with open_log(client) as log:
+        positions = [*append(log, b"0", b"1", b"2"), *append(log, b"3"), *append(log, b"4", b"5")]
+
+    for index, position in enumerate(positions):
+        entries = list(client.read_log(NAME, position))
+        assert [entry.position for entry in entries] == positions[index:]
+        assert payloads(entries) == [b"%d" % number for number in range(index, 6)]
+    assert list(client.read_log(NAME, positions[-1].next)) == []
+
+
+def test_ledgers_that_come_while_a_log_is_read_are_read_too(client: Client) -> None:
+    log = open_log(client)
+    append(log, b"0")
+    log.append(b"1")
+    entries = client.read_log(NAME)
+    assert next(entries).payload == b"0"
+
+    log.roll()
+    append(log, b"2")
+    log.append(b"3")
+    log.close()
+
+    assert payloads(list(entries)) == [b"1", b"2", b"3"]
+
+
+def test_an_owner_reads_all_that_was_confirmed_to_it(client: Client) -> None:
+    with open_log(client) as log:
+        append(log, b"0")
+        log.append(b"1")
+
+        assert payloads(list(log.read())) == [b"0", b"1"]
+
+
+def test_a_log_that_is_made_anew_while_it_is_read_is_another_one(client: Client) -> None:
+    with open_log(client) as log:
+        append(log, b"0")
+    entries = client.read_log(NAME)
+    assert next(entries).payload == b"0"
+    client.delete_log(NAME)
+    with open_log(client) as log:
+        log.append(b"new")
+
+    with pytest.raises(NoSuchLogError):
+        next(entries)
+
+
+def test_a_reader_and_a_tail_say_that_what_comes_next_was_cut_off(client: Client) -> None:
+    log = open_log(client)
+    append(log, b"0")
+    append(log, b"1")
+    (begin,) = append(log, b"2")
+    entries, tail = client.read_log(NAME), client.tail_log(NAME, timeout=NEXT_S)
+    assert (next(entries).payload, next(tail).payload) == (b"0", b"0")
+
+    assert client.truncate_log(NAME, begin) == 2
+
+    for reading in (entries, tail):
+        with pytest.raises(LogTruncatedError, match="ledger number 1"):
+            next(reading)
+    log.close()
+    tail.close()
+
+
+def test_a_ledger_that_was_deleted_by_hand_is_named(client: Client) -> None:
+    with open_log(client) as log:
+        append(log, b"0")
+        (doomed,) = append(log, b"1")
+        entries, tail = client.read_log(NAME), client.tail_log(NAME, timeout=NEXT_S)
+        assert (next(entries).payload, next(tail).payload) == (b"0", b"0")
+
+        client.delete_ledger(doomed.ledger_id)
+
+        for reading in (entries, tail):
+            with pytest.raises(NoSuchLedgerError, match=str(doomed.ledger_id)):
+                next(reading)
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_tail_says_that_its_log_is_gone(client: Client, *, is_made_anew: bool) -> None:
+    log = open_log(client)
+    append(log, b"0")
+    append(log, b"1")
+    log.close()
+    tail = client.tail_log(NAME, timeout=NEXT_S)
+    assert next(tail).payload == b"0"
+
+    client.delete_log(NAME)
+    if is_made_anew:
+        with open_log(client) as log:
+            log.append(b"new")
+
+    with pytest.raises(NoSuchLogError, match=NAME):
+        next(tail)
+
+
+def test_a_tail_that_waited_for_nothing_goes_on(client: Client) -> None:
+    log = open_log(client)
+    tail = client.tail_log(NAME, timeout=0.2)
+    with pytest.raises(RequestTimeoutError, match=NAME):
+        next(tail)
+
+    append(log, b"0", b"1")
+    append(log, b"2")
+
+    assert payloads([next(tail) for _ in range(3)]) == [b"0", b"1", b"2"]
+    tail.close()
+    log.close()
