@@ -36,7 +36,7 @@ from zbk.protocol.recovery_events import (
     SendWrite,
     TimeIsOver,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.words import DigestType, LedgerType
 
 Q332 = Quorum(3, 3, 2)
 IMPATIENT = RecoveryLimits(attempt_count_max=2)
@@ -397,6 +397,19 @@ def test_the_last_entry_is_read_again_after_a_rest_and_late_news_count_for_nothi
         late = BookieUnavailableError(request.bookie_id, "connection lost")
         assert recovery.handle(failure(request, late)) == []
     assert recovery.run().end == (2, length_up_to(2))
+
+
+@pytest.mark.parametrize("digest_type", [DigestType.XXH3, DigestType.NONE])
+def test_bookies_check_the_last_entry_where_its_reader_cannot(digest_type: DigestType) -> None:
+    metadata = msgspec.structs.replace(ledger(Q332), digest_type=digest_type)
+    bookies = Bookies()
+    bookies.fill(metadata, 2, lac=2)
+    recovery = Recovery(metadata, bookies, IMPATIENT).start().run()
+
+    reads = [r for r in recovery.sent if isinstance(r, SendRead) and r.entry_ids == range(2, 3)]
+
+    assert reads
+    assert all(read.is_checked is (digest_type is DigestType.NONE) for read in reads)
 
 
 def test_a_lac_without_its_entry_never_closes_a_ledger() -> None:
