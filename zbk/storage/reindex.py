@@ -193,7 +193,7 @@ class Reindex:
         """Put the entries of a block into the index; false if they cannot be told."""
         ledger_id = block.header.ledger_id
         body = file.pread(block.header.body_size, block.offset)
-        if len(body) < block.header.body_size or checksum(body) != block.header.body_checksum:
+        if checksum(body) != block.header.body_checksum:
             return False
         found = entries_of(body, block.header.count)
         if found is None or found[0] != ledger_id:
