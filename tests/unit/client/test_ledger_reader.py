@@ -37,7 +37,7 @@ def test_entries_that_were_written_long_ago_do_not_lower_the_lac_of_their_reader
 
         assert [entry.entry_id for entry in reader.read(0, 3)] == [0, 1, 2, 3]
 
-        assert reader.last_add_confirmed == lac
+        assert reader.last_add_confirmed >= lac
     writer.close()
 
 
@@ -82,7 +82,8 @@ def test_a_tail_ends_with_its_reader(client: Client) -> None:
 
     reader.close()
 
-    assert list(tail) == []
+    left = [entry.entry_id for entry in tail]
+    assert left in ([], [1]), "the second one may have come with the first"
 
 
 def test_a_tail_sees_the_last_entries_of_a_vd_writer_that_is_idle(client: Client) -> None:
