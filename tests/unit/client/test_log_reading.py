@@ -3,21 +3,66 @@
 A whole bookie in this process.
 """
 
+from typing import cast
+
 import pytest
 
 from tests.support.bookie_here import ONE
 from zbk.client.api import Client
+from zbk.client.ledger_reader import LedgerReader
 from zbk.client.log import Log
+from zbk.client.log_driver import LedgerClient
+from zbk.client.log_reader import LogReading
+from zbk.client.tail import LedgerTail
 from zbk.errors import (
+    BookieUnavailableError,
     LogTruncatedError,
     NoSuchLedgerError,
     NoSuchLogError,
     RequestTimeoutError,
+    ZbkError,
 )
 from zbk.protocol.log_position import LogEntry, LogPosition
+from zbk.protocol.read_batch import ReadBatch
 
 NAME = "orders"
 NEXT_S = 20.0
+
+
+class FailingLedgers:
+    """The ledgers of a client, of which tails fail when a test says so."""
+
+    def __init__(self, client: Client) -> None:
+        self.failures: list[ZbkError] = []
+        self._client = client
+
+    def check_usable(self) -> None:
+        self._client.check_usable()
+
+    def open_ledger(self, ledger_id: int, password: bytes) -> "FailingReader":
+        return FailingReader(self._client.open_ledger(ledger_id, password), self.failures)
+
+
+class FailingReader:
+    """A reader, and its tail."""
+
+    def __init__(self, reader: LedgerReader, failures: list[ZbkError]) -> None:
+        self._reader = reader
+        self._failures = failures
+        self._tail: LedgerTail | None = None
+
+    def tail(self, first: int) -> "FailingReader":
+        self._tail = self._reader.tail(first)
+        return self
+
+    def next_batch(self, timeout: float | None) -> ReadBatch | None:
+        assert self._tail is not None
+        if self._failures:
+            raise self._failures.pop()
+        return self._tail.next_batch(timeout=timeout)
+
+    def close(self) -> None:
+        self._reader.close()
 
 
 def open_log(client: Client) -> Log:
@@ -59,6 +104,35 @@ def test_ledgers_that_come_while_a_log_is_read_are_read_too(client: Client) -> N
     log.close()
 
     assert payloads(list(entries)) == [b"1", b"2", b"3"]
+
+
+def test_what_the_next_owner_appends_to_a_closed_log_is_read_too(client: Client) -> None:
+    with open_log(client) as log:
+        log.append(b"0")
+    entries = client.read_log(NAME)
+    assert next(entries).payload == b"0"
+
+    with open_log(client) as log:
+        log.append(b"1")
+
+    assert payloads(list(entries)) == [b"1"]
+
+
+def test_what_is_read_is_a_prefix_though_the_log_goes_on(client: Client) -> None:
+    """The first ledger was open when it was opened: its last entries were not confirmed yet."""
+    log = open_log(client)
+    log.append(b"0")
+    log.append(b"1")
+    entries = client.read_log(NAME)
+    assert next(entries).payload == b"0"
+
+    append(log, b"2")
+    log.append(b"3")
+    log.close()
+
+    found = [b"0", *payloads(list(entries))]
+    assert found == [b"%d" % number for number in range(len(found))]
+    assert b"3" not in found
 
 
 def test_an_owner_reads_all_that_was_confirmed_to_it(client: Client) -> None:
@@ -129,6 +203,31 @@ def test_a_tail_says_that_its_log_is_gone(client: Client, *, is_made_anew: bool)
 
     with pytest.raises(NoSuchLogError, match=NAME):
         next(tail)
+
+
+def test_a_tail_goes_on_after_an_error_with_the_entry_that_comes_next(client: Client) -> None:
+    log = open_log(client)
+    log.append(b"0")
+    log.append(b"1")
+    ledgers = FailingLedgers(client)
+    reading = LogReading(NAME, cast("LedgerClient", ledgers), client._logs, b"")
+    seen: list[int] = []
+    with reading.tail(timeout=NEXT_S) as tail:
+        batch = tail.next_batch()
+        assert batch is not None
+        seen += batch.entry_ids
+        ledgers.failures.append(BookieUnavailableError("(all)", "not there"))
+
+        with pytest.raises(BookieUnavailableError):
+            tail.next_batch()
+
+        append(log, b"2")
+        while len(seen) < 3:
+            batch = tail.next_batch()
+            assert batch is not None
+            seen += batch.entry_ids
+    assert seen == [0, 1, 2]
+    log.close()
 
 
 def test_a_tail_that_waited_for_nothing_goes_on(client: Client) -> None:
