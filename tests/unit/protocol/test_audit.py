@@ -248,6 +248,34 @@ def test_bookies_that_are_lost_at_the_first_look_have_not_vanished_just_now() ->
     assert brake is None, "one alone"
 
 
+def test_one_picture_may_show_who_is_back_and_who_vanished_and_is_weighed_once() -> None:
+    bookies = LostBookies(AuditSettings(brake_hold_ms=1_000, interval_ms={}))
+    cookies = frozenset("abcde")
+    bookies.see(cookies, cookies - {"a"}, 0)
+
+    back, brake = bookies.see(cookies, frozenset("ade"), 1)
+
+    assert back == {"a"}
+    assert brake is not None
+    assert (brake.lost, brake.until_ms) == (("b", "c"), 1_001)
+
+    bookies.release()
+    assert bookies.see(cookies, frozenset("ade"), 2_000) == (frozenset(), None)
+    assert not bookies.is_held
+
+
+def test_what_an_earlier_term_has_reported_is_reported_again() -> None:
+    bookies = LostBookies(AuditSettings(interval_ms={}))
+    bookies.see(frozenset("ab"), frozenset("a"), 0)
+    bookies.note_reported(["b"])
+    assert bookies.pending == frozenset()
+
+    bookies.begin_term(1)
+    bookies.release()
+
+    assert bookies.ready(2, 0) == {"b"}
+
+
 def test_a_stranger_that_got_a_cookie_is_no_stranger_any_more() -> None:
     bookies = LostBookies(AuditSettings(interval_ms={}))
     bookies.see(frozenset("a"), frozenset("a"), 0)
