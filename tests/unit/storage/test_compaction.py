@@ -7,9 +7,11 @@ import pytest
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
+from zbk.errors import StorageFailedError
 from zbk.protocol.words import LedgerType
 from zbk.storage.compaction import Compaction
 from zbk.storage.compaction_note import CompactionPlan
+from zbk.storage.entry_log import log_path
 from zbk.storage.location import location_of, split_location
 from zbk.storage.log_runs import Run
 
@@ -26,7 +28,8 @@ class Moving:
     """Ten entries in log 1, of which some are stored once more, in a later log."""
 
     def __init__(self, *again: int) -> None:
-        self.storage = storage_on(SimulatedDisk(), log_size_max=LOG_SIZE)
+        self.disk = SimulatedDisk()
+        self.storage = storage_on(self.disk, log_size_max=LOG_SIZE)
         self.storage.open()
         for ledger_id in (LEDGER_ID, FILLER_ID):
             self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
@@ -102,6 +105,37 @@ def test_a_deleted_ledger_has_nothing_to_move_and_nothing_that_is_read() -> None
     assert moving.core.relocate(moving.copies(), {SOURCE}) == 0
     assert not moving.core.has_pointer(moving.run)
     assert list(moving.core.live_places(moving.run)) == []
+
+
+def test_sources_that_are_removed_are_forgotten_and_their_bytes_are_freed() -> None:
+    moving = Moving()
+    core, disk = moving.core, moving.disk
+    plan = CompactionPlan(TARGET, (SOURCE,))
+    size = len(disk.content(log_path("/l/logs", SOURCE)))
+    assert core.note(plan)
+    core.finish(plan, core.begin_log(plan))
+    core.counts.keep(SOURCE, {LEDGER_ID: 980})
+
+    assert core.forget_sources(plan)
+    assert core.remove_sources(plan) == size
+
+    assert not disk.exists(log_path("/l/logs", SOURCE))
+    assert not core.counts.is_known(SOURCE)
+    assert core.left_sources(plan) == []
+    assert core.open_plan is None
+
+
+def test_a_plan_stays_where_anything_has_failed_before() -> None:
+    core = Moving().core
+    plan = CompactionPlan(TARGET, (SOURCE,))
+    assert core.note(plan)
+    core.finish(plan, core.begin_log(plan))
+    core._fail_stop.failed("/j", "write", OSError())
+
+    with pytest.raises(StorageFailedError):
+        core.give_up(plan)
+
+    assert core.open_plan == plan
 
 
 def test_after_a_plan_that_is_given_up_its_sources_are_counted_anew_and_another_can_begin() -> None:
