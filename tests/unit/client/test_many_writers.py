@@ -202,6 +202,8 @@ def test_a_client_that_closes_answers_for_all_its_writers(world: BookieHere) -> 
         assert error is None or isinstance(error, LedgerClosedError | LedgerFencedError)
     with pytest.raises(ClientClosedError):
         ledgers[0].append(b"y")
+    with pytest.raises(ClientClosedError):
+        ledgers[0].append_many([b"y"])
 
 
 def test_writers_that_are_dropped_or_closed_are_forgotten(client: Client) -> None:
@@ -295,5 +297,6 @@ def test_ledgers_are_spread_over_the_actors(world: BookieHere, count: int) -> No
         for ledger in writers(client, 6):
             ledger.append(b"x")
 
-        names = [thread.name for thread in threading.enumerate()]
-        assert sum(name.startswith("WriterActor") for name in names) == count
+        threads = [one for one in threading.enumerate() if one.name.startswith("WriterActor")]
+        assert len(threads) == count
+        assert all(one.daemon for one in threads), "a program that ends does not wait for them"

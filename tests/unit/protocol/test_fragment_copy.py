@@ -17,6 +17,7 @@ from zbk.errors import (
     NoSuchEntryError,
     UnknownLedgerStateError,
 )
+from zbk.protocol.copy_ids import LossNotes
 from zbk.protocol.digest import DigestFunction
 from zbk.protocol.entry_batch import EntryBatch
 from zbk.protocol.fragment_copy import FragmentCopy
@@ -206,6 +207,20 @@ def test_an_entry_without_a_good_replica_is_lost_and_nothing_is_moved() -> None:
     )
     assert not result.is_whole
     assert not any(isinstance(effect, AskHoldings) for effect in copy.sent)
+
+
+def test_lost_entries_are_noted_as_runs_and_counted() -> None:
+    world = closed(Quorum(3, 3, 2), 20)
+    notes = LossNotes(order(world, (0, 19)))
+    for entry_id, reason in ((2, "a"), (3, "a"), (4, "a"), (5, "b"), (9, "b")):
+        notes.note(entry_id, reason)
+
+    assert notes.found == (
+        LostEntries(2, 4, 3, "a"),
+        LostEntries(5, 5, 1, "b"),
+        LostEntries(9, 9, 1, "b"),
+    )
+    assert [one for one in range(12) if notes.has(one)] == [2, 3, 4, 5, 9]
 
 
 def test_holes_are_filled_as_far_as_somebody_has_the_entries() -> None:

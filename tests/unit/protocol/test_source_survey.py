@@ -48,3 +48,26 @@ def test_a_copy_that_is_due_on_its_slot_counts() -> None:
     asked.told(HoldingsTold(((1, 1),)))
 
     assert asked.lost() == ()
+
+
+def test_each_source_is_asked_for_all_of_it_though_the_one_before_told_it_in_parts() -> None:
+    metadata = ledger(4, ("b0", "b1", "b2"))
+    order = CopyOrder(
+        metadata=metadata,
+        fragment=metadata.last_fragment,
+        slot=1,
+        target="x0",
+        spans=((2, 9),),
+        sources=(0, 2),
+        lac=9,
+    )
+    asked = SourceSurvey.begun(order)
+    assert (asked.to_ask, asked.rest) == (["b0", "b2"], (2, 9))
+
+    asked.told(HoldingsTold(((2, 3),), last_entry_id=5))
+    assert (asked.to_ask, asked.rest) == (["b0", "b2"], (6, 9))
+    asked.told(HoldingsTold(((8, 9),)))
+    assert (asked.to_ask, asked.rest) == (["b2"], (2, 9))
+    asked.told(HoldingsTold(((4, 4),)))
+
+    assert [(one.first_entry_id, one.last_entry_id) for one in asked.lost()] == [(5, 7)]

@@ -13,6 +13,7 @@ from zbk.errors import (
     MetadataUnavailableError,
     NotDurableError,
 )
+from zbk.protocol.ensemble_changes import EnsembleChanges
 from zbk.protocol.quorum import Quorum
 from zbk.protocol.words import LedgerType
 from zbk.protocol.writer_events import (
@@ -54,6 +55,27 @@ def sent_ids(cluster: WriterCluster, slot: int) -> list[list[int]]:
 
 def fragments(cluster: WriterCluster) -> list[tuple[int, tuple[str, ...]]]:
     return [(f.first_entry_id, f.bookies) for f in cluster.metadata.ledger.fragments]
+
+
+def test_what_became_of_one_change_says_nothing_of_the_next() -> None:
+    changes = EnsembleChanges(msgspec.structs.replace(LIMITS, metadata_grace_ms=1_000))
+    retry_ms = LIMITS.ensemble_retry_ms
+    unknown = MetadataUnavailableError("memory://", "no answer")
+
+    changes.begin({0: "b0"}, 0, 0, is_urgent=True)
+    changes.turn(0, has_come=False)
+    changes.turn(100, has_come=True)
+    changes.made([0], 100)
+    changes.begin({1: "b1"}, 5, 200, is_urgent=True)
+    changes.turn(200, has_come=False)
+    changes.turn(9_000, has_come=True)
+    assert changes.again(9_999) is None, "its time begins when its turn has come"
+
+    changes.turn(9_999, has_come=False)
+    changes.declined(9_999)
+    last = changes.begin({1: "b1"}, 5, 20_000, is_urgent=True)
+    changes.doubted(unknown, 20_000)
+    assert changes.again(20_000 + retry_ms) == last, "it waits for no turn"
 
 
 @pytest.mark.parametrize("store", [Store.ANSWERS, Store.LOSES_REPLY, Store.LOSES_REQUEST])

@@ -107,6 +107,15 @@ def test_a_deleted_ledger_has_nothing_to_move_and_nothing_that_is_read() -> None
     assert list(moving.core.live_places(moving.run)) == []
 
 
+def test_a_log_has_a_map_while_it_is_sealed_and_all_of_its_map_is_there() -> None:
+    moving = Moving()
+    core = moving.core
+    current = max(split_location(one)[0] for one in core._cache.locations_of(FILLER_ID, range(60)))
+    assert current > SOURCE
+    assert core.has_map(SOURCE)
+    assert not core.has_map(current), "it is being written"
+
+
 def test_sources_that_are_removed_are_forgotten_and_their_bytes_are_freed() -> None:
     moving = Moving()
     core, disk = moving.core, moving.disk
@@ -140,7 +149,8 @@ def test_a_plan_stays_where_anything_has_failed_before() -> None:
 
 def test_after_a_plan_that_is_given_up_its_sources_are_counted_anew_and_another_can_begin() -> None:
     """Some of their entries were moved, perhaps."""
-    core = Moving().core
+    moving = Moving()
+    core = moving.core
     plan = CompactionPlan(TARGET, (SOURCE,))
     assert core.note(plan)
     log = core.begin_log(plan)
@@ -153,6 +163,7 @@ def test_after_a_plan_that_is_given_up_its_sources_are_counted_anew_and_another_
     assert not core.counts.is_known(SOURCE)
     assert core.counts.is_known(SOURCE + 1)
     assert core.open_plan is None
+    assert not moving.disk.exists(core._note.path)
     assert core.note(plan)
     core.abandon()
 

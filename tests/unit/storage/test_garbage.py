@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, TwinnedStorage, read_all, storage_on
+from tests.support.scrubbing import BadDisk
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.words import LedgerType
@@ -295,6 +296,18 @@ def test_a_log_without_a_map_is_scanned_and_goes_when_it_is_dead(disk: Simulated
 
     assert collect(storage) == []
     assert collect(storage, 1) == [1]
+
+
+def test_logs_that_cannot_be_listed_are_not_counted() -> None:
+    disk = BadDisk()
+    storage = opened(disk)
+    (garbage,) = storage.garbages
+    add(storage, 1)
+    assert garbage.log_count() > 0
+
+    disk.unlistable = "/l/logs"
+
+    assert garbage.log_count() == 0
 
 
 def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
