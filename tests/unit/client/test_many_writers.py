@@ -291,6 +291,15 @@ def test_a_large_append_is_left_to_the_actors_own_thread(
         assert [future.result(20) for future in futures] == [0, range(500)]
 
 
+def test_appends_beyond_the_window_go_as_soon_as_there_is_room(world: BookieHere) -> None:
+    with world.connect(window_size=64 * 1024, backlog_size=64 * 1024) as client:
+        (writer,) = writers(client, 1)
+
+        futures = [writer.append_async(b"x" * 16_000) for _ in range(200)]
+
+        assert [future.result(20) for future in futures] == [*range(200)]
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_ledgers_are_spread_over_the_actors(world: BookieHere, count: int) -> None:
     with world.connect(writer_actor_count=count) as client:

@@ -20,5 +20,10 @@ def test_no_more_than_the_rate_and_one_burst_goes(rate: int, work: list[tuple[in
         assert done <= rate * (now_ms + BURST_MS + len(work)) / 1_000 + size
 
 
+def test_a_burst_is_not_waited_for() -> None:
+    throttle = Throttle(1_000)
+    assert [throttle.wait_ms(125, 1_000) for _ in range(3)] == [0, 0, 125]
+
+
 def test_no_rate_is_no_limit() -> None:
     assert Throttle(0).wait_ms(10**12, 0) == 0

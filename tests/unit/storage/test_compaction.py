@@ -12,6 +12,7 @@ from zbk.protocol.words import LedgerType
 from zbk.storage.compaction import Compaction
 from zbk.storage.compaction_note import CompactionPlan
 from zbk.storage.entry_log import log_path
+from zbk.storage.live_counts import LiveCounts
 from zbk.storage.location import location_of, split_location
 from zbk.storage.log_runs import Run
 
@@ -105,6 +106,17 @@ def test_a_deleted_ledger_has_nothing_to_move_and_nothing_that_is_read() -> None
     assert moving.core.relocate(moving.copies(), {SOURCE}) == 0
     assert not moving.core.has_pointer(moving.run)
     assert list(moving.core.live_places(moving.run)) == []
+
+
+def test_a_log_that_is_trusted_is_known_until_it_is_forgotten() -> None:
+    counts = LiveCounts()
+    counts.trust(SOURCE)
+    assert counts.is_known(SOURCE)
+    assert not counts.is_known(TARGET)
+
+    counts.forget(SOURCE)
+
+    assert not counts.is_known(SOURCE)
 
 
 def test_a_log_has_a_map_while_it_is_sealed_and_all_of_its_map_is_there() -> None:
