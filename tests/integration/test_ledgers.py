@@ -178,6 +178,17 @@ def test_every_bookie_of_the_ensemble_holds_every_entry(
             assert found == [b"%d" % n for n in range(2_000)]
 
 
+def test_of_a_striped_ledger_each_bookie_is_asked_for_its_own_entries(client: zbk.Client) -> None:
+    with client.create_ledger(ensemble_size=3, write_quorum_size=2, ack_quorum_size=2) as ledger:
+        ledger.append_many([b"%d" % n for n in range(90)]).result(10)
+
+    with client.open_ledger(ledger.ledger_id) as reader:
+        quorum, (fragment,) = reader.metadata.quorum, reader.metadata.fragments
+        for slot, bookie_id in enumerate(fragment.bookies):
+            found = [entry.entry_id for entry in reader.read(0, 89, bookie_id=bookie_id)]
+            assert found == [one for one in range(90) if quorum.holds(slot, one)]
+
+
 def test_a_wrong_password_is_refused_by_the_client(client: zbk.Client) -> None:
     with client.create_ledger(password=b"right") as ledger:
         ledger.append(b"secret")
