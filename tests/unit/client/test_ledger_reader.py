@@ -1,11 +1,14 @@
 """What a reader learns while it reads, and how it ends."""
 
+import msgspec
 import pytest
 
 from tests.support.bookie_here import ONE, BookieHere
 from zbk.client.api import Client
 from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.ledger_reader import LedgerReader
 from zbk.errors import ClientClosedError, ReaderClosedError
+from zbk.protocol.ledger_metadata import Fragment
 from zbk.protocol.words import LedgerType
 
 
@@ -39,6 +42,20 @@ def test_entries_that_were_written_long_ago_do_not_lower_the_lac_of_their_reader
 
         assert reader.last_add_confirmed >= lac
     writer.close()
+
+
+def test_what_moved_to_another_bookie_is_read_there(client: Client) -> None:
+    """The replicas were copied after the metadata were read."""
+    writer = client.create_ledger(**ONE)
+    writer.append(b"x")
+    writer.close()
+    setup = client.open_ledger(writer.ledger_id)._setup
+    now = setup.metadata
+    before = msgspec.structs.replace(now, fragments=(Fragment(0, ("gone",)),))
+    reader = LedgerReader(msgspec.structs.replace(setup, metadata=before, refresh=lambda: now))
+
+    assert [entry.payload for entry in reader.read(0, 0)] == [b"x"]
+    assert reader.metadata == now
 
 
 def test_a_closed_client_ends_a_read_between_two_batches(world: BookieHere) -> None:
