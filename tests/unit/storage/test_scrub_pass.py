@@ -436,7 +436,7 @@ def test_a_ledger_that_is_deleted_while_its_entries_are_looked_at_is_no_damage()
 
     assert not scrubber.run().is_damage_found
     assert scrubber.question_count == 1
-    assert len(view.lost) == 1, "nobody misses what was there"
+    assert len(view.lost) == 1, "nothing points at what was there"
 
 
 def test_an_entry_of_which_the_index_cannot_tell_any_more_is_left_to_the_next_pass() -> None:
