@@ -9,7 +9,8 @@ One thread records; any thread may take a snapshot meanwhile.
 Source: Gil Tene's HdrHistogram.
 """
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Final, Self
 
@@ -28,8 +29,8 @@ class Histogram:
 
     __slots__ = ("_counts", "_max_ns")
 
-    def __init__(self, counts: list[int] | None = None, max_ns: int = 0) -> None:
-        self._counts = counts or [0] * (_index(LATENCY_NS_MAX) + 1)
+    def __init__(self, counts: Sequence[int] | None = None, max_ns: int = 0) -> None:
+        self._counts = array("Q", counts or bytes(8 * (_index(LATENCY_NS_MAX) + 1)))
         self._max_ns = max_ns
 
     def record(self, latency_s: float) -> None:
@@ -40,7 +41,7 @@ class Histogram:
 
     def snapshot(self) -> Self:
         """Return a copy that does not change."""
-        return type(self)(self._counts.copy(), self._max_ns)
+        return type(self)(self._counts, self._max_ns)
 
     def since(self, earlier: Self) -> Self:
         """Return what was counted between ``earlier`` and this; its largest is a bucket's bound."""

@@ -31,6 +31,12 @@ Item = tuple[AppendFuture, Sequence[bytes]]
 class AppendMailbox:
     """A list of appends with a limit in bytes, and a way to rouse its reader."""
 
+    __slots__ = (
+        "_asks", "_budget", "_changed", "_end", "_granted_size", "_is_abandoned", "_is_over",
+        "_is_roused", "_items", "_lock", "_rouse", "_size", "_size_max", "_waiter_count",
+        "_waiting_size",
+    )  # fmt: skip
+
     def __init__(
         self, size_max: int, rouse: Callable[[bool], None], budget: AppendBudget | None = None
     ) -> None:

@@ -77,6 +77,11 @@ class WriterBody:
     A failure is a bug. It ends this writer and no other: its actor calls ``end``.
     """
 
+    __slots__ = (
+        "_connected", "_core", "_end_point", "_mailbox", "_on_end", "_refusing", "_requests",
+        "_setup", "_sink", "_slots", "_tell", "_unheard", "is_ended", "ledger_id",
+    )  # fmt: skip
+
     def __init__(
         self,
         setup: WriterSetup,

@@ -67,6 +67,10 @@ MetadataNews: TypeAlias = EnsembleTurn | EnsembleSettled | ClosedInMetadata | Mi
 class WriterMetadata:
     """One ledger's metadata, as its writer knows and changes them."""
 
+    __slots__ = (
+        "_actors", "_closer", "_current", "_decided_id", "_ledgers", "_placer", "_replaced",
+    )  # fmt: skip
+
     def __init__(
         self,
         metadata: LedgerMetadata,

@@ -44,6 +44,11 @@ class _LacKey(msgspec.Struct, frozen=True, gc=False):
 class WriterRequests:
     """Sends what one writer has to say; ``bookies`` are those that it says it to, by slot."""
 
+    __slots__ = (
+        "_ledger_id", "_ledger_key", "_ledger_type", "_pool", "_sent", "_sink", "_timeout_ms",
+        "_writer", "bookies",
+    )  # fmt: skip
+
     def __init__(
         self,
         ledger_id: int,

@@ -17,6 +17,8 @@ from zbk.protocol.words import NO_ENTRY
 class AckedLac:
     """The LAC of a PD ledger: whatever is acknowledged is durable."""
 
+    __slots__ = ("_lac",)
+
     def __init__(self) -> None:
         self._lac = NO_ENTRY
 

@@ -25,6 +25,8 @@ from zbk.protocol.words import NO_ENTRY
 class SyncedLacPolicy:
     """The LAC of a VD ledger: what an ack quorum has synced. Acks do not move it."""
 
+    __slots__ = ("_synced",)
+
     def __init__(self, quorum: Quorum) -> None:
         self._synced = SyncedLac(quorum)
 

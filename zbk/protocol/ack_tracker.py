@@ -53,6 +53,10 @@ class AckTracker:
     [range(0, 0), range(0, 0), range(0, 0), range(0, 15)]
     """
 
+    __slots__ = (
+        "_ack_size", "_by_first", "_is_held", "_masks", "_order", "last_acked_id", "last_pushed_id",
+    )  # fmt: skip
+
     def __init__(self, quorum: Quorum, last_entry_id: int = NO_ENTRY) -> None:
         size = quorum.ensemble_size
         # the write set of an entry follows from its id modulo E

@@ -44,6 +44,10 @@ class AppendQueue:
       * only an append that still waits, the first one, may have been taken in part.
     """
 
+    __slots__ = (
+        "_count", "_count_max", "_offset", "_overhead_size", "_size_max", "_taken_count", "waiting",
+    )  # fmt: skip
+
     def __init__(self, *, entry_overhead_size: int, size_max: int, count_max: int) -> None:
         self._overhead_size = entry_overhead_size  # bytes that encoding adds to a payload
         self._size_max = size_max

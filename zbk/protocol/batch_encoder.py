@@ -26,6 +26,14 @@ class Encoded(msgspec.Struct, frozen=True, gc=False):
 class BatchEncoder:
     """Encodes the entries of one ledger."""
 
+    __slots__ = (
+        "_digest",
+        "_digest_type",
+        "_ledger_id",
+        "_quorum",
+        "overhead_size",
+    )
+
     def __init__(
         self, ledger_id: int, quorum: Quorum, digest_type: DigestType, digest: DigestFunction
     ) -> None:

@@ -22,6 +22,12 @@ class BatchEnds:
     never shrink in length.
     """
 
+    __slots__ = (
+        "beyond",
+        "lac",
+        "length",
+    )
+
     def __init__(self) -> None:
         self.beyond: deque[tuple[int, int]] = deque()
         self.lac = NO_ENTRY

@@ -41,6 +41,12 @@ class EnsembleChanges:
     Invariant: an answer counts only if it names the change that is pending.
     """
 
+    __slots__ = (
+        "_again_ms", "_count_max", "_declined", "_doubt", "_grace", "_grace_ms", "_has_come",
+        "_is_queued", "_made_count", "_next_id", "_pause_ms", "_pause_ms_max", "_retry_ms",
+        "pending",
+    )  # fmt: skip
+
     def __init__(self, limits: WriterLimits, *, needs_sync_point: bool = False) -> None:
         self._count_max = limits.ensemble_change_count_max
         self._retry_ms = limits.ensemble_retry_ms

@@ -42,6 +42,11 @@ class EnsembleKeeper:
     Invariant: the path is held exactly while a change is pending.
     """
 
+    __slots__ = (
+        "_ack_size", "_changes", "_graces_left_count", "_path", "_quorum_grace", "_slots", "_slow",
+        "_slow_ms", "_sync_point",
+    )  # fmt: skip
+
     def __init__(
         self,
         slots: WriterSlots,

@@ -31,6 +31,11 @@ class ExplicitLac:
     Invariant, checked where they are queued: the LACs that syncs wait for never go down.
     """
 
+    __slots__ = (
+        "_ack_size", "_awaited", "_count_max", "_lac", "_left_counts", "_pause_ms", "_since_ms",
+        "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting",
+    )  # fmt: skip
+
     def __init__(self, slot_count: int, ack_size: int, limits: WriterLimits) -> None:
         self._ack_size = ack_size
         self._pause_ms = limits.explicit_lac_ms

@@ -9,6 +9,11 @@ class Grace:
     [False, False, True]
     """
 
+    __slots__ = (
+        "_grace_ms",
+        "_since_ms",
+    )
+
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms
         self._since_ms: int | None = None

@@ -21,6 +21,12 @@ PAUSE_MAX_MS: Final = 16_000
 class IdleSync:
     """When an idle writer syncs what its LAC does not cover."""
 
+    __slots__ = (
+        "_acked_id",
+        "_at_ms",
+        "_pause_ms",
+    )
+
     def __init__(self) -> None:
         self._acked_id = NO_ENTRY  # as last seen by an idle writer
         self._at_ms = 0  # when a round is due, if the LAC has not come that far

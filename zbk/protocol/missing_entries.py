@@ -42,6 +42,11 @@ class MissingEntries:
     ({'a': ((3, 7),)}, {'a': ((6, 7),)})
     """
 
+    __slots__ = (
+        "_reported",
+        "by_bookie",
+    )
+
     def __init__(self) -> None:
         self.by_bookie: Mapping[str, tuple[Span, ...]] = {}
         self._reported: dict[str, tuple[Span, ...]] = {}

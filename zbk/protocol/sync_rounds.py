@@ -53,6 +53,11 @@ class SyncRounds:
     Invariant, checked where they are queued: the ids that syncs wait for never go down.
     """
 
+    __slots__ = (
+        "_ack_size", "_asked_again", "_count_max", "_grace_ms", "_is_demanded", "_last_failure",
+        "_ledger_id", "_next_id", "_round", "_waiting",
+    )  # fmt: skip
+
     def __init__(self, ledger_id: int, *, ack_size: int, grace_ms: int, count_max: int) -> None:
         self._ledger_id = ledger_id
         self._ack_size = ack_size

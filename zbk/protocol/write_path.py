@@ -38,6 +38,11 @@ class WritePath:
       * the newest batch in the window that is not acked is the last one pushed.
     """
 
+    __slots__ = (
+        "_encoder", "_ends", "_is_paused", "_length", "_policy", "_pushed_lac", "_queue", "_slots",
+        "_tracker", "_unsynced_count_max", "_window", "missing",
+    )  # fmt: skip
+
     def __init__(
         self,
         quorum: Quorum,

@@ -53,6 +53,11 @@ class WriteWindow:
       * no slot has batches outstanding and is owed others.
     """
 
+    __slots__ = (
+        "_backlog_count_max", "_backlog_size_max", "_batches", "_count_max", "_late", "_late_size",
+        "_outstanding", "_owed", "_size", "_size_max", "_unacked_size", "_up_ms", "unacked",
+    )  # fmt: skip
+
     def __init__(self, slot_count: int, limits: WriterLimits) -> None:
         self._size_max = limits.window_size
         self._count_max = limits.window_count

@@ -108,6 +108,13 @@ class WriterCore:
       * after an error, or the close, nothing is queued or pending.
     """
 
+    __slots__ = (
+        "_close", "_effects", "_error", "_explicit_lac", "_idle_sync", "_is_calm", "_is_closed",
+        "_is_ending", "_is_last_sync", "_is_unsynced_watched", "_keeper", "_ledger_id", "_level",
+        "_limits", "_now_ms", "_path", "_quorum", "_self_sync_at_ms", "_slots", "_syncs",
+        "_unsynced_grace",
+    )  # fmt: skip
+
     def __init__(
         self,
         ledger_id: int,

@@ -31,6 +31,14 @@ class WriterSlots:
     ensemble; ``failed`` are down.
     """
 
+    __slots__ = (
+        "_slots",
+        "down",
+        "epochs",
+        "failed",
+        "live",
+    )
+
     def __init__(self, ensemble: Sequence[str]) -> None:
         self._slots = [_Slot(bookie) for bookie in ensemble]
         self.live: tuple[int, ...] = ()
