@@ -52,6 +52,10 @@ class PlannedError(Exception):
     """Put into one writer on purpose."""
 
 
+class BreakableBody(WriterBody):
+    """The real one; it has room for a bug."""
+
+
 class ConnectionsThread:
     """The real ``BookiePool``'s part: subscriptions, requests, and the thread that they run in."""
 
@@ -292,7 +296,7 @@ class _OpenLedger:
             sink=door,
             now_ms=client.node.now_ms,
         )
-        self.body = WriterBody(setup, door.tell_writer, door.forget, threading.Event())
+        self.body = BreakableBody(setup, door.tell_writer, door.forget, threading.Event())
         door.leave_message(Join(self.body))
         self._writer = LedgerWriter(
             current,
