@@ -484,7 +484,7 @@ def aim_of(task: UnderreplicatedLedger) -> RepairAim:
 
 def way_out(ledger_id: int, result: RepairResult) -> str:
     """Return what an operator can do about lost entries, as the rest of a sentence."""
-    if not result.lost:
+    if not result.lost and not result.uncovered:
         return ""
     wait = "it is tried again when one of its bookies has them again"
     if result.away:

@@ -13,8 +13,10 @@ due on it. Fragments are worked on in order, their slots in order, each by what 
                          copied: its writer may still add to the lost bookie's place. It gets
                          ``grace_ms`` to begin another fragment; if it is the same one then, the
                          ledger is fenced and recovered, which closes it. Not before a target is
-                         known: fencing a writer that nobody can help would only hurt. Nor for a
-                         bookie that is there and is to leave: that one waits for the writer.
+                         known: fencing a writer that nobody can help would only hurt. Nor where
+                         recovery has no chance: the bookies that are left do not cover the
+                         ensemble. Nor for one that is there and is to leave: that one waits for
+                         the writer.
 
 After that the ledger is looked at again, until nothing is left to do. A slot that could not be
 repaired is told in the result, and not tried twice in one repair; the others are repaired.
@@ -44,6 +46,7 @@ Decisions: the closed fragments come first; only the bookies that were reported 
 (``RepairAim.suspects``), so that one that is being restarted is not given up by the way.
 """
 
+from collections.abc import Sequence
 from typing import Final, assert_never
 
 import msgspec
@@ -55,6 +58,7 @@ from zbk.errors import (
     UnknownLedgerStateError,
     ZbkError,
 )
+from zbk.protocol.coverage import Coverage
 from zbk.protocol.fragment_copy_events import CopyResult
 from zbk.protocol.fragment_repair import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.ledger_metadata import Fragment
@@ -249,6 +253,9 @@ class LedgerRepair:
         if self._looked_at_ms < due_ms:
             return WaitUntil(max(due_ms, now_ms))
         self._at_work = bad
+        lost = [one for one in self._view.slots([fragment]) if self._view.is_lost(one)]
+        if not Coverage(self._view.metadata.quorum).is_reachable([one.slot for one in lost]):
+            return self._give_up(now_ms, uncovered=_uncovered(fragment, lost))
         if self._view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
             return self._give_up(now_ms, blocked=_WITHOUT_DIGEST)
         return ChooseTarget(fragment.bookies, bad.slot, self._aim.to_leave)
@@ -421,12 +428,13 @@ class LedgerRepair:
         now_ms: int,
         *,
         lost: tuple[LostEntries, ...] = (),
+        uncovered: str = "",
         blocked: str = "",
         error: ZbkError | None = None,
     ) -> Effect:
         """Note why the slot at work is not repaired, and go on with the others."""
         assert self._at_work is not None, "a slot is at work"
-        self._note(lost=lost, blocked=blocked, error=error)
+        self._note(lost=lost, uncovered=uncovered, blocked=blocked, error=error)
         self._given_up.add(self._at_work)
         return self._next(now_ms)
 
@@ -442,6 +450,7 @@ class LedgerRepair:
         self,
         *,
         lost: tuple[LostEntries, ...] = (),
+        uncovered: str = "",
         blocked: str = "",
         error: ZbkError | None = None,
     ) -> None:
@@ -450,7 +459,8 @@ class LedgerRepair:
         self._result = msgspec.structs.replace(
             result,
             lost=(*result.lost, *new),
-            away=result.away | self._view.away if new else result.away,
+            away=result.away | self._view.away if new or uncovered else result.away,
+            uncovered=result.uncovered or uncovered,
             blocked=result.blocked or blocked,
             error=result.error or error,
         )
@@ -490,6 +500,14 @@ class LedgerRepair:
                 assert self._looked_at_ms >= self._open[1] + self._limits.grace_ms
             case _:
                 pass
+
+
+def _uncovered(fragment: Fragment, lost: Sequence[FragmentSlot]) -> str:
+    names = ", ".join(one.bookie_id for one in lost)
+    return (
+        f"it is not closed, and cannot be without {names}, which have what was written from entry "
+        f"{fragment.first_entry_id} on"
+    )
 
 
 _NO_KEY = (

@@ -54,10 +54,11 @@ class RepairLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of a repair.
 
-    The ledger *is whole* when nothing was found that is still to be done. Else ``lost`` and
-    ``blocked`` say what nobody can ever repair as things are; ``error`` what may work another time;
+    The ledger *is whole* when nothing was found that is still to be done. Else ``lost``,
+    ``uncovered`` and ``blocked`` say what nobody can ever repair as things are; ``error`` what may
+    work another time;
     ``skipped_count`` how many slots were left: by the placement to another bookie, or
-    to a writer that still uses the bookie that is to leave. With ``lost`` come ``away`` and
+    to a writer that still uses the bookie that is to leave. With the first two come ``away`` and
     ``in_limbo``: when one of the former is there again, or one of the latter has got something back
     from its peers, the ledger may be repaired after all.
     """
@@ -67,6 +68,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered then
     in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
     awaited: frozenset[str] = frozenset()  # bookies to be compared that were not registered
+    uncovered: str = ""  # why too few bookies are left to close the ledger
     blocked: str = ""
     error: ZbkError | None = None
     skipped_count: int = 0
@@ -79,14 +81,12 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_whole(self) -> bool:
         """True when nothing is left to do."""
-        return not (
-            self.lost or self.blocked or self.error or self.skipped_count or self.is_stopped
-        )
+        return not (self.unrepairable or self.error or self.skipped_count or self.is_stopped)
 
     @property
     def unrepairable(self) -> str:
         """Why the ledger cannot be made whole as things are; empty: that is not known."""
-        texts = [self.blocked] if self.blocked else []
+        texts = [text for text in (self.blocked, self.uncovered) if text]
         texts += [str(one) for one in self.lost[:SHOWN_COUNT]]
         more = len(self.lost) - SHOWN_COUNT
         return "; ".join(texts + ([f"and {more} more ranges"] if more > 0 else []))

@@ -119,7 +119,11 @@ def worker_on(
     ground: Ground, now_ms: Callable[[], int] = monotonic_ms
 ) -> Iterator[ReplicationWorker]:
     config = AutorecoveryConfig(
-        worker_count=1, brake_hold_ms=HOLD_MS, repair_retry_ms_max=16, lost_bookie_delay_ms=0
+        worker_count=1,
+        brake_hold_ms=HOLD_MS,
+        repair_retry_ms_max=16,
+        lost_bookie_delay_ms=0,
+        open_ledger_grace_ms=0,
     )
     failures: list[BaseException] = []
     made = ReplicationWorker(
@@ -261,6 +265,31 @@ def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
     assert "start b, c again" in task.unrepairable
     assert "zbk ledger cat 0 --first N --last M" in task.unrepairable
     assert "zbk ledger delete 0" in task.unrepairable
+
+
+def test_an_open_ledger_whose_bookies_are_gone_is_put_aside_and_tried_when_they_are_back(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Seed 56000615: its recovery was tried for ever."""
+    made, _version = ground.ledgers.create(
+        lambda number: msgspec.structs.replace(
+            ledger(number, ("a", "b", "c"), last=None), ledger_key=bytes(16)
+        )
+    )
+    ground.there = frozenset({"c", "d"})
+    ground.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
+    with worker_on(ground) as worker:
+        worker.start()
+        text = f"ledger {made.ledger_id} cannot be repaired"
+        wait_until(lambda: text in caplog.text, what="the end")
+
+    task = ground.tasks.read_unrepairable(made.ledger_id)
+    assert task is not None
+    assert "cannot be without a, b, which have what was written from entry 0 on" in (
+        task.unrepairable
+    )
+    assert "start a, b again" in task.unrepairable
+    assert ground.tasks.retry_unrepairable() == 1
 
 
 class LeavesLimbo(UnderreplicationStore):
