@@ -45,11 +45,12 @@ demo-spark: $(STAMPS)/spark ## a bulk load from Spark, an attempt that fails, th
 test: $(STAMPS)/dev ## all tests but the soak; twelve minutes on two cores
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not soak" $(ARGS)
 
-check: $(STAMPS)/dev ## lint, format, types, layers
+check: $(STAMPS)/dev ## lint, format, types, layers, voice
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.check_voice
 
 soak: $(STAMPS)/dev ## crashes under load for SOAK_SECONDS; SEEDS=N or A:B simulates so many seeds instead
 ifdef SEEDS

@@ -67,7 +67,7 @@ class Bound(msgspec.Struct, frozen=True):
     lowest_of: str = ""  # the limit is the lowest value that this figure had
 
     def holds(self, median: Mapping[str, float], spread: Mapping[str, Sequence[float]]) -> bool:
-        """Tell whether the median keeps the limit."""
+        """Return whether the median keeps the limit."""
         limit = spread[self.lowest_of][0] if self.lowest_of else self.limit
         value = median[self.figure]
         return value >= limit if self.is_least else value <= limit

@@ -63,7 +63,7 @@ class Picture(msgspec.Struct, frozen=True):
     draw: Callable[[Results], Figure]
 
     def can_be_drawn(self, results: Results) -> bool:
-        """Tell whether all of its cases were measured."""
+        """Return whether all of its cases were measured."""
         return all(name in results and not results[name].failure for name in self.needs)
 
 

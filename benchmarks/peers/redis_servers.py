@@ -60,7 +60,7 @@ def confirm_commands(version: Version) -> list[Command]:
 
 
 def is_confirmed(answer: object) -> bool:
-    """Tell whether the answer to a confirm command says that enough copies have it.
+    """Return whether the answer to a confirm command says that enough copies have it.
 
     ``WAIT`` answers with a count of replicas, ``WAITAOF`` with local files and replicas.
     """

@@ -191,7 +191,7 @@ class Servers:
 
 @contextmanager
 def _interrupted_later() -> Iterator[None]:
-    """Let signals that are to end us wait until the block is over."""
+    """Hold back signals that are to end us until the block is over."""
     late: list[tuple[int, FrameType | None]] = []
     former = {
         number: signal.signal(number, lambda *told: late.append(told))

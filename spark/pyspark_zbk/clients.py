@@ -47,7 +47,7 @@ def task_client(connection: Connection, **options: int) -> zbk.Client:
 
 
 def _spare_the_processor() -> None:
-    """Have a worker spend its time on rows, not on page faults, nor on objects that stay."""
+    """Tune a worker: its time goes into rows, not into page faults or objects that stay."""
     keep_freed_memory(KEPT_SIZE)
     gc.freeze()  # Spark's modules stay: to look through them for cycles again and again is idle
 

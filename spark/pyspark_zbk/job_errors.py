@@ -30,7 +30,7 @@ _SQL_STATE: Final = re.compile(r"\s*SQLSTATE: \w+\s*$")
 
 
 def is_expected(error: Exception) -> bool:
-    """Tell whether an error is told in a line; others are bugs and keep their traceback."""
+    """Return whether an error is told in a line; others are bugs and keep their traceback."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

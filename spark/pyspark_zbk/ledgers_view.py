@@ -42,7 +42,7 @@ NOT_FOR_VIEWS: Final = ("pushFilters", "maxPartitionBytes")
 
 
 def is_ledgers_view(options: Options) -> bool:
-    """Tell whether the ledgers are wanted, and not what is in them.
+    """Return whether the ledgers are wanted, and not what is in them.
 
     Raises:
         InvalidOptionError: there is no such view, or another option says nothing about it.

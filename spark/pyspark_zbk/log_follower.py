@@ -61,7 +61,7 @@ class LogFollower:
         return self._head
 
     def may_wait(self) -> bool:
-        """Note that the cluster did not answer; tell whether to wait on for an answer."""
+        """Note that the cluster did not answer; return whether to wait on for an answer."""
         now_s = time.monotonic()
         if self._out_since_s is None:
             self._out_since_s = now_s

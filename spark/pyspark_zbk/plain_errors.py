@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def told_plainly(function: Callable[P, T]) -> Callable[P, T]:
-    """Let errors of zbk out of a function without the frames and errors behind them."""
+    """Raise errors of zbk from a function without the frames and errors behind them."""
 
     @wraps(function)
     def plain(*args: P.args, **kwargs: P.kwargs) -> T:

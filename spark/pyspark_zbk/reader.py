@@ -184,7 +184,7 @@ def messages(reader: zbk.LedgerReader, one: Slice) -> "Iterator[bytes | memoryvi
 
 
 def may_hold(one: zbk.DataLedger, wanted: Filter) -> bool:
-    """Tell whether a ledger may hold rows that pass a filter; true where it is not known."""
+    """Return whether a ledger may hold rows that pass a filter; true where it is not known."""
     attribute: tuple[str, ...] = getattr(wanted, "attribute", ())
     stats = one.columns.get(attribute[0]) if len(attribute) == 1 else None
     if stats is None:
@@ -203,7 +203,7 @@ def may_hold(one: zbk.DataLedger, wanted: Filter) -> bool:
 
 
 def _may_compare(stats: zbk.ColumnStats, kind: type[Filter], value: Any) -> bool:  # noqa: ANN401
-    """Tell whether a value of a column may compare as ``kind`` says with ``value``."""
+    """Return whether a value of a column may compare as ``kind`` says with ``value``."""
     value = comparable(value)
     if stats.low is None or stats.high is None or value != value:  # noqa: PLR0124 - NaN
         return True

@@ -152,7 +152,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 @contextmanager
 def rows_at_most(spark: "SparkSession", row_size_max: int | None) -> Iterator[None]:
-    """Have Spark take it that no row is larger, in bytes, while frames are written.
+    """Declare to Spark that no row is larger, in bytes, while frames are written.
 
         with session.rows_at_most(spark, 4096):
             frame.write.format("zbk").mode("append").save("events")

@@ -38,7 +38,7 @@ class ColumnBounds:
         self._bounds: dict[str, tuple[Any, Any] | None] = {}  # ``None``: not to be known
 
     def add(self, batch: "pa.RecordBatch") -> None:
-        """Take one batch in."""
+        """Count one batch."""
         for number, field in self._columns:
             column, name = batch.column(number), field.name
             self._null_count[name] += column.null_count

@@ -120,7 +120,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return plan(follower, first, last, self._options)
 
     def stop(self) -> None:
-        """Let go of the cluster."""
+        """Release the cluster."""
         if self._follower is not None:
             self._follower.close()
         if self._client is not None:

@@ -84,7 +84,7 @@ def test_messages_lost_in_the_middle_of_pipelined_adds_are_sent_again(
 
 
 def is_synced(ledger: zbk.LedgerWriter, last: int) -> bool:
-    """Tell whether everything is durable; a bookie whose connection was cut last may be away."""
+    """Return whether everything is durable; a bookie whose connection was cut last may be away."""
     try:
         return ledger.sync() == last
     except zbk.CannotAdvanceError:

@@ -39,7 +39,7 @@ def listening_addresses(port: int) -> list[str]:
 
 
 def is_alive(pid: int) -> bool:
-    """Tell whether a process is there and no zombie."""
+    """Return whether a process is there and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2][1] != "Z"
     except OSError:

@@ -81,7 +81,7 @@ class Autorecovery:
         return set(self._tasks.list_unrepairable())
 
     def is_drained(self) -> bool:
-        """Tell whether no task is left, and every ledger is whole or was put aside.
+        """Return whether no task is left, and every ledger is whole or was put aside.
 
         Asked at every event; looks now and then.
         """
@@ -102,7 +102,7 @@ class Autorecovery:
         )
 
     def is_stuck(self, ledger_id: int) -> bool:
-        """Tell whether a task says why it cannot end: somebody who is there is damaged.
+        """Return whether a task says why it cannot end: somebody who is there is damaged.
 
         It is tried again, ever more rarely, until that bookie is mended or gone.
         """

@@ -169,7 +169,7 @@ class SimulatedBookie:
         return (*self.journal_dirs, *self.ledger_dirs)
 
     def start(self) -> bool:
-        """Start the process; tell whether it serves."""
+        """Start the process; return whether it serves."""
         assert not self.node.is_alive, "it runs"
         if self.is_lost:
             return False

@@ -114,7 +114,7 @@ class DataSetOracle:
             self._violated("D-whole", f"{_name(known)} is visible in part")
 
     def _has_batch(self, batch: tuple[str, int]) -> bool:
-        """Tell whether a batch, or a later one of its stream, was loaded."""
+        """Return whether a batch, or a later one of its stream, was loaded."""
         return any(name == batch[0] and number >= batch[1] for name, number in self._batches)
 
     def _check_there(self, version: Version) -> None:

@@ -116,15 +116,15 @@ class BookieOracle:
         self.violations.append(Violation(invariant, f"bookie {self._bookie_id}: {text}"))
 
     def is_durable(self, ledger_id: int, entry_id: int) -> bool:
-        """Tell whether an entry is, or was before the disk was lost, on stable storage here."""
+        """Return whether an entry is, or was before the disk was lost, on stable storage here."""
         return entry_id in self._durable[ledger_id] or entry_id in self._durable_before[ledger_id]
 
     def holds(self, ledger_id: int, entry_id: int) -> bool:
-        """Tell whether an entry is on stable storage here now."""
+        """Return whether an entry is on stable storage here now."""
         return entry_id in self._durable[ledger_id]
 
     def has(self, ledger_id: int, entry_id: int) -> bool:
-        """Tell whether an entry that was acknowledged can be read here, or after a restart."""
+        """Return whether an entry that was acknowledged can be read here, or after a restart."""
         return entry_id in self._here[ledger_id]
 
     # ------------------------------------------------------------------ what happens
@@ -215,7 +215,7 @@ class BookieOracle:
             owed.intersection_update([one for one in owed if self._is_due(metadata, one)])
 
     def _is_due(self, metadata: LedgerMetadata, entry_id: int) -> bool:
-        """Tell whether an entry is to be here; on a striped ledger the slot may have changed."""
+        """Return whether an entry is to be here; on a striped ledger the slot may have changed."""
         if metadata.last_entry_id is not None and entry_id > metadata.last_entry_id:
             return False
         fragment, _ = metadata.fragment_of(entry_id)

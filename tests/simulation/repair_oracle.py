@@ -78,7 +78,7 @@ class RepairOracle:
         self._registered = node.children
 
     def _was_absent(self, bookie_id: str, first_us: int, last_us: int) -> bool:
-        """Tell whether a bookie was not registered at some time between the two."""
+        """Return whether a bookie was not registered at some time between the two."""
         forever_us = last_us + 1
         return any(
             max(first_us, absence[0]) <= min(last_us, (*absence[1:], forever_us)[0])
@@ -219,7 +219,7 @@ class RepairOracle:
         return vanished_us
 
     def _is_storm(self, bookie_id: str, now_us: int) -> bool:
-        """Tell whether many vanished, so lately that no hold can have ended since."""
+        """Return whether many vanished, so lately that no hold can have ended since."""
         vanished_us = self._vanished_us(bookie_id)
         begun_us = self._begun_us.get(bookie_id, 0)
         known_us = begun_us if now_us - begun_us <= NEWS_US else now_us

@@ -419,7 +419,7 @@ class Run:
         self._wait("a tail does not end", lambda: all(one.is_over for one in tails))
 
     def _may_be_stuck(self, metadata: LedgerMetadata) -> bool:
-        """Tell whether an entry may be left that nobody can give and nobody may deny.
+        """Return whether an entry may be left that nobody can give and nobody may deny.
 
         Page caches were lost, and who still has the entry, or said so, cannot read it.
         """
@@ -472,7 +472,7 @@ class Run:
             world.sometimes["autorecovery: a ledger cannot be repaired"] += 1
 
     def _is_alone(self, bookie_id: str) -> bool:
-        """Tell whether a bookie is the only one that has part of a ledger."""
+        """Return whether a bookie is the only one that has part of a ledger."""
         return any(
             set(fragment.bookies) == {bookie_id}
             for metadata in self._world.metadata.current.values()

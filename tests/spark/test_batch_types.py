@@ -73,7 +73,7 @@ NESTED = """
 
 
 def _same(one: DataFrame, other: DataFrame) -> bool:
-    """Tell whether two frames hold the same rows: compared by Spark, as JSON of all columns."""
+    """Return whether two frames hold the same rows: compared by Spark, as JSON of all columns."""
     texts = [frame.selectExpr("to_json(struct(*)) j").collect() for frame in (one, other)]
     return sorted(texts[0]) == sorted(texts[1])
 

@@ -117,7 +117,7 @@ class LedgerCase:
         return max(self.values, default=NO_ENTRY)
 
     def is_closed_at(self, event: Event) -> bool:
-        """Tell whether the ledger was closed when this happened, as far as is known."""
+        """Return whether the ledger was closed when this happened, as far as is known."""
         if not self.history.metadata.is_complete:
             return True
         return self.closing is not None and self.closing.index < event.index

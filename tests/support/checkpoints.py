@@ -7,7 +7,7 @@ NOTES_SIZE = 16 * 1024
 
 
 def is_marked(info: BookieInfo) -> bool:
-    """Tell whether the mark is near the journal's end."""
+    """Return whether the mark is near the journal's end."""
     if ":" not in info.last_log_mark:
         return info.journal_write_size < NOTES_SIZE
     end_segment, end_offset = _position(info.journal_position)

@@ -16,7 +16,7 @@ STRACE = shutil.which("strace") or ""
 
 
 def can_inject() -> bool:
-    """Tell whether strace is here and may attach to our own children."""
+    """Return whether strace is here and may attach to our own children."""
     if not STRACE:
         return False
     sleeper = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
@@ -64,7 +64,7 @@ def failing(
 
 
 def _is_traced(pid: int) -> bool:
-    """Tell whether all threads of a process have a tracer."""
+    """Return whether all threads of a process have a tracer."""
     try:
         texts = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
     except OSError:

@@ -153,7 +153,7 @@ class World:
             self.set_metadata(self.metadata.with_closed(self.next_id - 1, 0))
 
     def answers(self, bookie_id: str) -> bool:
-        """Tell whether a bookie answers."""
+        """Return whether a bookie answers."""
         return bookie_id in self.up and bookie_id not in self.refusing
 
     def damage(self, bookie_id: str, entry_id: int) -> None:
@@ -168,7 +168,7 @@ class World:
             self.disks[bookie_id].pop(entry_id, None)
 
     def is_due(self, bookie_id: str, entry_id: int) -> bool:
-        """Tell whether the metadata name a bookie for an entry."""
+        """Return whether the metadata name a bookie for an entry."""
         if self.metadata is None:
             return False
         fragment, _ = self.metadata.fragment_of(entry_id)

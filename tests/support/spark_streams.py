@@ -31,7 +31,7 @@ class FailingWriter(ZbkStreamWriter):
         self._mark = Path(options.text("checkpointLocation") + ".failed")
 
     def is_due(self, number: int) -> bool:
-        """Tell whether to fail; for a task this holds as long as the query does not start again."""
+        """Return whether to fail; for a task this holds until the query starts again."""
         return number == FAILING_BATCH and not self._mark.exists()
 
     def fail(self) -> None:

@@ -161,7 +161,7 @@ class AddRequests:
             raise limbo.unknown(request.ledger_id)
 
     def _check_space(self, request: Add, record_size: int) -> None:
-        """Let an add in though the bookie has no space for all of them.
+        """Admit an add though the bookie has no space for all of them.
 
         Raises:
             BookieReadOnlyError: it is no recovery's, or the reserve is used up.
@@ -208,7 +208,7 @@ class AddRequests:
             raise
 
     def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
-        """Have a LAC on stable storage with this turn's ticket, if it is news."""
+        """Put a LAC on stable storage with this turn's ticket, if it is news."""
         if lac > slot.ledger.recorded_lac:
             self._storage.set_explicit_lac(slot.ledger_id, lac)
             self._turn.record_lac(slot, lac)

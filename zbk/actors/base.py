@@ -28,7 +28,7 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         self._has_failed = False
 
     def handle(self, message: Any) -> None:  # noqa: ANN401 - each actor says what it takes
-        """Take one message, in the actor's thread."""
+        """Handle one message, in the actor's thread."""
         raise AssertionError(f"{type(self).__name__} takes no {type(message).__name__}")
 
     def on_receive(self, message: Any) -> None:  # noqa: ANN401 - as above

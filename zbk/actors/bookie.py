@@ -298,7 +298,7 @@ class Bookie:
         return actors
 
     def _on_mode(self) -> None:
-        """Tell clients whether the bookie is read-only: those that come, and those that look."""
+        """Report to clients, new ones and those that look, whether the bookie is read-only."""
         if self._gate is not None and self._actors is not None:
             self._actors.front.is_readonly = self._gate.is_readonly
             if self._registered is not None:

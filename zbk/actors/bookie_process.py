@@ -103,7 +103,7 @@ def run_bookie(
 
 
 def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
-    """Take the directory that a bookie has failed for out of service; false: it cannot go on.
+    """Retire the directory that a bookie has failed for; false: it cannot go on.
 
     At most once for each: what is out of service is not written to.
     """

@@ -161,7 +161,7 @@ class DirectoryCompaction:
         core.counts.keep(log_id, sizes)
 
     def _is_tail_live(self, log_id: int) -> Generator[bool, None, bool]:
-        """Tell whether nothing in the last blocks is dead, but for deleted ledgers."""
+        """Return whether nothing in the last blocks is dead, but for deleted ledgers."""
         for piece in self._core.tail(log_id):
             yield from self._pace(piece.size)
             live = yield from self._live(piece)
@@ -227,7 +227,7 @@ class DirectoryCompaction:
             yield from self._pace(size)
 
     def _relocate(self, plan: CompactionPlan) -> Generator[bool, None, bool]:
-        """Have the index point at what was made; false if it has to be written down first."""
+        """Point the index at what was made; false if it has to be written down first."""
         core = self._core
         if not core.is_made(plan):
             return True
@@ -298,7 +298,7 @@ class DirectoryCompaction:
     def _in_slices(
         self, runs: Sequence[Run], look: Callable[[Run], T]
     ) -> Generator[bool, None, list[T]]:
-        """Have the storage actor look at runs, a few at a time; return what it found of each."""
+        """Ask the storage actor to look at runs, a few at a time; return what it found of each."""
         found: list[T] = []
         while len(found) < len(runs):
             left = runs[len(found) :]

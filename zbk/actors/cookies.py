@@ -83,7 +83,7 @@ def look(
 
 
 def delete(store: MetadataStore, bookie_id: str) -> None:
-    """Let the cluster forget a bookie that is not running.
+    """Remove a bookie that is not running from the cluster.
 
     Raises:
         BookieError: it is registered.

@@ -79,7 +79,7 @@ class Gathered(msgspec.Struct, frozen=True):
 
 
 class GoOn(msgspec.Struct, frozen=True):
-    """Take the next step."""
+    """Run the next step."""
 
 
 class ForgetLedgers(msgspec.Struct, frozen=True):
@@ -146,7 +146,7 @@ class GcActor(BookieActor):
         self.counts = GcCounts()
 
     def on_start(self) -> None:
-        """Take up what a crash cut short."""
+        """Resume what a crash cut short."""
         if self.compaction.is_open:
             self._steps = self.compaction.finish()
             self.actor_ref.tell(GoOn())
@@ -304,7 +304,7 @@ class GcActor(BookieActor):
         return log_count, freed_size
 
     def _summarize(self) -> Iterator[bool]:
-        """Tell of the logs that are left."""
+        """Report the logs that are left."""
         summary = LogSummary()
         for garbage in self._garbages:
             for log_id in garbage.left_logs():

@@ -64,7 +64,7 @@ class Waits:
         self.value = 0  # what a step waited for
 
     def take(self, message: Resume) -> bool:
-        """Tell whether a step waits for this, and no longer."""
+        """Return whether a step waits for this, and no longer."""
         if message.wait_no != self._wait_no:
             return False
         self._wait_no += 1

@@ -17,7 +17,7 @@ TIMEOUT_MS: Final = 10_000
 
 
 def take_last_checkpoint(storage: BookieStorage, now_ms: Callable[[], int] = monotonic_ms) -> bool:
-    """End the checkpoint under way, if there is one, and take one of everything; tell whether.
+    """End the checkpoint under way, if there is one, and take one of everything; return whether.
 
     Raises:
         StorageFailedError: writing failed, or anything failed before.
@@ -35,7 +35,7 @@ def take_last_checkpoint(storage: BookieStorage, now_ms: Callable[[], int] = mon
 def _run(
     storage: BookieStorage, checkpoint: Checkpoint, until_ms: int, now_ms: Callable[[], int]
 ) -> bool:
-    """Take all steps of a checkpoint, some of which may have been taken; tell whether in time."""
+    """Run all steps of a checkpoint, some of which may have been taken; return whether in time."""
     for step in (
         checkpoint.sync_entry_logs,
         checkpoint.write_index,

@@ -119,7 +119,7 @@ class LedgerTable:
                 self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 
     def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
-        """Have a new ledger's key and type in storage; return the record for the journal."""
+        """Store a new ledger's key and type; return the record for the journal."""
         key, kind = slot.ledger.ledger_key, slot.ledger.ledger_type
         assert key is not None, "the ledger was admitted"
         assert kind is not None, "key and type are known together"

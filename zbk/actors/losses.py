@@ -145,7 +145,7 @@ class Losses:
         return self._file.left([LossReason.UNCLEAN_STOP]).without(all_lost)
 
     def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """Let the bookie deny what it does not have of these ledgers; false: there is no room.
+        """Allow the bookie to deny what it lacks of these ledgers; false: there is no room.
 
         Raises:
             StorageFailedError: writing it down failed: the bookie has to stop.

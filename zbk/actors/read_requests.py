@@ -341,7 +341,7 @@ class ReadRequests:
     # -------------------------------------------------------------- what is held
 
     def ledger_info(self, inbound: Inbound, request: GetLedgerInfo) -> None:
-        """Tell what is held of a ledger, once all of it is on stable storage.
+        """Return what is held of a ledger, once all of it is on stable storage.
 
         Whoever asks counts on it: a repair drops another replica, a re-check ends a limbo.
         """
@@ -393,7 +393,7 @@ class ReadRequests:
         return slot
 
     def _check_miss(self, request: Read | ReadLac | Watch) -> None:
-        """Let "no" be said only of a ledger of which nothing was lost.
+        """Allow "no" only for a ledger of which nothing was lost.
 
         Raises:
             UnknownLedgerStateError: something may have been; neither yes nor no.

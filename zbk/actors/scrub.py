@@ -96,7 +96,7 @@ class Resume(msgspec.Struct, frozen=True):
 
 
 class GoOn(msgspec.Struct, frozen=True):
-    """Take the next steps."""
+    """Run the next steps."""
 
 
 class ReportsDue(msgspec.Struct, frozen=True):
@@ -252,7 +252,7 @@ class ScrubActor(BookieActor):
             self.counts.unconfirmed_count += scrub.unconfirmed_count
 
     def _take_steps(self, answer: object) -> None:
-        """Take steps until ``step_size`` bytes were read, or one has to be waited for."""
+        """Run steps until ``step_size`` bytes were read, or one has to be waited for."""
         read_size = 0
         is_waiting = False
         while self._steps is not None and not is_waiting and read_size < self._step_size:
@@ -283,7 +283,7 @@ class ScrubActor(BookieActor):
             return Pause(SHORT_WAIT_MS)
 
     def _is_waiting_for(self, step: ScrubStep) -> bool:
-        """Carry out a step that reads nothing; tell whether its answer is still to come."""
+        """Carry out a step that reads nothing; return whether its answer is still to come."""
         match step:
             case Paid():
                 raise AssertionError("reads are counted")
@@ -306,7 +306,7 @@ class ScrubActor(BookieActor):
         return False
 
     def _tell_found(self, found: Sequence[DamagedEntries]) -> None:
-        """Have storage know what it does not hold any more."""
+        """Record in storage what it does not hold any more."""
         damaged, pass_no = self._damaged, self.counts.begun_pass
 
         def note() -> None:

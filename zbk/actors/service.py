@@ -136,7 +136,7 @@ def check_retire(files: FileSystem, config: BookieConfig, path: str) -> None:
 
 
 def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
-    """Take a directory of a stopped bookie out of service, whatever state it is in.
+    """Retire a directory of a stopped bookie, whatever state it is in.
 
     Raises:
         InvalidOptionError, BookieError: as ``check_retire``.

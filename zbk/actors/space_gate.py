@@ -29,7 +29,7 @@ class SpaceGate:
             self._tell(path)
 
     def watch(self, tell: Callable[[str], None]) -> None:
-        """Have ``tell`` hear of writes that find no space, and of one that did already."""
+        """Report to ``tell`` writes that find no space, and one that did already."""
         self._tell = tell
         if self._untold_path is not None:
             tell(self._untold_path)

@@ -204,7 +204,7 @@ class StorageActor(LendingActor):
         self._turn.send()
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
-        """Take ledgers in no more; false if storage cannot remember more of them."""
+        """Refuse ledgers from now on; false if storage cannot remember more of them."""
         if not self._storage.mark_deleted(ledger_ids):
             return False
         for ledger_id in ledger_ids:

@@ -210,7 +210,7 @@ class Turn:
         self._answers.append(Outbound(inbound, answer))
 
     def is_synced(self, slot: LedgerSlot) -> bool:
-        """Tell whether everything of a ledger is on stable storage."""
+        """Return whether everything of a ledger is on stable storage."""
         return slot.ticket <= self.lane(slot).synced_ticket
 
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
@@ -256,7 +256,7 @@ class Turn:
         slot.ticket = self._lanes[slot.journal_no].ticket.number
 
     def store_batches(self) -> None:
-        """Have in storage what was to be stored up to now, or refuse it: the index knows of it.
+        """Store what was to be stored up to now, or refuse it: the index knows of it.
 
         Raises:
             StorageFailedError: nobody knows what is there: the bookie has to stop.

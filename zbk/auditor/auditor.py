@@ -171,7 +171,7 @@ class AuditorThread:
         return self._steps.look(0, None) or LookFailed(0)
 
     def _do(self, lane: str, step: Step) -> None:
-        """Have a lane do a step; its event comes into the mailbox."""
+        """Run a step in a lane; its event comes into the mailbox."""
 
         def run() -> None:
             if self._is_stopping.is_set():

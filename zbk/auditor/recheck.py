@@ -139,7 +139,7 @@ class LimboRecheck:
     def _check_ledgers(
         self, ground: RepairGround, listed: Sequence[int], *, has_lost_fences: bool
     ) -> bool:
-        """Check every ledger that is left after such losses; tell whether one was cleared."""
+        """Check every ledger that is left after such losses; return whether one was cleared."""
         is_news = False
         left = self._left(has_lost_fences=has_lost_fences)
         for ledger_id in listed_first(left, listed):
@@ -191,7 +191,7 @@ class LimboRecheck:
             logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
 
     def _hand_out(self, ground: RepairGround) -> None:
-        """Have workers try ledgers again that they gave up while this bookie did not know."""
+        """Ask workers to try ledgers again that they gave up while this bookie did not know."""
         if self._with_news:
             wanted = sorted(self._with_news.intersection(ground.tasks.list_unrepairable()))
             if wanted:

@@ -184,7 +184,7 @@ class ReplicationWorker:
                 )
 
     def _drop_all(self) -> int:
-        """Have all that is under way dropped; return how much there was."""
+        """Drop all that is under way; return how much there was."""
         with self._lock:
             for work in self._works.values():
                 work.is_stopped.set()
@@ -217,7 +217,7 @@ class ReplicationWorker:
             return POLL_S if self._works or self._is_task_listed else QUIET_POLL_S
 
     def _turn(self) -> bool:
-        """Do one thing; tell whether there was one."""
+        """Do one thing; return whether there was one."""
         self._report_many_whole()
         for work in self._take_parked():
             self._advance(work)
@@ -367,7 +367,7 @@ class ReplicationWorker:
             )
 
     def _give_up_absent(self, work: _Work, result: RepairResult) -> bool:
-        """Report bookies as lost that were waited for long enough; tell whether there are any."""
+        """Report bookies as lost that were waited for long enough; return whether there are any."""
         if not result.awaited:
             return False
         delay_ms = self._tasks.lost_bookie_delay_ms()

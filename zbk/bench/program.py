@@ -63,7 +63,7 @@ class Program:
         return msgspec.json.decode(line, type=kind)
 
     def tell(self, line: str) -> None:
-        """Let it hear a line.
+        """Send it a line.
 
         Raises:
             UnavailableError: it has ended.
@@ -100,6 +100,6 @@ class Program:
 
 
 def tell(message: msgspec.Struct) -> None:
-    """Tell an object to whoever started this program."""
+    """Send an object to the program that started this one."""
     sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
     sys.stdout.buffer.flush()

@@ -98,7 +98,7 @@ def run_recovery(
     use_zookeeper: bool,
     on_progress: Callable[[str], None] = lambda _what: None,
 ) -> RecoveryResult:
-    """Let a writer die in a temporary cluster, recover its ledger, and verify what is in it.
+    """Kill a writer in a temporary cluster, recover its ledger, and verify what is in it.
 
     Raises:
         NoSuchEntryError, DigestMismatchError: an entry is missing, or is another one.
@@ -151,7 +151,7 @@ def verify(ledger: RecoveredLedger, acknowledged_count: int) -> None:
 def _die(
     cluster: LocalCluster, load: RecoveryLoad, on_progress: Callable[[str], None]
 ) -> tuple[int, int]:
-    """Let a writer die; return its ledger, and how many entries it knew to be acknowledged."""
+    """Kill a writer; return its ledger, and how many entries it knew to be acknowledged."""
     counts = (load.entry_size, load.acknowledged_count, load.outstanding_count)
     arguments = [cluster.metadata_uri, *map(str, counts)]
     with Program("zbk.bench.dying_writer", arguments) as writer:

@@ -28,7 +28,7 @@ class SlowFiles(OsFiles):
         return None if disk is None else _SlowDisk(disk, self)
 
     def delay(self) -> None:
-        """Take the time that an fsync takes longer."""
+        """Sleep for the time that an fsync takes longer."""
         self._never.wait(self._delay_s)
 
 

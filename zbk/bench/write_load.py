@@ -178,7 +178,7 @@ def _neighbor(client: Client, load: WriteLoad) -> AbstractContextManager[_Neighb
 
 @contextmanager
 def _idle_ledgers(client: Client, load: WriteLoad) -> Iterator[None]:
-    """Have other ledgers open, with an entry each, that nobody writes."""
+    """Open other ledgers, with an entry each, that nobody writes."""
     with ExitStack() as exits:
         for _ in range(load.idle_ledger_count):
             writer = exits.enter_context(create_ledger(client, load))

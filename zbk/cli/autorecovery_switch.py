@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @metadata_option
 @output_option
 def enable(metadata: str | None, output: Format) -> None:
-    """Let autorecovery work, all over the cluster."""
+    """Enable autorecovery, all over the cluster."""
     from zbk.metadata.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
@@ -38,7 +38,7 @@ def enable(metadata: str | None, output: Format) -> None:
 @metadata_option
 @output_option
 def disable(metadata: str | None, output: Format) -> None:
-    """Let autorecovery rest, all over the cluster.
+    """Disable autorecovery, all over the cluster.
 
     Nothing is audited, and no task is begun, until it is enabled again. Workers finish what they
     are at.
@@ -59,7 +59,7 @@ def disable(metadata: str | None, output: Format) -> None:
 @metadata_option
 @output_option
 def trigger(metadata: str | None, output: Format) -> None:
-    """Have lost bookies looked for now.
+    """Look for lost bookies now.
 
     The auditor reads the metadata of all ledgers, and reports those that name a bookie that is not
     there, at once, whatever the delay is. Ledgers that could not be repaired are tried again.
@@ -110,7 +110,7 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
 
 
 def _print_state(store: "MetadataStore", output: Format) -> None:
-    """Tell programs how autorecovery stands now; people read the notes."""
+    """Report to programs how autorecovery stands now; people read the notes."""
     if output == "json":
         from zbk.metadata.election import read_auditor
         from zbk.metadata.underreplication import UnderreplicationStore

@@ -88,7 +88,7 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
 @metadata_option
 @output_option
 def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> None:
-    """Let the cluster forget a bookie for good.
+    """Remove a bookie from the cluster for good.
 
     Refused while it is registered. Its directories stay as they are.
     """

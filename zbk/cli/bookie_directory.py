@@ -34,7 +34,7 @@ def retire_dir(
     output: Format,
     **options: Any,  # noqa: ANN401 - fields of BookieConfig
 ) -> None:
-    """Take one of several directories of a stopped bookie out of service.
+    """Retire one of several directories of a stopped bookie.
 
     A bookie does so itself when a write fails; this is for one that does not start, because a disk
     is not there. Nothing looks into the directory any more, until `zbk bookie renew-dir`.

@@ -53,7 +53,7 @@ def gc(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Have a bookie drop what was deleted.
+    """Ask a bookie to drop what was deleted.
 
     The bookie runs; the command waits for the end of a round, and tells what it did. Ledgers that
     were deleted are dropped, and entry logs that hold nothing else are removed. A ledger goes when

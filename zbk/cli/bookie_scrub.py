@@ -65,7 +65,7 @@ def scrub(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Have running bookies look for damage on their disks.
+    """Ask running bookies to look for damage on their disks.
 
     A pass reads every entry log and the index, at the rate that the bookie's scrub_rate_size
     allows. Ledgers with damaged entries are reported as under-replicated; until they are whole

@@ -11,7 +11,7 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 
 
 def is_confirmed(warning: str, question: str, *, yes: bool) -> bool:
-    """Tell whether to go on: shows the warning, asks unless ``yes``; on standard error.
+    """Return whether to go on: shows the warning, asks unless ``yes``; on standard error.
 
     Raises:
         UsageError: nobody is there to be asked.

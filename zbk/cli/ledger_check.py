@@ -198,7 +198,7 @@ def _lost_bookies(store: "MetadataStore") -> set[str]:
 
 
 def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
-    """Tell whether whoever audits has still to say what these lost bookies held."""
+    """Return whether whoever audits has still to say what these lost bookies held."""
     from zbk.metadata.auditor_notes import AuditorNotes
     from zbk.metadata.election import read_auditor
 

@@ -77,7 +77,7 @@ def print_bytes(value: bytes | memoryview) -> None:
 
 
 def flush() -> None:
-    """Let whoever reads standard output have what was printed so far."""
+    """Flush standard output."""
     sys.stdout.buffer.flush()
 
 
@@ -88,7 +88,7 @@ def note(text: str) -> None:
 
 
 def is_progress_shown() -> bool:
-    """Tell whether somebody watches standard error in a terminal."""
+    """Return whether somebody watches standard error in a terminal."""
     return is_terminal(sys.stderr)
 
 

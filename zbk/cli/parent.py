@@ -6,7 +6,7 @@ import threading
 
 
 def stop_with_parent() -> None:
-    """Have SIGTERM sent to this process when its standard input ends."""
+    """Send SIGTERM to this process when its standard input ends."""
     threading.Thread(target=_stop_at_end_of_stdin, name="parent", daemon=True).start()
 
 

@@ -31,7 +31,7 @@ class Display(Protocol):
         ...
 
     def stop(self) -> None:
-        """Take it off the terminal."""
+        """Remove it from the terminal."""
         ...
 
 

@@ -246,7 +246,7 @@ def _tell_of_restarts(
 
 
 def _tell_of_autorecovery(cluster: "LocalCluster") -> None:
-    """Tell once that it has ended, if it has."""
+    """Report once that it has ended, if it has."""
     beside = cluster.autorecovery
     if beside is None or beside.exit_code is None:
         return

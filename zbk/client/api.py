@@ -577,7 +577,7 @@ class Client(LogCalls):
     def collect_garbage(
         self, bookie_id: str, *, compaction: CompactionName = "", timeout: float = 600.0
     ) -> GarbageStatus:
-        """Have a bookie drop what was deleted; return what it did. ``timeout`` in seconds.
+        """Ask a bookie to drop what was deleted; return what it did. ``timeout`` in seconds.
 
         ``compaction`` "minor" or "major": compact entry logs of which less is live than that kind's
         threshold, too.
@@ -593,7 +593,7 @@ class Client(LogCalls):
         return collect_garbage(self._requests, bookie_id, timeout_s, compaction)
 
     def scrub(self, bookie_id: str, *, is_pass_wanted: bool = True) -> ScrubStatus:
-        """Have a bookie begin to read all its files for damage; return how it goes, at once.
+        """Ask a bookie to begin to read all its files for damage; return how it goes, at once.
 
         Without ``is_pass_wanted`` it is only asked.
 

@@ -36,7 +36,7 @@ class AppendBudget:
     def take(
         self, size: int, timeout_s: float, check: Callable[[], None], ahead_size: int = 0
     ) -> int:
-        """Take room, return how much; wait until there is some.
+        """Reserve room, return how much; wait until there is some.
 
         ``ahead_size`` more is taken while at least half of the room is free: it saves the next
         calls. ``check`` raises when it is of no use any more.
@@ -61,7 +61,7 @@ class AppendBudget:
                 self._changed.notify_all()
 
     def rouse(self) -> None:
-        """Have those that wait look whether they still should."""
+        """Wake those that wait, to look whether they still should."""
         with self._lock:
             self._changed.notify_all()
 

@@ -68,7 +68,7 @@ class ConfirmedLook:
         self._is_store_silent = False
 
     def deliver(self, news: list[News]) -> None:
-        """Take the replies of bookies."""
+        """Handle the replies of bookies."""
         for one in news:
             if isinstance(one, Reply):
                 self._items.put(one)
@@ -94,7 +94,7 @@ class ConfirmedLook:
         return core.metadata, lac
 
     def _take_late(self, metadata: LedgerMetadata) -> LedgerMetadata:
-        """Take what came after the last look; return the newest metadata."""
+        """Handle what came after the last look; return the newest metadata."""
         with suppress(queue.Empty):
             while True:
                 item = self._items.get_nowait()

@@ -255,7 +255,7 @@ class DataSetLedgers:
 
 
 def is_tagged_by(load: Load, ledger: TaggedLedger) -> bool:
-    """Tell whether a ledger carries the id of this load."""
+    """Return whether a ledger carries the id of this load."""
     return (ledger.data_set_id, ledger.load_id) == (load.data_set_id, load.load_id)
 
 

@@ -247,7 +247,7 @@ class DataSets:
         return self._store.read(arguments.data_set_name(name))[0]
 
     def has_schema(self, name: str, schema: bytes) -> bool:
-        """Tell whether the last version has this schema; true where there is no version at all."""
+        """Return whether the last version has this schema; true where there is no version."""
         schema = arguments.payload(schema, "schema")
         try:
             current = self.history(name).current
@@ -302,7 +302,7 @@ class DataSets:
     # ------------------------------------------------------------------ tidying
 
     def drop_version(self, name: str, version: int) -> DataSet:
-        """Take away a version that is not the last one; ``collect`` deletes what it alone held.
+        """Remove a version that is not the last one; ``collect`` deletes what it alone held.
 
         Raises:
             NoSuchVersionError: there is no such version.

@@ -45,7 +45,7 @@ class BookieDirectory:
             return [Candidate(b, self._available[b].rack) for b in sorted(self._available)]
 
     def when_writable_change(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called whenever bookies have begun or ceased to take new entries.
+        """Call ``callback`` whenever bookies have begun or ceased to take new entries.
 
         It is called in a thread of the metadata store and must not block.
         """

@@ -43,7 +43,7 @@ def compaction_name(value: object) -> CompactionName:
 def collect_garbage(
     requests: Requests, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
 ) -> GarbageStatus:
-    """Have a bookie begin a round of garbage collection; return how it was when it ended.
+    """Ask a bookie to begin a round of garbage collection; return how it was when it ended.
 
     A compaction of this kind follows in the round, whether it is due or not.
 

@@ -120,7 +120,7 @@ class LacWatches:
             self._send(bookie_id)
 
     def deliver(self, news: list[News]) -> None:
-        """Take replies of bookies."""
+        """Handle replies of bookies."""
         for one in news:
             assert isinstance(one, Reply), "nothing else was asked for"
             if isinstance(one.key, WatchRequest):

@@ -213,7 +213,7 @@ class LedgerReader:
         )
 
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
-        """Take what a tail of this reader has found out."""
+        """Record what a tail of this reader has found out."""
         self._metadata = metadata
         end = metadata.last_entry_id
         self._lac = max(self._lac, lac) if end is None else end
@@ -270,7 +270,7 @@ class LedgerReader:
         return _Batches(pump.run(first, last), self._learn_read)
 
     def _learn_read(self, lac: int) -> None:
-        """Take the LAC that came with entries; the end of a closed ledger is known already."""
+        """Record the LAC that came with entries; the end of a closed ledger is known already."""
         self._setup.check_usable()
         if not self._metadata.is_closed:
             self._lac = max(self._lac, lac)

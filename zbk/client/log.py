@@ -299,7 +299,7 @@ class Log:
             threading.Thread(target=self._roll, name=name, daemon=True).start()
 
     def _begin_roll(self) -> bool:
-        """Tell whether this thread is the one that may start a roll now."""
+        """Return whether this thread is the one that may start a roll now."""
         with self._roll_lock:
             if self._is_rolling or self._is_closed:
                 return False

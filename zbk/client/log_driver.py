@@ -117,7 +117,7 @@ class LogDriver:
             raise failure
 
     def lose(self, ledger_id: int, error: ZbkError) -> None:
-        """Take the news that an append to a ledger failed. Never blocks for long."""
+        """Handle the news that an append to a ledger failed. Never blocks for long."""
         for effect in self._handle(owner.LedgerLost(ledger_id, error)):
             assert isinstance(effect, owner.Stop), "a lost ledger can only end it"
             self._stop(effect)

@@ -94,7 +94,7 @@ class AppendGate:
             return writer.ledger_id, future
 
     def switch(self, new: LedgerWriter) -> None:
-        """Let all appends to the current ledger be answered; from then on they go to ``new``.
+        """Wait for all appends to the current ledger; from then on they go to ``new``.
 
         Raises:
             CannotAdvanceError, RequestTimeoutError: a VD ledger could not be synced.

@@ -45,7 +45,7 @@ class _ListNews:
         self._version = -1
 
     def see(self, found: tuple[LogMetadata, int] | None) -> None:
-        """Take a list and its version; ``None``: the log was deleted."""
+        """Record a list and its version; ``None``: the log was deleted."""
         with self._changed:
             if found is None:
                 self._log = None
@@ -61,7 +61,7 @@ class _ListNews:
             return self._log
 
     def rouse(self) -> None:
-        """Let whoever waits look around."""
+        """Wake the waiting thread, to look around."""
         with self._changed:
             self._changed.notify_all()
 

@@ -54,7 +54,7 @@ class BookiePlacer:
         )
 
     def is_writable(self, bookie_id: str) -> bool:
-        """Tell whether a bookie takes new entries."""
+        """Return whether a bookie takes new entries."""
         return bookie_id in self._directory.writable()
 
     def note_failed(self, bookie_ids: Collection[str]) -> None:

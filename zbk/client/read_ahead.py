@@ -158,7 +158,7 @@ class ReadAhead:
                 return None
 
     def take(self, reply: Reply) -> None:
-        """Take a reply to one of the requests in."""
+        """Handle a reply to one of the requests."""
         if isinstance(reply.outcome, ReadAnswer):
             self._lac = max(self._lac, reply.outcome.lac)
         assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
@@ -173,7 +173,7 @@ class ReadAhead:
             self._handle(chunk, ReadTicked())
 
     def refreshed(self, metadata: LedgerMetadata) -> None:
-        """Take the metadata in, as they are now."""
+        """Record the metadata as they are now."""
         self._metadata = metadata
         if self._chunks:
             self._chunks[0].is_refreshed = True

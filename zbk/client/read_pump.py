@@ -88,7 +88,7 @@ class ReadPump(Iterator[ReadBatch]):
         raise StopIteration
 
     def _wait(self, ahead: ReadAhead) -> None:
-        """Take the next reply; until it comes, note that time passes."""
+        """Handle the next reply; until it comes, note that time passes."""
         timeout_s = left_s(self._timeout_s)
         deadline_s = monotonic_s() + timeout_s
         while True:

@@ -112,7 +112,7 @@ class LedgerTail(Iterator[Entry]):
         self._body.close()
 
     def _wait(self, deadline_s: float | None, timeout_s: float | None) -> None:
-        """Take what has come in, or note that time has passed."""
+        """Handle what has come in, or note that time has passed."""
         left_s = WAIT_S_MAX if deadline_s is None else max(0.0, deadline_s - monotonic_s())
         wait_s = min(WAIT_S_MAX, left_s)
         due_ms = self._body.due_ms

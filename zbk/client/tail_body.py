@@ -110,7 +110,7 @@ class EntriesAhead(Protocol):
         ...
 
     def take(self, reply: Reply) -> None:
-        """Take a reply in."""
+        """Handle a reply."""
         ...
 
     def tick(self) -> None:
@@ -118,7 +118,7 @@ class EntriesAhead(Protocol):
         ...
 
     def refreshed(self, metadata: LedgerMetadata) -> None:
-        """Take the metadata in, as they are now."""
+        """Record the metadata as they are now."""
         ...
 
     def not_refreshed(self, unknown: MetadataUnavailableError) -> None:
@@ -140,7 +140,7 @@ class FollowedLedger(Protocol):
         ...
 
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
-        """Take what the tail has found out."""
+        """Record what the tail has found out."""
         ...
 
     def read_ahead(self, first: int, last: int, sink: Sink) -> EntriesAhead:
@@ -187,7 +187,7 @@ class TailBox:
         self._items: queue.SimpleQueue[tuple[TailBody, Item]] = queue.SimpleQueue()
 
     def put(self, body: "TailBody", item: Item) -> None:
-        """Take something in. Any thread."""
+        """Put something into the box. Any thread."""
         self._items.put((body, item))
 
     def next(self, timeout_s: float) -> "tuple[TailBody, Item] | None":
@@ -214,7 +214,7 @@ class _ReadSink:
         self._box = box
 
     def deliver(self, news: list[News]) -> None:
-        """Take the answers of bookies."""
+        """Handle the answers of bookies."""
         for one in news:
             if isinstance(one, Reply):
                 self._box.put(self._body, EntriesRead(self, one))
@@ -264,7 +264,7 @@ class TailBody:
     # -------------------------------------------------------------- any thread
 
     def deliver(self, news: list[News]) -> None:
-        """Take the answers of bookies."""
+        """Handle the answers of bookies."""
         for one in news:
             if isinstance(one, Reply):
                 self._box.put(self, one)
@@ -279,7 +279,7 @@ class TailBody:
         self._box.put(self, None)
 
     def _see(self, event: MetadataSeen) -> None:
-        """Take metadata; only the latest are kept."""
+        """Record metadata; only the latest are kept."""
         with self._lock:
             is_known = self._seen is not None
             if self._seen is None or event.metadata is None or event.version >= self._seen.version:
@@ -308,7 +308,7 @@ class TailBody:
             self._handle(EntriesWanted(self._next_id))
 
     def take(self, item: Item) -> None:
-        """Take something in that came into the box."""
+        """Handle something that came into the box."""
         match item:
             case Reply(key=int() as poll_id):
                 self._lac_watches.pop(poll_id, None)

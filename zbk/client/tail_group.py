@@ -152,7 +152,7 @@ class TailGroup(Iterator[TailedBatch]):
         return None
 
     def _wait(self, deadline_s: float | None, timeout_s: float | None) -> None:
-        """Take what has come in, or what has become due."""
+        """Handle what has come in, or what has become due."""
         left_s = WAIT_S_MAX if deadline_s is None else max(0.0, deadline_s - monotonic_s())
         wait_s = min(WAIT_S_MAX, left_s)
         due_ms = self._deadlines.next_ms

@@ -266,7 +266,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         )
 
     def _drain(self) -> None:
-        """Take appends from mailboxes, of each writer in turn, while nothing else waits.
+        """Remove appends from mailboxes, of each writer in turn, while nothing else waits.
 
         One that appends as fast as it can holds up no other for longer than its slice takes.
         """

@@ -169,7 +169,7 @@ class WriterBody:
         return self._mailbox.waiting_size
 
     def drain(self, now_ms: int, size_max: int | None = DRAIN_SIZE_MAX) -> None:
-        """Take appends out of the mailbox: all, or about as much as a batch holds."""
+        """Remove appends from the mailbox: all, or about as much as a batch holds."""
         items = self._mailbox.take(size_max)
         if items:
             self._handle(core.Appends(items), now_ms)
@@ -242,7 +242,7 @@ class WriterBody:
             self._refusing[bookie_id] = self._setup.now_ms() + REFUSED_RETRY_MS
 
     def _ask_again(self, now_ms: int) -> None:
-        """Take bookies for connected again that took no adds and have not been replaced."""
+        """Treat bookies as connected again that took no adds and have not been replaced."""
         for bookie_id in [b for b, due_ms in self._refusing.items() if due_ms <= now_ms]:
             del self._refusing[bookie_id]
             if bookie_id in self._requests.bookies:

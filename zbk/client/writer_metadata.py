@@ -144,7 +144,7 @@ class WriterMetadata:
         return self._replaced
 
     def report_missing(self, report: ReportMissing, tell: Callable[[MissingNoted], None]) -> None:
-        """Tell autorecovery what bookies lack; ``tell`` once it is noted, if it is."""
+        """Report to autorecovery what bookies lack; ``tell`` once it is noted, if it is."""
         ledger_id = self._current.ledger_id
 
         def done(outcome: ZbkError | None) -> None:

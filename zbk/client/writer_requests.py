@@ -96,7 +96,7 @@ class WriterRequests:
         self._request(effect.slot, request, key)
 
     def send_lac(self, effect: core.SendLac) -> None:
-        """Tell the LAC."""
+        """Send the LAC."""
         request = WriteLac(
             request_id=0,
             ledger_id=self._ledger_id,

@@ -90,7 +90,7 @@ class Child:
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self._signal(signal.SIGCONT)
 
     def rotate_log(self) -> bool:

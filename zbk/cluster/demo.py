@@ -353,7 +353,7 @@ class _Hasher:
         self.payload_size = 0
 
     def update(self, batch: Iterable[bytes | memoryview]) -> None:
-        """Take the next entries."""
+        """Remove the next entries."""
         parts: list[bytes | memoryview] = []
         for payload in batch:
             parts += (len(payload).to_bytes(4, "little"), payload)

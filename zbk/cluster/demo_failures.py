@@ -110,7 +110,7 @@ def lose_a_bookie(
 def take_over(
     client: Client, other: Client, on_progress: Callable[[str, int], None]
 ) -> Iterator[TakenOver | Compared]:
-    """Let ``other`` recover a ledger that ``client`` is writing; yield what each of them got.
+    """Recover with ``other`` a ledger that ``client`` is writing; yield what each of them got.
 
     Raises:
         UnavailableError: the first client was not refused.

@@ -66,7 +66,7 @@ def repair(
     *,
     timeout_s: float = REPAIR_TIMEOUT_S,
 ) -> Iterator[RepairStep]:
-    """Have the ledgers of a dead bookie made whole, then kill another one.
+    """Repair the ledgers of a dead bookie, then kill another one.
 
     Raises:
         UnavailableError: they were not whole in time.

@@ -287,11 +287,11 @@ class LocalCluster:
         return self._bookies[index]
 
     def pause(self, index: int) -> None:
-        """Let a bookie's process hang (SIGSTOP)."""
+        """Pause a bookie's process (SIGSTOP)."""
         self._children[index].pause()
 
     def resume(self, index: int) -> None:
-        """Let a paused bookie go on."""
+        """Resume a paused bookie."""
         self._children[index].resume()
 
     # -------------------------------------------------------------- private
@@ -458,7 +458,7 @@ class LocalCluster:
 
 
 def _is_free(port: int) -> bool:
-    """Tell whether a bookie may listen on a loopback port. 0 stands for any."""
+    """Return whether a bookie may listen on a loopback port. 0 stands for any."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

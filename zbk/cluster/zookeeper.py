@@ -173,12 +173,12 @@ class LocalZooKeeper:
         self._reap()
 
     def pause(self) -> None:
-        """Let the server hang (SIGSTOP): connections stay open and nobody answers."""
+        """Pause the server (SIGSTOP): connections stay open and nobody answers."""
         assert self._process is not None, "the server was started"
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused server go on."""
+        """Resume a paused server."""
         assert self._process is not None, "the server was started"
         self._process.send_signal(signal.SIGCONT)
 

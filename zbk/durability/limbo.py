@@ -77,7 +77,7 @@ class LedgerSet(Protocol):
         ...
 
     def __contains__(self, ledger_id: int) -> bool:
-        """Tell whether an id is there."""
+        """Return whether an id is there."""
         ...
 
     def with_ranges(self, ranges: Iterable[tuple[int, int]]) -> Self:
@@ -109,11 +109,11 @@ class Loss(msgspec.Struct, frozen=True):
         return self.cleared.ledger_count == self.bound
 
     def covers(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was concerned when the loss was found."""
+        """Return whether a ledger was concerned when the loss was found."""
         return ledger_id < self.bound and (self.scope is None or ledger_id in self.scope)
 
     def concerns(self, ledger_id: int, ledger_type: LedgerType | None) -> bool:
-        """Tell whether a ledger, of a type that may not be known, is in limbo because of it."""
+        """Return whether a ledger, of a type that may not be known, is in limbo because of it."""
         return (
             self.covers(ledger_id)
             and ledger_id not in self.cleared
@@ -135,11 +135,11 @@ class Limbo(msgspec.Struct, frozen=True):
     losses: tuple[Loss, ...] = ()
 
     def is_miss_unknown(self, ledger_id: int, ledger_type: LedgerType | None) -> bool:
-        """Tell whether "it is not here" must not be said of this ledger and its entries."""
+        """Return whether "it is not here" must not be said of this ledger and its entries."""
         return any(loss.concerns(ledger_id, ledger_type) for loss in self.losses)
 
     def may_lack_fence(self, ledger_id: int) -> bool:
-        """Tell whether this ledger may have been fenced here, and confirmed, unknown to us."""
+        """Return whether this ledger may have been fenced here, and confirmed, unknown to us."""
         return any(loss.covers(ledger_id) for loss in self.losses if loss.reason.has_lost_fences)
 
     @property

@@ -91,7 +91,7 @@ class Patience:
         self._silent_since_ms.setdefault(bookie_id, now_ms)
 
     def is_over(self, bookie_id: str, now_ms: int) -> bool:
-        """Tell whether one is waited for no longer."""
+        """Return whether one is waited for no longer."""
         since_ms = self._silent_since_ms.get(bookie_id)
         return since_ms is not None and now_ms - since_ms >= self._grace_ms
 
@@ -145,7 +145,7 @@ class LedgerRecheck:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take the answer in; return the one thing that is to be done next."""
+        """Handle the answer; return the one thing that is to be done next."""
         assert not self._is_over, "nothing follows the end"
         match event:
             case RecheckStarted():
@@ -293,7 +293,7 @@ class LedgerRecheck:
         return self._begin_part(now_ms)
 
     def _may_skip(self, result: CopyResult) -> bool:
-        """Tell whether a peer does not know of an entry: it may well know those behind it."""
+        """Return whether a peer does not know of an entry: it may well know those behind it."""
         is_unknown = isinstance(result.source_error, UnknownLedgerStateError)
         return is_unknown and self._skip_count < SKIP_COUNT_MAX
 

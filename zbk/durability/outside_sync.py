@@ -61,7 +61,7 @@ class AskSync(msgspec.Struct, frozen=True):
 
 
 class TellLac(msgspec.Struct, frozen=True):
-    """Tell every bookie the LAC. Answer it with one ``LacTold`` each."""
+    """Send every bookie the LAC. Answer it with one ``LacTold`` each."""
 
     lac: int
 
@@ -100,7 +100,7 @@ class OutsideSync:
         self._is_over = False
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return what is to be done. What comes after the end is late news."""
         del now_ms  # every machine has the same door; time-outs come as events
         if self._is_over:
             return []

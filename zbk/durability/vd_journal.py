@@ -39,7 +39,7 @@ class SyncedLacPolicy:
         """Change nothing: acknowledged entries may be volatile still."""
 
     def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
-        """Take in one bookie's ``LastAddSynced``; a new incarnation voids its earlier ones."""
+        """Record one bookie's ``LastAddSynced``; a new incarnation voids its earlier ones."""
         self._synced.update(slot, incarnation, last_add_synced)
 
     def on_replaced(self, slot: int, confirmed_id: int) -> None:

@@ -45,11 +45,11 @@ class AutorecoverySwitches:
     # ------------------------------------------------------------------ on and off
 
     def is_enabled(self) -> bool:
-        """Tell whether autorecovery may audit and repair."""
+        """Return whether autorecovery may audit and repair."""
         return self._find(UNDERREPLICATION_DISABLED) is None
 
     def enable(self) -> None:
-        """Let autorecovery work. Twice is fine.
+        """Enable autorecovery. Twice is fine.
 
         Raises:
             MetadataUnavailableError: it may still be disabled.
@@ -58,7 +58,7 @@ class AutorecoverySwitches:
             self._store.delete(UNDERREPLICATION_DISABLED)
 
     def disable(self) -> None:
-        """Let autorecovery rest, all over the cluster. Twice is fine.
+        """Disable autorecovery, all over the cluster. Twice is fine.
 
         Workers finish the fragment that they are at. Reports are still taken.
 
@@ -77,7 +77,7 @@ class AutorecoverySwitches:
     # ------------------------------------------------------------------ look now
 
     def trigger_audit(self) -> None:
-        """Have the auditor look now, whatever its intervals.
+        """Ask the auditor to look now, whatever its intervals.
 
         Raises:
             MetadataUnavailableError: it may not have heard.
@@ -153,7 +153,7 @@ class AutorecoverySwitches:
             return None
 
     def _count_up(self, path: str) -> None:
-        """Let the counter grow. Who is overtaken is done: somebody else has let it grow."""
+        """Increment the counter. A conflict is success: another session has incremented it."""
         node = self._find(path)
         count = 0 if node is None else decode(AuditCounter, node.value, path).count
         value = encode(AuditCounter(count=count + 1))
@@ -164,7 +164,7 @@ class AutorecoverySwitches:
                 self._store.set(path, value, node.version)
 
     def _count_up_if_possible(self, path: str) -> None:
-        """Let the counter grow, or not, where those who are to hear of it look by themselves."""
+        """Increment the counter, or not, where those who are to hear of it look by themselves."""
         with suppress(MetadataUnavailableError):
             self._count_up(path)
 

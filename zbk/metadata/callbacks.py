@@ -37,7 +37,7 @@ class CallbackThread:
         self._queue.put(work)
 
     def is_current(self) -> bool:
-        """Tell whether the caller runs in this thread."""
+        """Return whether the caller runs in this thread."""
         return threading.current_thread() is self._thread
 
     def settle(self, timeout_s: float) -> bool:
@@ -123,7 +123,7 @@ class SessionListeners:
         self._next_key = 0
 
     def add(self, callback: Callable[[SessionState], None]) -> "Listener":
-        """Tell ``callback`` of every change from now on."""
+        """Report to ``callback`` every change from now on."""
         with self._lock:
             key = self._next_key
             self._next_key += 1
@@ -131,7 +131,7 @@ class SessionListeners:
         return Listener(lambda: self._remove(key))
 
     def post(self, state: SessionState) -> None:
-        """Tell all of them, in the callback thread."""
+        """Notify all of them, in the callback thread."""
         with self._lock:
             listeners = list(self._listeners)
         for key in listeners:

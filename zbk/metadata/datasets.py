@@ -297,7 +297,7 @@ class DataSetStore:
     # ------------------------------------------------------------------ versions
 
     def drop_version(self, name: str, number: int) -> DataSet:
-        """Take one version away, as ``DataSet.without_version`` says; return what is left.
+        """Remove one version, as ``DataSet.without_version`` says; return what is left.
 
         Raises:
             NoSuchDataSetError, NoSuchVersionError, DataSetConflictError: as the rules say.

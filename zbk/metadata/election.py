@@ -147,7 +147,7 @@ class AuditorElection:
                 retry_s = self._retry_s
 
     def _reconcile(self) -> bool:
-        """Take one step; true if there is nothing to do until there is news."""
+        """Run one step; true if there is nothing to do until there is news."""
         with self._changed:
             session_number = self._session_number
             tried = self._tried

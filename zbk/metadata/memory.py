@@ -174,7 +174,7 @@ class MemoryStore:
             self.look_again([subscription.path for subscription in self._subscriptions])
 
     def expire_session(self) -> None:
-        """Let the server give the session up, with its ephemerals."""
+        """End the session at the server, with its ephemerals."""
         with self._tree.lock:
             was_suspended = self._state is SessionState.SUSPENDED
             self.suspend()

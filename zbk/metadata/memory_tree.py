@@ -67,7 +67,7 @@ class Tree:
             self.apply([Delete(path) for path in gone], session_id)
 
     def forget(self, store: ChangeListener) -> None:
-        """Tell ``store`` of no more changes."""
+        """Stop reporting changes to ``store``."""
         with self.lock:
             self._stores.remove(store)
 

@@ -248,12 +248,12 @@ def task_lock_of(name: str) -> tuple[int, str]:
 
 
 def is_ledger_id(number: int) -> bool:
-    """Tell whether a ledger can have this id."""
+    """Return whether a ledger can have this id."""
     return 0 <= number <= LEDGER_ID_MAX
 
 
 def is_ledger_name(name: str) -> bool:
-    """Tell a ledger's node from an inner one, which is named by digits alone.
+    """Distinguish a ledger's node from an inner one, which is named by digits alone.
 
     Raises:
         CorruptRecordError: it is neither.

@@ -228,7 +228,7 @@ class Registration:
             self._changed.notify_all()
 
     def _reconcile(self) -> bool:
-        """Take one step towards what is wanted; true if nothing remains to be done."""
+        """Run one step towards what is wanted; true if nothing remains to be done."""
         with self._changed:
             wanted, number = self._wanted, self._wanted_number
             session_number = self._session_number

@@ -220,7 +220,7 @@ def begin_session(connection: sqlite3.Connection, lease_ms: int, now_ms: int) ->
 
 
 def renew_session(connection: sqlite3.Connection, session_id: int, now_ms: int) -> bool:
-    """Let a session's lease start anew; false if the session is gone."""
+    """Renew a session's lease; false if the session is gone."""
     cursor = connection.execute(
         "UPDATE session SET deadline_ms = lease_ms + ? WHERE id = ?", (now_ms, session_id)
     )
@@ -228,7 +228,7 @@ def renew_session(connection: sqlite3.Connection, session_id: int, now_ms: int) 
 
 
 def has_session(connection: sqlite3.Connection, session_id: int) -> bool:
-    """Tell whether a session is still there."""
+    """Return whether a session is still there."""
     row = connection.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone()
     return row is not None
 

@@ -63,7 +63,7 @@ class TaskLocks(AutorecoverySwitches):
         self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
 
     def lock(self, ledger_id: int, owner: str) -> bool:
-        """Take the lock of a task for as long as this session lasts; false: somebody has it.
+        """Acquire the lock of a task for as long as this session lasts; false: somebody has it.
 
         Read the task after it. ``owner`` is for people.
 
@@ -155,7 +155,7 @@ class TaskLocks(AutorecoverySwitches):
         return found
 
     def note_progress(self, ledger_id: int, copied_count: int, to_copy_count: int) -> bool:
-        """Tell how far this store's worker has come; false: the lock is not ours any more.
+        """Report how far this store's worker has come; false: the lock is not ours any more.
 
         The task and its version stay as they are.
 

@@ -136,7 +136,7 @@ class UnderreplicationStore(TaskLocks):
         return [Delete(shelf_path, version), Create(path, encode(wanted))]
 
     def announce(self) -> None:
-        """Tell those who watch that there are tasks. They look by themselves too, now and then."""
+        """Notify watchers that there are tasks. They look by themselves too, now and then."""
         self._count_up_if_possible(TASK_NEWS)
 
     def _try_report(
@@ -291,7 +291,7 @@ class UnderreplicationStore(TaskLocks):
         return count
 
     def trigger(self) -> None:
-        """Have the auditor look now, and hand out again what nobody could repair.
+        """Ask the auditor to look now, and hand out again what nobody could repair.
 
         Raises:
             MetadataUnavailableError: not all of it may have been done; doing it again is safe.

@@ -342,5 +342,5 @@ class ZooKeeperConnection:
 
 
 def _is_unknown(error: Exception) -> bool:
-    """Tell whether the server may have done what it was asked for."""
+    """Return whether the server may have done what it was asked for."""
     return isinstance(error, _UNKNOWN_OUTCOME) or not isinstance(error, kz.KazooException)

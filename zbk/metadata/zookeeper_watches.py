@@ -64,7 +64,7 @@ class ZooKeeperWatches:
         self._is_closed = False
 
     def add(self, kind: WatchKind, path: str, deliver: Callable[[Reading], None]) -> Watch:
-        """Tell ``deliver`` what is there: now, and after each change."""
+        """Report to ``deliver`` what is there: now, and after each change."""
         key = WatchKey(kind, path)
         subscription = Subscription(
             path,
@@ -84,7 +84,7 @@ class ZooKeeperWatches:
             self._read(key)
 
     def close(self) -> None:
-        """Tell nobody anything any more."""
+        """Report nothing from now on."""
         self._is_closed = True
 
     def _add(self, key: WatchKey, subscription: Subscription) -> None:

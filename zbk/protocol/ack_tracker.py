@@ -133,7 +133,7 @@ class AckTracker:
                 yield pending.entry_ids
 
     def is_reachable(self, failed_slots: Collection[int]) -> bool:
-        """Tell whether every pending range is, or can still become, complete without these slots.
+        """Return whether every pending range is, or can still become, complete without these slots.
 
         What a failed slot has acked still counts.
         """

@@ -68,7 +68,7 @@ class AppendQueue:
         self._count += sum(map(len, map(_PAYLOADS, appends)))
 
     def take(self) -> Taken:
-        """Take what goes into the next batch: at least one append, or one entry of it.
+        """Remove what goes into the next batch: at least one append, or one entry of it.
 
         Whole appends as far as they fit; or else a part of the first one. A payload larger than
         a batch is taken alone.
@@ -85,7 +85,7 @@ class AppendQueue:
         return taken
 
     def _take_single(self, taken: Taken) -> None:
-        """Take appends of one entry, if the first ones all are: thousands, so all is done in C."""
+        """Remove appends of one entry, if the first ones are: thousands, so all is done in C."""
         items = self.waiting
         if len(items) == 1 or len(items[0][1]) != 1 or len(items[1][1]) != 1:
             return

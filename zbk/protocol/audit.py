@@ -101,7 +101,7 @@ class Auditor:
         return self._bookies.delay_ends_ms(self._delay())
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done."""
+        """Handle one event; return what is to be done."""
         effects = self._take(event, now_ms)
         effects += self._go_on(now_ms)
         self._check()

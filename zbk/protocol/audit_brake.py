@@ -55,7 +55,7 @@ class LostBookies:
 
     @property
     def familiar(self) -> frozenset[str]:
-        """Have a cookie, or are there. Others that a ledger names are strangers."""
+        """Bookies with a cookie, or that are there. Others that a ledger names are strangers."""
         return self._cookies | self._present
 
     @property
@@ -64,7 +64,7 @@ class LostBookies:
         return self._hold_until_ms is not None
 
     def is_hold_over(self, now_ms: int) -> bool:
-        """Tell whether it is time to look again."""
+        """Return whether it is time to look again."""
         return self._hold_until_ms is not None and now_ms >= self._hold_until_ms
 
     def begin_term(self, now_ms: int) -> BrakeApplied:
@@ -76,7 +76,7 @@ class LostBookies:
     def see(
         self, cookies: frozenset[str], present: frozenset[str], now_ms: int
     ) -> tuple[frozenset[str], BrakeApplied | None]:
-        """Take a picture in; return which lost ones came back, and whether the brake is due."""
+        """Record a picture; return which lost ones came back, and whether the brake is due."""
         is_first, self._is_seen = not self._is_seen, True
         self._cookies, self._present = cookies, present
         self._named -= cookies
@@ -95,7 +95,7 @@ class LostBookies:
         return before - lost, self._hold(why, now_ms)
 
     def note_strangers(self, bookie_ids: Collection[str], now_ms: int) -> None:
-        """Take in whom all ledgers name of whom nothing else is known; instead of earlier ones."""
+        """Record whom all ledgers name of whom nothing else is known; instead of earlier ones."""
         self._named = frozenset(bookie_ids) - self.familiar
         lost = (self._cookies | self._named) - self._present
         self._lost_since_ms = {one: self._lost_since_ms.get(one, now_ms) for one in sorted(lost)}
@@ -126,7 +126,7 @@ class LostBookies:
         return next((self._lost_since_ms[one] + delay_ms for one in self._pending()), None)
 
     def note_reported(self, bookie_ids: Collection[str]) -> None:
-        """Take in that all ledgers of these bookies were reported."""
+        """Record that all ledgers of these bookies were reported."""
         self._reported |= self.lost & set(bookie_ids)
 
     @property
@@ -135,7 +135,7 @@ class LostBookies:
         return frozenset(self._pending())
 
     def forget_reported(self) -> None:
-        """Have everything reported again."""
+        """Forget what was reported: all of it is reported again."""
         self._reported.clear()
 
     def next_ms(self, now_ms: int, delay_ms: int) -> int | None:

@@ -41,7 +41,7 @@ class BatchEnds:
         self.beyond.append((last_entry_id, length))
 
     def advance(self, durable_id: int) -> bool:
-        """Move the LAC to the last end that is not after ``durable_id``; tell whether it moved."""
+        """Move the LAC to the last end not after ``durable_id``; return whether it moved."""
         beyond = self.beyond
         before = self.lac
         while beyond and beyond[0][0] <= durable_id:

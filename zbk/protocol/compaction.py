@@ -50,7 +50,7 @@ class CompactionLimits(msgspec.Struct, frozen=True):
         return self.major_interval_ms if kind is CompactionKind.MAJOR else self.minor_interval_ms
 
     def is_on(self, kind: CompactionKind) -> bool:
-        """Tell whether a kind comes by itself."""
+        """Return whether a kind comes by itself."""
         return self.threshold(kind) > 0 and self.interval_ms(kind) > 0
 
 

@@ -126,7 +126,7 @@ class ComparedRead:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. An answer to no request is late news."""
+        """Handle one event; return what is to be done. An answer to no request is late news."""
         del now_ms
         if self._is_over:
             return []
@@ -307,5 +307,5 @@ class ComparedRead:
 
 
 def _is_sure(error: ZbkError) -> bool:
-    """Tell whether a bookie surely has no good replica, rather than cannot be asked."""
+    """Return whether a bookie surely has no good replica, rather than cannot be asked."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

@@ -135,7 +135,7 @@ class ConfirmedRead:
         return self._is_store_silent
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return what is to be done. What comes after the end is late news."""
         if self._is_over:
             return []
         match event:
@@ -230,7 +230,7 @@ class ConfirmedRead:
 
 
 def is_older(one: LedgerMetadata, other: LedgerMetadata) -> bool:
-    """Tell whether metadata that came late are from before others."""
+    """Return whether metadata that came late are from before others."""
     if one.is_closed or other.is_closed:  # a recovery may end a ledger before its last fragment
         return not one.is_closed
     return one.last_fragment.first_entry_id < other.last_fragment.first_entry_id

@@ -50,7 +50,7 @@ class LossNotes:
             self._found.append(LostEntries(entry_id, entry_id, 1, reason))
 
     def has(self, entry_id: int) -> bool:
-        """Tell whether an entry lies among those that were noted."""
+        """Return whether an entry lies among those that were noted."""
         return any(one.first_entry_id <= entry_id <= one.last_entry_id for one in self._found)
 
     def _is_next(self, last: LostEntries, entry_id: int) -> bool:

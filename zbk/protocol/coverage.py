@@ -37,7 +37,7 @@ class Coverage:
         self._known |= 1 << slot
 
     def is_known(self, slot: int) -> bool:
-        """Tell whether the slot has given a valid answer."""
+        """Return whether the slot has given a valid answer."""
         return bool(self._known >> slot & 1)
 
     @property
@@ -51,7 +51,7 @@ class Coverage:
         return self._covers(self._known)
 
     def is_reachable(self, lost_slots: Collection[int]) -> bool:
-        """Tell whether the known slots, and all others but the lost ones, would cover it."""
+        """Return whether the known slots, and all others but the lost ones, would cover it."""
         lost = sum(1 << slot for slot in lost_slots)
         return self._covers(self._known | ~lost)
 

@@ -117,7 +117,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
             raise IllegalTransitionError(f"load {self.load_id}", "a stream's batches have ids")
 
     def is_expired(self, now_ms: int) -> bool:
-        """Tell whether anybody may abort it."""
+        """Return whether anybody may abort it."""
         return self.state is LoadState.OPEN and now_ms >= self.expires_ms
 
     def aborted(self) -> Self:
@@ -221,7 +221,7 @@ class DataSet(msgspec.Struct, frozen=True, kw_only=True):
         raise NoSuchVersionError(self.name, number or 0, self.current_version)
 
     def has_batch(self, load: Load) -> bool:
-        """Tell whether the micro-batch of a load was committed, by this load or by another one."""
+        """Return whether the micro-batch of a load was committed, by this load or another one."""
         return bool(load.stream) and self.batch_by_stream.get(load.stream, -1) >= load.batch_id
 
     def committed(
@@ -372,7 +372,7 @@ def password_check(password: bytes, data_set_id: str) -> str:
 
 
 def is_wanted(ledger_id: int, load: Load | None, listed: Collection[int]) -> bool:
-    """Tell whether a ledger must stay.
+    """Return whether a ledger must stay.
 
     ``load`` is the one whose id it carries, as it was at a time after the ledger was found;
     ``None``: there was no such load then, so it was forgotten after its end, or the data set was

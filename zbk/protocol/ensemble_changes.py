@@ -64,7 +64,7 @@ class EnsembleChanges:
         self._again_ms = 0
 
     def is_due(self, slots: Collection[int], now_ms: int) -> bool:
-        """Tell whether to ask for other bookies in these slots now."""
+        """Return whether to ask for other bookies in these slots now."""
         if self.pending is not None:
             return False
         return now_ms >= self._again_ms or not self._declined.issuperset(slots)
@@ -134,7 +134,7 @@ class EnsembleChanges:
     # ------------------------------------------------------------------ answers
 
     def is_answer_valid(self, change_id: int) -> bool:
-        """Tell whether an answer is to the change that is pending."""
+        """Return whether an answer is to the change that is pending."""
         return self.pending is not None and self.pending.change_id == change_id
 
     def made(self, replaced_slots: Collection[int], now_ms: int) -> None:

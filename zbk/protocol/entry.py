@@ -96,7 +96,7 @@ def stored_length(buffer: Buffer, offset: int = 0) -> int:
 
 
 def has_plain_digest(entry: bytes) -> bool | None:
-    """Tell whether a whole entry has the digest that its bytes give; ``None``: only a key tells.
+    """Return whether a whole entry has the digest that its bytes give; ``None``: only a key tells.
 
     >>> from zbk.protocol.digest import digest_function
     >>> plain = digest_function(DigestType.XXH3, b"", 7)

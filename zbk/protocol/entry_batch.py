@@ -180,12 +180,12 @@ def sizes_from_wire(frame: bytes | memoryview) -> "array[int]":
 
 
 def is_uniform(sizes: "array[int]") -> bool:
-    """Tell whether all sizes are the same. Two copies and a compare: far cheaper than a loop."""
+    """Return whether all sizes are the same. Two copies and a compare: far cheaper than a loop."""
     return sizes.tobytes() == sizes[:1].tobytes() * len(sizes)
 
 
 def _has_size_below(limit: int, sizes: "array[int]") -> bool:
-    """Tell whether a size is below ``limit``; none may be 2^31 or more, as no sum allows it.
+    """Return whether a size is below ``limit``; none may be 2^31 or more, as no sum allows it.
 
     All sizes are compared in one subtraction of two numbers of 32 bits a size: with the highest
     bit set in each, none borrows from its neighbour, and the bit falls where the size was too

@@ -72,7 +72,7 @@ class ExplicitLac:
         return self._tell(lac, live, now_ms)
 
     def publish(self, done: SyncDone, live: Collection[int], now_ms: int) -> list[Effect]:
-        """Tell the LAC of a sync; return the sends, and its answer if nothing is to be waited for.
+        """Send the LAC of a sync; return the sends, and its answer if nothing is to be waited for.
 
         The rest of the answers come from what is called next.
         """

@@ -69,7 +69,7 @@ class CheckedLedger(msgspec.Struct):
     undecided: set[str] = msgspec.field(default_factory=set)
 
     def note(self, bookie_id: str, finding: Finding) -> None:
-        """Take one finding in. Damage outweighs absence: it has to be looked after."""
+        """Record one finding. Damage outweighs absence: it has to be looked after."""
         match finding:
             case Finding.HELD:
                 return
@@ -81,7 +81,7 @@ class CheckedLedger(msgspec.Struct):
                 self.undecided.add(bookie_id)
 
     def note_missing(self, bookie_id: str, spans: Sequence[Span]) -> None:
-        """Take in which entries a bookie lacks."""
+        """Record which entries a bookie lacks."""
         if spans:
             self.note(bookie_id, Finding.ABSENT)
             self.ranges[bookie_id] = covering(

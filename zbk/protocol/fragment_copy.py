@@ -143,7 +143,7 @@ class FragmentCopy:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. After the end all is late news."""
+        """Handle one event; return what is to be done. After the end all is late news."""
         if self._is_over:
             return []
         effects: list[Effect] = []
@@ -277,7 +277,7 @@ class FragmentCopy:
         return self._drain(now_ms)
 
     def _drain(self, now_ms: int) -> list[Effect]:
-        """Take what was read, in order of the ids."""
+        """Handle what was read, in order of the ids."""
         effects: list[Effect] = []
         while self._chunks and not self._is_over:
             chunk = self._chunks[0]
@@ -427,5 +427,5 @@ class FragmentCopy:
 
 
 def _is_sure(error: ZbkError) -> bool:
-    """Tell whether a bookie surely has no good replica, rather than cannot be asked."""
+    """Return whether a bookie surely has no good replica, rather than cannot be asked."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

@@ -128,7 +128,7 @@ class SendRead(msgspec.Struct, frozen=True):
 
 
 class SendAdd(msgspec.Struct, frozen=True):
-    """Have the target add entries, as a recovery does: it takes them though it is fenced."""
+    """Add entries at the target, as a recovery does: it takes them though it is fenced."""
 
     request_id: int
     bookie_id: str

@@ -120,7 +120,7 @@ class GarbageRound:
         return self._phase is _Phase.OVER
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. After the end all is late news."""
+        """Handle one event; return what is to be done. After the end all is late news."""
         if self.is_over:
             return []
         match event:

@@ -19,7 +19,7 @@ class Grace:
         self._since_ms: int | None = None
 
     def is_over(self, now_ms: int) -> bool:
-        """Note that it is wrong now; tell whether it has been for too long."""
+        """Note that it is wrong now; return whether it has been for too long."""
         if self._since_ms is None:
             self._since_ms = now_ms
         return now_ms - self._since_ms >= self._grace_ms

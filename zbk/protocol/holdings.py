@@ -42,7 +42,7 @@ class HoldingsComparison:
         return covering(self._missing, RANGES_COUNT_MAX)
 
     def told(self, ranges: Sequence[Span], next_entry_id: int | None) -> None:
-        """Take the page in that begins at ``next_entry_id`` as it was: the ascending ranges held.
+        """Record the page that begins at ``next_entry_id`` as it was: the ascending ranges held.
 
         The new one is where the bookie goes on; ``None``: this was all.
         """

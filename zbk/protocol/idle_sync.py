@@ -44,7 +44,7 @@ class IdleSync:
         return self._at_ms if lac < self._acked_id else None
 
     def is_due(self, lac: int, now_ms: int) -> bool:
-        """Tell whether a round is due now; if so, the next one is after a longer pause."""
+        """Return whether a round is due now; if so, the next one is after a longer pause."""
         if lac >= self._acked_id or now_ms < self._at_ms:
             return False
         self._pause_ms = min(PAUSE_MAX_MS, 2 * self._pause_ms)

@@ -94,7 +94,7 @@ class LacRead:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return what is to be done. What comes after the end is late news."""
         del now_ms  # every machine has the same door; time-outs come as refusals
         if self._is_over:
             return []

@@ -117,7 +117,7 @@ class LacSession:
         *,
         is_lost: bool,
     ) -> list[WatchEnd]:
-        """Take an answer in; return the watches that it ends."""
+        """Handle an answer; return the watches that it ends."""
         if not self._take(request):
             return []
         if is_lost:

@@ -154,7 +154,7 @@ class LogOwner:
         return self._log
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done, in this order."""
+        """Handle one event; return what is to be done, in this order."""
         del now_ms  # every machine has the same door; nothing here depends on time
         effects = self._on_event(event)
         self._check()
@@ -449,5 +449,5 @@ class LogOwner:
 
 
 def _is_lost(error: ZbkError) -> bool:
-    """Tell whether a ledger is not ours any more."""
+    """Return whether a ledger is not ours any more."""
     return isinstance(error, LedgerFencedError | LedgerClosedError)

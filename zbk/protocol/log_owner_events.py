@@ -157,7 +157,7 @@ class DeleteLedger(msgspec.Struct, frozen=True):
 
 
 class SwitchLedger(msgspec.Struct, frozen=True):
-    """Let all appends to ``old`` be answered, then send further ones to ``new``.
+    """Wait for all appends to ``old``, then send further ones to ``new``.
 
     ``LedgerSwitched``; ``LedgerUnswitched``; or ``LedgerLost`` of ``old``, if one of them failed.
     Appends that come meanwhile wait. On a VD ledger "answered" means synced.

@@ -44,7 +44,7 @@ class Quorum(msgspec.Struct, frozen=True):
         return tuple((entry_id + offset) % size for offset in range(self.write_size))
 
     def holds(self, slot: int, entry_id: int) -> bool:
-        """Tell whether ``slot`` is in the write set of ``entry_id``."""
+        """Return whether ``slot`` is in the write set of ``entry_id``."""
         return (slot - entry_id) % self.ensemble_size < self.write_size
 
     def entry_ids(self, slot: int, first: int, last: int) -> Sequence[int]:

@@ -234,7 +234,7 @@ def _are_alike(
     digest_size: int,
     digest: DigestFunction,
 ) -> bool:
-    """Tell whether ``body`` is these entries, all of one size, and nothing else, each undamaged."""
+    """Return whether ``body`` is just these entries, all of one size, each undamaged."""
     count = len(entry_ids)
     size, rest = divmod(len(body), max(1, count))
     payload_size = size - HEADER_SIZE - digest_size

@@ -50,5 +50,5 @@ def _finality(error: ZbkError) -> int:
 
 
 def is_absence(error: ZbkError) -> bool:
-    """Tell whether a bookie said "no", rather than "I cannot"."""
+    """Return whether a bookie said "no", rather than "I cannot"."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError)

@@ -189,7 +189,7 @@ class RangeRead:
         return self._strikes[slot]
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. An answer to no request is late news."""
+        """Handle one event; return what is to be done. An answer to no request is late news."""
         self._now_ms = now_ms
         if self._is_over:
             return []

@@ -94,7 +94,7 @@ class RecoveryCore:
         return self._fence.lac
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. What comes after the end is late news."""
+        """Handle one event; return what is to be done. What comes after the end is late news."""
         if self._is_over:
             return []
         effects: list[Effect] = []
@@ -157,7 +157,7 @@ class RecoveryCore:
     # ------------------------------------------------------------------ steps
 
     def _proceed(self, now_ms: int) -> list[Effect]:
-        """Take whatever steps can be taken now."""
+        """Run whatever steps can be taken now."""
         effects: list[Effect] = []
         if self._reads is None or self._writes is None:
             if not self._fence.is_done:

@@ -41,7 +41,7 @@ class FenceRound:
         return not self._coverage.is_reachable(self._retries.given_up)
 
     def is_fenced(self, slot: int) -> bool:
-        """Tell whether the slot has answered."""
+        """Return whether the slot has answered."""
         return self._coverage.is_known(slot)
 
     def due(self, now_ms: int) -> list[int]:
@@ -57,14 +57,14 @@ class FenceRound:
         return slots
 
     def answered(self, slot: int, lac: int) -> None:
-        """Take in an answer."""
+        """Record an answer."""
         self._asked.discard(slot)
         self._retries.heard(slot)
         self._coverage.know(slot)
         self.lac = max(self.lac, lac)
 
     def failed(self, slot: int, error: ZbkError, now_ms: int) -> None:
-        """Take in a failure."""
+        """Record a failure."""
         self._asked.discard(slot)
         self._retries.failed(slot, error, now_ms)
 

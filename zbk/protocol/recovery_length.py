@@ -57,7 +57,7 @@ class LengthRead:
         )
 
     def is_mine(self, read_id: int) -> bool:
-        """Tell whether a read belongs to this step."""
+        """Return whether a read belongs to this step."""
         return read_id >= self._first_read_id
 
     def due(self, now_ms: int) -> list[SendRead]:
@@ -76,14 +76,14 @@ class LengthRead:
         return self._handle(self._core, reader.ReadStarted(), now_ms)
 
     def answered(self, read_id: int, body: bytes, now_ms: int) -> list[SendRead]:
-        """Take in an answer."""
+        """Record an answer."""
         slot, own_id = self._sent.pop(read_id, (0, None))
         if self._core is None or own_id is None:
             return []
         return self._handle(self._core, reader.ReadAnswered(slot, own_id, body), now_ms)
 
     def failed(self, read_id: int, error: ZbkError, now_ms: int) -> list[SendRead]:
-        """Take in a failure."""
+        """Record a failure."""
         slot, own_id = self._sent.pop(read_id, (0, None))
         if self._core is None or own_id is None:
             return []

@@ -172,13 +172,13 @@ class RecoveryReads:
         return self._leaders[entry_id % len(self._leaders)]
 
     def _may_tell(self, slot: int) -> bool:
-        """Tell whether a slot is, or will be, asked for the next entry."""
+        """Return whether a slot is, or will be, asked for the next entry."""
         return not (self._retries.is_given_up(slot) or self.next_id in self._useless[slot])
 
     # ------------------------------------------------------------------ answers
 
     def answered(self, read_id: int, body: bytes) -> None:
-        """Take in entries."""
+        """Record entries."""
         slot, entry_ids = self._end_read(read_id)
         self._retries.heard(slot)
         metadata = self._metadata
@@ -197,7 +197,7 @@ class RecoveryReads:
             self._damaged(slot, entry_id, DigestMismatchError(metadata.ledger_id, entry_id))
 
     def failed(self, read_id: int, error: ZbkError, now_ms: int) -> None:
-        """Take in a refusal, or that no answer came."""
+        """Record a refusal, or that no answer came."""
         slot, entry_ids = self._end_read(read_id)
         self._is_calm = False
         match error:

@@ -28,12 +28,12 @@ class SlotRetries:
         return frozenset(s for s, until_ms in enumerate(self._rests_until_ms) if until_ms is None)
 
     def is_ready(self, slot: int, now_ms: int) -> bool:
-        """Tell whether the slot may be asked now."""
+        """Return whether the slot may be asked now."""
         until_ms = self._rests_until_ms[slot]
         return until_ms is not None and until_ms <= now_ms
 
     def is_given_up(self, slot: int) -> bool:
-        """Tell whether the slot is asked no more."""
+        """Return whether the slot is asked no more."""
         return self._rests_until_ms[slot] is None
 
     def heard(self, slot: int) -> None:

@@ -111,7 +111,7 @@ class RecoveryWrites:
     # ------------------------------------------------------------------ forward
 
     def push(self, entries: Sequence[bytes]) -> Iterator[Effect]:
-        """Take the next entries, in order; yield what is to be sent."""
+        """Remove the next entries, in order; yield what is to be sent."""
         if entries:
             self.last_length = stored_length(entries[-1])
         for part in self._cut(entries):
@@ -127,7 +127,7 @@ class RecoveryWrites:
                     yield from self._send(slot, entry_ids.start)
 
     def answered(self, write_id: int) -> None:
-        """Take in that a bookie has a batch. Of a bookie that was replaced it is late news."""
+        """Record that a bookie has a batch. Of a bookie that was replaced it is late news."""
         sent = self._sent.pop(write_id, None)
         if sent is None:
             return
@@ -144,7 +144,7 @@ class RecoveryWrites:
     # ------------------------------------------------------------------ failures
 
     def failed(self, write_id: int, error: ZbkError) -> None:
-        """Take in that a bookie failed: it counts as lost."""
+        """Record that a bookie failed: it counts as lost."""
         sent = self._sent.pop(write_id, None)
         if sent is None:
             return
@@ -168,7 +168,7 @@ class RecoveryWrites:
         return [ChooseReplacements(tuple(self._ensemble), slots, frozenset(self._failed_bookies))]
 
     def chosen(self, bookies: Mapping[int, str]) -> list[Effect]:
-        """Take new bookies in; return what is to be sent to them."""
+        """Record new bookies; return what is to be sent to them."""
         asked, self._choosing_for = self._choosing_for, frozenset()
         new = {slot: bookie for slot, bookie in bookies.items() if slot in self._failed}
         for slot, bookie in new.items():

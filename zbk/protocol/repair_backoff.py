@@ -30,7 +30,7 @@ class RepairBackoff:
         self._failures: dict[int, tuple[int, int]] = {}  # due, and the pause; oldest first
 
     def is_due(self, ledger_id: int, now_ms: int) -> bool:
-        """Tell whether a ledger may be tried."""
+        """Return whether a ledger may be tried."""
         found = self._failures.get(ledger_id)
         return found is None or now_ms >= found[0]
 
@@ -43,5 +43,5 @@ class RepairBackoff:
             del self._failures[next(iter(self._failures))]
 
     def forget(self, ledger_id: int) -> None:
-        """Let a ledger be tried at once, the next time that there is something to do."""
+        """Allow a ledger to be tried at once, the next time that there is something to do."""
         self._failures.pop(ledger_id, None)

@@ -136,7 +136,7 @@ class LedgerRepair:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. After the end all is late news."""
+        """Handle one event; return what is to be done. After the end all is late news."""
         if self._is_over:
             return []
         asked, self._under_way = self._under_way, None

@@ -92,7 +92,7 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(texts + ([f"and {more} more ranges"] if more > 0 else []))
 
     def is_outdated(self, registered: Collection[str]) -> bool:
-        """Tell whether somebody is there again who was away when nobody could repair the ledger."""
+        """Return whether a bookie is there again that was away when the ledger was given up."""
         return not self.away.isdisjoint(registered)
 
 
@@ -250,7 +250,7 @@ class CopyFragment(msgspec.Struct, frozen=True):
 
 
 class ReplaceBookie(msgspec.Struct, frozen=True):
-    """Let ``new`` take the place of ``old`` in a slot of a fragment, if ``old`` is still there.
+    """Put ``new`` in the place of ``old`` in a slot of a fragment, if ``old`` is still there.
 
     Answer: BookieReplaced, ReplaceFailed, LedgerGone.
     """

@@ -59,15 +59,15 @@ class LedgerView(msgspec.Struct, frozen=True):
                     yield FragmentSlot(fragment.first_entry_id, slot, bookie_id)
 
     def is_bad(self, one: FragmentSlot) -> bool:
-        """Tell whether a slot needs another bookie, as far as that can be told without asking."""
+        """Return whether a slot needs another bookie, as far as that can be told without asking."""
         return self.is_lost(one) or one.bookie_id in self.aim.to_leave
 
     def is_lost(self, one: FragmentSlot) -> bool:
-        """Tell whether the bookie in a slot is not there, and is not waited for."""
+        """Return whether the bookie in a slot is not there, and is not waited for."""
         return one.bookie_id not in self.registered and self._is_suspect(one.bookie_id)
 
     def is_awaited(self, one: FragmentSlot) -> bool:
-        """Tell whether the bookie in a slot can be asked only when it is back."""
+        """Return whether the bookie in a slot can be asked only when it is back."""
         return one.bookie_id not in self.registered
 
     def _is_suspect(self, bookie_id: str) -> bool:

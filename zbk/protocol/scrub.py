@@ -88,7 +88,7 @@ class Findings:
         return bool(self.file_count or self.ledger_count)
 
     def add_file(self, damaged: DamagedFile) -> bool:
-        """Note a damaged file; tell whether it is to be told of: each is once, up to the limit."""
+        """Note a damaged file; return whether to report it: each is once, up to the limit."""
         if damaged.path in self._files or damaged.path == self._last_path:
             return False
         self._last_path = damaged.path
@@ -134,7 +134,7 @@ class ReportQueue:
         return len(self._pending)
 
     def add(self, ledger_id: int, *, is_index_lost: bool = False) -> None:
-        """Have a ledger reported; one that waits already waits on."""
+        """Report a ledger; one that waits already waits on."""
         if ledger_id in self._pending:
             self._pending[ledger_id] |= is_index_lost
             return
@@ -161,7 +161,7 @@ class ReportQueue:
         self._not_before_ms = 0
 
     def not_taken(self, now_ms: int) -> bool:
-        """Note that the metadata store did not answer; tell whether that is news."""
+        """Note that the metadata store did not answer; return whether that is news."""
         is_news = not self._delay_ms
         self._delay_ms = min(max(REPORT_DELAY_MS, 2 * self._delay_ms), REPORT_DELAY_MAX_MS)
         self._not_before_ms = now_ms + self._delay_ms

@@ -108,7 +108,7 @@ class SyncRounds:
         self._waiting.append((ticket, flush_id))
 
     def demand(self) -> None:
-        """Have a round as soon as none runs, though nobody waits for it."""
+        """Start a round as soon as none runs, though nobody waits for it."""
         self._is_demanded = True
 
     def ask_again(self, live: Collection[int]) -> bool:
@@ -136,7 +136,7 @@ class SyncRounds:
     # ------------------------------------------------------------------ what the bookies say
 
     def slot_up(self, slot: int) -> int | None:
-        """Take a bookie that came (back) into the round that runs; return its id, if there is."""
+        """Add a bookie that came (back) to the round that runs; return its id, if there is."""
         if self._round is None:
             return None
         self._round.awaited.add(slot)
@@ -163,7 +163,7 @@ class SyncRounds:
             self._round.heard[slot] = last_add_synced
 
     def failed(self, slot: int, sync_id: int, error: ZbkError) -> bool:
-        """Note a refusal; tell whether it was one of the round that runs."""
+        """Note a refusal; return whether it was one of the round that runs."""
         if self._round is None or self._round.sync_id != sync_id:
             return False
         self.slot_down(slot, error)
@@ -239,7 +239,7 @@ class SyncRounds:
         return self._failures(lac, now, slots)
 
     def _may_move(self, lac: int, now: _Round, slots: WriterSlots) -> bool:
-        """Tell whether the bookies that are down could make the entry behind the LAC durable.
+        """Return whether the bookies that are down could make the entry behind the LAC durable.
 
         One that has synced no more than the LAC, which it was told, misses that entry.
         """

@@ -193,7 +193,7 @@ class TailCore:
         return min([self._metadata_at_ms, self._outage_at_ms(), *self._retry_at_ms.values()])
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take one event in; return what is to be done. Late news changes nothing."""
+        """Handle one event; return what is to be done. Late news changes nothing."""
         if self._is_over:
             return []
         match event:
@@ -312,7 +312,7 @@ class TailCore:
         self._polls = {i: poll for i, poll in self._polls.items() if poll.bookie_id in members}
 
     def _go_on(self, now_ms: int) -> list[Effect]:
-        """Tell the reader what it waits for, or see to it that somebody will."""
+        """Return to the reader what it waits for, or see to it that somebody will."""
         if self._is_over or not self._is_waiting:
             return []
         end = self._metadata.last_entry_id

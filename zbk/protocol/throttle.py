@@ -28,7 +28,7 @@ class Throttle:
         self._is_new = True
 
     def wait_ms(self, size: int, now_ms: int) -> int:
-        """Let ``size`` bytes pass; return the milliseconds to wait before they do."""
+        """Admit ``size`` bytes; return the milliseconds to wait before they pass."""
         if not self._rate_size:
             return 0
         earliest_us = (now_ms - BURST_MS) * 1_000

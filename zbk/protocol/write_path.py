@@ -151,7 +151,7 @@ class WritePath:
         return self._window.laggard(now_ms, slow_ms) if self._queue.waiting else None
 
     def is_reachable(self, down: Collection[int]) -> bool:
-        """Tell whether what is pending can reach an ack quorum without these slots."""
+        """Return whether what is pending can reach an ack quorum without these slots."""
         return self._tracker.is_reachable(down)
 
     # ------------------------------------------------------------------ forward
@@ -200,11 +200,11 @@ class WritePath:
             self._window.owe(slot, ids.start)
 
     def is_awaited(self, slot: int, part_first: int) -> bool:
-        """Tell whether a slot has to answer the batch that begins, for it, with this entry."""
+        """Return whether a slot has to answer the batch that begins, for it, with this entry."""
         return self._window.is_awaited(slot, part_first)
 
     def answered(self, slot: int, part_first: int) -> list[Effect]:
-        """Take in a slot's ack of a batch; return the appends that it completed, if any."""
+        """Record a slot's ack of a batch; return the appends that it completed, if any."""
         batch = self._window.answered(slot, part_first)
         if batch is None:
             return []
@@ -212,7 +212,7 @@ class WritePath:
         return self._confirmed(confirmed) if confirmed else []
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
-        """Take in what a bookie has synced; -1 says only that it is in this life now."""
+        """Record what a bookie has synced; -1 says only that it is in this life now."""
         if self.missing.by_bookie and last_add_synced > self.lac:
             # the bookie was told no higher LAC, so it has synced what it has after this one
             self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)

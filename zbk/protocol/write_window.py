@@ -127,7 +127,7 @@ class WriteWindow:
             batch.owed_count += 1
 
     def is_owed(self, slot: int) -> bool:
-        """Tell whether a slot that is down lacks anything that is kept."""
+        """Return whether a slot that is down lacks anything that is kept."""
         return bool(self._owed[slot])
 
     def acked_ids(self, first: int) -> list[range]:
@@ -180,7 +180,7 @@ class WriteWindow:
         return waits_ms.index(slowest_ms) if is_alone else None
 
     def is_awaited(self, slot: int, part_first: int) -> bool:
-        """Tell whether a slot has to answer the batch that begins, for it, with ``part_first``."""
+        """Return whether a slot has to answer the batch whose part begins with ``part_first``."""
         return part_first in self._outstanding[slot]
 
     def answered(self, slot: int, part_first: int) -> WriteBatch | None:

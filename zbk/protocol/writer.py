@@ -266,7 +266,7 @@ class WriterCore:
     # ------------------------------------------------------------------ the door
 
     def handle(self, event: ev.Event, now_ms: int) -> list[ev.Effect]:
-        """Take one event in; return what is to be done, in order."""
+        """Handle one event; return what is to be done, in order."""
         effects: list[ev.Effect] = []
         self._effects = effects
         self._now_ms = now_ms
@@ -281,7 +281,7 @@ class WriterCore:
         return effects
 
     def handle_all(self, events: Sequence[ev.Event], now_ms: int) -> list[ev.Effect]:
-        """Take events in, in order, as ``handle`` does; what follows from acks in a row comes once.
+        """Handle events in order, as ``handle`` does; what follows from acks in a row comes once.
 
         The answers of bookies to small entries come in twos and threes, and what follows from an
         ack costs more than the ack.
@@ -474,7 +474,7 @@ class WriterCore:
             self._fail(event.error)
 
     def _is_news(self, slot: int, incarnation: int, last_add_synced: int) -> bool:
-        """Take in who answers and what it has synced; tell whether the answer counts."""
+        """Record who answers and what it has synced; return whether the answer counts."""
         try:
             if not self._slots.is_answer_valid(slot, incarnation):
                 return False

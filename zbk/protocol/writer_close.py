@@ -73,7 +73,7 @@ class Closing:
         return self._accepts_loss
 
     def take_terms(self, event: CloseRequested, now_ms: int) -> None:
-        """Take the terms of a caller: the longest wait counts; a permission is not taken back."""
+        """Apply the terms of a caller: the longest wait counts; a permission is not taken back."""
         wait_ms = event.wait_ms
         if event.accepts_loss:
             wait_ms = min(wait_ms, self._limits.quorum_grace_ms)

@@ -252,7 +252,7 @@ class SendSync(msgspec.Struct, frozen=True):
 
 
 class SendLac(msgspec.Struct, frozen=True):
-    """Tell the bookie of a slot the LAC, without an entry. Only a failure is reported."""
+    """Send the bookie of a slot the LAC, without an entry. Only a failure is reported."""
 
     slot: int
     lac: int
@@ -278,7 +278,7 @@ class ChangeEnsemble(msgspec.Struct, frozen=True):
 
 
 class ReportMissing(msgspec.Struct, frozen=True):
-    """Tell autorecovery that bookies lack entries of closed fragments, by bookie id.
+    """Report to autorecovery that bookies lack entries of closed fragments, by bookie id.
 
     Answer with MissingReported if it is noted. If not, it is reported again with what is missing
     when the next fragment ends, or the ledger; nobody waits.

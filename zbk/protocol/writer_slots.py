@@ -72,7 +72,7 @@ class WriterSlots:
         return replaced
 
     def up(self, index: int, incarnation: int) -> bool:
-        """Note a connection; tell whether the bookie has restarted since the last one.
+        """Note a connection; return whether the bookie has restarted since the last one.
 
         Raises:
             WrongBookieError: it is in an earlier life than before; the slot stays down.
@@ -96,7 +96,7 @@ class WriterSlots:
         self._part()
 
     def is_answer_valid(self, index: int, incarnation: int) -> bool:
-        """Tell whether an answer is of the connection and the life that count.
+        """Return whether an answer is of the connection and the life that count.
 
         Raises:
             WrongBookieError: it comes from a later life: the bookie restarted unseen.

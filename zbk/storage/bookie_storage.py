@@ -224,7 +224,7 @@ class BookieStorage:
         return all(reserve.is_held for reserve in self.reserves)
 
     def avoid(self, crowded: Collection[str]) -> None:
-        """Let new ledgers live in other ledger directories than these, if there are any."""
+        """Place new ledgers in other ledger directories than these, if there are any."""
         self._homes.avoid(crowded)
 
     @property
@@ -233,7 +233,7 @@ class BookieStorage:
         return all(one.cache.has_room for one in self._directories)
 
     def make_reserves(self) -> bool:
-        """Hold back space for a full disk; tell whether there was enough.
+        """Hold back space for a full disk; return whether there was enough.
 
         Raises:
             StorageFailedError: it failed for another reason.
@@ -277,12 +277,12 @@ class BookieStorage:
         return None if home is None else home.cache.info(ledger_id)
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Take in a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
+        """Record a ledger, before its first entry. To be journaled as ``LedgerKeyRecord``."""
         home = self._homes.find(ledger_id) or self._homes.choose(ledger_id)
         home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
 
     def take_in_lost(self, ledger_id: int) -> bool:
-        """Take in a ledger whose index was lost, as a replay has more of it; tell whether it was.
+        """Record a ledger whose index was lost, as a replay has more of it; return whether it was.
 
         Raises:
             ZbkError: the metadata store does not tell its key.
@@ -313,7 +313,7 @@ class BookieStorage:
         self._homes.of(ledger_id).cache.set_last_add_synced(ledger_id, last_add_synced)
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was deleted from the cluster, and is taken in no more."""
+        """Return whether a ledger was deleted from the cluster, and is taken in no more."""
         return any(ledger_id in one.deleted for one in self._directories)
 
     def delete_ledger(self, ledger_id: int) -> None:
@@ -326,7 +326,7 @@ class BookieStorage:
             home.cache.delete(ledger_id)
 
     def mark_deleted(self, ledger_ids: Collection[int]) -> bool:
-        """Take ledgers in no more, in no directory; false if no more can be remembered."""
+        """Refuse ledgers from now on, in no directory; false if no more can be remembered."""
         return all(one.mark(ledger_ids) for one in self.garbages)
 
     def last_entry_id(self, ledger_id: int) -> int:
@@ -438,7 +438,7 @@ class BookieStorage:
                 self.damaged.remove(batch.ledger_id, batch.entry_ids)
 
     def presence(self, batch: EntryBatch) -> Presence:
-        """Tell what the bookie has of a batch. Cheap when all ids are new.
+        """Return what the bookie has of a batch. Cheap when all ids are new.
 
         Raises:
             NoSuchLedgerError: ``set_ledger_key`` comes first.
@@ -498,7 +498,7 @@ class BookieStorage:
         return self._directories[resolved.directory_no].fetch(resolved)
 
     def is_gone(self, resolved: Resolved) -> bool:
-        """Tell whether the log of the first of these entries is not there any more. Any thread.
+        """Return whether the log of the first of these entries is not there any more. Any thread.
 
         Compaction has moved them, and the index knows where to; or a disk has lost the log.
         """
@@ -506,7 +506,7 @@ class BookieStorage:
         return not directory.logs.exists(resolved.locations[0])
 
     def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
-        """Tell whether one entry, just fetched, is what was stored, as far as can be told here."""
+        """Return whether an entry, just fetched, is what was stored, as far as is known here."""
         return self._directories[resolved.directory_no].is_as_written(resolved, entry)
 
     # ------------------------------------------------------------------ checkpoint
@@ -517,7 +517,7 @@ class BookieStorage:
         return any(one.cache.is_flush_due for one in self._directories)
 
     def sync_logs_ahead(self) -> None:
-        """Have much of what a checkpoint will sync on the disk already. Any thread, one at a time.
+        """Write ahead much of what a checkpoint will sync. Any thread, one at a time.
 
         Raises:
             StorageFailedError: an fsync failed, or anything failed before.

@@ -154,7 +154,7 @@ class Census:
     def begin(
         self, ledger_ids: Iterable[int], log_sizes: Mapping[int, int], *, has_gaps: bool = False
     ) -> None:
-        """Take in what has to be there from now on: all of it is on stable storage.
+        """Record what has to be there from now on: all of it is on stable storage.
 
         ``has_gaps``: there may have been more logs.
         """
@@ -163,7 +163,7 @@ class Census:
         self._log_sizes = dict(log_sizes)
 
     def has_ledger(self, ledger_id: int) -> bool:
-        """Tell whether a ledger has to have an index file."""
+        """Return whether a ledger has to have an index file."""
         with self._lock:
             if ledger_id in self._new_ids:
                 return True
@@ -187,7 +187,7 @@ class Census:
             self._log_sizes[log_id] = size
 
     def write(self, log_sizes: Mapping[int, int]) -> None:
-        """Have the census on stable storage; ``log_sizes`` are of logs that are there already.
+        """Put the census on stable storage; ``log_sizes`` are of logs that are there already.
 
         Raises:
             NoSpaceError: there is no room for it; the file is as it was.
@@ -199,7 +199,7 @@ class Census:
         self._write()
 
     def forget_logs(self, log_ids: Collection[int]) -> bool:
-        """Have a census without these logs on stable storage: from then on they may go.
+        """Put a census without these logs on stable storage: from then on they may go.
 
         False if the disk has no room for it, not even with the reserve: the logs have to stay.
 

@@ -134,7 +134,7 @@ class Checkpoint:
             self.removed_count += journal.remove_before(mark)
 
     def run(self) -> None:
-        """Take all steps between begin and end."""
+        """Run all steps between begin and end."""
         self.sync_entry_logs()
         self.write_index()
         self.apply_index()

@@ -89,7 +89,7 @@ class Compaction:
     # ------------------------------------------------------------------ start
 
     def clean_up(self) -> None:
-        """Take away what a crash left half made; what is whole is carried on with later.
+        """Remove what a crash left half made; what is whole is carried on with later.
 
         Raises:
             StorageFailedError: it cannot be removed.
@@ -136,7 +136,7 @@ class Compaction:
         return [at for at, (now, here) in pairs if now == here]
 
     def has_pointer(self, run: Run) -> bool:
-        """Tell whether the index points at an entry of a run.
+        """Return whether the index points at an entry of a run.
 
         Raises:
             CorruptRecordError: the index is damaged there: neither yes nor no.
@@ -157,7 +157,7 @@ class Compaction:
     def look_behind(
         self, log_id: int, header: BlockHeader, from_id: int, count: int
     ) -> tuple[bool, int | None]:
-        """Tell whether the index points into a torn block, and from which id on to look next.
+        """Return whether the index points into a torn block, and from which id on to look next.
 
         Raises:
             CorruptRecordError: the index is damaged there, or the log since ``torn_block``: neither
@@ -179,7 +179,7 @@ class Compaction:
         return any(low <= one <= high for one in found), first + count
 
     def relocate(self, run: Run, source_ids: Collection[int]) -> int:
-        """Have the index point at these copies of entries that are in the sources; return how many.
+        """Point the index at these copies of entries that are in the sources; return how many.
 
         Raises:
             CorruptRecordError: the index is damaged there; it is as it was.
@@ -216,13 +216,13 @@ class Compaction:
         return self._logs.log_size_max
 
     def is_compactable(self, log_id: int) -> bool:
-        """Tell whether a log is whole, but for a torn end, as far as is known."""
+        """Return whether a log is whole, but for a torn end, as far as is known."""
         use = self._uses.use_of(log_id)
         is_spoiled = self._spoiled.get(log_id) == self._lost.of(log_id)
         return not is_spoiled and (use.is_whole or use.torn is not None)
 
     def has_map(self, log_id: int) -> bool:
-        """Tell whether a log was sealed, and all that its map tells of is there."""
+        """Return whether a log was sealed, and all that its map tells of is there."""
         use = self._uses.use_of(log_id)
         return use.has_map and not use.lost
 
@@ -256,7 +256,7 @@ class Compaction:
     # ------------------------------------------------------------------ gc: making
 
     def note(self, plan: CompactionPlan) -> bool:
-        """Have a plan on stable storage; false if the disk is full.
+        """Put a plan on stable storage; false if the disk is full.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
@@ -296,7 +296,7 @@ class Compaction:
         self.open_plan = plan
 
     def abandon(self, log: CompactionLog | None = None) -> None:
-        """Take away what was made up to now, and forget the plan.
+        """Remove what was made up to now, and forget the plan.
 
         Raises:
             StorageFailedError: it cannot be removed, or anything failed before.
@@ -308,7 +308,7 @@ class Compaction:
     # ------------------------------------------------------------------ gc: behind it
 
     def is_made(self, plan: CompactionPlan) -> bool:
-        """Tell whether the new log is there; it is not if there was nothing to copy."""
+        """Return whether the new log is there; it is not if there was nothing to copy."""
         return self._files.exists(log_path(self._log_dir, plan.target_id))
 
     def made_size(self, plan: CompactionPlan) -> int:
@@ -321,7 +321,7 @@ class Compaction:
         return [one for one, path in paths if self._files.exists(path)]
 
     def forget_sources(self, plan: CompactionPlan) -> bool:
-        """Have a census without the sources; false if there is no room for it: they have to stay.
+        """Store a census without the sources; false if there is no room for it: they have to stay.
 
         Raises:
             StorageFailedError: it cannot be written, or anything failed before.

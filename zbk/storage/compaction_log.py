@@ -115,7 +115,7 @@ class CompactionLog:
             raise self._failure("write", error) from error
 
     def abandon(self) -> None:
-        """Take away what was written."""
+        """Remove what was written."""
         if self._file is None:
             return
         self._file.close()
@@ -170,7 +170,7 @@ class _Group:
         self._spans: list[memoryview] = []
 
     def add(self, run: Run, places: Sequence[int]) -> None:
-        """Take in entries behind those that are here."""
+        """Record entries behind those that are here."""
         self.ids.extend([run.entry_ids[at] for at in places])
         self._sizes.extend([run.sizes[at] for at in places])
         self._spans += run.spans(places)

@@ -82,7 +82,7 @@ class DeletedLedgers:
         self._noted = LedgerRanges()
 
     def __contains__(self, ledger_id: int) -> bool:
-        """Tell whether a ledger is taken in no more. Any thread."""
+        """Return whether a ledger is taken in no more. Any thread."""
         return ledger_id in self._marked
 
     @property
@@ -109,7 +109,7 @@ class DeletedLedgers:
         self._marked = self._noted = _decode(data, self._owner_hash, self._path)
 
     def mark(self, ledger_ids: Iterable[int]) -> bool:
-        """Take these ledgers in no more; false, and nothing changed, if there is no room for them.
+        """Refuse these ledgers from now on; false, with nothing changed, if there is no room.
 
         A restart knows of it only after ``write``.
         """
@@ -126,7 +126,7 @@ class DeletedLedgers:
         return self._marked.gap_ids(count_max)
 
     def write(self) -> bool:
-        """Have all that is marked on stable storage; false if there is no room for it now.
+        """Put all that is marked on stable storage; false if there is no room for it now.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.

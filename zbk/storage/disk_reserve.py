@@ -40,11 +40,11 @@ class DiskReserve:
         return 0 if self._is_held else self._size
 
     def holds(self, path: str) -> bool:
-        """Tell whether a path is in this directory."""
+        """Return whether a path is in this directory."""
         return path == self.directory or path.startswith(f"{self.directory}/")
 
     def make(self) -> bool:
-        """Hold the space back; tell whether there was enough.
+        """Hold the space back; return whether there was enough.
 
         Raises:
             OSError: the file cannot be made, for another reason.

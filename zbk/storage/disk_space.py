@@ -32,7 +32,7 @@ HOLD_MS: Final = 2_000
 
 
 def leaves_room_for_fences(room_size: int, add_size: int) -> bool:
-    """Tell whether a recovery may add so much to a journal that has so much room left.
+    """Return whether a recovery may add so much to a journal that has so much room left.
 
     >>> leaves_room_for_fences(FENCE_ROOM_SIZE + 10, 11)
     False
@@ -91,13 +91,13 @@ class ReservesMade(msgspec.Struct, frozen=True):
 
 
 class EnterReadOnly(msgspec.Struct, frozen=True):
-    """Take no ordinary adds from now on, and give up what is kept for speed only."""
+    """Refuse ordinary adds from now on, and give up what is kept for speed only."""
 
     reason: str
 
 
 class LeaveReadOnly(msgspec.Struct, frozen=True):
-    """Take adds again."""
+    """Accept adds again."""
 
 
 class MakeReserves(msgspec.Struct, frozen=True):
@@ -105,7 +105,7 @@ class MakeReserves(msgspec.Struct, frozen=True):
 
 
 class WarnOfLowSpace(msgspec.Struct, frozen=True):
-    """Tell that space runs out."""
+    """Report that space runs out."""
 
     path: str
     free_size: int
@@ -142,7 +142,7 @@ class DiskSpace:
         return self._low
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Take in news; return what follows."""
+        """Record news; return what follows."""
         match event:
             case Measured():
                 effects = self._on_measured(event.directories, now_ms)

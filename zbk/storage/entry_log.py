@@ -227,7 +227,7 @@ class EntryLogs:
         self.begin_sync().run()
 
     def sync_ahead(self) -> None:
-        """Have much of what was appended on its way to the disk. Promises nothing.
+        """Start to write much of what was appended. Promises nothing.
 
         What is promised is what ``begin_sync`` takes, of which there is less to wait for then.
 
@@ -260,7 +260,7 @@ class EntryLogs:
             return file.pread(size, offset)
 
     def exists(self, location: int) -> bool:
-        """Tell whether the log of a location is there."""
+        """Return whether the log of a location is there."""
         return self._files.exists(log_path(self._directory, split_location(location)[0]))
 
     def remove(self, log_id: int) -> None:
@@ -328,7 +328,7 @@ class EntryLogs:
             raise failure from error
 
     def _cut(self, file: File, size: int) -> None:
-        """Take away what a write left that found no space: nothing points at it."""
+        """Remove what a write left that found no space: nothing points at it."""
         try:
             file.truncate(size)
         except OSError as error:

@@ -102,7 +102,7 @@ def log_seed_of(owner_hash: int, log_id: int) -> int:
 
 
 def is_stub(log_size: int) -> bool:
-    """Tell whether a log is too short for its header, as one made just before the power was lost.
+    """Return whether a log is too short for its header, as one made just before the power was lost.
 
     >>> is_stub(LOG_HEADER_SIZE)
     False

@@ -201,7 +201,7 @@ def _sizes_one_by_one(
 
 
 def _may_end_at(buffer: bytes, end: int, next_offset: int, ledger_id: int) -> bool:
-    """Tell whether an entry may end here, ahead of the next one: a damaged size says another place.
+    """Return whether an entry may end here, before the next one: a damaged size says elsewhere.
 
     What follows an entry is another one of its ledger, or the header of a block.
     """

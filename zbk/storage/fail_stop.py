@@ -43,7 +43,7 @@ class FailStop:
             raise StorageFailedError(*self._failure.args)
 
     def met_no_space(self, path: str) -> None:
-        """Tell that a write found no space, though whoever wrote can do with less."""
+        """Report that a write found no space, though whoever wrote can do with less."""
         self._on_no_space(path)
 
     def failed(self, path: str, operation: str, error: OSError) -> StorageFailedError:

@@ -115,7 +115,7 @@ class Garbage:
         return self._cache.ledgers_in_memory()
 
     def mark(self, marked_ids: Collection[int]) -> bool:
-        """Take ledgers in no more; false, and nothing changed, if no more can be remembered."""
+        """Refuse ledgers from now on; false, and nothing changed, if no more can be remembered."""
         return self._deleted.mark(marked_ids)
 
     def drop(self, dropped_ids: Collection[int]) -> int:
@@ -145,7 +145,7 @@ class Garbage:
         return self._deleted.gap_ids(count_max)
 
     def note(self) -> bool:
-        """Have what is marked on stable storage; false if the disk is full.
+        """Put what is marked on stable storage; false if the disk is full.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
@@ -184,7 +184,7 @@ class Garbage:
         return [ledger_id for ledger_id in use.ledger_ids if ledger_id not in noted]
 
     def is_noted(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was deleted, as far as is noted."""
+        """Return whether a ledger was deleted, as far as is noted."""
         return ledger_id in self._deleted.noted
 
     def remove_if_dead(self, log_id: int) -> int:

@@ -55,7 +55,7 @@ def read_place(files: FileSystem, directory: str) -> str:
 
 
 def write_place(files: FileSystem, directory: str, place: str) -> None:
-    """Have a directory say its place; an empty one needs no file. Durable when this returns."""
+    """Record its place in a directory; an empty one needs no file. Durable when this returns."""
     if place and read_place(files, directory) != place:
         replace_file(files, directory, PLACE_NAME, f"{place}\n".encode())
 
@@ -105,7 +105,7 @@ def read_incarnation(files: FileSystem, directory: str) -> int:
 
 
 def lock_directory(files: FileSystem, directory: str) -> File:
-    """Take a directory for this process; the file returned holds the lock until it is closed.
+    """Lock a directory for this process; the file returned holds the lock until it is closed.
 
     Raises:
         DirectoryInUseError: another process has it.

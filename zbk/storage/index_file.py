@@ -259,7 +259,7 @@ def decode_header(data: bytes, ledger_id: int, where: str) -> LedgerIndex:
 
 
 def read_directory(file: File, index: LedgerIndex) -> None:
-    """Take in the extents that are in directory pages, if any are, out of an open index file.
+    """Record the extents that are in directory pages, if any are, out of an open index file.
 
     Raises:
         CorruptRecordError: one is damaged or cannot be read.

@@ -111,7 +111,7 @@ class IndexFlush:
                 self._step_count = 3
 
     def run(self) -> None:
-        """Take all steps that have not been taken."""
+        """Run all steps that have not been taken."""
         self.sync_entry_logs()
         self.write()
         self.apply()
@@ -255,14 +255,14 @@ class IndexFlusher:
         return parts
 
     def write_flush_file(self, parts: Sequence[Part]) -> None:
-        """Have the parts on stable storage, in the flush file."""
+        """Put the parts on stable storage, in the flush file."""
         self._fail_stop.check()
         if parts:
             with self._failing(self._flush_file.path, "write"):
                 self._flush_file.write(parts)
 
     def write_in_place(self, parts: Sequence[Part]) -> None:
-        """Have the parts on stable storage, each in its index file."""
+        """Put the parts on stable storage, each in its index file."""
         self._fail_stop.check()
         by_ledger: dict[int, list[Part]] = {}
         for part in parts:

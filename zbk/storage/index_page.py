@@ -101,7 +101,7 @@ class Page(Kept):
         return 8 * (len(own) - before)
 
     def put_ahead(self, before: "array[int]") -> None:
-        """Take in what the file has ahead of ``start``: all 1024, of which the rest is not used."""
+        """Record what the file has ahead of ``start``: all 1024, of which the rest is not used."""
         self.locations = before[: self.start] + self.locations
         self._taken_count = 0
         self.start = 0

@@ -44,7 +44,7 @@ class Chain(msgspec.Struct, frozen=True):
     link: int
 
     def is_next(self, decoded: DecodedRecord) -> bool:
-        """Tell whether a record follows."""
+        """Return whether a record follows."""
         return decoded.sequence == self.sequence + 1 and decoded.previous == self.link
 
 
@@ -180,7 +180,7 @@ class JournalInspection:
 
 
 def _is_begun(head: bytes, end: Chain | None) -> bool:
-    """Tell whether this is the start of the record that is due, though not all of it fits."""
+    """Return whether this is the start of the record that is due, though not all of it fits."""
     if end is None or not any(head):
         return False
     if len(head) < 16:  # of the fields that tell, not one is whole

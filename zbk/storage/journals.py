@@ -185,4 +185,4 @@ class Journals:
 
 
 def _ignore(_record: JournalRecord) -> None:
-    """Take a record in later."""
+    """Add a record later."""

@@ -185,7 +185,7 @@ class LastMark:
         self._mark = self._written = mark
 
     def forget(self, journal_no: int) -> None:
-        """Let a journal that was lost, and has or will have nothing in it, begin at its start.
+        """Begin a journal that was lost, and has or will have nothing in it, at its start.
 
         Durable with the next ``write``.
         """
@@ -256,7 +256,7 @@ def _decode_first(data: bytes) -> tuple[int, LogMark] | None:
 
 
 def _is_whole(data: bytes, size: int) -> bool:
-    """Tell whether the checksum behind ``size`` bytes is theirs."""
+    """Return whether the checksum behind ``size`` bytes is theirs."""
     if len(data) < size + _CHECKSUM.size:
         return False
     (stored,) = _CHECKSUM.unpack_from(data, size)

@@ -192,7 +192,7 @@ class LedgerCache:
         return None if index is None else index.info()
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Take in a ledger; one that is here already keeps what it has."""
+        """Record a ledger; one that is here already keeps what it has."""
         if self._find(ledger_id) is None:
             self._fail_stop.check()
             index = LedgerIndex(ledger_id, ledger_key, ledger_type)
@@ -254,7 +254,7 @@ class LedgerCache:
         *,
         is_admission: bool = False,
     ) -> LedgerIndex:
-        """Have all pages in memory that ``put`` will change, so that it cannot fail half-way.
+        """Load all pages that ``put`` will change, so that it cannot fail half-way.
 
         They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
         ``index``: what this returned for the ledger the last time. ``is_admission``: they may still
@@ -391,7 +391,7 @@ class LedgerCache:
         return self._flush is not None
 
     def mend(self, ledger_id: int, page_no: int | None) -> bool:
-        """Have the next flush write a header, or a page, anew if it is in memory; tell whether.
+        """Mark a header, or a page, for the next flush if it is in memory; return whether.
 
         For what is damaged on the disk only: memory has what it once read whole.
         """

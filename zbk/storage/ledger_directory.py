@@ -234,7 +234,7 @@ class LedgerDirectory:
         return known
 
     def has(self, ledger_id: int) -> bool:
-        """Tell whether a ledger lives here.
+        """Return whether a ledger lives here.
 
         Raises:
             CorruptRecordError: its index is damaged: it does.
@@ -259,7 +259,7 @@ class LedgerDirectory:
         self.cache.make_room()
 
     def presence(self, batch: EntryBatch) -> Presence:
-        """Tell what is here of a batch, as ``BookieStorage.presence``."""
+        """Return what is here of a batch, as ``BookieStorage.presence``."""
         if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
             return Presence.NONE
         locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
@@ -333,7 +333,7 @@ class LedgerDirectory:
             raise
 
     def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
-        """Tell whether an entry is what was stored: by its own digest, or by that of its block."""
+        """Return whether an entry is what was stored, by its own digest or that of its block."""
         has_digest = has_plain_digest(entry)
         if has_digest is not None:
             return has_digest
@@ -361,5 +361,5 @@ class LedgerDirectory:
 
 
 def _is_enough(locations: "array[int]", size_max: int) -> bool:
-    """Tell whether these fill an answer, or do not lie in a row: then the rest is asked again."""
+    """Return whether these fill an answer, or do not lie in a row: then the rest is asked again."""
     return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max

@@ -26,7 +26,7 @@ class LedgerHomes:
         self.only = directories[0] if len(directories) == 1 else None
 
     def avoid(self, crowded: Collection[str]) -> None:
-        """Let new ledgers live in other directories than these, if there are any."""
+        """Place new ledgers in other directories than these, if there are any."""
         self._crowded = frozenset(crowded)
 
     def of(self, ledger_id: int) -> LedgerDirectory:

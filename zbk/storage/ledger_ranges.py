@@ -100,7 +100,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
 
 
 def is_in_order(firsts: Sequence[int], lasts: Sequence[int]) -> bool:
-    """Tell whether these bounds are those of a ``LedgerRanges``."""
+    """Return whether these bounds are those of a ``LedgerRanges``."""
     bounds = [bound for pair in zip(firsts, lasts, strict=True) for bound in pair]
     is_apart = all(last + 1 < first for last, first in zip(lasts, firsts[1:], strict=False))
     return is_apart and all(a <= b for a, b in pairwise(bounds)) and min(bounds, default=0) >= 0

@@ -117,7 +117,7 @@ class LimboFile:
         return UnknownLedgerStateError(ledger_id, self._bookie_id)
 
     def failed(self, operation: str, error: OSError) -> StorageFailedError:
-        """Take in that what goes with this file failed; return the error to raise."""
+        """Record that what goes with this file failed; return the error to raise."""
         return self._fail_stop.failed(self.directory, operation, error)
 
     def load(self) -> None:

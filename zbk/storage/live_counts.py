@@ -34,11 +34,11 @@ class LiveCounts:
         self._trusted: set[int] = set()  # ids of logs that are there: few beside their entries
 
     def is_known(self, log_id: int) -> bool:
-        """Tell whether a log was counted, or is trusted."""
+        """Return whether a log was counted, or is trusted."""
         return log_id in self._trusted or log_id in self._counted
 
     def trust(self, log_id: int) -> None:
-        """Take what the map says for what is live, but for deleted ledgers."""
+        """Use what the map says for what is live, but for deleted ledgers."""
         self._trusted.add(log_id)
 
     def keep(self, log_id: int, size_by_ledger: Mapping[int, int]) -> None:

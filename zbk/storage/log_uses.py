@@ -68,7 +68,7 @@ class LogUse(msgspec.Struct, frozen=True):
         return not (self.is_whole or self.is_stub or self.torn is not None)
 
     def is_dead(self, deleted: LedgerRanges) -> bool:
-        """Tell whether nothing in the log is of a ledger that may still be wanted."""
+        """Return whether nothing in the log is of a ledger that may still be wanted."""
         return self.is_whole and all(ledger_id in deleted for ledger_id in self.ledger_ids)
 
     def dead_size(self, deleted: LedgerRanges) -> int:

@@ -163,7 +163,7 @@ def _lost_logs(files: FileSystem, directory: str, sizes: Mapping[int, int]) -> I
 
 
 def _is_shorter(files: FileSystem, path: str, size: int) -> bool:
-    """Tell whether a file is too short; one that cannot be opened fails whoever reads it."""
+    """Return whether a file is too short; one that cannot be opened fails whoever reads it."""
     try:
         return _size(files, path) < size
     except OSError:

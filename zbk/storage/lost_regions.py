@@ -42,7 +42,7 @@ class LostRegions:
         self._made_ids.add(log_id)
 
     def may_have(self, log_id: int) -> bool:
-        """Tell whether damage in a log may be a lost region."""
+        """Return whether damage in a log may be a lost region."""
         return log_id not in self._made_ids
 
     def note(self, log_id: int, regions: Iterable[tuple[int, int]]) -> bool:
@@ -64,7 +64,7 @@ class LostRegions:
 
 
 def is_lost(regions: RegionsOfLog, offset: int, size: int) -> bool:
-    """Tell whether so many bytes from an offset on lie in one of these regions.
+    """Return whether so many bytes from an offset on lie in one of these regions.
 
     >>> is_lost(((100, 200),), 120, 80), is_lost(((100, 200),), 120, 81)
     (True, False)

@@ -74,7 +74,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
     def prepare(
         self, index: LedgerIndex, page_no: int, entry_id: int, *, is_admission: bool = False
     ) -> None:
-        """Have a page in memory from an entry's slot on, so that ``put`` cannot fail.
+        """Load a page from an entry's slot on, so that ``put`` cannot fail.
 
         Raises:
             ScatteredLedgerError: an add would make one run of pages too many.

@@ -96,11 +96,11 @@ class PageExtents:
         return max([*ends, *(slot + 1 for slot in self.directory_slots)], default=0)
 
     def holds(self, page_no: int) -> bool:
-        """Tell whether the page was, or in a sparse extent may have been, written."""
+        """Return whether the page was, or in a sparse extent may have been, written."""
         return self._find(page_no) is not None
 
     def is_sparse_at(self, page_no: int) -> bool:
-        """Tell whether the page may be a hole though its extent says that it was written."""
+        """Return whether the page may be a hole though its extent says that it was written."""
         extent = self._find(page_no)
         return extent is not None and extent.is_sparse
 
@@ -118,7 +118,7 @@ class PageExtents:
         assert len(self._extents) <= EXTENT_COUNT_MAX, "adds stop at half as many"
 
     def grow_directory(self, page_count: int) -> None:
-        """Have so many slots, at least, for pages that hold extents."""
+        """Reserve so many slots, at least, for pages that hold extents."""
         while len(self.directory_slots) < page_count:
             self.directory_slots.append(self.slot_count)
             self._slots.append(self.slot_count)

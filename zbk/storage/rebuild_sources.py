@@ -66,7 +66,7 @@ class KnownLedgers:
         self.fenced_ids: set[int] = set()  # because nothing tells whether they were
 
     def read_flush_file(self, files: FileSystem, directory: str) -> None:
-        """Take in the headers of a flush that a crash cut short."""
+        """Record the headers of a flush that a crash cut short."""
         for ledger_id, parts in FlushFile(files, directory).read():
             self.named_ids.add(ledger_id)
             for part in parts:
@@ -75,7 +75,7 @@ class KnownLedgers:
                     self._headers[ledger_id] = header
 
     def read_index(self, files: FileSystem, root: str, reader: IndexReader) -> None:
-        """Take in the headers of index files; what the flush file had is in them by now."""
+        """Record the headers of index files; what the flush file had is in them by now."""
         for ledger_id in ledger_ids(files, root):
             self.named_ids.add(ledger_id)
             try:
@@ -89,7 +89,7 @@ class KnownLedgers:
     def read_journal(
         self, files: FileSystem, directory: str, owner: bytes, mark: JournalPosition
     ) -> None:
-        """Take in every whole record that is still there; a start would replay those from ``mark``.
+        """Record every whole record that is still there; a start would replay those from ``mark``.
 
         Raises:
             CookieMismatchError: the journal is another bookie's.
@@ -113,7 +113,7 @@ class KnownLedgers:
         return self._headers.get(ledger_id)
 
     def is_told_whole(self, ledger_id: int) -> bool:
-        """Tell whether the old index, or what a start replays, has every entry of a ledger."""
+        """Return whether the old index, or what a start replays, has every entry of a ledger."""
         return ledger_id in self._headers or ledger_id in self._replayed_ids
 
     def new_header(self, ledger_id: int) -> LedgerIndex | None:

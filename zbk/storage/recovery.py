@@ -47,15 +47,15 @@ class ReplayTarget(Protocol):
         ...
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was deleted, for ever."""
+        """Return whether a ledger was deleted, for ever."""
         ...
 
     def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Take in a ledger."""
+        """Record a ledger."""
         ...
 
     def take_in_lost(self, ledger_id: int) -> bool:
-        """Take in a ledger whose index was lost; false if it was not, or was deleted."""
+        """Record a ledger whose index was lost; false if it was not, or was deleted."""
         ...
 
     def set_fenced(self, ledger_id: int) -> None:
@@ -67,7 +67,7 @@ class ReplayTarget(Protocol):
         ...
 
     def presence(self, batch: EntryBatch) -> Presence:
-        """Tell what is there of a batch."""
+        """Return what is there of a batch."""
         ...
 
     def missing_part(self, batch: EntryBatch) -> EntryBatch:

@@ -142,7 +142,7 @@ class Reindex:
             self._files.sync_dir(self._log_dir)  # an index file may not outlive its logs
 
     def _scan_log(self, cache: LedgerCache, log_id: int) -> bool:
-        """Take in what a log has; tell whether that is anything."""
+        """Record what a log has; return whether that is anything."""
         path = log_path(self._log_dir, log_id)
         scan = EntryLogScan(self._files, self._log_dir, log_id, self._owner)
         ledgers = scan.map_of_ledgers()

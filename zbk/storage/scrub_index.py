@@ -136,7 +136,7 @@ class IndexScrub:
         return None
 
     def _look(self, ledger_id: int, page_no: int | None) -> _Looking:
-        """Have the owner look; wait while a flush is under way."""
+        """Ask the owner to look; wait while a flush is under way."""
         view = self._view
         for _ in range(BUSY_COUNT_MAX):
             state: DiskState = yield AskOwner(partial(view.disk_state, ledger_id, page_no))

@@ -255,7 +255,7 @@ class PatientFile:
 
 
 def is_made_of_entries(body: bytes, header: BlockHeader) -> bool:
-    """Tell whether a body is the entries that its header says, with ascending ids."""
+    """Return whether a body is the entries that its header says, with ascending ids."""
     count = header.count
     if not count or len(body) < count * HEADER_SIZE:
         return False
@@ -280,7 +280,7 @@ def is_made_of_entries(body: bytes, header: BlockHeader) -> bool:
 
 
 def _is_uniform(body: bytes, header: BlockHeader) -> bool:
-    """Tell the same of a body of entries of one size, without a loop; false: look closer."""
+    """Return the same for a body of entries of one size, without a loop; false: look closer."""
     size = len(body) // header.count
     payload_sizes, flags, ledgers, ids = zip(
         *struct.iter_unpack(f"<IIqq{size - 24}x", body), strict=True

@@ -123,7 +123,7 @@ class ScrubPass:
             view.close_files()
 
     def _judge(self) -> Iterator[DamagedFile]:
-        """Tell of what was held back, or that nobody misses it."""
+        """Report what was held back, or that nobody misses it."""
         view = self._view
         if self._index.is_complete:
             view.forget_logs(view.lost_logs.keys() - self._index.pointed_ids)

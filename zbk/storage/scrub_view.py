@@ -86,7 +86,7 @@ class ScrubView:
         return self._cache.ledger_count
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was deleted, and its entries are wanted no more."""
+        """Return whether a ledger was deleted, and its entries are wanted no more."""
         return ledger_id in self._deleted
 
     def logs(self) -> list[tuple[int, int | None]]:
@@ -157,7 +157,7 @@ class ScrubView:
             return None
 
     def disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
-        """Tell what the disk has of a page, or, without one, of an index file's header."""
+        """Return what the disk has of a page, or, without one, of an index file's header."""
         if self._cache.is_flushing:
             return DiskState.BUSY
         try:

@@ -96,7 +96,7 @@ class RecordReader:
             offset = window_end - len(RECORD_MAGIC) + 1
 
     def _fill(self, offset: int, size: int) -> None:
-        """Have the bytes from ``offset`` on in the window; fewer only at the end of the file."""
+        """Load the bytes from ``offset`` on into the window; fewer only at the end of the file."""
         start = self._window_start
         if start <= offset and offset + size <= start + len(self._window):
             return

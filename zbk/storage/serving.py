@@ -42,7 +42,7 @@ def end(files: FileSystem, directory: str) -> None:
 
 
 def is_loss_possible(files: FileSystem, directory: str, boot_id: str) -> bool:
-    """Tell whether a bookie that starts now, in this boot, may have lost what was not synced."""
+    """Return whether a bookie that starts now, in this boot, may have lost what was not synced."""
     content = read_file(files, f"{directory}/{SERVING_NAME}")
     return content is not None and (not boot_id or content != _content(boot_id))
 

@@ -114,7 +114,7 @@ class StoredCopies:
         )
 
     def are_sound(self, locations: "array[int]") -> Iterator[bool]:
-        """Tell of each location whether its block is sound; each block in a row is read once."""
+        """Return for each location whether its block is sound; each block in a row is read once."""
         low = high = 0  # of the block looked at last
         for location in locations:
             if not low <= location < high:

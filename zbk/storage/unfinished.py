@@ -37,12 +37,12 @@ def end_as_wiped(files: FileSystem, directory: str) -> None:
 
 
 def was_wiped(files: FileSystem, directory: str) -> bool:
-    """Tell whether all that was here is gone."""
+    """Return whether all that was here is gone."""
     return files.exists(f"{directory}/{WIPED_NAME}")
 
 
 def forget_wiped(files: FileSystem, directory: str) -> None:
-    """Let a bookie start that knows, durably, what it has lost. Durable when this returns."""
+    """Allow a bookie to start that knows, durably, what it has lost. Durable when this returns."""
     files.remove(f"{directory}/{WIPED_NAME}")
     files.sync_dir(directory)
 

@@ -89,7 +89,7 @@ class WriteBackCache(Generic[K, V]):
             self._clean.move_to_end(key)
 
     def add(self, key: K, value: V, *, is_dirty: bool) -> None:
-        """Take in a value that is not here."""
+        """Record a value that is not here."""
         assert key not in self._values, "a second copy would go its own way"
         assert not value.is_kept, "one place for each"
         self._values[key] = value
@@ -152,7 +152,7 @@ class WriteBackCache(Generic[K, V]):
         return arrived
 
     def is_clean(self, key: K) -> bool:
-        """Tell whether the disk has a value as it is here."""
+        """Return whether the disk has a value as it is here."""
         return key in self._clean
 
     def _dropped(self, value: V) -> None:

@@ -28,7 +28,7 @@ def raise_descriptor_limit() -> None:
 
 
 def has_descriptors(count: int) -> bool:
-    """Tell whether so many more files may be opened now.
+    """Return whether so many more files may be opened now.
 
     To be asked ahead of a library that ends the process where it finds none.
     """
@@ -49,5 +49,5 @@ def has_descriptors(count: int) -> bool:
 
 
 def is_no_descriptor(error: OSError) -> bool:
-    """Tell whether a file was not opened only because too many are open."""
+    """Return whether a file was not opened only because too many are open."""
     return error.errno in (errno.EMFILE, errno.ENFILE)

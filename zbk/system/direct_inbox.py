@@ -58,7 +58,7 @@ class TurnQueue:
         return envelope
 
     def empty(self) -> bool:
-        """Tell whether no message waits."""
+        """Return whether no message waits."""
         return self._queue.empty()
 
     def qsize(self) -> int:
@@ -71,7 +71,7 @@ class TurnQueue:
         return self._waiting_count > 0
 
     def try_begin(self) -> bool:
-        """Take the turn, if the actor waits and nothing waits for it."""
+        """Acquire the turn, if the actor waits and nothing waits for it."""
         with self._lock:
             return not self._waiting_count and self._turn.acquire(blocking=False)
 

@@ -27,7 +27,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def can_sync_disk(path: str) -> bool:
-    """Tell whether ``sync_disk`` is as good as an fsync of each file on the disk of ``path``."""
+    """Return whether ``sync_disk`` is as good as an fsync of each file on the disk of ``path``."""
     return _is_kernel_new(os.uname().release) and _file_system(path) in _FILE_SYSTEMS
 
 
@@ -43,7 +43,7 @@ def sync_disk(fd: int) -> None:
 
 
 def _is_kernel_new(release: str) -> bool:
-    """Tell whether a release is at least ``KERNEL_MIN``.
+    """Return whether a release is at least ``KERNEL_MIN``.
 
     >>> _is_kernel_new("5.17.0-rc1"), _is_kernel_new("5.4.0-80-generic"), _is_kernel_new("?")
     (True, False, False)

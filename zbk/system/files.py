@@ -41,7 +41,7 @@ class FsyncError(OSError):
 
 
 def is_no_space(error: OSError) -> bool:
-    """Tell whether something was not done for want of space, and may be done when there is some."""
+    """Return whether an error is for want of space, so that it may go when there is some."""
     is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return is_full and not isinstance(error, FsyncError)
 
@@ -106,7 +106,7 @@ class FileSystem(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory has this name."""
+        """Return whether a file or directory has this name."""
         ...
 
     def list_dir(self, path: str) -> list[str]:
@@ -242,7 +242,7 @@ class OsFile:
             os.close(fd)
 
     def _named(self, error: OSError) -> OSError:
-        """Have an error say which file it was: calls on a descriptor do not."""
+        """Add the file to an error: calls on a descriptor do not."""
         error.filename = self._path
         return error
 
@@ -284,7 +284,7 @@ class OsFiles:
         return OsFile(self._patiently(path, lambda: os.open(path, flags, 0o600)), path)
 
     def exists(self, path: str) -> bool:
-        """Tell whether a file or directory has this name."""
+        """Return whether a file or directory has this name."""
         return os.path.lexists(path)
 
     def list_dir(self, path: str) -> list[str]:

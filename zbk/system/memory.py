@@ -26,7 +26,7 @@ def keep_freed_memory(size: int) -> bool:
 
 
 def use_one_arena() -> bool:
-    """Let all threads share what was freed; return whether that is possible.
+    """Share among all threads what was freed; return whether that is possible.
 
     For a process of our own, before it has threads; other programs set ``MALLOC_ARENA_MAX=1`` in
     their environment. Nothing happens where there is no glibc.
@@ -40,7 +40,7 @@ def peak_memory_size() -> int:
 
 
 def limit_memory(size: int) -> None:
-    """Let this process have about so many bytes of memory; what it asks for beyond fails.
+    """Limit this process to about so many bytes of memory; what it asks for beyond fails.
 
     The limit is one of addresses (``RLIMIT_AS``): what is mapped now and not used, libraries and
     the stacks of threads, comes on top. To be called when the threads have begun.
@@ -54,7 +54,7 @@ def limit_memory(size: int) -> None:
 
 
 def lift_memory_limit() -> None:
-    """Take the limit away again, as far as that is allowed: what is left to do needs memory."""
+    """Remove the limit, as far as that is allowed: what is left to do needs memory."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 

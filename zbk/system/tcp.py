@@ -79,7 +79,7 @@ class Listener:
         self.is_shut = False
 
     def shut(self) -> None:
-        """Let no new connections in: the kernel drops their packets, so that they come again.
+        """Refuse new connections: the kernel drops their packets, so that they come again.
 
         Those that wait to be accepted still are. Nothing happens where this cannot be done.
         """
@@ -91,7 +91,7 @@ class Listener:
             self.is_shut = True
 
     def open(self) -> None:
-        """Let new connections in again."""
+        """Accept new connections again."""
         if self._socket is not None and self.is_shut:
             with suppress(OSError):
                 self._socket.setsockopt(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)

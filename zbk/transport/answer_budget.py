@@ -64,7 +64,7 @@ class AnswerBudget:
         return free_size < self._total_size_max // PRESSED_SHARE
 
     def has_room(self, peer: PeerAnswers, size: int) -> bool:
-        """Tell whether a request may be let in whose answer may have so many bytes."""
+        """Return whether a request may be let in whose answer may have so many bytes."""
         free_size = self._total_size_max - self.used_size
         if not peer.size:
             return size <= free_size or not self.used_size  # whatever its size, one at a time is

@@ -116,11 +116,11 @@ class Pool(Protocol):
         ...
 
     def look_at(self, due_ms: int) -> None:
-        """Have ``tick`` called at a time, or before."""
+        """Call ``tick`` at a time, or before."""
         ...
 
     def send_soon(self, connection: "Connection") -> None:
-        """Have ``pump`` called at the end of this turn, for all that joins until then."""
+        """Call ``pump`` at the end of this turn, for all that joins until then."""
         ...
 
 
@@ -183,7 +183,7 @@ class Connection:
             self._pool.look_at(self.due_ms)
 
     def enqueue(self, outgoing: Outgoing, now_ms: int) -> None:
-        """Take a request: send it, keep it for later, or fail it."""
+        """Send a request, keep it for later, or fail it."""
         self.used_ms = now_ms
         if self.state is State.IDLE:
             # whoever asks now does not wait for the next try of our own, but is no storm, either
@@ -406,7 +406,7 @@ class Connection:
         return True
 
     def on_readable(self, now_ms: int) -> None:
-        """Take the answers that came."""
+        """Handle the answers that came."""
         self._receive(DRAIN_COUNT_MAX, now_ms)
         self.pump(now_ms)
 
@@ -528,14 +528,14 @@ class Connection:
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)
 
     def has_answered_within(self, time_ms: int, now_ms: int) -> bool:
-        """Tell whether the bookie has answered anything in the last ``time_ms``."""
+        """Return whether the bookie has answered anything in the last ``time_ms``."""
         return self.state is State.READY and now_ms - self._heard_ms < time_ms
 
     def _fail(self, outgoing: Outgoing, error: ZbkError) -> None:
         self._pool.post(outgoing.sink, Reply(self.bookie_id, outgoing.key, error))
 
     def is_unused(self, now_ms: int) -> bool:
-        """Tell whether nobody has needed the connection for long."""
+        """Return whether nobody has needed the connection for long."""
         is_needed = self.subscribers or self.waiting or self.outstanding
         is_connecting = self.state in (State.CONNECTING, State.GREETING)
         is_over = now_ms >= self.used_ms + self._pool.options.idle_ms

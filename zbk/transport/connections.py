@@ -100,7 +100,7 @@ class ConnectionTable:
         return [one for one in self._open.values() if not one.is_ending]
 
     def accepted(self, fd: int, cookie: int, now_ms: int) -> None:
-        """Take in a new connection."""
+        """Record a new connection."""
         self.ended(fd)  # it may have ended unseen
         self._open[fd] = self._lobby[fd] = Connection(
             fd, cookie, now_ms + self._limits.handshake_ms

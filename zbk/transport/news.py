@@ -42,7 +42,7 @@ class Sink(Protocol):
     """Whoever sends requests. Called in the pool's thread; must not block."""
 
     def deliver(self, news: list[News]) -> None:
-        """Take news, in the order in which they happened."""
+        """Handle news, in the order in which they happened."""
         ...
 
 

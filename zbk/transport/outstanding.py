@@ -54,7 +54,7 @@ class Outstanding:
         return len(self._pending)
 
     def add(self, requests: Iterable[tuple[int, Pending]], now_ms: int) -> None:
-        """Take in requests that are handed over now, with their ids, which ascend."""
+        """Record requests that are handed over now, with their ids, which ascend."""
         size, due_ms = self.size, self.due_ms
         for request_id, pending in requests:
             outgoing = pending.outgoing

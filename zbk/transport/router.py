@@ -321,7 +321,7 @@ class RouterFront:
         self._wakeup.wake()
 
     def _send_here(self) -> bool:
-        """Send what waits, with the lock held; tell whether nothing is left for the thread."""
+        """Send what waits, with the lock held; return whether nothing is left for the thread."""
         if self._is_stopping:
             return False
         self._send_answers()
@@ -429,7 +429,7 @@ class RouterFront:
     # -------------------------------------------------------------- connections
 
     def _take_events(self) -> None:
-        """Take in which connections have come and gone; end those that have to."""
+        """Record which connections have come and gone; end those that have to."""
         now_ms = monotonic_ms()
         connections = self._connections
         is_short = False
@@ -509,11 +509,11 @@ class RouterFront:
     # -------------------------------------------------------------- messages
 
     def _has_news(self) -> bool:
-        """Tell whether something can be received: the descriptor tells of what comes next."""
+        """Return whether something can be received: the descriptor tells of what comes next."""
         return bool(int(self._socket.get(_EVENTS)) & _POLLIN)
 
     def _receive(self) -> bool:
-        """Take in what came; tell whether that was all."""
+        """Record what came; return whether that was all."""
         now_ms = monotonic_ms()
         batch: list[Inbound] = []
         is_drained = False
@@ -787,7 +787,7 @@ class RouterFront:
         return True
 
     def _may_hand_over(self, peer: _Peer) -> bool:
-        """Tell whether ZeroMQ and the kernel hold few enough bytes for a peer."""
+        """Return whether ZeroMQ and the kernel hold few enough bytes for a peer."""
         answers, now_ms = peer.answers, monotonic_ms()
         is_much = answers.handed_size - peer.looked_size >= LOOK_SIZE
         if is_much or now_ms - peer.moved_ms >= LOOK_MS:

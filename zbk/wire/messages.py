@@ -180,7 +180,7 @@ class WatchLacs(Message, frozen=True, tag="watch_lacs"):
 
 
 class WriteLac(Message, frozen=True, tag="write_lac"):
-    """Tell the LAC without an entry, while the writer is idle. Answered when it is durable.
+    """Send the LAC without an entry, while the writer is idle. Answered when it is durable.
 
     A bookie that does not hold the ledger knows it from then on, if the metadata store has it;
     fenced ledgers take it, too.
@@ -212,14 +212,14 @@ class GetBookieInfo(Message, frozen=True, tag="bookie_info"):
 
 
 class CollectGarbage(Message, frozen=True, tag="gc"):
-    """Have a round of garbage collection begin, or ask how it goes. Answered at once."""
+    """Start a round of garbage collection, or ask how it goes. Answered at once."""
 
     is_round_wanted: bool = True
     compaction: Literal["", "minor", "major"] = ""  # to follow in that round, due or not
 
 
 class Scrub(Message, frozen=True, tag="scrub"):
-    """Have a pass begin that reads all files for damage, or ask how it goes. Answered at once."""
+    """Start a pass that reads all files for damage, or ask how it goes. Answered at once."""
 
     is_pass_wanted: bool = True
 

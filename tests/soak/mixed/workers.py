@@ -253,7 +253,7 @@ class DeleterWorker(Worker):
 
 
 def _is_passing(error: zbk.ZbkError) -> bool:
-    """Tell whether a call may fail so while a bookie, or the metadata, cannot be reached."""
+    """Return whether a call may fail so while a bookie, or the metadata, cannot be reached."""
     return isinstance(
         error,
         zbk.NotEnoughBookiesError

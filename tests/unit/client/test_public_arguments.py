@@ -339,7 +339,7 @@ def others_of(world: World, call: Callable[..., Any], parameter: str) -> dict[st
 
 
 def is_default(value: object, default: object) -> bool:
-    """Tell whether a value means that nothing was given."""
+    """Return whether a value means that nothing was given."""
     return type(value) is type(default) and value == default
 
 

@@ -11,7 +11,7 @@ QUORUMS = [Quorum(e, w, a) for e, w, a in product(range(1, 6), repeat=3) if e >=
 
 
 def hides(quorum: Quorum, unknown: set[int]) -> bool:
-    """Tell whether some entry could have its ack quorum among the unknown slots alone."""
+    """Return whether some entry could have its ack quorum among the unknown slots alone."""
     return any(
         len(unknown & set(quorum.write_set(entry_id))) >= quorum.ack_size
         for entry_id in range(quorum.ensemble_size)

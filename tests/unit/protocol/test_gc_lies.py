@@ -59,7 +59,7 @@ class Truth:
         return sum(what == "create" for what, _ in self.row[:length])
 
     def is_emptied(self, length: int) -> bool:
-        """Tell whether the last of these changes left no ledger."""
+        """Return whether the last of these changes left no ledger."""
         return bool(length) and not self.view(length)
 
     @property

@@ -192,7 +192,7 @@ class Body:
         self.tell(lo.LedgerSwitched())
 
     def is_overtaken(self, ledger_id: int) -> bool:
-        """Tell whether a ledger was in the list once."""
+        """Return whether a ledger was in the list once."""
         return any(ledger_id in log.ledger_ids for log in self.world.history)
 
     def _close(self, effect: lo.CloseLedger, fate: str) -> None:

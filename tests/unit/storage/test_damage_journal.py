@@ -100,7 +100,7 @@ class ClosedJournal:
         return [one for one in self.records[place:] if not isinstance(one, SyncedRecord)]
 
     def is_seen_from(self, place: int | None) -> bool:
-        """Replay from a record on, or all of it; tell whether the damage was refused."""
+        """Replay from a record on, or all of it; return whether the damage was refused."""
         self.image.touched.clear()
         found: list[JournalRecord] = []
         mark = None if place is None else self.marks[place]

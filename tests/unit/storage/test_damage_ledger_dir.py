@@ -89,7 +89,7 @@ class Log:
         return ledger_id, [one for one in ids if (ledger_id, one) in self.entries]
 
     def check(self, offset: int) -> bool:
-        """Read around an offset, as a client does; tell whether the damage was seen."""
+        """Read around an offset, as a client does; return whether the damage was seen."""
         ledger_id, wanted = self.near(offset)
         is_seen = False
         while wanted:
@@ -223,7 +223,7 @@ class Index:
         return said, pages
 
     def is_seen_at(self, offset: int) -> bool:
-        """Read what a byte belongs to; tell whether that was refused."""
+        """Read what a byte belongs to; return whether that was refused."""
         page_no = max(0, offset - INDEX_HEADER_SIZE) // PAGE_SIZE
         try:
             header, pages = self.read([page_no])

@@ -1,0 +1,54 @@
+"""What `make check` refuses in the text of the product: patterns that the house rules name.
+
+    python -m tests.check_voice
+
+Docstrings begin with a verb of what is done (Return, Raise, Start, ...), not with one of what is
+caused, and *cannot* is one word.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOTS: Final = ("zbk", "spark", "benchmarks", "tests")
+BAD_FIRST_WORDS: Final = frozenset({"Let", "Have", "Tell", "Take"})
+DOCUMENTS: Final = ("*.md", "spark/*.md", "benchmarks/*.md")
+
+
+def main() -> int:
+    """Print each finding as file:line: text; return the exit code."""
+    findings = [*_in_docstrings(), *_in_text()]
+    for finding in findings:
+        sys.stderr.write(f"{finding}\n")
+    return 1 if findings else 0
+
+
+def _in_docstrings() -> Iterator[str]:
+    for path in _sources("zbk", "spark", "benchmarks"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+                text = ast.get_docstring(node) or ""
+                word = text.split(maxsplit=1)[0] if text else ""
+                if word in BAD_FIRST_WORDS:
+                    line = node.body[0].lineno
+                    yield f"{path}:{line}: a docstring begins with {word!r}"
+
+
+def _in_text() -> Iterator[str]:
+    documents = [path for pattern in DOCUMENTS for path in Path().glob(pattern)]
+    for path in [*_sources(*ROOTS), *documents]:
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.search(r"\b[Cc]an not\b", line) and path.name != Path(__file__).name:
+                yield f"{path}:{number}: cannot is one word"
+
+
+def _sources(*roots: str) -> Iterator[Path]:
+    for root in roots:
+        yield from sorted(Path(root).rglob("*.py"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
