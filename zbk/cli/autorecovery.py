@@ -76,14 +76,12 @@ def run(
             "zbk.cli.autorecovery_look:whoisauditor", "Name the process that audits now."
         ),
         "enable": LazyCommand(
-            "zbk.cli.autorecovery_switch:enable", "Let autorecovery work, all over the cluster."
+            "zbk.cli.autorecovery_switch:enable", "Enable autorecovery, all over the cluster."
         ),
         "disable": LazyCommand(
-            "zbk.cli.autorecovery_switch:disable", "Let autorecovery rest, all over the cluster."
+            "zbk.cli.autorecovery_switch:disable", "Disable autorecovery, all over the cluster."
         ),
-        "trigger": LazyCommand(
-            "zbk.cli.autorecovery_switch:trigger", "Have lost bookies looked for now."
-        ),
+        "trigger": LazyCommand("zbk.cli.autorecovery_switch:trigger", "Look for lost bookies now."),
         "delay": LazyCommand(
             "zbk.cli.autorecovery_switch:delay", "Say how long one lost bookie may take to return."
         ),

@@ -169,16 +169,16 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
         "run": LazyCommand("zbk.cli.bookie:run", "Serve until SIGTERM or Ctrl-C."),
         "ls": LazyCommand("zbk.cli.bookie:ls", "List the bookies that are registered."),
         "show": LazyCommand("zbk.cli.bookie:show", "Ask a bookie about itself."),
-        "gc": LazyCommand("zbk.cli.bookie_gc:gc", "Have a bookie drop what was deleted."),
+        "gc": LazyCommand("zbk.cli.bookie_gc:gc", "Ask a bookie to drop what was deleted."),
         "scrub": LazyCommand(
-            "zbk.cli.bookie_scrub:scrub", "Have running bookies look for damage on their disks."
+            "zbk.cli.bookie_scrub:scrub", "Ask running bookies to look for damage on their disks."
         ),
         "recover": LazyCommand(
             "zbk.cli.bookie_recover:recover", "Copy what a bookie holds to others."
         ),
         "decommission": LazyCommand(
             "zbk.cli.bookie_recover:decommission",
-            "Take a stopped bookie out of service, for good.",
+            "Remove a stopped bookie from service, for good.",
         ),
         "cookie": LazyCommand(
             "zbk.cli.bookie_cookie:cookie", "Look after the cookies that say who a bookie is."
@@ -191,7 +191,7 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
         ),
         "retire-dir": LazyCommand(
             "zbk.cli.bookie_directory:retire_dir",
-            "Take one of several directories of a stopped bookie out of service.",
+            "Retire one of several directories of a stopped bookie.",
         ),
         "renew-dir": LazyCommand(
             "zbk.cli.bookie_directory:renew_dir",

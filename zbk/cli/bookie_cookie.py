@@ -143,7 +143,7 @@ def generate(
             "zbk.cli.bookie_cookie:show", "Show the cookies in directories and in the metadata."
         ),
         "delete": LazyCommand(
-            "zbk.cli.bookie_cookie:delete", "Let the cluster forget a bookie for good."
+            "zbk.cli.bookie_cookie:delete", "Remove a bookie from the cluster for good."
         ),
         "generate": LazyCommand(
             "zbk.cli.bookie_cookie:generate",

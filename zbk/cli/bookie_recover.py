@@ -102,7 +102,7 @@ def recover(
 def decommission(
     bookie_id: str, grace_ms: int, password: bytes, metadata: str | None, output: Format
 ) -> None:
-    """Retire a stopped bookie, for good.
+    """Remove a stopped bookie from service, for good.
 
     What it held is copied to others. When no ledger names it any more its cookie is removed: the
     bookie can never start again with its old directories. While it runs this is refused.
