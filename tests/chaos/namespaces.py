@@ -12,6 +12,7 @@ several runs do not meet.
 import os
 import shutil
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from zbk.cluster.zookeeper import LocalZooKeeper
 
 BOOKIE_PORT = 3181
 METADATA = "metadata"
+ATTEMPT_COUNT = 20
+RETRY_S = 0.1
 
 
 class NamespaceNetwork:
@@ -161,9 +164,17 @@ def why_not() -> str:
 
 
 def _ip(*arguments: str, is_checked: bool = True) -> None:
-    subprocess.run(
-        ["ip", *arguments],  # noqa: S607 - found on the path, as the shell would
-        check=is_checked,
-        capture_output=True,
-        text=True,
-    )
+    for left_count in reversed(range(ATTEMPT_COUNT)):
+        done = subprocess.run(
+            ["ip", *arguments],  # noqa: S607 - found on the path, as the shell would
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        if not done.returncode or not is_checked:
+            return
+        if not left_count or "File exists" not in done.stderr:
+            error = subprocess.CalledProcessError(done.returncode, done.args, "", done.stderr)
+            error.add_note(f"ip said: {done.stderr.strip()}")
+            raise error
+        time.sleep(RETRY_S)  # a namespace that is being deleted may still hold names of ours
