@@ -52,6 +52,7 @@ _COUNT_MAX: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 _SIZE_MAX: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_SIZE_LIMIT: Final = 2**31 - 1
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_PY4J_LOGGERS: Final = ("root", "py4j.clientserver", "py4j.java_gateway")  # filters do not inherit
 _UNDER_SUBMIT: Final = "PYSPARK_GATEWAY_PORT"  # set by spark-submit for the Python it runs
 
 _SHIM: Final = """#!/bin/sh
@@ -134,20 +135,34 @@ def interruptible(open_session: "Callable[[], SparkSession]") -> "Iterator[Spark
     has interrupted. That fails, and is logged with tracebacks. The end of the session cancels them.
     """
     handler = signal.getsignal(signal.SIGINT)
-    root = logging.getLogger()
     with open_session() as spark:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, handler)
-        root.addFilter(_is_no_interrupt)
-        try:
+        with quiet_interrupts():
             yield spark
-        finally:
-            root.removeFilter(_is_no_interrupt)
+
+
+@contextmanager
+def quiet_interrupts() -> "Iterator[None]":
+    """Keep py4j from logging that a call was interrupted, or what failed because of that."""
+    loggers = [logging.getLogger(name) for name in _PY4J_LOGGERS]
+    for logger in loggers:
+        logger.addFilter(_is_no_interrupt)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(_is_no_interrupt)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return whether a record is to be logged; py4j's own of an interrupted call is not."""
-    return not (record.exc_info and record.exc_info[0] is KeyboardInterrupt)
+    """Return whether a record is to be logged: an interrupt has no part in its exception."""
+    error = record.exc_info[1] if record.exc_info else None
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return False
+        error = error.__cause__ or error.__context__
+    return True
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """A session finds what it needs on the machine, or says what is missing."""
 
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -168,3 +169,19 @@ def test_a_frame_comes_in_batches_of_as_many_rows_as_fit(
         (ledger,) = zbk.DataSets(client).read(events.name).ledgers
     assert ledger.entry_count == 1 + 3, "the schema, and batches of 1024 rows"
     assert events.read().count() == 3000
+
+
+@pytest.mark.parametrize("name", ["root", "py4j.clientserver", "py4j.java_gateway"])
+def test_what_an_interrupt_broke_is_not_logged(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger(name)
+    with session.quiet_interrupts():
+        try:
+            try:
+                raise KeyboardInterrupt
+            finally:
+                raise BrokenPipeError  # as py4j does: it goes on with the connection
+        except BrokenPipeError:
+            logger.exception("Exception occurred while shutting down connection")
+        logger.error("the Java process ended", exc_info=BrokenPipeError())
+
+    assert [record.getMessage() for record in caplog.records] == ["the Java process ended"]
