@@ -10,7 +10,7 @@ import msgspec
 
 from tests.simulation.kernel import Node
 from tests.simulation.network import ClientPool
-from zbk.auditor.copier import Secret, error_of
+from zbk.auditor.copier import Secret
 from zbk.errors import ZbkError
 from zbk.protocol import fragment_copy_events as ev
 from zbk.protocol.fragment_copy import FragmentCopy
@@ -111,15 +111,15 @@ def _event_of(reply: Reply) -> ev.Event:
         case ev.SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
             return ev.ReadAnswered(sent.request_id, reply.frames[0])
         case ev.SendRead() as sent, _:
-            return ev.ReadRefused(sent.request_id, error_of(reply))
+            return ev.ReadRefused(sent.request_id, reply.error)
         case ev.SendAdd() as sent, AddAnswer():
             return ev.AddAnswered(sent.request_id)
         case ev.SendAdd() as sent, _:
-            return ev.AddRefused(sent.request_id, error_of(reply))
+            return ev.AddRefused(sent.request_id, reply.error)
         case ev.AskHoldings(), LedgerInfo() as info:
             return ev.HoldingsTold(info.ranges, info.next_entry_id)
         case ev.AskHoldings(), _:
-            return ev.HoldingsRefused(error_of(reply))
+            return ev.HoldingsRefused(reply.error)
     raise AssertionError("a copy sends nothing else")
 
 
@@ -162,7 +162,7 @@ class HoldingsBody:
         assert isinstance(news, Reply), "whoever asks gets replies"
         info = news.outcome
         if not isinstance(info, LedgerInfo):
-            self._done(error_of(news))
+            self._done(news.error)
             return
         self._ranges += info.ranges
         if info.next_entry_id is not None and info.next_entry_id <= self._span[1]:

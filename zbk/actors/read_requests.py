@@ -19,7 +19,7 @@ Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKee
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -58,6 +58,9 @@ LEDGER_INFO_RANGE_COUNT_MAX: Final = 1_000
 LEDGER_INFO_ENTRY_COUNT_MAX: Final = 1_000_000
 WATCH_TICK_MS: Final = 100
 """How often deadlines of long polls and of their sessions are looked at, while there are any."""
+
+
+ResultT = TypeVar("ResultT")
 
 
 class WatchTicker(Protocol):
@@ -176,7 +179,8 @@ class ReadRequests:
             self._turn.answer_when_synced(slot, inbound, answer)  # the fence, and what was before
             return
         slot = self._known(request)
-        lac = self._lac_for_readers(slot)
+        self._check_lac_is_known(slot)
+        lac = self._durable_lac(slot)
         has_news = lac > request.known_lac or slot.ledger.is_fenced
         if has_news or not request.wait_ms or self._watches.is_full:
             self._turn.answer(inbound, self._lac_answer(inbound, lac))
@@ -197,36 +201,36 @@ class ReadRequests:
 
     def _begin(self, watch: Watch) -> None:
         """End a watch at once that has nothing to wait for."""
-        try:
-            slot = self._ledgers.find(watch.ledger_id)
-            if slot is None:
-                self._ledgers.check_not_deleted(watch.ledger_id)
-                self._check_miss(watch)
-                return  # its first entry may come
-            slot.ledger.check(watch.ledger_key, watch.ledger_type)
-            lac = self._lac_for_readers(slot)
-        except StorageFailedError as error:
-            if not isinstance(error, OutOfDescriptorsError):
-                raise  # this is no answer: the bookie stops
-            self._watches.end(watch, error)
-        except ZbkError as error:
-            self._watches.end(watch, error)
-        else:
-            if lac > watch.known_lac or slot.ledger.is_fenced:
-                self._watches.end(watch, lac)
-            else:
-                self._await_sync(slot)
+        slot = _attempt(lambda: self._watched(watch))
+        if isinstance(slot, ZbkError):
+            self._watches.end(watch, slot)
+        elif slot is not None:  # else its first entry may come
+            self._await_sync(slot)
 
-    def _lac_for_readers(self, slot: LedgerSlot) -> int:
-        """Return the durable LAC.
+    def _watched(self, watch: Watch) -> LedgerSlot | None:
+        """Return the ledger of a watch; ``None``: it is not here yet.
 
         Raises:
-            UnknownLedgerStateError: readers may have been told a higher one.
+            ZbkError: this watch may not hear of it.
+        """
+        slot = self._ledgers.find(watch.ledger_id)
+        if slot is None:
+            self._ledgers.check_not_deleted(watch.ledger_id)
+            self._check_miss(watch)
+        else:
+            slot.ledger.check(watch.ledger_key, watch.ledger_type)
+            self._check_lac_is_known(slot)
+        return slot
+
+    def _check_lac_is_known(self, slot: LedgerSlot) -> None:
+        """Accept a ledger of which readers were told no higher LAC than is here.
+
+        Raises:
+            UnknownLedgerStateError: they may have been.
         """
         limbo = self._storage.limbo
         if limbo.limbo.may_lack_fence(slot.ledger_id):
             raise limbo.unknown(slot.ledger_id)
-        return slot.ledger.durable_lac(self._progresses[slot.journal_no].synced_ticket)
 
     def _await_sync(self, slot: LedgerSlot) -> None:
         """End the watches of a ledger that its LAC is news for, and come back after a sync."""
@@ -270,24 +274,17 @@ class ReadRequests:
                 self._turn.answer(inbound, self._lac_answer(inbound, one.outcome))
 
     def _end_poll(self, watch: Watch) -> None:
-        try:
-            slot = self._ledgers.find(watch.ledger_id)  # it may have been forgotten meanwhile
-            if slot is None:
-                raise NoSuchLedgerError(watch.ledger_id)
-        except StorageFailedError as error:
-            if not isinstance(error, OutOfDescriptorsError):
-                raise  # this is no answer: the bookie stops
-            self._watches.end(watch, error)
-        except ZbkError as error:
-            self._watches.end(watch, error)
-        else:
-            self._watches.end(watch, self._durable_lac(slot))
+        slot = _attempt(lambda: self._ledgers.find(watch.ledger_id))
+        if slot is None:  # it was forgotten meanwhile
+            slot = NoSuchLedgerError(watch.ledger_id)
+        outcome = slot if isinstance(slot, ZbkError) else self._durable_lac(slot)
+        self._watches.end(watch, outcome)
 
-    def _rise(self, slot: LedgerSlot, *, is_fence: bool = False) -> None:
-        """End the watches for which the LAC of a ledger is news, or all if it was fenced."""
-        lac = self._durable_lac(slot)
+    def _rise(self, slot: LedgerSlot) -> None:
+        """End the watches for which the LAC of a ledger is news, or all if it is fenced."""
+        lac, is_fenced = self._durable_lac(slot), slot.ledger.is_fenced
         for watch in [*self._watches.ledgers.get(slot.ledger_id, ())]:
-            if not (is_fence or lac > watch.known_lac):
+            if not (is_fenced or lac > watch.known_lac):
                 continue
             try:  # the ledger may have come after the watch
                 slot.ledger.check(watch.ledger_key, watch.ledger_type)
@@ -301,15 +298,10 @@ class ReadRequests:
 
     def _lac_now(self, risen: Risen) -> int:
         """Return the LAC as it is when it is told: others may have been told a higher one."""
-        try:
-            slot = self._ledgers.find(risen.ledger_id)
-        except OutOfDescriptorsError:
+        slot = _attempt(lambda: self._ledgers.find(risen.ledger_id))
+        if slot is None or isinstance(slot, ZbkError):
             return risen.lac
-        except StorageFailedError:
-            raise  # this is no answer: the bookie stops
-        except ZbkError:
-            return risen.lac
-        return risen.lac if slot is None else max(risen.lac, self._durable_lac(slot))
+        return max(risen.lac, self._durable_lac(slot))
 
     def _tick(self) -> None:
         """Look at the clock as long as there are watches, or sessions."""
@@ -433,8 +425,24 @@ class ReadRequests:
             self._storage.set_fenced(request.ledger_id)
             self._turn.record(slot, FenceRecord(request.ledger_id))
             self._turn.lane(slot).ticket.fenced.append(slot)
-            self._rise(slot, is_fence=True)
+            self._rise(slot)
         return slot
+
+
+def _attempt(find: Callable[[], ResultT]) -> ResultT | ZbkError:
+    """Return what is found, or the error that is the answer.
+
+    Raises:
+        StorageFailedError: this is no answer: the bookie stops.
+    """
+    try:
+        return find()
+    except OutOfDescriptorsError as error:
+        return error
+    except StorageFailedError:
+        raise
+    except ZbkError as error:
+        return error
 
 
 def _entry_ids_of(inbound: Inbound, request: Read) -> Sequence[int]:

@@ -15,7 +15,6 @@ from typing import Final, Protocol, Self, assert_never
 import msgspec
 
 from zbk.client.requests import ReplyBox
-from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.fragment_copy import FragmentCopy
 from zbk.protocol.fragment_copy_events import (
@@ -240,21 +239,13 @@ def _event_of(reply: Reply) -> Event:
         case SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
             return ReadAnswered(sent.request_id, reply.frames[0])
         case SendRead() as sent, _:
-            return ReadRefused(sent.request_id, error_of(reply))
+            return ReadRefused(sent.request_id, reply.error)
         case SendAdd() as sent, AddAnswer():
             return AddAnswered(sent.request_id)
         case SendAdd() as sent, _:
-            return AddRefused(sent.request_id, error_of(reply))
+            return AddRefused(sent.request_id, reply.error)
         case AskHoldings(), LedgerInfo() as info:
             return HoldingsTold(info.ranges, info.next_entry_id)
         case AskHoldings(), _:
-            return HoldingsRefused(error_of(reply))
+            return HoldingsRefused(reply.error)
     raise AssertionError("a copy sends nothing else")
-
-
-def error_of(reply: Reply) -> ZbkError:
-    """Return why a request came to nothing."""
-    if isinstance(reply.outcome, ZbkError):
-        return reply.outcome
-    answer = type(reply.outcome).__name__
-    return BookieUnavailableError(reply.bookie_id, f"gave an answer of another kind: {answer}")

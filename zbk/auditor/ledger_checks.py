@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.auditor.copier import RequestSender, Secret, error_of
+from zbk.auditor.copier import RequestSender, Secret
 from zbk.client.requests import ReplyBox
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
 from zbk.protocol.fragment_check import (
@@ -99,7 +99,7 @@ class LedgerChecker:
                 one.comparison.told(reply.outcome.ranges, reply.outcome.next_entry_id)
                 self._ask_page(checked, metadata, reply.bookie_id, under_way, box)
             else:
-                self._note_silence(reply.bookie_id, error_of(reply))
+                self._note_silence(reply.bookie_id, reply.error)
                 checked.note(reply.bookie_id, Finding.UNDECIDED)
                 del under_way[reply.bookie_id]
 
@@ -139,7 +139,7 @@ class LedgerChecker:
         frames = (encode_ids(entry_ids),) if is_striped else ()
         reply = self._ask(bookie_id, request, frames)
         if not isinstance(reply.outcome, ReadAnswer):
-            return error_of(reply)
+            return reply.error
         count = min(reply.outcome.count, len(entry_ids))
         if secret.digest is None:
             return count

@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
 from zbk.actors.losses import Losses
-from zbk.auditor.copier import Copier, Secret, error_of
+from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.ground import RepairGround
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.durability.limbo_recheck_events import (
@@ -274,7 +274,7 @@ class _Attempt:
             request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
             reply = self._ground.requests.ask(bookie_id, request)
             if not isinstance(reply.outcome, LedgerInfo):
-                return PeerSilent(error_of(reply))
+                return PeerSilent(reply.error)
             ranges += reply.outcome.ranges
             next_id = reply.outcome.next_entry_id
         return PeerAnswered(tuple(ranges))

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never
 
-from zbk.auditor.copier import Copier, Secret, error_of
+from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.targets import TargetPolicy
 from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
@@ -189,7 +189,7 @@ class LedgerRepairer:
             reply = self._ground.requests.ask(bookie_id, request)
             info = reply.outcome
             if not isinstance(info, LedgerInfo):
-                return HoldingsFailed(error_of(reply))
+                return HoldingsFailed(reply.error)
             ranges += info.ranges
             is_in_limbo |= info.is_in_limbo
             next_id = info.next_entry_id

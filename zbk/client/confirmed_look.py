@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from zbk.client.requests import Requests
-from zbk.errors import BookieUnavailableError, RequestTimeoutError, ZbkError
+from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.confirmed_read import (
     AskLac,
     Confirmed,
@@ -165,9 +165,5 @@ def _event_of(asked: AskLac, reply: Reply) -> LacAnswered | LacRefused:
     match reply.outcome:
         case LacAnswer(lac=lac):
             return LacAnswered(asked.round_id, asked.slot, lac)
-        case ZbkError() as error:
-            return LacRefused(asked.round_id, asked.slot, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            error = BookieUnavailableError(reply.bookie_id, reason)
-            return LacRefused(asked.round_id, asked.slot, error)
+        case _:
+            return LacRefused(asked.round_id, asked.slot, reply.error)

@@ -16,7 +16,6 @@ import msgspec
 
 from zbk.client.requests import Requests
 from zbk.errors import (
-    BookieUnavailableError,
     ClientClosedError,
     UnavailableError,
     UnknownOperationError,
@@ -142,10 +141,8 @@ class LacWatches:
                 self._end(ends)
             case UnknownOperationError():
                 self._old_bookies.add(reply.bookie_id)
-            case ZbkError() as error:
-                self._end(session.failed(request, error))
-            case other:
-                self._end(session.failed(request, _nonsense(reply.bookie_id, other)))
+            case _:
+                self._end(session.failed(request, reply.error))
         self._send(reply.bookie_id)
 
     def _send(self, bookie_id: str) -> None:
@@ -210,12 +207,5 @@ def _lac_of(reply: Reply) -> int | ZbkError:
     match reply.outcome:
         case LacAnswer(lac=lac):
             return lac
-        case ZbkError() as error:
-            return error
-        case other:
-            return _nonsense(reply.bookie_id, other)
-
-
-def _nonsense(bookie_id: str, answer: object) -> BookieUnavailableError:
-    reason = f"gave an answer of another kind: {type(answer).__name__}"
-    return BookieUnavailableError(bookie_id, reason)
+        case _:
+            return reply.error

@@ -18,7 +18,6 @@ from zbk.durability.outside_sync import (
     SyncStarted,
     TellLac,
 )
-from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
@@ -71,8 +70,5 @@ def _event_of(slot: int, reply: Reply) -> Event:
     match reply.outcome:
         case SyncAnswer() as answer:
             return SlotSynced(slot, answer.incarnation, answer.last_add_synced)
-        case ZbkError() as error:
-            return SlotNotSynced(slot, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            return SlotNotSynced(slot, BookieUnavailableError(reply.bookie_id, reason))
+        case _:
+            return SlotNotSynced(slot, reply.error)

@@ -20,7 +20,6 @@ from typing import Final
 from zbk.client.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import (
-    BookieUnavailableError,
     MetadataUnavailableError,
     NoSuchEntryError,
     ZbkError,
@@ -305,8 +304,5 @@ def _event_of(slot: int, read_id: int, reply: Reply) -> ReadAnswered | ReadRefus
     match reply.outcome:
         case ReadAnswer() if len(reply.frames) == 1:
             return ReadAnswered(slot, read_id, reply.frames[0])
-        case ZbkError() as error:
-            return ReadRefused(slot, read_id, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            return ReadRefused(slot, read_id, BookieUnavailableError(reply.bookie_id, reason))
+        case _:
+            return ReadRefused(slot, read_id, reply.error)

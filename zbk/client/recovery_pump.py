@@ -11,7 +11,7 @@ import msgspec
 
 from zbk.client.requests import ReplyBox
 from zbk.config import ClientConfig
-from zbk.errors import BookieUnavailableError, MetadataUnavailableError, ZbkError
+from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
@@ -231,20 +231,13 @@ def _event_of(reply: Reply) -> Event:
         case SendFence() as sent, LacAnswer() as answer:
             return FenceAnswered(sent.slot, answer.lac)
         case SendFence() as sent, _:
-            return FenceFailed(sent.slot, _error_of(reply))
+            return FenceFailed(sent.slot, reply.error)
         case SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
             return ReadAnswered(sent.read_id, reply.frames[0])
         case SendRead() as sent, _:
-            return ReadFailed(sent.read_id, _error_of(reply))
+            return ReadFailed(sent.read_id, reply.error)
         case SendWrite() as sent, AddAnswer():
             return WriteAnswered(sent.write_id)
         case SendWrite() as sent, _:
-            return WriteFailed(sent.write_id, _error_of(reply))
+            return WriteFailed(sent.write_id, reply.error)
     raise AssertionError("a recovery sends nothing else")
-
-
-def _error_of(reply: Reply) -> ZbkError:
-    if isinstance(reply.outcome, ZbkError):
-        return reply.outcome
-    answer = type(reply.outcome).__name__
-    return BookieUnavailableError(reply.bookie_id, f"gave an answer of another kind: {answer}")

@@ -19,7 +19,6 @@ import pykka
 from zbk.client.lac_watches import LacWatches
 from zbk.client.metadata_actor import MetadataActors, MetadataTask
 from zbk.errors import (
-    BookieUnavailableError,
     MetadataUnavailableError,
     NoSuchLedgerError,
     ZbkError,
@@ -256,10 +255,8 @@ class TailBody:
         """When to call ``tick``."""
         if self.is_over:
             return None
-        due_ms = self._core.due_ms
-        if self._ahead is not None and self._ahead.due_ms is not None:
-            due_ms = min(self._ahead.due_ms, self._ahead.due_ms if due_ms is None else due_ms)
-        return due_ms
+        times_ms = (self._core.due_ms, None if self._ahead is None else self._ahead.due_ms)
+        return min((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 
     # -------------------------------------------------------------- any thread
 
@@ -425,8 +422,5 @@ def _event_of(poll_id: int, reply: Reply) -> LacTold | PollRefused:
     match reply.outcome:
         case LacAnswer(lac=lac):
             return LacTold(poll_id, lac)
-        case ZbkError() as error:
-            return PollRefused(poll_id, error)
-        case other:
-            reason = f"gave an answer of another kind: {type(other).__name__}"
-            return PollRefused(poll_id, BookieUnavailableError(reply.bookie_id, reason))
+        case _:
+            return PollRefused(poll_id, reply.error)

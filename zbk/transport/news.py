@@ -4,7 +4,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from zbk.errors import ZbkError
+from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.transport.frames import Frame
 from zbk.wire.messages import Answer, Message
 
@@ -16,6 +16,14 @@ class Reply(msgspec.Struct, frozen=True):
     key: object  # the caller's own, from the request
     outcome: Answer | ZbkError
     frames: tuple[bytes, ...] = ()
+
+    @property
+    def error(self) -> ZbkError:
+        """Why the answer that was asked for did not come: an error, or another answer."""
+        if isinstance(self.outcome, ZbkError):
+            return self.outcome
+        reason = f"gave an answer of another kind: {type(self.outcome).__name__}"
+        return BookieUnavailableError(self.bookie_id, reason)
 
 
 class BookieUp(msgspec.Struct, frozen=True):

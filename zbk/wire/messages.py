@@ -170,6 +170,9 @@ class WatchLacs(Message, frozen=True, tag="watch_lacs"):
 
     The first request of a session says so, and ends the connection's session before it. A bookie
     that has forgotten a session answers the others with ``is_lost``: none of its watches is left.
+
+    The ids of a connection's requests ascend: one that does not is a repeated request, and changes
+    nothing.
     """
 
     session_id: Natural
