@@ -28,40 +28,40 @@ _HOMES = {
     "ClientConfig": "zbk.config",
     "ClientOptions": "zbk.config",
     "Collected": "zbk.client.dataset_garbage",
-    "ColumnStats": "zbk.protocol.manifest",
+    "ColumnStats": "zbk.protocol.dataset.manifest",
     "connect": "zbk.client.api",
-    "DataLedger": "zbk.protocol.manifest",
-    "DataSet": "zbk.protocol.dataset",
+    "DataLedger": "zbk.protocol.dataset.manifest",
+    "DataSet": "zbk.protocol.dataset.dataset",
     "DataSets": "zbk.client.datasets",
-    "DigestType": "zbk.protocol.words",
-    "Entry": "zbk.protocol.entry",
-    "Fragment": "zbk.protocol.ledger_metadata",
+    "DigestType": "zbk.protocol.entry.words",
+    "Entry": "zbk.protocol.entry.entry",
+    "Fragment": "zbk.protocol.ledger.metadata",
     "GarbageStatus": "zbk.wire.messages",
-    "LedgerMetadata": "zbk.protocol.ledger_metadata",
+    "LedgerMetadata": "zbk.protocol.ledger.metadata",
     "LedgerOptions": "zbk.client.ledger_creation",
     "LedgerReader": "zbk.client.ledger_reader",
-    "LedgerState": "zbk.protocol.words",
+    "LedgerState": "zbk.protocol.entry.words",
     "LedgerTail": "zbk.client.tail",
     "TailGroup": "zbk.client.tail_group",
     "TailedBatch": "zbk.client.tail_group",
-    "LedgerType": "zbk.protocol.words",
+    "LedgerType": "zbk.protocol.entry.words",
     "LedgerWriter": "zbk.client.ledger_writer",
-    "Load": "zbk.protocol.dataset",
-    "LoadKind": "zbk.protocol.dataset",
-    "LoadState": "zbk.protocol.dataset",
+    "Load": "zbk.protocol.dataset.dataset",
+    "LoadKind": "zbk.protocol.dataset.dataset",
+    "LoadState": "zbk.protocol.dataset.dataset",
     "LoadTicket": "zbk.client.datasets",
     "Log": "zbk.client.log",
-    "LogEntry": "zbk.protocol.log_position",
-    "LogMetadata": "zbk.protocol.log_metadata",
-    "LogPosition": "zbk.protocol.log_position",
-    "LogRange": "zbk.protocol.log_position",
+    "LogEntry": "zbk.protocol.log.position",
+    "LogMetadata": "zbk.protocol.log.metadata",
+    "LogPosition": "zbk.protocol.log.position",
+    "LogRange": "zbk.protocol.log.position",
     "LogTail": "zbk.client.log_tail",
-    "NO_ENTRY": "zbk.protocol.words",
-    "ReadBatch": "zbk.protocol.read_batch",
+    "NO_ENTRY": "zbk.protocol.entry.words",
+    "ReadBatch": "zbk.protocol.entry.read_batch",
     "ScrubStatus": "zbk.wire.messages",
     "Snapshot": "zbk.client.datasets",
-    "UnderreplicatedLedger": "zbk.protocol.underreplicated",
-    "Version": "zbk.protocol.dataset",
+    "UnderreplicatedLedger": "zbk.protocol.repair.underreplicated",
+    "Version": "zbk.protocol.dataset.dataset",
 }
 
 if TYPE_CHECKING:
@@ -149,15 +149,15 @@ if TYPE_CHECKING:
         ZbkError,
     )
     from zbk.metadata.values import BookieRegistration
-    from zbk.protocol.dataset import DataSet, Load, LoadKind, LoadState, Version
-    from zbk.protocol.entry import Entry
-    from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-    from zbk.protocol.log_metadata import LogMetadata
-    from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
-    from zbk.protocol.manifest import ColumnStats, DataLedger
-    from zbk.protocol.read_batch import ReadBatch
-    from zbk.protocol.underreplicated import UnderreplicatedLedger
-    from zbk.protocol.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+    from zbk.protocol.dataset.dataset import DataSet, Load, LoadKind, LoadState, Version
+    from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
+    from zbk.protocol.entry.entry import Entry
+    from zbk.protocol.entry.read_batch import ReadBatch
+    from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerState, LedgerType
+    from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+    from zbk.protocol.log.metadata import LogMetadata
+    from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
+    from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
     from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
 _ERRORS = {error.__name__ for error in _errors.ERROR_BY_CODE.values()}

@@ -13,7 +13,7 @@ from tests.chaos.client import Stage
 from tests.chaos.recording import Line, Recorder
 from tests.support.history import hash_of
 from zbk.errors import ZbkError
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 WINDOW_COUNT = 8  # batches under way
 BATCH_COUNT_MAX = 40

@@ -10,7 +10,7 @@ from tests.chaos.client import Stage
 from tests.chaos.recording import Line, Recorder
 from tests.support.history import hash_of
 from zbk.errors import ZbkError
-from zbk.protocol.log_position import LogRange
+from zbk.protocol.log.position import LogRange
 
 ROLL_SIZE = 60_000  # bytes of payload: a few hundred entries
 APPEND_COUNT_MAX = 400  # batches of one owner, if nobody is quicker

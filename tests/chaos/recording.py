@@ -17,7 +17,7 @@ import msgspec
 
 from tests.support.history import Event, History, Kind
 from zbk.errors import ZbkError
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 NS_PER_MS = 1_000_000
 

@@ -29,9 +29,9 @@ from tests.support.history import History, hash_of
 from zbk.client.api import Client
 from zbk.errors import ZbkError
 from zbk.metadata.values import decode
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.log.metadata import LogMetadata
 from zbk.system.clock import monotonic_s
 
 JUDGE_PATIENCE_S = 40.0

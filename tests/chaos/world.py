@@ -9,7 +9,7 @@ from tests.chaos.client import Spec
 from tests.chaos.cluster import ChaosCluster
 from tests.chaos.recording import Recorder
 from zbk.cluster.child import Child
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
 
 WRITER_COUNT = 2
 OTHER_ROLES = ("read", "tail", "own", "own", "read_log")

@@ -12,8 +12,8 @@ import zbk
 from tests.support.cluster import lone_ledger
 from tests.support.raw_peers import RawPeer
 from zbk.cluster.local import LocalCluster
-from zbk.protocol.digest import ledger_key
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.digest import ledger_key
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_ms
 from zbk.system.process import usage
 from zbk.wire import codec

@@ -26,8 +26,8 @@ from zbk.auditor.ground import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 LEDGER_COUNT = 1_500
 """More than an auditor reads in one step."""

@@ -13,7 +13,7 @@ from zbk.errors import LedgerFencedError, NoSuchEntryError
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.values import decode
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from tests.support.cluster import QUICK
 from tests.support.storage_actor import add, batch, read_lac, write_lac
 from zbk.cluster.local import LocalCluster
 from zbk.errors import NoSuchLedgerError, UnauthorizedError
-from zbk.protocol.digest import ledger_key
+from zbk.protocol.entry.digest import ledger_key
 
 CLAIM_COUNT = 50
 

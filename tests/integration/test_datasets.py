@@ -15,7 +15,7 @@ from tests.support.cluster import Shell, zookeeper_cluster
 from tests.support.fake_data_sets import SCHEMA, Clock, write_ledger
 from zbk.client.dataset_loads import TTL_MS
 from zbk.cluster.local import LocalCluster
-from zbk.protocol.dataset import MANIFEST_COUNT_MAX
+from zbk.protocol.dataset.dataset import MANIFEST_COUNT_MAX
 from zbk.system.clock import wall_ms
 
 __all__ = ["zookeeper_cluster"]

@@ -22,9 +22,9 @@ from zbk.client.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.spans import Span
-from zbk.protocol.words import LedgerState, LedgerType
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, LedgerInfo
 

@@ -14,7 +14,7 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
 
 ENTRY = b"%08d" + b"." * 92
 

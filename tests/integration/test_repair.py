@@ -16,7 +16,7 @@ from zbk.auditor.worker import ReplicationWorker
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.connect import open_store
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.underreplicated import MissingReason
 
 MIB = 1024 * 1024
 OPTIONS = QUICK | {

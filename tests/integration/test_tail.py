@@ -13,8 +13,8 @@ import zbk
 from tests.support.waiting import wait_until
 from zbk.client.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
-from zbk.protocol.digest import checksum, ledger_key
-from zbk.protocol.entry_batch import sizes_to_wire
+from zbk.protocol.entry.digest import checksum, ledger_key
+from zbk.protocol.entry.entry_batch import sizes_to_wire
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import Add, AddAnswer
 

@@ -13,7 +13,7 @@ from tests.scale import cases
 from tests.scale.cases import Case, Size
 from tests.scale.figures import MIB, Figure, table
 from tests.scale.processes import processes
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 CASES: Final[dict[str, Case]] = {
     "ledgers": cases.ledgers,

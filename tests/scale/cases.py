@@ -23,7 +23,7 @@ from tests.scale.watch import Held, watching
 from tests.scale.wire import Load, Rate, WireClient, in_turn
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 SHARE_MIN: Final = 0.85

@@ -25,10 +25,10 @@ from zbk.client.requests import Requests
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.connect import open_store
 from zbk.metadata.instance import instance_id
-from zbk.protocol.digest import digest_function, ledger_key
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.digest import digest_function, ledger_key
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.system.clock import monotonic_s
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions, News, Outgoing, Reply

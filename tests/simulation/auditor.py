@@ -19,8 +19,8 @@ from zbk.auditor.auditor import settings_of
 from zbk.errors import ZbkError
 from zbk.metadata.election import AuditorElection
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
-from zbk.protocol import audit_events as ev
-from zbk.protocol.audit import Auditor
+from zbk.protocol.repair import audit_events as ev
+from zbk.protocol.repair.audit import Auditor
 
 ELECTION_US: Final = 150 * MS
 RETRY_MS: Final = 200

@@ -6,10 +6,10 @@ It does not know their passwords: what it asks of a ledger that was made meanwhi
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
-from zbk.protocol.digest import LEDGER_KEY_SIZE, digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.transport.news import News
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, ReadLac, Request, WriteLac

@@ -6,8 +6,8 @@ from tests.simulation.stepped_actor import SteppedActor
 from zbk.actors.gc_questions import GcQuestions
 from zbk.durability.new_ledgers import KnownLedger, check_claim
 from zbk.errors import NoSuchLedgerError, ZbkError
-from zbk.protocol.gc_events import Finding, LedgersRead
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.upkeep.gc_events import Finding, LedgersRead
 from zbk.storage.compaction_log import CompactionLog
 from zbk.storage.deleted_ledgers import DeletedLedgers
 

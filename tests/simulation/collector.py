@@ -17,7 +17,7 @@ from tests.simulation.tape import Tape
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.compaction_rounds import CompactionOptions
 from zbk.actors.gc import ForgetLedgers, GcActor, GcDue
-from zbk.protocol.compaction import CompactionLimits
+from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 
 

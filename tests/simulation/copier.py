@@ -12,9 +12,9 @@ from tests.simulation.kernel import Node
 from tests.simulation.network import ClientPool
 from zbk.auditor.copier import Secret
 from zbk.errors import ZbkError
-from zbk.protocol import fragment_copy_events as ev
-from zbk.protocol.fragment_copy import FragmentCopy
-from zbk.protocol.fragment_repair import CopyOrder
+from zbk.protocol.repair import fragment_copy_events as ev
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.transport.news import News, Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, LedgerInfo, Read, ReadAnswer

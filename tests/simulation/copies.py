@@ -14,8 +14,8 @@ from typing import Final
 from tests.simulation.autorecovery import Autorecovery
 from tests.simulation.kernel import SECOND
 from tests.simulation.world import World
-from zbk.protocol.fragment_repair import ends_of
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.copy_order import ends_of
 
 COPIES_US_MAX: Final = 30 * SECOND
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from zbk.metadata.ledger_closing import MissingReport
-from zbk.protocol.spans import Span
-from zbk.protocol.write_path import WritePath
-from zbk.protocol.write_window import WriteWindow
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.write.write_path import WritePath
+from zbk.protocol.write.write_window import WriteWindow
 from zbk.storage.entry_reader import Resolved
 from zbk.storage.stored_copies import StoredCopies
 

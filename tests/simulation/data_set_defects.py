@@ -1,6 +1,6 @@
 """The wrong methods about data sets that ``tests.simulation.defects`` puts in."""
 
-from zbk.protocol.dataset import Contents, DataSet, Load, LoadKind
+from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadKind
 
 
 def follows_whatever_is_last(self: DataSet, load: Load, contents: Contents) -> None:

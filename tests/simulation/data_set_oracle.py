@@ -15,8 +15,8 @@ import msgspec
 
 from tests.simulation.world import World
 from zbk.client.dataset_ledgers import LoadTicket
-from zbk.protocol.dataset import DataSet, LoadKind, Version
-from zbk.protocol.manifest import DataLedger, decode_manifest
+from zbk.protocol.dataset.dataset import DataSet, LoadKind, Version
+from zbk.protocol.dataset.manifest import DataLedger, decode_manifest
 
 
 class _Known(msgspec.Struct):

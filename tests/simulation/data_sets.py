@@ -32,12 +32,12 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.datasets import DataSetStore
-from zbk.protocol.dataset import DataSet, LoadKind, LoadState
-from zbk.protocol.digest import checksum
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.manifest import DataLedger, encode_manifest
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import LedgerType
+from zbk.protocol.dataset.dataset import DataSet, LoadKind, LoadState
+from zbk.protocol.dataset.manifest import DataLedger, encode_manifest
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
 
 NAME: Final = "events"
 SCHEMA: Final = b"of the simulation"

@@ -31,26 +31,26 @@ from zbk.errors import (
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import Operation, SetValue
 from zbk.metadata.values import encode
-from zbk.protocol import log_owner_events as log_ev
-from zbk.protocol import tail
-from zbk.protocol import writer_events as ev
-from zbk.protocol.ack_tracker import AckTracker
-from zbk.protocol.ensemble_keeper import EnsembleKeeper
-from zbk.protocol.lac_session import LacSession, WatchEnd, WatchRequest
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.log_owner import LogOwner
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.recovery_events import Effect
-from zbk.protocol.recovery_fence import FenceRound
-from zbk.protocol.recovery_reads import RecoveryReads
-from zbk.protocol.recovery_writes import RecoveryWrites
-from zbk.protocol.sync_point import Reach, SyncPoint
-from zbk.protocol.sync_rounds import SyncRounds
-from zbk.protocol.tail import TailCore
-from zbk.protocol.words import NO_ENTRY, LedgerType
-from zbk.protocol.write_path import WritePath
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.log import owner_events as log_ev
+from zbk.protocol.log.owner import LogOwner
+from zbk.protocol.read import tail
+from zbk.protocol.read.lac_session import LacSession, WatchEnd, WatchRequest
+from zbk.protocol.read.tail import TailCore
+from zbk.protocol.recovery.events import Effect
+from zbk.protocol.recovery.fence import FenceRound
+from zbk.protocol.recovery.reads import RecoveryReads
+from zbk.protocol.recovery.recovery import RecoveryCore
+from zbk.protocol.recovery.writes import RecoveryWrites
+from zbk.protocol.write import events as ev
+from zbk.protocol.write.ack_tracker import AckTracker
+from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.sync_point import Reach, SyncPoint
+from zbk.protocol.write.sync_rounds import SyncRounds
+from zbk.protocol.write.write_path import WritePath
+from zbk.protocol.write.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal import Journal, SyncBegun

@@ -17,9 +17,9 @@ from tests.simulation.world import World
 from zbk.client.lac_watches import LacWatches
 from zbk.client.requests import Requests
 from zbk.errors import BookieUnavailableError, NoSuchLedgerError, ZbkError
-from zbk.protocol import tail as ev
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.read import tail as ev
 from zbk.transport.news import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, Message, ReadLac, WatchLacs
 

@@ -10,11 +10,11 @@ from tests.simulation.copier import Holdings, HoldingsBody
 from tests.simulation.network import ClientPool
 from zbk.auditor.audit_steps import reports_of
 from zbk.errors import ZbkError
-from zbk.protocol.audit_events import Report
-from zbk.protocol.fragment_check import CheckedLedger, Finding, holders
-from zbk.protocol.holdings import HoldingsComparison
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import ENTRY_ID_MAX
+from zbk.protocol.entry.words import ENTRY_ID_MAX
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.audit_events import Report
+from zbk.protocol.repair.fragment_check import CheckedLedger, Finding, holders
+from zbk.protocol.repair.holdings import HoldingsComparison
 
 
 class HoldingsCheckBody:

@@ -11,10 +11,10 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.passwords import WRONG_PASSWORD, wrong_key_of
 from tests.simulation.world import World
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.transport.news import News
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, Read, ReadLac, Request, Sync, WriteLac

@@ -23,12 +23,12 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.logs import LogStore
-from zbk.protocol import log_owner_events as ev
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_owner import Phase
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.log import owner_events as ev
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.owner import Phase
 
 BUSY_RETRY_US: Final = 50 * MS
 SYNC_SHARE: Final = 200

@@ -32,9 +32,9 @@ from zbk.metadata.store import Create, Delete, Operation, SessionState, SetValue
 from zbk.metadata.store import Node as TreeNode
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.metadata.values import decode
-from zbk.protocol.dataset import DataSet
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.dataset.dataset import DataSet
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.log.metadata import LogMetadata
 
 OVERTAKE_DEPTH_MAX: Final = 2
 

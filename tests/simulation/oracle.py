@@ -40,11 +40,11 @@ from zbk.errors import (
     ZbkError,
     from_wire,
 )
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry import stored_lac
-from zbk.protocol.entry_batch import COUNT_MAX, sizes_from_wire
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY, LedgerState
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry import stored_lac
+from zbk.protocol.entry.entry_batch import COUNT_MAX, sizes_from_wire
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord
 from zbk.transport.router import Inbound, Outbound

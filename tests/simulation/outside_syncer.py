@@ -12,7 +12,7 @@ from tests.simulation.world import World
 from zbk.durability import outside_sync as ev
 from zbk.durability.level import level_of
 from zbk.errors import BookieUnavailableError, ZbkError
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.transport.news import News, Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
 

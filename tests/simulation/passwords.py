@@ -7,7 +7,7 @@ no seed means something else because there are several passwords.
 from functools import cache
 from typing import Final
 
-from zbk.protocol.digest import ledger_key
+from zbk.protocol.entry.digest import ledger_key
 
 PASSWORDS: Final = (b"secret", b"", b"another secret")
 WRONG_PASSWORD: Final = b"guessed"

@@ -15,8 +15,9 @@ from zbk.errors import (
     NoSuchEntryError,
     ZbkError,
 )
-from zbk.protocol import lac_read, reader
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.read import lac_read
+from zbk.protocol.read import range_read as reader
 from zbk.transport.news import News, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import LacAnswer, Read, ReadAnswer, ReadLac

@@ -12,11 +12,11 @@ from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.metadata.ledger_closing import MissingReport
-from zbk.protocol import recovery_events as ev
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.recovery import events as ev
+from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.transport.news import News, Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac

@@ -19,12 +19,12 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol import replication_events as ev
-from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery_of, cut_fragment, replace_bookie
-from zbk.protocol.replication import LedgerRepair
-from zbk.protocol.words import NO_ENTRY, LedgerState
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
+from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair import ledger_repair_events as ev
+from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.ledger_repair import LedgerRepair
 
 Done: TypeAlias = Callable[[ev.RepairResult], None]
 Seen: TypeAlias = tuple[LedgerMetadata, frozenset[str]]

@@ -12,17 +12,17 @@ from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.limbo import LossReason
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.metadata.election import AuditorElection
-from zbk.protocol import fragment_copy_events as copy_ev
-from zbk.protocol.audit_brake import LostBookies
-from zbk.protocol.audit_events import BrakeApplied
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.fragment_copy import FragmentCopy
-from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.ledger_metadata import Fragment
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.replication import LedgerRepair
-from zbk.protocol.replication_events import RepairResult, ReplaceBookie
-from zbk.protocol.replication_view import FragmentSlot
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.ledger.metadata import Fragment
+from zbk.protocol.repair import fragment_copy_events as copy_ev
+from zbk.protocol.repair.audit_events import BrakeApplied
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy import FragmentCopy
+from zbk.protocol.repair.ledger_repair import LedgerRepair
+from zbk.protocol.repair.ledger_repair_events import RepairResult, ReplaceBookie
+from zbk.protocol.repair.ledger_view import FragmentSlot
+from zbk.protocol.repair.lost_bookies import LostBookies
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.lost_files import LostFiles
 from zbk.storage.reindex import Reindex

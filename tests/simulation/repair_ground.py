@@ -18,8 +18,8 @@ from zbk.client.requests import Requests
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, READONLY_NAME
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.placement import Candidate, RandomPlacement
-from zbk.protocol.replication_events import ChooseTarget, TargetChosen
+from zbk.protocol.ledger.placement import Candidate, RandomPlacement
+from zbk.protocol.repair.ledger_repair_events import ChooseTarget, TargetChosen
 
 SHARE: Final = 3
 """In one of so many runs there is autorecovery."""

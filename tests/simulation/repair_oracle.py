@@ -19,10 +19,10 @@ from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
 from zbk.metadata.paths import AUDITOR_LEADER, AVAILABLE
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.fragment_repair import ends_of
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.replication_events import ReplaceBookie
-from zbk.protocol.spans import Span
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.copy_order import ends_of
+from zbk.protocol.repair.ledger_repair_events import ReplaceBookie
 
 AT_ONCE_US: Final = 50 * MS
 """Bookies that vanish within so long vanish together."""

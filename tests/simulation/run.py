@@ -41,9 +41,9 @@ from tests.simulation.writer import Plan, SimulatedWriter
 from tests.simulation.writer_oracle import may_lose
 from tests.support.checker import Violation, check
 from zbk.errors import ZbkError
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import LedgerState, LedgerType
+from zbk.protocol.entry.words import LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
 
 CALM_US_MAX: Final = 120 * SECOND
 """Simulated time within which everything has to end once the faults stopped (I35)."""

@@ -32,7 +32,7 @@ from zbk.client.writer_body import WriterBody, WriterSetup
 from zbk.client.writer_metadata import WriterMetadata
 from zbk.errors import MetadataUnavailableError, NotDurableError, ZbkError
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport.bundles import BundleLimits
 from zbk.transport.news import BookieDown, BookieUp, News, Outgoing, Sink

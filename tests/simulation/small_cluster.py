@@ -27,13 +27,13 @@ from tests.simulation.small_scope import (
 )
 from zbk.durability.level import level_of
 from zbk.errors import NoSuchEntryError, RequestTimeoutError
-from zbk.protocol import recovery_events as rec
-from zbk.protocol import writer_events as wri
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery, change_ensemble, close_by_recovery
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.ledger.changes import begin_recovery, change_ensemble, close_by_recovery
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.recovery import events as rec
+from zbk.protocol.write import events as wri
+from zbk.protocol.write.writer import WriterCore
 
 PAYLOADS: Final = (b"entry 0", b"entry 1")
 

@@ -35,10 +35,10 @@ from tests.simulation.small_scope import (
     renumbered,
 )
 from zbk.errors import NoSuchEntryError, RequestTimeoutError
-from zbk.protocol import recovery_events as rec
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.recovery_retries import SlotRetries
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.recovery import events as rec
+from zbk.protocol.recovery.recovery import RecoveryCore
+from zbk.protocol.recovery.retries import SlotRetries
 
 LIMITS: Final = rec.RecoveryLimits(window_count=4, attempt_count_max=2)
 LATER_MS: Final = 100_000

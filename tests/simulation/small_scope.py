@@ -9,14 +9,14 @@ import msgspec
 
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.errors import NoSuchEntryError, RequestTimeoutError, ZbkError
-from zbk.protocol import recovery_events as rec
-from zbk.protocol import writer_events as wri
-from zbk.protocol.digest import digest_function, ledger_key, password_digest
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.entry.digest import digest_function, ledger_key, password_digest
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.recovery import events as rec
+from zbk.protocol.recovery.recovery import RecoveryCore
+from zbk.protocol.write import events as wri
 
 LEDGER_ID: Final = 7
 QUORUM: Final = Quorum(3, 3, 2)

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.support.checker import check
 from tests.support.history import POWER_LOSS, History
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 L = 3
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL

@@ -4,8 +4,8 @@ import pytest
 
 from tests.simulation.exhaustive import SCENES, Closure, Search
 from tests.simulation.small_scope import Scene, Switches
-from zbk.protocol.recovery_reads import RecoveryReads
-from zbk.protocol.recovery_writes import RecoveryWrites
+from zbk.protocol.recovery.reads import RecoveryReads
+from zbk.protocol.recovery.writes import RecoveryWrites
 
 
 @pytest.mark.parametrize(

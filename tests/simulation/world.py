@@ -16,18 +16,18 @@ from tests.simulation.tape import Tape
 from tests.support.checker import Violation
 from tests.support.history import History
 from zbk.durability.level import level_of
-from zbk.protocol.digest import DigestFunction, digest_function, password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.log_owner import LogOwner
-from zbk.protocol.placement import Candidate, RandomPlacement
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.recovery_events import RecoveryLimits
-from zbk.protocol.replication import LedgerRepair
-from zbk.protocol.replication_events import RepairAim, RepairLimits
-from zbk.protocol.words import DigestType, LedgerType
-from zbk.protocol.writer import WriterCore
-from zbk.protocol.writer_events import WriterLimits
+from zbk.protocol.entry.digest import DigestFunction, digest_function, password_digest
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.placement import Candidate, RandomPlacement
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.log.owner import LogOwner
+from zbk.protocol.recovery.events import RecoveryLimits
+from zbk.protocol.recovery.recovery import RecoveryCore
+from zbk.protocol.repair.ledger_repair import LedgerRepair
+from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits
+from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.writer import WriterCore
 
 DIGEST_TYPES: Final = (*(DigestType.XXH3,) * 7, *(DigestType.MAC,) * 2, DigestType.NONE)
 """Of ledgers: mostly the usual one."""

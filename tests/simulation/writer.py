@@ -6,7 +6,7 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.world import World
 from tests.simulation.writer_body import WriterBody
 from tests.support.history import hash_of
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -24,9 +24,9 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.ledger_closing import MissingReport
-from zbk.protocol import writer_events as ev
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write import events as ev
 from zbk.transport.news import BookieDown, BookieUp, News, Reply
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac

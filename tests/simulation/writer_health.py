@@ -11,9 +11,9 @@ from typing import Final
 
 from tests.simulation.kernel import MS
 from tests.simulation.world import World
-from zbk.protocol import writer_events as ev
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write import events as ev
+from zbk.protocol.write.writer import WriterCore
 
 IDLE_US_MAX: Final = 450 * MS
 """More than a writer waits before it tries again."""

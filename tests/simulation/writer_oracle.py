@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Final
 
 from tests.simulation.world import World
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY, LedgerState, LedgerType
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.writer import WriterCore
 
 LOSS_SHARE: Final = 2
 """Of so many ledgers, the application of one lets acknowledged entries go that are not durable."""

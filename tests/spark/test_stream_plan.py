@@ -20,10 +20,10 @@ from pyspark_zbk.log_plan import ENTRY_WEIGHT, Limits, limited, partitions, rang
 from pyspark_zbk.log_rows import LOG_SCHEMA, EntryRange, check_columns, rows_of
 from pyspark_zbk.options import Options
 from pyspark_zbk.schemas import arrow_schema, chosen
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.read_batch import decode_entries
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.read_batch import decode_entries
+from zbk.protocol.entry.words import DigestType
 
 At = zbk.LogPosition
 

@@ -1,7 +1,7 @@
 """Ledgers for the auditor, made of little."""
 
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 
 def ledger(

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries, entry_size
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries, entry_size
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import DigestType
 
 DIGEST_TYPE = DigestType.XXH3
 OVERHEAD_SIZE = entry_size(0, DIGEST_TYPE)

@@ -5,8 +5,8 @@ from random import Random
 
 from tests.support.batches import batch_of, entries_in
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal_record import (

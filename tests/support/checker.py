@@ -38,7 +38,7 @@ from typing import Final
 import msgspec
 
 from tests.support.history import FAILED_FSYNC, POWER_LOSS, Event, History, MetadataVersion
-from zbk.protocol.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState, LedgerType
 
 STORY_LINE_COUNT_MAX: Final = 80
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from tests.support.checker import Violation
 from tests.support.history import FAILED_FSYNC, POWER_LOSS, Event, History, LogVersion
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 
 def check_logs(history: History) -> Iterator[Violation]:

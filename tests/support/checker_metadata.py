@@ -1,6 +1,6 @@
 """Judges the versions of a ledger's metadata (I11 to I13, I22). See ``tests.support.checker``.
 
-Written without a look at ``zbk.protocol.ledger_metadata.check_transition``: the two must agree.
+Written without a look at ``zbk.protocol.ledger.metadata.check_transition``: the two must agree.
 """
 
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from tests.support.checker import LedgerCase, Violation
 from tests.support.history import MetadataVersion
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 _FIXED = (
     "ensemble_size",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from zbk.actors.checkpoint import RunInStorage
 from zbk.actors.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.gc_waits import Resume, Waits
-from zbk.protocol.compaction import CompactionKind, CompactionLimits
+from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 
 

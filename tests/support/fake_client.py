@@ -16,10 +16,10 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.spans import Span
-from zbk.protocol.underreplicated import UnderreplicatedLedger
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 from zbk.wire.messages import BookieInfo, GarbageStatus, ScrubStatus
 
 BOOKIES = ("bookie-a", "bookie-b", "bookie-c")

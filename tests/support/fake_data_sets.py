@@ -14,9 +14,9 @@ from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.digest import password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.manifest import DataLedger
+from zbk.protocol.dataset.manifest import DataLedger
+from zbk.protocol.entry.digest import password_digest
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 SCHEMA = b'{"fields":[{"name":"id","nullable":true,"type":"long"}],"type":"struct"}'
 

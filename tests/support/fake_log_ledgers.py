@@ -13,8 +13,8 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 
 class FakeLedgerWriter:

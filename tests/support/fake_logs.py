@@ -6,8 +6,8 @@ from types import TracebackType
 from typing import Any, Self
 
 from zbk.errors import LogFencedError, LogTruncatedError, NoSuchLogError, ZbkError
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_position import LogPosition, LogRange
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.position import LogPosition, LogRange
 
 LEDGER_ENTRY_COUNT = 3
 """A fake log goes on in a new ledger after so many entries."""

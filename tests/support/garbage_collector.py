@@ -13,8 +13,8 @@ from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import LEDGERS
 from zbk.metadata.store import Node
-from zbk.protocol.compaction import CompactionLimits
-from zbk.protocol.gc_events import RoundResult
+from zbk.protocol.upkeep.compaction import CompactionLimits
+from zbk.protocol.upkeep.gc_events import RoundResult
 
 PAYLOAD_SIZE = 500
 ENTRY_COUNT = 8

@@ -32,7 +32,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 Kind: TypeAlias = Literal["invoke", "ok", "fail", "info"]
 

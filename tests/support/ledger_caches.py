@@ -3,7 +3,7 @@
 from array import array
 
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_cache import LedgerCache

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from uuid import uuid4
 
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 
 
 def metadata_maker(

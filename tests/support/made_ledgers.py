@@ -10,7 +10,7 @@ from zbk.metadata.instance import read_layout
 from zbk.metadata.paths import ledger_path
 from zbk.metadata.store import Create, MetadataStore
 from zbk.metadata.values import encode
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 
 def make_ledgers(

@@ -2,7 +2,7 @@
 
 from hypothesis import strategies as st
 
-from zbk.protocol.quorum import Quorum
+from zbk.protocol.ledger.quorum import Quorum
 
 quorums = st.tuples(st.integers(1, 5), st.integers(1, 5), st.integers(1, 5)).map(
     lambda sizes: Quorum(*sorted(sizes, reverse=True))

@@ -15,12 +15,12 @@ from zbk.errors import (
     UnknownLedgerStateError,
     ZbkError,
 )
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.recovery_events import (
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.recovery.events import (
     ChooseReplacements,
     CloseRecovered,
     Effect,
@@ -40,7 +40,7 @@ from zbk.protocol.recovery_events import (
     WriteAnswered,
     WriteFailed,
 )
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.recovery.recovery import RecoveryCore
 
 LEDGER_ID = 7
 DIGEST = digest_function(DigestType.XXH3, b"", LEDGER_ID)

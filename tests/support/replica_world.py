@@ -23,9 +23,13 @@ from zbk.errors import (
     UnknownLedgerStateError,
     ZbkError,
 )
-from zbk.protocol.digest import DigestFunction
-from zbk.protocol.fragment_copy import FragmentCopy
-from zbk.protocol.fragment_copy_events import (
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.changes import change_ensemble, cut_fragment, replace_bookie
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.repair.fragment_copy import FragmentCopy
+from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
     AddRefused,
     CopyAdvanced,
@@ -38,15 +42,12 @@ from zbk.protocol.fragment_copy_events import (
     SendAdd,
     SendRead,
 )
-from zbk.protocol.fragment_copy_events import AskHoldings as AskTarget
-from zbk.protocol.fragment_copy_events import Effect as CopyEffect
-from zbk.protocol.fragment_copy_events import Event as CopyEvent
-from zbk.protocol.fragment_copy_events import HoldingsTold as TargetTold
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import change_ensemble, cut_fragment, replace_bookie
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.replication import LedgerRepair
-from zbk.protocol.replication_events import (
+from zbk.protocol.repair.fragment_copy_events import AskHoldings as AskTarget
+from zbk.protocol.repair.fragment_copy_events import Effect as CopyEffect
+from zbk.protocol.repair.fragment_copy_events import Event as CopyEvent
+from zbk.protocol.repair.fragment_copy_events import HoldingsTold as TargetTold
+from zbk.protocol.repair.ledger_repair import LedgerRepair
+from zbk.protocol.repair.ledger_repair_events import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
@@ -75,7 +76,6 @@ from zbk.protocol.replication_events import (
     TimePassed,
     WaitUntil,
 )
-from zbk.protocol.spans import Span
 
 KEY = b"k" * 16
 GRACE_MS = 1_000

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
-from zbk.protocol.scrub import DamagedEntries, DamagedFile, Findings
+from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.scrub_pass import ScrubPass
 from zbk.storage.scrub_step import AskOwner, Paid, Pause, ScrubStep

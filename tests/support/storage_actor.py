@@ -10,10 +10,10 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Requests, StorageActor, StorageMessage
 from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import ZbkError, from_wire
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries, entry_size
-from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries, entry_size
+from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.files import FileSystem
 from zbk.transport.router import Inbound, Outbound

@@ -25,7 +25,7 @@ from zbk.errors import (
     NoSpaceError,
     NoSuchLedgerError,
 )
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import (
     EntriesRecord,

@@ -22,14 +22,13 @@ from zbk.errors import (
     NotDurableError,
     ZbkError,
 )
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import decode_entry, entry_size
-from zbk.protocol.metadata_changes import begin_recovery
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.spans import Span, merged, overlaps
-from zbk.protocol.words import NO_ENTRY, DigestType, LedgerType
-from zbk.protocol.writer import WriterCore
-from zbk.protocol.writer_events import (
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import decode_entry, entry_size
+from zbk.protocol.entry.spans import Span, merged, overlaps
+from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
+from zbk.protocol.ledger.changes import begin_recovery
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.events import (
     Acked,
     AddAnswered,
     AddFailed,
@@ -63,6 +62,7 @@ from zbk.protocol.writer_events import (
     Tick,
     WriterLimits,
 )
+from zbk.protocol.write.writer import WriterCore
 
 LEDGER_ID = 7
 LIMITS = WriterLimits(

@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 
 from zbk.errors import MetadataUnavailableError, NotEnoughBookiesError, ZbkError
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import change_ensemble
-from zbk.protocol.placement import Candidate, RandomPlacement
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import DigestType, LedgerType
-from zbk.protocol.writer_events import ChangeEnsemble, EnsembleChanged, EnsembleChangeFailed
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.changes import change_ensemble
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.placement import Candidate, RandomPlacement
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.events import ChangeEnsemble, EnsembleChanged, EnsembleChangeFailed
 
 
 class Store(Enum):

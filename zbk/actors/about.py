@@ -12,7 +12,7 @@ from zbk.actors.losses import Losses
 from zbk.actors.scrub import ScrubAsked
 from zbk.actors.scrub_status import scrub_status
 from zbk.config import BookieConfig
-from zbk.protocol.compaction import CompactionKind
+from zbk.protocol.upkeep.compaction import CompactionKind
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import FileSystem

@@ -35,8 +35,8 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.protocol.entry import entry_overhead_size, stored_lac
-from zbk.protocol.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
+from zbk.protocol.entry.entry import entry_overhead_size, stored_lac
+from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import leaves_room_for_fences
 from zbk.storage.journal_record import EntriesRecord

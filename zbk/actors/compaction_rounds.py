@@ -16,7 +16,8 @@ from zbk.actors.compaction import CompactionCounts, DirectoryCompaction
 from zbk.actors.gc_waits import Waits
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import BookieConfig, parse_free
-from zbk.protocol.compaction import (
+from zbk.protocol.repair.throttle import Throttle
+from zbk.protocol.upkeep.compaction import (
     CompactionClock,
     CompactionKind,
     CompactionLimits,
@@ -24,7 +25,6 @@ from zbk.protocol.compaction import (
     Win,
     win_of,
 )
-from zbk.protocol.throttle import Throttle
 from zbk.storage.disk_reserve import DiskReserve
 from zbk.storage.garbage import Garbage
 from zbk.system.files import FileSystem

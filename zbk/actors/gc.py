@@ -6,7 +6,7 @@ answers     nobody; ``counts`` tell what came of it
 owns        the round under way, one at a time
 on failure  the bookie stops; a metadata store that does not answer ends the round, no more
 
-What may go is decided by ``zbk.protocol.gc``; what going means, by ``zbk.storage.garbage``. Here
+What may go is decided by ``upkeep.gc``; what going means, by ``storage.garbage``. Here
 each question to the metadata store, each piece of the list and each log is a step: between two the
 actor can be stopped. The storage actor is asked for short steps only: it does not wait for a disk
 that writes down what was deleted, or that removes logs.
@@ -33,9 +33,9 @@ from zbk.actors.gc_questions import GcQuestions
 from zbk.actors.gc_waits import GcTicker, Resume, Waits
 from zbk.errors import OutOfDescriptorsError
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.compaction import CompactionKind
-from zbk.protocol.gc import GarbageRound
-from zbk.protocol.gc_events import (
+from zbk.protocol.upkeep.compaction import CompactionKind
+from zbk.protocol.upkeep.gc import GarbageRound
+from zbk.protocol.upkeep.gc_events import (
     DropLedgers,
     Effect,
     EndRound,

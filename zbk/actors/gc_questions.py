@@ -14,7 +14,7 @@ from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.session_number import SessionNumber
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.gc_events import (
+from zbk.protocol.upkeep.gc_events import (
     CounterRead,
     Effect,
     Event,

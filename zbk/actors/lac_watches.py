@@ -27,7 +27,7 @@ import msgspec
 from zbk.actors.journal import SyncProgress
 from zbk.actors.ledger_table import LedgerSlot
 from zbk.errors import BusyError, ZbkError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.transport.router import Inbound
 from zbk.wire.messages import (
     RISEN_COUNT_MAX,

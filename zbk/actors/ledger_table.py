@@ -20,8 +20,8 @@ from zbk.actors.journal import SyncProgress
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
-from zbk.protocol.entry import stored_lac
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.entry import stored_lac
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_record import LedgerKeyRecord

@@ -45,9 +45,9 @@ import pykka
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.checkpoint import RunInStorage
 from zbk.errors import OutOfDescriptorsError, ZbkError
-from zbk.protocol.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
-from zbk.protocol.throttle import Throttle
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.throttle import Throttle
+from zbk.protocol.repair.underreplicated import MissingReason
+from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
 from zbk.storage.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub_pass import ScrubPass
 from zbk.storage.scrub_step import AskOwner, Paid, Pause, Scrubbing, ScrubStep

@@ -34,7 +34,7 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.journal_record import EntriesRecord, ExplicitLacRecord, JournalRecord

@@ -11,7 +11,7 @@ from typing import TypeAlias, assert_never
 import msgspec
 
 from zbk.metadata.values import AuditorStatus
-from zbk.protocol.audit_events import (
+from zbk.protocol.repair.audit_events import (
     BrakeApplied,
     BrakeReleased,
     CheckKind,

@@ -27,7 +27,8 @@ from zbk.errors import (
     UnsupportedVersionError,
 )
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, READONLY_NAME
-from zbk.protocol.audit_events import (
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.audit_events import (
     BookiesSeen,
     CheckKind,
     CheckLedgers,
@@ -39,9 +40,8 @@ from zbk.protocol.audit_events import (
     Report,
     StepFailed,
 )
-from zbk.protocol.fragment_check import CheckedLedger, badly_placed
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.fragment_check import CheckedLedger, badly_placed
+from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.system.clock import monotonic_ms
 
 CONCURRENT_COUNT: Final = 16

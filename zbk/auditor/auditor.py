@@ -1,4 +1,4 @@
-"""The auditor's body: carries the effects of ``zbk.protocol.audit.Auditor`` out.
+"""The auditor's body: carries the effects of ``zbk.protocol.repair.audit.Auditor`` out.
 
 Mailbox   events of the core, from the election's and the metadata store's threads, and from lanes
 Answers   nothing; what it finds goes into the metadata store, and into the log
@@ -35,8 +35,8 @@ from zbk.metadata.auditor_notes import AuditorNotes
 from zbk.metadata.election import AuditorElection
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.store import Watch
-from zbk.protocol.audit import Auditor
-from zbk.protocol.audit_events import (
+from zbk.protocol.repair.audit import Auditor
+from zbk.protocol.repair.audit_events import (
     AuditSettings,
     BrakeApplied,
     BrakeReleased,

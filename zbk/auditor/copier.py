@@ -1,7 +1,7 @@
 """Carries out one copy of entries to a bookie: its requests, its pace, its end.
 
 Runs in the thread of the caller, who waits. What is copied, verified and confirmed is decided by
-``zbk.protocol.fragment_copy``. Copiers that share a ``SharedThrottle`` share a rate.
+``zbk.protocol.repair.fragment_copy``. Copiers that share a ``SharedThrottle`` share a rate.
 
 >>> copier = Copier(requests)                                            # doctest: +SKIP
 >>> copier.copy(order, Secret.of(metadata, password=None)).is_whole      # doctest: +SKIP
@@ -15,9 +15,12 @@ from typing import Final, Protocol, Self, assert_never
 import msgspec
 
 from zbk.client.requests import ReplyBox
-from zbk.protocol.digest import DigestFunction, digest_function, ledger_key
-from zbk.protocol.fragment_copy import FragmentCopy
-from zbk.protocol.fragment_copy_events import (
+from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
+from zbk.protocol.entry.words import DigestType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy import FragmentCopy
+from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
     AddRefused,
     AskHoldings,
@@ -36,10 +39,7 @@ from zbk.protocol.fragment_copy_events import (
     SendAdd,
     SendRead,
 )
-from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.throttle import Throttle
-from zbk.protocol.words import DigestType
+from zbk.protocol.repair.throttle import Throttle
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_batch, encode_ids

@@ -19,7 +19,7 @@ from zbk.metadata.instance import instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.placement import POLICIES
+from zbk.protocol.ledger.placement import POLICIES
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import DealerOptions
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo

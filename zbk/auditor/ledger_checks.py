@@ -14,7 +14,7 @@ entries. So a million common ledgers take the better part of two hours, once a d
 A bookie that does not answer once is asked no more until ``begin_step``: one that hangs would
 otherwise cost a time-out for each ledger. What it holds stays undecided.
 
-Any thread may use a checker, one at a time. Rules: ``zbk.protocol.fragment_check``.
+Any thread may use a checker, one at a time. Rules: ``zbk.protocol.repair.fragment_check``.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -25,7 +25,9 @@ import msgspec
 from zbk.auditor.copier import RequestSender, Secret
 from zbk.client.requests import ReplyBox
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
-from zbk.protocol.fragment_check import (
+from zbk.protocol.entry.read_batch import decode_entries
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.fragment_check import (
     CheckedLedger,
     Finding,
     Probe,
@@ -33,9 +35,7 @@ from zbk.protocol.fragment_check import (
     holders,
     probes,
 )
-from zbk.protocol.holdings import HoldingsComparison
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.read_batch import decode_entries
+from zbk.protocol.repair.holdings import HoldingsComparison
 from zbk.transport.news import Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer

@@ -28,10 +28,10 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoSuchLedgerError,
 )
-from zbk.protocol.digest import is_same_secret, password_digest
-from zbk.protocol.fragment_repair import due_count, ends_of
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
+from zbk.protocol.entry.digest import is_same_secret, password_digest
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.copy_order import due_count, ends_of
+from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits, RepairResult
 
 OWNER: Final = "by hand"
 BUSY_WAIT_S: Final = 1.0

@@ -44,7 +44,7 @@ from zbk.durability.limbo_recheck_events import (
     WaitUntil,
 )
 from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
-from zbk.protocol.spans import Span, merged
+from zbk.protocol.entry.spans import Span, merged
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 

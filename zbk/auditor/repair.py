@@ -1,7 +1,7 @@
 """Carries out the repair of one ledger: looks, waits, copies, changes the metadata, recovers.
 
 Runs in the thread of the caller, who waits; ``is_stopped`` ends it early, whatever it does but a
-recovery, which ends by its own time-out. Every decision is ``zbk.protocol.replication``'s.
+recovery, which ends by its own time-out. Every decision is ``zbk.protocol.repair.ledger_repair``'s.
 
 With a lock, the metadata are changed only while the metadata store says that the lock is still
 ours. That is a courtesy: safe is the change by itself, by compare-and-swap.
@@ -22,12 +22,14 @@ from zbk.errors import (
     UnauthorizedError,
     ZbkError,
 )
-from zbk.protocol.digest import digest_function, is_same_secret, password_digest
-from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery_of, cut_fragment, replace_bookie
-from zbk.protocol.replication import LedgerRepair
-from zbk.protocol.replication_events import (
+from zbk.protocol.entry.digest import digest_function, is_same_secret, password_digest
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.ledger_repair import LedgerRepair
+from zbk.protocol.repair.ledger_repair_events import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
@@ -56,8 +58,6 @@ from zbk.protocol.replication_events import (
     TimePassed,
     WaitUntil,
 )
-from zbk.protocol.spans import Span
-from zbk.protocol.words import LedgerState
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 

@@ -45,10 +45,10 @@ from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.store import SessionState, Watch
 from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
-from zbk.protocol.absences import Absences
-from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.repair_backoff import RepairBackoff
-from zbk.protocol.replication_events import RepairAim, RepairLimits, RepairResult
+from zbk.protocol.repair.absences import Absences
+from zbk.protocol.repair.backoff import RepairBackoff
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits, RepairResult
 from zbk.system.clock import monotonic_ms
 from zbk.system.report_pace import ReportPace
 

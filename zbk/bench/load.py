@@ -6,7 +6,7 @@ import msgspec
 
 from zbk.client.api import Client
 from zbk.client.ledger_writer import LedgerWriter
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 
 class Api(StrEnum):

@@ -30,8 +30,8 @@ from zbk.client.api import connect
 from zbk.cluster.local import LocalCluster
 from zbk.config import ClientConfig
 from zbk.errors import DigestMismatchError, InvalidOptionError, NoSuchEntryError
-from zbk.protocol.entry import entry_size
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.entry import entry_size
+from zbk.protocol.entry.words import DigestType
 from zbk.system.clock import monotonic_s
 
 SETTLE_S: Final = 0.5

@@ -7,7 +7,7 @@ import msgspec
 
 from zbk.bench.percentiles import Percentiles, percentiles
 from zbk.client.api import Client
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 TIMEOUT_S: Final = 300.0

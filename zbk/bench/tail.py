@@ -29,7 +29,7 @@ from zbk.client.api import Client
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.durability.level import level_of
 from zbk.errors import NoSuchEntryError, RequestTimeoutError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 START_TIMEOUT_S: Final = 30.0

@@ -18,7 +18,7 @@ import msgspec
 from zbk.bench.program import tell
 from zbk.client.api import Client, connect
 from zbk.errors import NoSuchEntryError
-from zbk.protocol.entry import Entry
+from zbk.protocol.entry.entry import Entry
 from zbk.system.clock import monotonic_s
 
 CHUNK_COUNT: Final = 1_024  # entries in one ``EntriesSeen``

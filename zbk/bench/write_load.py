@@ -25,7 +25,7 @@ from zbk.bench.pace import Pace
 from zbk.bench.percentiles import Percentiles
 from zbk.bench.samples import Sample, Sampler
 from zbk.client.api import Client
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 
 

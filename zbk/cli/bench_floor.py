@@ -52,7 +52,7 @@ def floor(
 ) -> None:
     """Run the floor: the same batches to three bare processes, no protocol at all."""
     from zbk.bench.load import WriteLoad
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
     is_lone = api == "sync"
     load = WriteLoad(
@@ -71,8 +71,8 @@ def floor(
 
 def _probed(folder: str, size: int) -> dict[str, object]:
     from zbk.bench.fsync import run_fsync
-    from zbk.protocol.entry import entry_size
-    from zbk.protocol.words import DigestType
+    from zbk.protocol.entry.entry import entry_size
+    from zbk.protocol.entry.words import DigestType
 
     stored_size = entry_size(size, DigestType.XXH3)
     block = run_fsync(folder, size=PROBE_SIZE, count=PROBE_COUNT)

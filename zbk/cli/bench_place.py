@@ -73,8 +73,8 @@ def bench_client(
 def warm(folder: Path, load: "WriteLoad") -> None:
     """Touch the page cache that a load will fill."""
     from zbk.bench.warm import warm_page_cache
-    from zbk.protocol.entry import entry_size
-    from zbk.protocol.words import DigestType
+    from zbk.protocol.entry.entry import entry_size
+    from zbk.protocol.entry.words import DigestType
 
     stored_size = entry_size(load.entry_size, DigestType.XXH3) * load.entry_count
     warm_page_cache(str(folder), 2 * load.write_quorum_size * stored_size)  # journal and entry log
@@ -84,8 +84,8 @@ def run_floor(folder: Path, load: "WriteLoad", batch_entry_count: int) -> "Floor
     """Run the floor with the batches that a load came to."""
     from zbk.bench.floor import run
     from zbk.config import ClientConfig
-    from zbk.protocol.entry import entry_size
-    from zbk.protocol.words import DigestType, LedgerType
+    from zbk.protocol.entry.entry import entry_size
+    from zbk.protocol.entry.words import DigestType, LedgerType
 
     stored_size = entry_size(load.entry_size, DigestType.XXH3)
     in_calls_size = load.window * load.batch_count * stored_size

@@ -152,7 +152,7 @@ def tail(  # noqa: PLR0917 - a parameter for each option
     has it; one that it had before counts as 0.
     """
     from zbk.bench.tail import TailLoad, run_tail
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
     load = TailLoad(
         entry_size=size,

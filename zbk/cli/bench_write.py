@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from zbk.bench.load import WriteLoad
     from zbk.bench.samples import Sample
     from zbk.bench.write_load import WriteResult
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
 BOOKIE_COUNT: Final = 3
 SLOW_BOOKIE: Final = 2  # the number of the one whose disk is slow
@@ -190,7 +190,7 @@ def _why_not_outstanding(options: Mapping[str, Any], *, has_shape: bool) -> str:
 
 def _load(options: dict[str, Any]) -> "WriteLoad":
     from zbk.bench.load import Api, WriteLoad
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
     is_lone = options["api"] == "sync"  # one entry in one call at a time, and so in the floor
     return WriteLoad(
@@ -249,7 +249,7 @@ def _measured(
 
 
 def _ledger_type(name: str | None) -> "LedgerType | None":
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
     return None if name is None else LedgerType(LEDGER_TYPES[name])
 

@@ -13,8 +13,8 @@ from zbk.cli.session import Session
 
 if TYPE_CHECKING:
     from zbk.client.datasets import DataSets
-    from zbk.protocol.dataset import DataSet, Load, Version
-    from zbk.protocol.manifest import ColumnStats, DataLedger
+    from zbk.protocol.dataset.dataset import DataSet, Load, Version
+    from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 
 _LOAD_COLUMNS = ["load_id", "kind", "started", "expires", "is_expired", "who"]
 _LEDGER_COLUMNS = ["ledger_id", "partition", "attempt", "entry_count", "row_count", "size"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         TakenOver,
     )
     from zbk.cluster.demo_repair import RepairStep
-    from zbk.protocol.words import LedgerType
+    from zbk.protocol.entry.words import LedgerType
 
 Say = Callable[[str], None]
 

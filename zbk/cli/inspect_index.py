@@ -10,7 +10,7 @@ from zbk.cli.command import ZbkCommand
 from zbk.cli.inspect_output import FilePrinter, Row, fault_row, files_argument, limit_option
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.inspect_index import IndexInspection
 from zbk.storage.inspection import Fault

@@ -17,7 +17,7 @@ from zbk.cli.inspect_output import (
 )
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.inspect_journal import Chain, FoundRecord, JournalInspection
 from zbk.storage.inspection import Fault, Verdict
 from zbk.storage.journal_record import (

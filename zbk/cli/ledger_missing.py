@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 from zbk.cli.output import Format
 
 if TYPE_CHECKING:
-    from zbk.protocol.spans import Span
-    from zbk.protocol.underreplicated import UnderreplicatedLedger
+    from zbk.protocol.entry.spans import Span
+    from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 
 
 def missing_shown(missing: "Mapping[str, Sequence[Span]]", output: Format) -> Any:  # noqa: ANN401 - JSON, or a text
     """Return missing entries by bookie, as lists of first and last ids or as a text."""
-    from zbk.protocol.spans import spans_text
+    from zbk.protocol.entry.spans import spans_text
 
     if output == "json":
         return {bookie: [list(span) for span in spans] for bookie, spans in missing.items()}

@@ -31,8 +31,8 @@ from zbk.errors import EXIT_DAMAGE
 if TYPE_CHECKING:
     from zbk.client.api import Client
     from zbk.client.ledger_reader import LedgerReader
-    from zbk.protocol.ledger_metadata import LedgerMetadata
-    from zbk.protocol.read_batch import ReadBatch
+    from zbk.protocol.entry.read_batch import ReadBatch
+    from zbk.protocol.ledger.metadata import LedgerMetadata
 
 first_option = click.option(
     "--first",

@@ -24,7 +24,7 @@ from zbk.cli.session import Session
 from zbk.cli.signals import end_like_ctrl_c
 from zbk.cli.streams import is_terminal
 from zbk.errors import NotDurableError, ZbkError
-from zbk.protocol.spans import spans_text
+from zbk.protocol.entry.spans import spans_text
 
 if TYPE_CHECKING:
     from zbk.client.ledger_writer import LedgerWriter

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from zbk.protocol.log_position import LogPosition
+    from zbk.protocol.log.position import LogPosition
 
 log_argument = click.argument("name", metavar="NAME")
 
@@ -13,7 +13,7 @@ log_argument = click.argument("name", metavar="NAME")
 def parse_position(text: str) -> "LogPosition":
     """Turn ``LEDGER:ENTRY`` into a position."""
     from zbk.errors import InvalidOptionError
-    from zbk.protocol.log_position import LogPosition
+    from zbk.protocol.log.position import LogPosition
 
     try:
         return LogPosition.parse(text)

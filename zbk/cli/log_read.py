@@ -21,7 +21,7 @@ from zbk.cli.session import Session
 
 if TYPE_CHECKING:
     from zbk.client.api import Client
-    from zbk.protocol.log_metadata import LogMetadata
+    from zbk.protocol.log.metadata import LogMetadata
 
 
 @click.command(

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from zbk.client.log import Log
     from zbk.cluster.load import Loaded
-    from zbk.protocol.log_position import LogRange
+    from zbk.protocol.log.position import LogRange
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 

@@ -29,7 +29,9 @@ output_option = click.option(
 
 LEDGER_TYPES = {"pd": "PD_JOURNAL", "vd": "VD_JOURNAL"}
 
-ID_MAX = 2**63 - 1  # as the wire has it, and ``zbk.protocol.words``, which is not imported here
+ID_MAX = (
+    2**63 - 1
+)  # as the wire has it, and ``zbk.protocol.entry.words``, which is not imported here
 
 ledger_id_argument = click.argument("ledger_id", metavar="ID", type=click.IntRange(0, ID_MAX))
 

@@ -51,10 +51,10 @@ from zbk.metadata.logs import LogStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.digest import digest_function, is_same_secret, ledger_key, password_digest
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.placement import POLICIES
-from zbk.protocol.words import NO_ENTRY, LedgerState
+from zbk.protocol.entry.digest import digest_function, is_same_secret, ledger_key, password_digest
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.placement import POLICIES
 from zbk.system.context import read_context
 from zbk.system.deadline import within
 from zbk.system.descriptors import has_descriptors
@@ -430,7 +430,7 @@ class Client(LogCalls):
 
     def _recover_ledger(self, ledger_id: int, password: bytes, timeout_s: float) -> LedgerReader:
         from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
-        from zbk.protocol.metadata_changes import begin_recovery
+        from zbk.protocol.ledger.changes import begin_recovery
 
         def begin(current: LedgerMetadata) -> LedgerMetadata | None:
             self._check_password(current, password)

@@ -32,8 +32,8 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.paths import check_bookie_id, data_set_path, log_path
-from zbk.protocol.log_position import LogPosition
-from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.protocol.log.position import LogPosition
 
 TIMEOUT_S_MAX: Final = 1_000_000_000.0
 """31 years. Locks and clocks that count nanoseconds in 64 bits overflow after 292."""

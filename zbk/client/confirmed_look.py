@@ -1,4 +1,4 @@
-"""Carries out ``zbk.protocol.confirmed_read``: a reader's looks at how far its ledger is confirmed.
+"""Carries out ``read.confirmed_read``: a reader's looks at how far its ledger is confirmed.
 
 A look runs in the thread of its caller. The metadata are read by a metadata actor of the client, at
 most one read of a reader at a time: one that gets no answer goes on after the look, and what comes
@@ -14,7 +14,8 @@ import msgspec
 
 from zbk.client.requests import Requests
 from zbk.errors import RequestTimeoutError, ZbkError
-from zbk.protocol.confirmed_read import (
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.read.confirmed_read import (
     AskLac,
     Confirmed,
     ConfirmedRead,
@@ -29,7 +30,6 @@ from zbk.protocol.confirmed_read import (
     TimeIsOver,
     is_older,
 )
-from zbk.protocol.ledger_metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s, rounded_s
 from zbk.transport.news import News, Reply

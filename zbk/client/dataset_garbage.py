@@ -1,7 +1,7 @@
 """What loads leave behind, and how it goes: after an abort, with the next load, by a collection.
 
 Words:
-    leftover   a ledger of a data set that is not wanted (``zbk.protocol.dataset.is_wanted``)
+    leftover   a ledger of a data set that is not wanted (``dataset.is_wanted``)
     sweep      to delete what one load has left: all of an aborted one, the failed attempts of a
                committed one
     settle     to abort a load whose time is over, sweep, and forget it. Each load that begins
@@ -40,7 +40,14 @@ from zbk.errors import (
     UnavailableError,
 )
 from zbk.metadata.datasets import DataSetStore
-from zbk.protocol.dataset import REMEMBERED_COUNT, DataSet, Load, LoadState, expiry_ms, is_wanted
+from zbk.protocol.dataset.dataset import (
+    REMEMBERED_COUNT,
+    DataSet,
+    Load,
+    LoadState,
+    expiry_ms,
+    is_wanted,
+)
 
 SETTLE_COUNT_MAX: Final = 8
 """Loads that one new load settles."""

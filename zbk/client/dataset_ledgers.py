@@ -27,10 +27,10 @@ from zbk.errors import (
 )
 from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.dataset import Load, LoadKind
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.manifest import DataLedger, Manifest, decode_manifest, encode_manifest
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.dataset.dataset import Load, LoadKind
+from zbk.protocol.dataset.manifest import DataLedger, Manifest, decode_manifest, encode_manifest
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 DATA_SET_TAG: Final = "zbk.dataset"
 NAME_TAG: Final = "zbk.dataset.name"

@@ -10,7 +10,7 @@ import msgspec
 
 from zbk.client import arguments
 from zbk.errors import InvalidOptionError
-from zbk.protocol.dataset import (
+from zbk.protocol.dataset.dataset import (
     TEXT_SIZE_MAX,
     DataSet,
     Load,

@@ -6,7 +6,7 @@
         ...
     data_sets.commit(ticket, schema, ledgers)           # or data_sets.abort(ticket)
 
-Any thread may use one; it is as good as its client. The rules stand in ``zbk.protocol.dataset``,
+Any thread may use one; it is as good as its client. The rules stand in ``dataset.dataset``,
 what becomes of leftovers in ``zbk.client.dataset_garbage``.
 
 Source: the seed's motivation, section Close-to-open.
@@ -37,7 +37,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.paths import data_set_path
-from zbk.protocol.dataset import (
+from zbk.protocol.dataset.dataset import (
     LOAD_COUNT_MAX,
     TEXT_SIZE_MAX,
     Contents,
@@ -49,7 +49,7 @@ from zbk.protocol.dataset import (
     new_load_id,
     password_check,
 )
-from zbk.protocol.manifest import DataLedger, schema_hash
+from zbk.protocol.dataset.manifest import DataLedger, schema_hash
 from zbk.system.clock import wall_ms
 
 MERGE_ATTEMPT_COUNT_MAX: Final = 16

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.store import Watch
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.placement import Candidate
+from zbk.protocol.ledger.placement import Candidate
 from zbk.system.clock import monotonic_s
 
 

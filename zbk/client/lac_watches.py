@@ -1,6 +1,6 @@
 """The long polls of a client: all of its tails share one request to each bookie.
 
-The sessions (``zbk.protocol.lac_session``) live in the pool's thread; watches may begin and end in
+The sessions (``read.lac_session``) live in the pool's thread; watches may begin and end in
 any thread. Those that begin while the pool is busy leave together. A bookie that does not know
 sessions gets a long poll for each watch (``ReadLac``), until its connection is lost: it may be
 another release then.
@@ -22,7 +22,7 @@ from zbk.errors import (
     ZbkError,
     from_wire,
 )
-from zbk.protocol.lac_session import LacSession, Watched, WatchEnd, WatchRequest
+from zbk.protocol.read.lac_session import LacSession, Watched, WatchEnd, WatchRequest
 from zbk.transport.news import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, ReadLac, WatchLacs
 

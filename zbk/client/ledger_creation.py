@@ -18,10 +18,10 @@ from zbk.client.placer import BookiePlacer
 from zbk.durability.level import level_of
 from zbk.errors import ArgumentTypeError, ArgumentValueError, ZbkError
 from zbk.metadata.ledgers import CREATE_COUNT_MAX, LedgerStore
-from zbk.protocol.digest import ledger_key, password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.digest import ledger_key, password_digest
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
 from zbk.system.clock import wall_ms
 
 

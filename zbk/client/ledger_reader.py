@@ -21,13 +21,13 @@ from zbk.errors import (
     ReadBeyondLacError,
     ReaderClosedError,
 )
-from zbk.protocol.confirmed_read import is_older
-from zbk.protocol.digest import DigestFunction
-from zbk.protocol.entry import Entry
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.tail import TailCore, TailLimits
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.entry import Entry
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.read.confirmed_read import is_older
+from zbk.protocol.read.tail import TailCore, TailLimits
 from zbk.transport.news import Sink
 
 

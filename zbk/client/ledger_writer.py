@@ -19,9 +19,9 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.spans import Span
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
 
 ENTRY_OVERHEAD_SIZE: Final = 64

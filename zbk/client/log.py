@@ -27,10 +27,10 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.logs import LogStore
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_owner_events import CloseAsked, RollAsked, TakeOverAsked
-from zbk.protocol.log_position import LogEntry, LogPosition, LogRange
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.owner_events import CloseAsked, RollAsked, TakeOverAsked
+from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
 from zbk.system.clock import monotonic_ms, monotonic_s
 
 ResultT = TypeVar("ResultT")

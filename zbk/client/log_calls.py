@@ -7,9 +7,9 @@ from zbk.client import arguments
 from zbk.client.ledger_creation import LedgerOptions, plan_ledger
 from zbk.config import MIB, ClientConfig
 from zbk.metadata.logs import LogStore
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_position import LogEntry, LogPosition
-from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.position import LogEntry, LogPosition
 from zbk.system.clock import wall_ms
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Carries out what the owner of a log decides (``zbk.protocol.log_owner``).
+"""Carries out what the owner of a log decides (``zbk.protocol.log.owner``).
 
 Take-over, roll and close run in the thread that asks for them, one at a time; every step blocks.
 That an append failed comes from a writer's thread, at any time, and never blocks.
@@ -23,11 +23,11 @@ from zbk.errors import (
 )
 from zbk.metadata.logs import LogStore
 from zbk.metadata.retries import wait_s
-from zbk.protocol import log_owner_events as owner
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_owner import LogOwner
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.log import owner_events as owner
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.owner import LogOwner
 
 PAUSE_MIN_S: Final = 0.01
 PAUSE_MAX_S: Final = 1.0

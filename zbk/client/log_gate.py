@@ -16,7 +16,7 @@ from typing import Any, Final
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.durability.level import level_of
 from zbk.errors import RequestTimeoutError, ZbkError
-from zbk.protocol.log_position import LogPosition
+from zbk.protocol.log.position import LogPosition
 from zbk.system.clock import monotonic_ms, monotonic_s
 
 DRAIN_WAIT_S: Final = 1.0

@@ -12,10 +12,10 @@ from zbk.client.log_driver import LedgerClient
 from zbk.client.log_tail import LogTail
 from zbk.errors import NoSuchLedgerError, NoSuchLogError, ZbkError
 from zbk.metadata.logs import LogStore
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_position import LogEntry, LogPosition
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.position import LogEntry, LogPosition
 from zbk.system.deadline import within
 
 

@@ -21,9 +21,9 @@ from zbk.errors import (
 )
 from zbk.metadata.logs import LogStore
 from zbk.metadata.store import Watch
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_position import LogEntry, LogPosition
-from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.position import LogEntry, LogPosition
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, within
 

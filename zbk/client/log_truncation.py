@@ -9,9 +9,9 @@ from contextlib import suppress
 from zbk.client.log_driver import LedgerClient
 from zbk.errors import LogTruncatedError, NoSuchLedgerError
 from zbk.metadata.logs import LogStore
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.log_owner import FENCED_COUNT
-from zbk.protocol.log_position import LogPosition
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.owner import FENCED_COUNT
+from zbk.protocol.log.position import LogPosition
 
 
 def truncate(client: LedgerClient, store: LogStore, name: str, position: LogPosition) -> int:

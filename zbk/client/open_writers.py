@@ -30,10 +30,10 @@ from zbk.durability.level import level_of
 from zbk.errors import BusyError, ClientClosedError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.digest import digest_function, ledger_key
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.writer import WriterCore
-from zbk.protocol.writer_events import WriterLimits
+from zbk.protocol.entry.digest import digest_function, ledger_key
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_s
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool

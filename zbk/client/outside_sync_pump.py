@@ -18,7 +18,7 @@ from zbk.durability.outside_sync import (
     SyncStarted,
     TellLac,
 )
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Sequence
 
 from zbk.client.directory import BookieDirectory
-from zbk.protocol.placement import Candidate, FailureMemory, PlacementPolicy
+from zbk.protocol.ledger.placement import Candidate, FailureMemory, PlacementPolicy
 from zbk.system.clock import monotonic_ms
 
 

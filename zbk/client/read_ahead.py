@@ -24,10 +24,11 @@ from zbk.errors import (
     NoSuchEntryError,
     ZbkError,
 )
-from zbk.protocol.digest import DigestFunction
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.reader import (
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.words import NO_ENTRY, DigestType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.read.range_read import (
     Delivered,
     Effect,
     Event,
@@ -39,7 +40,6 @@ from zbk.protocol.reader import (
     ReadTicked,
     SendRead,
 )
-from zbk.protocol.words import NO_ENTRY, DigestType
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply, Sink
 from zbk.wire.codec import encode_ids

@@ -7,10 +7,10 @@ from zbk.client.read_ahead import ReadAhead
 from zbk.client.requests import ReplyBox, Requests
 from zbk.config import ClientConfig
 from zbk.errors import MetadataUnavailableError, RequestTimeoutError
-from zbk.protocol.digest import DigestFunction
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s, rounded_s, within
 

@@ -15,12 +15,11 @@ from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.digest import DigestFunction
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import close_by_recovery
-from zbk.protocol.recovery import RecoveryCore
-from zbk.protocol.recovery_events import (
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.ledger.changes import close_by_recovery
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.recovery.events import (
     ChooseReplacements,
     CloseRecovered,
     Effect,
@@ -41,6 +40,7 @@ from zbk.protocol.recovery_events import (
     WriteAnswered,
     WriteFailed,
 )
+from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import left_s
 from zbk.transport.news import Reply

@@ -7,8 +7,8 @@ from typing import Final, Self
 from zbk.client import arguments
 from zbk.client.tail_body import TailBody, TailBox, TailSetup
 from zbk.errors import RequestTimeoutError
-from zbk.protocol.entry import Entry
-from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.entry.entry import Entry
+from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import within
 

@@ -1,6 +1,6 @@
 """What follows one ledger while it is written; it never waits.
 
-The core (``zbk.protocol.tail``) decides; this carries out. What comes in, from the pool's thread
+The core (``read.tail``) decides; this carries out. What comes in, from the pool's thread
 and from the metadata store's, goes into a box that the owner takes it out of: one tail's own
 (``LedgerTail``), or that of many tails (``TailGroup``). Everything else is called by the owner, in
 one thread at a time. While nobody asks for the next entry, nothing happens: at most one watch a
@@ -25,9 +25,9 @@ from zbk.errors import (
 )
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import Watch
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.read_batch import ReadBatch
-from zbk.protocol.tail import (
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.read.tail import (
     Effect,
     EntriesConfirmed,
     EntriesUnread,

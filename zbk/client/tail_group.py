@@ -11,7 +11,7 @@ from zbk.client.deadlines import Deadlines
 from zbk.client.ledger_reader import LedgerReader
 from zbk.client.tail_body import TailBody, TailBox
 from zbk.errors import RequestTimeoutError, ZbkError
-from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.system.clock import monotonic_ms, monotonic_s
 
 WAIT_S_MAX: Final = 1.0

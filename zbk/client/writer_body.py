@@ -24,8 +24,8 @@ from zbk.client.writer_metadata import (
 )
 from zbk.client.writer_requests import WriterRequests, event_of
 from zbk.errors import LedgerClosedError, ZbkError
-from zbk.protocol import writer_events as core
-from zbk.protocol.writer import WriterCore
+from zbk.protocol.write import events as core
+from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import BookieDown, BookieUp, News, Reply, Sink

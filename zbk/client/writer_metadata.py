@@ -17,9 +17,9 @@ from zbk.errors import NotEnoughBookiesError, ZbkError
 from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import change_ensemble, close_by_writer
-from zbk.protocol.writer_events import (
+from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.events import (
     ChangeEnsemble,
     CloseLedger,
     EnsembleChanged,

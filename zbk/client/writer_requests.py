@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from zbk.errors import MalformedMessageError, ZbkError
-from zbk.protocol import writer_events as core
-from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.write import events as core
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import News, Outgoing, Reply, Sink
 from zbk.wire.codec import encode_ids

@@ -32,7 +32,7 @@ from zbk.cluster.demo_repair import LostForGood, MadeWhole, QueueLength, SecondL
 from zbk.cluster.load import Loaded, batches, load
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import InvalidOptionError, UnavailableError, ZbkError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
 

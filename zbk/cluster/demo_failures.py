@@ -18,8 +18,8 @@ from zbk.client.ledger_reader import LedgerReader
 from zbk.client.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import LedgerFencedError, UnavailableError, ZbkError
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_s
 
 BATCH_COUNT: Final = 200  # entries

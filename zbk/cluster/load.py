@@ -15,7 +15,7 @@ import msgspec
 
 from zbk.config import ENTRY_SIZE_MAX_LIMIT
 from zbk.errors import EntryTooLargeError, RequestTimeoutError
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.system.clock import monotonic_s
 
 BATCH_COUNT_MAX: Final = 2000

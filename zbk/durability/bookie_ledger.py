@@ -30,8 +30,8 @@ from enum import Enum
 from zbk.durability.level import AcknowledgesAfter, DurabilityLevel, level_of
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerError
-from zbk.protocol.digest import is_same_secret
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.digest import is_same_secret
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 
 class _Fence(Enum):

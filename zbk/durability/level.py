@@ -20,8 +20,8 @@ from typing import Final, Literal, Protocol, TypeAlias
 from zbk.durability.pd_journal import PdJournal
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.vd_journal import VdJournal
-from zbk.protocol.lac_policy import WriterLevel
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.write.lac_policy import WriterLevel
 
 AcknowledgesAfter: TypeAlias = Literal["write", "sync"]
 """``"write"``: the bytes are in the page cache; ``"sync"``: an fsync that began later returned."""

@@ -51,7 +51,7 @@ from typing import Any, Protocol, Self
 import msgspec
 
 from zbk.durability.level import level_of
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 
 class LossReason(Enum):

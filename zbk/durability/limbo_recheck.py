@@ -59,11 +59,11 @@ from zbk.durability.limbo_recheck_events import (
     WaitUntil,
 )
 from zbk.errors import UnknownLedgerStateError, ZbkError
-from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder, ends_of, missing_spans, without_source
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.spans import Span, merged, overlaps, spans_text
-from zbk.protocol.words import ENTRY_ID_MAX
+from zbk.protocol.entry.spans import Span, merged, overlaps, spans_text
+from zbk.protocol.entry.words import ENTRY_ID_MAX
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.copy_order import CopyOrder, ends_of, missing_spans, without_source
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 
 ASK_PAUSE_MS = 1_000
 """How long after one that did not answer the silent ones are asked again."""

@@ -16,10 +16,10 @@ from typing import TypeAlias
 import msgspec
 
 from zbk.errors import ZbkError
-from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import CopyOrder
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.spans import Span
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 
 # ------------------------------------------------------------------ events
 

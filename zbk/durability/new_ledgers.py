@@ -35,8 +35,8 @@ from typing import Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from zbk.errors import BusyError, UnauthorizedError, UnsupportedLedgerError, ZbkError
-from zbk.protocol.digest import is_same_secret
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.digest import is_same_secret
+from zbk.protocol.entry.words import LedgerType
 
 WAITING_COUNT_MAX: Final = 16_384
 WAITING_SIZE_MAX: Final = 64 * 1024 * 1024

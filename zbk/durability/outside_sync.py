@@ -20,8 +20,8 @@ import msgspec
 
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import CannotAdvanceError, NoSuchLedgerError, ZbkError
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
 
 ROUND_COUNT_MAX: Final = 16
 

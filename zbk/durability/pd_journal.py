@@ -9,9 +9,9 @@ Source: "The BookKeeper protocol", section Writing to ledgers.
 from typing import Literal
 
 from zbk.durability.sync_cursor import SyncCursor
-from zbk.protocol.lac_policy import LacPolicy
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.lac_policy import LacPolicy
 
 
 class AckedLac:

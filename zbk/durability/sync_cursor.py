@@ -18,7 +18,7 @@ Source: the relaxed-durability proposal, section Update Sync Cursor.
 from bisect import bisect_left, bisect_right
 from typing import Final
 
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
 
 RANGE_COUNT_MAX: Final = 1024
 

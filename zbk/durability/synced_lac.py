@@ -18,8 +18,8 @@ lives of one bookie is the classic error here.
 """
 
 from zbk.errors import UnsupportedLedgerError
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
 
 
 class SyncedLac:

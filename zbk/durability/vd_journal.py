@@ -6,7 +6,7 @@ The LAC covers only what an ack quorum has synced; ``sync`` makes it catch up.
 Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing of
 entries that it does not hold; it would need a LAC per write set. The proposal has no ensemble
 change either. Here the writer changes its ensemble at a sync point, when all that it has sent is
-acknowledged and durable (``zbk.protocol.sync_point``); elsewhere the un-synced entries would have
+acknowledged and durable (``write.sync_point``); elsewhere the un-synced entries would have
 to be kept for the new bookie.
 
 Source: the relaxed-durability proposal.
@@ -17,9 +17,9 @@ from typing import Literal
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import UnsupportedLedgerError
-from zbk.protocol.lac_policy import LacPolicy
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.lac_policy import LacPolicy
 
 
 class SyncedLacPolicy:

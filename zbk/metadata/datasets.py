@@ -37,7 +37,7 @@ from zbk.metadata.paths import DATA_SETS, data_set_list_path, data_set_path, loa
 from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, Delete, MetadataStore, Operation, SetValue
 from zbk.metadata.values import DataSetHead, decode, encode
-from zbk.protocol.dataset import Contents, DataSet, Load, LoadState, Version
+from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadState, Version
 
 ATTEMPT_COUNT_MAX: Final = 32
 

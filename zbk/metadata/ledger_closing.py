@@ -25,8 +25,8 @@ from zbk.errors import MetadataConflictError, MetadataUnavailableError, ZbkError
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import Operation
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.spans import Span, spans_text
+from zbk.protocol.entry.spans import Span, spans_text
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 LOG = logging.getLogger("zbk.metadata")
 

@@ -57,7 +57,7 @@ from zbk.metadata.paths import (
 from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, Delete, MetadataStore, Node, Operation, SetValue, Watch
 from zbk.metadata.values import IdCounter, LedgerLayout, decode, encode
-from zbk.protocol.ledger_metadata import LedgerMetadata, check_transition
+from zbk.protocol.ledger.metadata import LedgerMetadata, check_transition
 
 CREATE_ATTEMPT_COUNT_MAX: Final = 64
 CREATE_COUNT_MAX: Final = 128

@@ -6,7 +6,7 @@ still holds a version of the old list can never write it over the new one, thoug
 count from 0.
 
 ``write`` is the owner's compare-and-swap, made once, for its core judges what became of it
-(``zbk.protocol.log_owner``). ``update`` is a loop, for changes that anybody may make. Lost replies
+(``zbk.protocol.log.owner``). ``update`` is a loop, for changes that anybody may make. Lost replies
 are met as in ``zbk.metadata.ledgers``: a fresh write token in the value tells our own attempt.
 
 Any thread; every method blocks.
@@ -36,7 +36,7 @@ from zbk.metadata.paths import LOGS, log_list_path, log_path
 from zbk.metadata.retries import Retries, wait_s
 from zbk.metadata.store import Create, Delete, MetadataStore, Node, Watch
 from zbk.metadata.values import LogHead, decode, encode
-from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log.metadata import LogMetadata
 
 ATTEMPT_COUNT_MAX: Final = 32
 

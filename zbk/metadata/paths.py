@@ -43,7 +43,7 @@ from typing import Final
 
 from zbk.errors import CorruptRecordError, InvalidOptionError
 from zbk.metadata.values import LedgerLayout
-from zbk.protocol.words import LEDGER_ID_MAX
+from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 LAYOUT: Final = "/LAYOUT"
 INSTANCEID: Final = "/INSTANCEID"

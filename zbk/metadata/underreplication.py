@@ -53,8 +53,8 @@ from zbk.metadata.paths import (
 from zbk.metadata.store import Create, Delete, Node, Operation, SetValue, Watch
 from zbk.metadata.task_locks import ATTEMPT_COUNT_MAX, TaskLocks
 from zbk.metadata.values import decode, encode
-from zbk.protocol.spans import Span
-from zbk.protocol.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.repair.underreplicated import NO_RANGES, MissingReason, UnderreplicatedLedger
 
 __all__ = ["MissingReason", "UnderreplicatedLedger", "UnderreplicationStore"]
 

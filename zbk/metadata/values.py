@@ -31,11 +31,14 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.arguments import VALUE_SIZE_MAX
-from zbk.protocol.dataset import DATA_SET_FORMAT_VERSION, DataSet, Load
-from zbk.protocol.digest import checksum
-from zbk.protocol.ledger_metadata import METADATA_FORMAT_VERSION, LedgerMetadata
-from zbk.protocol.log_metadata import LOG_FORMAT_VERSION, LogMetadata
-from zbk.protocol.underreplicated import UNDERREPLICATED_FORMAT_VERSION, UnderreplicatedLedger
+from zbk.protocol.dataset.dataset import DATA_SET_FORMAT_VERSION, DataSet, Load
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata
+from zbk.protocol.log.metadata import LOG_FORMAT_VERSION, LogMetadata
+from zbk.protocol.repair.underreplicated import (
+    UNDERREPLICATED_FORMAT_VERSION,
+    UnderreplicatedLedger,
+)
 
 VALUE_FORMAT_VERSION: Final = 1
 """Of every value but ``LedgerMetadata``, ``LogMetadata`` and ``UnderreplicatedLedger``, which count

@@ -39,8 +39,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import InvalidOptionError, NoSpaceError, StorageFailedError
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.damaged_entries import DamagedEntryIds
 from zbk.storage.disk_reserve import DiskReserve

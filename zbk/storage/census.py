@@ -61,7 +61,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
 from zbk.storage.small_file import SIZE_MAX, read_file, replace_file

@@ -31,7 +31,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, OutOfDescriptorsError
-from zbk.protocol.compaction import LogShare
+from zbk.protocol.upkeep.compaction import LogShare
 from zbk.storage.census import Census
 from zbk.storage.compaction_log import CompactionLog, compacting_paths
 from zbk.storage.compaction_note import CompactionNote, CompactionPlan

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from zbk.errors import NoSpaceError, StorageFailedError
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import (
     LOG_HEADER_SIZE,

@@ -29,8 +29,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.compaction import SOURCE_COUNT_MAX
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.upkeep.compaction import SOURCE_COUNT_MAX
 from zbk.storage.small_file import NEW_SUFFIX, read_file, replace_file
 from zbk.system.files import FileSystem
 

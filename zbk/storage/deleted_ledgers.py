@@ -42,7 +42,7 @@ from zbk.errors import (
     NoSpaceError,
     OutOfDescriptorsError,
 )
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
 from zbk.storage.small_file import read_file, replace_file

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,
     LOG_HEADER_SIZE,

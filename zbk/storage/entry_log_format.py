@@ -58,8 +58,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, ShortRecordError
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry_batch import BODY_SIZE_MAX, EntryBatch
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry_batch import BODY_SIZE_MAX, EntryBatch
 from zbk.system.files import Buffer
 
 LOG_HEADER_SIZE: Final = 32

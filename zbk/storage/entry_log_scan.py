@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,

@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from zbk.errors import CorruptRecordError, EntryUnreadableError
-from zbk.protocol.digest import DIGEST_SIZE_BY_CODE
-from zbk.protocol.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
+from zbk.protocol.entry.digest import DIGEST_SIZE_BY_CODE
+from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
 from zbk.storage.entry_log_format import BLOCK_MAGIC
 
 GAP_SIZE_MAX: Final = 64 * 1024

@@ -30,7 +30,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from zbk.errors import OutOfDescriptorsError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,
     PAGE_LOCATIONS_SIZE,

@@ -15,7 +15,7 @@ Each file is replaced whole (``zbk.storage.small_file``).
 from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, DirectoryInUseError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.small_file import NEW_SUFFIX, read_file, replace_file
 from zbk.system.files import File, FileSystem
 

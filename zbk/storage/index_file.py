@@ -59,8 +59,8 @@ from typing import Final, Self
 import msgspec
 
 from zbk.errors import CorruptRecordError, ShortRecordError
-from zbk.protocol.digest import LEDGER_KEY_SIZE, checksum
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, checksum
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.byte_order import to_disk
 from zbk.storage.index_page import (
     INDEX_HEADER_SIZE,

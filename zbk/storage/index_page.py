@@ -28,8 +28,8 @@ from operator import sub
 from typing import Final
 
 from zbk.errors import CorruptRecordError, ShortRecordError
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.storage.byte_order import locations_from_disk, to_disk
 from zbk.storage.write_back import Kept
 

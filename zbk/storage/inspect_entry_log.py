@@ -12,8 +12,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry import read_prefix
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry import read_prefix
 from zbk.storage.entry_log_format import (
     FOOTER_SIZE,
     LOG_HEADER_SIZE,

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.storage.index_file import (
     DIRECTORY_PAGE,
     LedgerIndex,

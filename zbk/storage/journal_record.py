@@ -50,15 +50,15 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from zbk.errors import CorruptRecordError, MalformedMessageError, ShortRecordError
-from zbk.protocol.digest import LEDGER_KEY_SIZE, checksum
-from zbk.protocol.entry_batch import (
+from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, checksum
+from zbk.protocol.entry.entry_batch import (
     BODY_SIZE_MAX,
     COUNT_MAX,
     EntryBatch,
     sizes_from_wire,
     sizes_to_wire,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.byte_order import ids_from_disk, to_disk
 from zbk.storage.ledger_info import CODE_OF_LEDGER_TYPE, LEDGER_TYPE_OF_CODE
 from zbk.system.files import Buffer

@@ -34,7 +34,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.system.files import FileSystem
 
 SEGMENT_HEADER_SIZE: Final = 8192

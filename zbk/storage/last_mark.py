@@ -59,7 +59,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal_segment import NO_POSITION, JournalPosition
 from zbk.storage.small_file import replace_file

@@ -28,8 +28,8 @@ from zbk.errors import (
     NoSuchLedgerError,
     StorageFailedError,
 )
-from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.census import Census
 from zbk.storage.entry_log import LogSync
 from zbk.storage.fail_stop import FailStop

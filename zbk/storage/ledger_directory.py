@@ -28,8 +28,8 @@ from zbk.errors import (
     EntryUnreadableError,
     NoSuchLedgerError,
 )
-from zbk.protocol.entry import has_plain_digest
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry import has_plain_digest
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.census import Census
 from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.deleted_ledgers import DeletedLedgers

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 CODE_OF_LEDGER_TYPE: Final = {LedgerType.PD_JOURNAL: 1, LedgerType.VD_JOURNAL: 2}
 """Ledger types as they lie on disk. A code is never used again for another type."""

@@ -58,7 +58,7 @@ from zbk.errors import (
     StorageFailedError,
     UnknownLedgerStateError,
 )
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges, is_in_order
 from zbk.storage.small_file import read_file, replace_file

@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Final
 
-from zbk.protocol.compaction import LogShare
+from zbk.protocol.upkeep.compaction import LogShare
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.log_uses import LogUse
 

@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
-from zbk.protocol.entry_batch import is_uniform
+from zbk.protocol.entry.entry_batch import is_uniform
 from zbk.storage.byte_order import locations_from_disk
 
 ABSENT: Final = 0

@@ -20,8 +20,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry import read_prefix
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry import read_prefix
 from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_log_scan import Block, BlockWalk

@@ -33,7 +33,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, ZbkError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage import unfinished
 from zbk.storage.census import Census
 from zbk.storage.compaction_note import CompactionNote

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import msgspec
 
 from zbk.errors import CorruptRecordError, InvalidOptionError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.flush_file import HEADER_PAGE, FlushFile
 from zbk.storage.index_file import IndexReader, LedgerIndex, decode_header, ledger_ids
 from zbk.storage.journal_record import (

@@ -14,8 +14,8 @@ from enum import Enum
 from typing import Final, Protocol, assert_never
 
 from zbk.errors import EntryUnreadableError
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import (
     EntriesRecord,
     ExplicitLacRecord,

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, InvalidOptionError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.entry_log import LogSync, log_ids, log_path
 from zbk.storage.entry_log_format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_log_scan import Block, BlockWalk, EntryLogScan

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.entry import HEADER_SIZE, read_prefix
-from zbk.protocol.scrub import DamagedEntries, DamagedFile
-from zbk.protocol.words import NO_ENTRY
+from zbk.protocol.entry.entry import HEADER_SIZE, read_prefix
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.damaged_entries import runs_of
 from zbk.storage.entry_log import log_path
 from zbk.storage.index_file import IndexPath, LedgerIndex

@@ -19,9 +19,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
-from zbk.protocol.digest import DIGEST_SIZE_BY_CODE, checksum
-from zbk.protocol.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
-from zbk.protocol.scrub import DamagedFile
+from zbk.protocol.entry.digest import DIGEST_SIZE_BY_CODE, checksum
+from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
+from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import (
     FOOTER_SIZE,

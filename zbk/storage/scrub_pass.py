@@ -28,7 +28,7 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from zbk.protocol.scrub import DamagedFile
+from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_log import log_path
 from zbk.storage.location import OFFSET_MAX
 from zbk.storage.scrub_index import IndexScrub, Regions

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from zbk.protocol.scrub import DamagedEntries, DamagedFile
+from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 
 
 class Paid(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ from typing import Final, Literal
 import msgspec
 
 from zbk.errors import CorruptRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.small_file import read_file, replace_file
 from zbk.system.files import FileSystem
 

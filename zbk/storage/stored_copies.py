@@ -21,8 +21,8 @@ from typing import Final
 import msgspec
 
 from zbk.errors import CorruptRecordError, DuplicateEntryError, EntryUnreadableError
-from zbk.protocol.digest import checksum
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,
     BLOCK_MAGIC,

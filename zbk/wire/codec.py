@@ -13,7 +13,7 @@ import msgpack
 import msgspec
 
 from zbk.errors import MalformedMessageError, UnknownOperationError, ZbkError
-from zbk.protocol.entry_batch import EntryBatch, sizes_to_wire
+from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.wire.messages import Answer, AnswerBundle, Bundle, Message, Refused, Request
 
 HEADER_SIZE_MAX: Final = 64 * 1024

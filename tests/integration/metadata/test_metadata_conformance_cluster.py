@@ -15,7 +15,7 @@ from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.registration import RegistrationState
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, IdCounter
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 BOOKIE = BookieRegistration(
     bookie_id="b1",

@@ -18,7 +18,7 @@ from zbk.errors import (
 from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
+from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
 
 NAME = "events"
 RACE_COUNT = 150

@@ -11,7 +11,7 @@ from zbk.errors import BadVersionError, NoSuchLogError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.logs import LogStore
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log.metadata import LogMetadata
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from zbk.metadata.ledgers import LedgerStore, initialise, instance_id
 from zbk.metadata.store import Node
 from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.metadata.zookeeper import ZooKeeperStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 COOKIE = Cookie(
     bookie_id="b1", instance_id="i", journal_dirs=("/j",), ledger_dirs=("/l",), created_ms=1

@@ -9,7 +9,7 @@ from zbk.errors import LoadAbortedError
 from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.zookeeper import ZooKeeperStore
-from zbk.protocol.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
+from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
 
 NAME = "events"
 CONTENTS = Contents(

@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 import zbk
-from zbk.protocol.entry import entry_size
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.entry import entry_size
+from zbk.protocol.entry.words import DigestType
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

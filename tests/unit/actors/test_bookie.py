@@ -14,7 +14,7 @@ from zbk.config import BookieConfig
 from zbk.errors import StorageFailedError
 from zbk.metadata.connect import open_store
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage import serving
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord

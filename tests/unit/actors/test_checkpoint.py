@@ -13,7 +13,7 @@ from zbk.actors.checkpoint import (
     CheckpointDue,
     RunInStorage,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import EntriesRecord
 
 INTERVAL_MS = 1_000

@@ -16,8 +16,8 @@ from zbk.actors.compaction_rounds import room_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import MIB, BookieConfig
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
-from zbk.protocol.compaction import CompactionKind, CompactionLimits
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.compaction_note import NOTE_NAME
 from zbk.storage.disk_reserve import DiskReserve

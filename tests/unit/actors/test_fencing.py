@@ -31,7 +31,7 @@ from zbk.errors import (
     UnsupportedLedgerError,
     from_wire,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import FenceRecord, LedgerKeyRecord
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.wire.messages import (

@@ -15,7 +15,7 @@ from zbk.actors.journal import AppendGroup, JournalActor, NoteSynced, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet
 from zbk.storage.journal import SMALL_SEGMENT_SIZE
 from zbk.storage.journal_segment import spare_ids

@@ -17,8 +17,8 @@ from zbk.actors.storage import PollsDue
 from zbk.errors import NoSuchLedgerError
 from zbk.metadata.paths import IDGEN, INSTANCEID, ledger_path
 from zbk.metadata.values import IdCounter, Instance, LedgerLayout, encode
-from zbk.protocol.ledger_metadata import Fragment
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import Fragment
 from zbk.wire.messages import ReadAnswer, Refused, Sync, WriteLac
 
 

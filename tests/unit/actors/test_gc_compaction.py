@@ -20,7 +20,7 @@ from zbk.actors.checkpoint import (
 from zbk.actors.gc import GcAsked, GcDue
 from zbk.actors.read import RESOLVE_COUNT_MAX
 from zbk.errors import EntryUnreadableError
-from zbk.protocol.compaction import CompactionKind, CompactionLimits
+from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.wire.messages import ReadAnswer
 
 MAJOR, MINOR = CompactionKind.MAJOR, CompactionKind.MINOR

@@ -28,7 +28,7 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import cookie_path
 from zbk.metadata.values import BookieRegistration, StoredCookie, encode
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.history import KnownHistory
 from zbk.storage.identity import COOKIE_NAME, PLACE_NAME, read_incarnation, write_incarnation

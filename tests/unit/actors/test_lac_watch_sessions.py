@@ -19,7 +19,7 @@ from zbk.errors import (
     ZbkError,
     from_wire,
 )
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
 from zbk.wire.messages import RISEN_COUNT_MAX, LacAnswer, LacsRisen, LacWatch, WatchLacs
 

@@ -9,7 +9,7 @@ from tests.support.bookie_storages import BOOKIE_ID, KEY, storage_on
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.actors.last_checkpoint import TIMEOUT_MS, take_last_checkpoint
 from zbk.errors import StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord
 from zbk.storage.journal_replay import replay

@@ -14,7 +14,7 @@ from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import ledger_path
 from zbk.metadata.store import Node
 from zbk.metadata.values import LedgerLayout
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 KNOWN = KnownLedger(b"", LedgerType.PD_JOURNAL)
 

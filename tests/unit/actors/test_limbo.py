@@ -25,7 +25,7 @@ from zbk.errors import (
     UnknownLedgerStateError,
     from_wire,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.wire.messages import (
     AddAnswer,
     GetLedgerInfo,

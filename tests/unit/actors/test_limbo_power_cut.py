@@ -22,10 +22,10 @@ from tests.support.storage_actor import World, add, read, read_lac
 from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import LedgerRecoveryError, from_wire
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery_events import SendWrite
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.recovery.events import SendWrite
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
 
 VD = LedgerType.VD_JOURNAL

@@ -9,7 +9,7 @@ from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import BookieError, NoSpaceError, StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage import unfinished, wipe
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges

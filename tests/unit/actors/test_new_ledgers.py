@@ -14,7 +14,7 @@ from zbk.errors import (
     UnauthorizedError,
     UnsupportedLedgerError,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.wire.messages import (
     AddAnswer,
     GetLedgerInfo,

@@ -22,9 +22,9 @@ from zbk.errors import (
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.protocol.digest import ledger_key, password_digest
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.digest import ledger_key, password_digest
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.identity import lock_directory, next_incarnation
 from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord

@@ -8,7 +8,7 @@ import pytest
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
 from zbk.errors import BusyError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.wire.messages import AddAnswer, GetLedgerInfo, LacAnswer, LedgerInfo, Message, ReadAnswer
 
 KEY = bytes(range(16))

@@ -26,8 +26,8 @@ from zbk.errors import (
 )
 from zbk.metadata.memory import MemoryTree
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.scrub import DamagedEntries, DamagedFile
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.underreplicated import MissingReason
+from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.index_page import INDEX_HEADER_SIZE
 from zbk.storage.location import split_location
 from zbk.system.files import OsFiles

@@ -26,7 +26,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.identity import lock_directory, next_incarnation, read_cookie
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord

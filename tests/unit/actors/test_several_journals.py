@@ -14,7 +14,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.actors.storage import Quiesce, Requests, StorageActor, StorageMessage
 from zbk.config import FreeLimit
 from zbk.durability.new_ledgers import KnownLedger
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.disk_space import DiskLimits
 from zbk.transport.router import Inbound, Outbound

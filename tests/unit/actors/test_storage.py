@@ -33,7 +33,7 @@ from zbk.errors import (
     UnsupportedLedgerError,
     ZbkError,
 )
-from zbk.protocol.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.system.files import OsFiles
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import (

@@ -15,7 +15,7 @@ from zbk.errors import LostHistoryError, NotEnoughBookiesError, UnavailableError
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.store import MetadataStore
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
 from zbk.storage.identity import COOKIE_NAME
 
 CONFIG = BookieConfig(

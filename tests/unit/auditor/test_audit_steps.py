@@ -14,8 +14,8 @@ from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.underreplication import UnderreplicationStore
-from zbk.protocol.audit_events import BookiesSeen, Publish, Published, Report, StepFailed
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.audit_events import BookiesSeen, Publish, Published, Report, StepFailed
+from zbk.protocol.repair.underreplicated import MissingReason
 
 TERM = 7
 JOB = 3

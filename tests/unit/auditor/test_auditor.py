@@ -21,7 +21,7 @@ from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import wall_ms
 
 BOOKIES = ["a", "b", "c", "d"]

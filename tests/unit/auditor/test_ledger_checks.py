@@ -9,9 +9,9 @@ from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from zbk.auditor.ledger_checks import LedgerChecker
 from zbk.errors import EntryUnreadableError, RequestTimeoutError, UnknownLedgerStateError
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.underreplicated import MissingReason
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.underreplicated import MissingReason
 
 LEDGER = msgspec.structs.replace(ledger(7, ("a", "b", "c"), last=99), ledger_key=b"k" * 16)
 

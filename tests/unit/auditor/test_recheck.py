@@ -15,7 +15,7 @@ from zbk.durability.limbo import LossReason
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import named_tree
-from zbk.protocol.underreplicated import MissingReason
+from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.limbo import LimboFile
 

@@ -13,7 +13,7 @@ from zbk.actors.bookie_process import init_bookie
 from zbk.cli.bookie_options import OPTION_HELP, bookie_config
 from zbk.config import BookieConfig, build, convert, read_toml
 from zbk.errors import InvalidOptionError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles

@@ -13,7 +13,7 @@ from zbk.actors.bookie_process import init_bookie
 from zbk.config import BookieConfig
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.identity import lock_directory, next_incarnation
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord

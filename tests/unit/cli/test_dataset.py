@@ -19,8 +19,8 @@ from zbk.client.datasets import DataSets
 from zbk.errors import LoadAbortedError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
-from zbk.protocol.dataset import LoadKind
-from zbk.protocol.manifest import ColumnStats, DataLedger
+from zbk.protocol.dataset.dataset import LoadKind
+from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 from zbk.system.clock import wall_ms
 
 NESTED = {

@@ -27,7 +27,7 @@ from zbk.cluster.demo_failures import (
 from zbk.cluster.demo_repair import LostForGood, MadeWhole, QueueLength, SecondLost
 from zbk.cluster.load import Loaded
 from zbk.cluster.local import LocalBookie
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL
 LOADED = Loaded(

@@ -9,7 +9,7 @@ import pytest
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import BOOKIE_ID, KEY
 from tests.support.cli import Run
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles

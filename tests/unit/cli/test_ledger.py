@@ -15,9 +15,9 @@ from zbk.cli.main import cli
 from zbk.cli.options import ID_MAX
 from zbk.cli.session import Session
 from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
-from zbk.protocol.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.underreplicated import MissingReason, UnderreplicatedLedger
 from zbk.system.clock import monotonic_s
 
 if TYPE_CHECKING:

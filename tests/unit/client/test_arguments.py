@@ -10,7 +10,7 @@ import pytest
 
 from zbk.client import arguments
 from zbk.errors import ArgumentTypeError, ArgumentValueError, EntryTooLargeError
-from zbk.protocol.dataset import LoadKind
+from zbk.protocol.dataset.dataset import LoadKind
 
 
 class Index:

@@ -16,7 +16,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.transport.news import Reply, Sink
 from zbk.wire.messages import LacAnswer, Message, Pong, ReadLac
 

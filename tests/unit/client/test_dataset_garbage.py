@@ -27,7 +27,7 @@ from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import load_path
 from zbk.metadata.values import encode
-from zbk.protocol.dataset import (
+from zbk.protocol.dataset.dataset import (
     LOAD_COUNT_MAX,
     REMEMBERED_COUNT,
     Load,
@@ -35,7 +35,7 @@ from zbk.protocol.dataset import (
     LoadState,
     new_load_id,
 )
-from zbk.protocol.manifest import DataLedger
+from zbk.protocol.dataset.manifest import DataLedger
 
 NAME = "events"
 
@@ -392,7 +392,7 @@ def test_a_load_that_merges_between_any_two_questions_of_a_collection_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """B32: likewise, where the commit lists what others have loaded in a manifest of its own."""
-    monkeypatch.setattr("zbk.protocol.dataset.MANIFEST_COUNT_MAX", 3)
+    monkeypatch.setattr("zbk.protocol.dataset.dataset.MANIFEST_COUNT_MAX", 3)
 
     def act(world: World, ticket: LoadTicket, ledger: DataLedger) -> None:
         for _ in range(2):

@@ -24,8 +24,8 @@ from zbk.errors import (
 )
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
-from zbk.protocol.dataset import LoadKind
-from zbk.protocol.manifest import DataLedger
+from zbk.protocol.dataset.dataset import LoadKind
+from zbk.protocol.dataset.manifest import DataLedger
 
 NAME = "events"
 TTL_MS = 100

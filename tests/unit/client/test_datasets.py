@@ -23,15 +23,15 @@ from zbk.errors import (
 )
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
-from zbk.protocol.dataset import (
+from zbk.protocol.dataset.dataset import (
     MANIFEST_COUNT_MAX,
     TEXT_SIZE_MAX,
     DataSet,
     LoadKind,
     LoadState,
 )
-from zbk.protocol.manifest import DataLedger
-from zbk.protocol.words import LedgerType
+from zbk.protocol.dataset.manifest import DataLedger
+from zbk.protocol.entry.words import LedgerType
 
 NAME = "events"
 

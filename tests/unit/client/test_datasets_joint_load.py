@@ -9,7 +9,7 @@ from zbk.client.datasets import DataSets, LoadTicket
 from zbk.errors import LoadAbortedError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree
-from zbk.protocol.dataset import LoadKind, LoadState
+from zbk.protocol.dataset.dataset import LoadKind, LoadState
 
 NAME = "events"
 

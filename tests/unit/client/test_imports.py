@@ -5,7 +5,13 @@ import sys
 
 import pytest
 
-LATE = ("asyncio", "tomllib", "zbk.protocol.writer", "zbk.protocol.recovery", "zbk.client.log")
+LATE = (
+    "asyncio",
+    "tomllib",
+    "zbk.protocol.write.writer",
+    "zbk.protocol.recovery.recovery",
+    "zbk.client.log",
+)
 
 
 def loaded(script: str) -> set[str]:
@@ -23,4 +29,4 @@ def test_a_client_that_does_not_write_loads_no_writers_and_never_asyncio(name: s
 
 
 def test_writers_come_with_the_first_one() -> None:
-    assert loaded("import zbk; zbk.LedgerWriter") == {"zbk.protocol.writer"}
+    assert loaded("import zbk; zbk.LedgerWriter") == {"zbk.protocol.write.writer"}

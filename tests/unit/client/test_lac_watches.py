@@ -12,7 +12,7 @@ from zbk.errors import (
     UnknownOperationError,
     ZbkError,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.transport.news import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, LacsRisen, Message, ReadLac, WatchLacs, WatchRefusal
 

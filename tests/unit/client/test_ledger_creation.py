@@ -6,8 +6,8 @@ import pytest
 
 from zbk.client.ledger_creation import LedgerOptions, plan_ledger
 from zbk.errors import InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.quorum import Quorum
 
 
 def test_what_is_not_said_has_its_default() -> None:

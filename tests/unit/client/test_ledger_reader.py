@@ -11,8 +11,8 @@ from zbk.client.api import Client
 from zbk.client.ledger_creation import LedgerOptions
 from zbk.client.ledger_reader import LedgerReader
 from zbk.errors import ClientClosedError, ReaderClosedError
-from zbk.protocol.ledger_metadata import Fragment
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.metadata import Fragment
 
 
 def test_reads_raise_the_lac_of_their_reader(client: Client) -> None:

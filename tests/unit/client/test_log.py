@@ -22,8 +22,8 @@ from zbk.errors import (
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.logs import LogStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.protocol.log_position import LogPosition, LogRange
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.log.position import LogPosition, LogRange
 
 
 class Cluster:

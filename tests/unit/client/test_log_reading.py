@@ -22,8 +22,8 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.protocol.log_position import LogEntry, LogPosition
-from zbk.protocol.read_batch import ReadBatch
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.log.position import LogEntry, LogPosition
 
 NAME = "orders"
 NEXT_S = 20.0

@@ -33,8 +33,8 @@ from zbk.errors import (
     LedgerFencedError,
     ZbkError,
 )
-from zbk.protocol.writer import WriterCore
-from zbk.protocol.writer_events import AddAnswered
+from zbk.protocol.write.events import AddAnswered
+from zbk.protocol.write.writer import WriterCore
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport.dealer import BookiePool
 

@@ -4,7 +4,7 @@ from typing import cast
 
 from zbk.client.directory import BookieDirectory
 from zbk.client.placer import BookiePlacer
-from zbk.protocol.placement import Candidate, RandomPlacement
+from zbk.protocol.ledger.placement import Candidate, RandomPlacement
 
 
 class Directory:

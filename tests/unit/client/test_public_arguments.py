@@ -34,9 +34,9 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import named_tree
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.dataset import LoadKind, new_load_id
-from zbk.protocol.log_position import LogPosition
-from zbk.protocol.manifest import DataLedger
+from zbk.protocol.dataset.dataset import LoadKind, new_load_id
+from zbk.protocol.dataset.manifest import DataLedger
+from zbk.protocol.log.position import LogPosition
 from zbk.wire.messages import ScrubStatus
 
 TREES = itertools.count()

@@ -17,10 +17,10 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.words import DigestType
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
 from zbk.transport.news import Reply, Sink
 from zbk.wire.messages import Message, Read, ReadAnswer

@@ -19,12 +19,12 @@ from zbk.errors import (
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.entry_batch import EntryBatch, sizes_from_wire
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.metadata_changes import begin_recovery, close_by_recovery
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.recovery_events import SendWrite
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.entry_batch import EntryBatch, sizes_from_wire
+from zbk.protocol.entry.words import DigestType
+from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.recovery.events import SendWrite
 from zbk.transport.news import Reply
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (

@@ -20,12 +20,12 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.store import Watch
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.read_batch import ReadBatch, decode_entries
-from zbk.protocol.tail import TailCore, TailLimits
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.read_batch import ReadBatch, decode_entries
+from zbk.protocol.entry.words import DigestType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.read.tail import TailCore, TailLimits
 from zbk.transport.news import Reply, Sink
 from zbk.wire.messages import LacAnswer, ReadLac
 

@@ -13,9 +13,9 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import named_tree
 from zbk.metadata.values import BookieRegistration
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.words import DigestType
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, Read, ReadAnswer, ReadLac, WatchLacs
 

@@ -30,9 +30,9 @@ from zbk.metadata.ledgers import LedgerStore, initialise
 from zbk.metadata.memory import MemoryTree
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
 from zbk.metadata.values import Layout
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import LedgerState
-from zbk.protocol.writer_events import (
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.events import (
     ChangeEnsemble,
     CloseLedger,
     EnsembleChanged,

@@ -11,7 +11,7 @@ from zbk.cluster.demo import InputRead, _Hasher, _read_back, _read_input
 from zbk.cluster.demo_input import FileInput, StandardLibraryInput
 from zbk.cluster.local import LocalBookie
 from zbk.errors import DigestMismatchError, InvalidOptionError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 if TYPE_CHECKING:
     from zbk.client.ledger_reader import LedgerReader

@@ -14,7 +14,7 @@ from zbk.errors import UnavailableError
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 if TYPE_CHECKING:
     from zbk.client.api import Client

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.errors import LedgerFencedError, UnauthorizedError, UnsupportedLedgerError, ZbkError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 KEY = b"k" * 16
 OTHER_KEY = b"o" * 16

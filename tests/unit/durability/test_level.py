@@ -4,8 +4,8 @@ import pytest
 
 from zbk.durability.level import LEVELS, DurabilityLevel, level_of
 from zbk.errors import UnsupportedLedgerError
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.ledger.quorum import Quorum
 
 PD = level_of(LedgerType.PD_JOURNAL)
 VD = level_of(LedgerType.VD_JOURNAL)

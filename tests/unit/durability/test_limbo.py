@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zbk.durability.limbo import Limbo, Loss, LossReason
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.ledger_ranges import LedgerRanges
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL

@@ -27,12 +27,12 @@ from zbk.durability.limbo_recheck_events import (
     WaitUntil,
 )
 from zbk.errors import BookieUnavailableError, MetadataUnavailableError, UnknownLedgerStateError
-from zbk.protocol.fragment_copy_events import CopyResult
-from zbk.protocol.fragment_repair import LostEntries
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.quorum import Quorum
-from zbk.protocol.spans import Span, merged
-from zbk.protocol.words import DigestType, LedgerType
+from zbk.protocol.entry.spans import Span, merged
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.repair.copy_order import LostEntries
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 
 LEDGER_ID = 7
 Q332 = Quorum(3, 3, 2)

@@ -21,7 +21,7 @@ from zbk.errors import (
     UnauthorizedError,
     UnsupportedLedgerError,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 KEY, OTHER_KEY = bytes(range(16)), bytes(16)
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL

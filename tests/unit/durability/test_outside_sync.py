@@ -16,7 +16,7 @@ from zbk.durability.outside_sync import (
     TellLac,
 )
 from zbk.errors import BookieUnavailableError, CannotAdvanceError, NoSuchLedgerError, ZbkError
-from zbk.protocol.quorum import Quorum
+from zbk.protocol.ledger.quorum import Quorum
 
 Q332 = Quorum(3, 3, 2)
 GONE = BookieUnavailableError("b", "not there")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.quorums import unstriped_quorums
 from zbk.durability.synced_lac import SyncedLac
 from zbk.errors import UnsupportedLedgerError
-from zbk.protocol.quorum import Quorum
+from zbk.protocol.ledger.quorum import Quorum
 
 
 @pytest.mark.parametrize(("ack_size", "lac"), [(1, 3), (2, 2), (3, 1)])

@@ -21,7 +21,7 @@ from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import data_set_list_path, data_set_path, load_path
 from zbk.metadata.values import encode
-from zbk.protocol.dataset import (
+from zbk.protocol.dataset.dataset import (
     Contents,
     DataSet,
     Load,

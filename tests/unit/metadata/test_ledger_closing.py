@@ -14,9 +14,9 @@ from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import TASK_NEWS, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.store import Operation, SetValue
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.metadata_changes import close_by_writer
-from zbk.protocol.underreplicated import UnderreplicatedLedger
+from zbk.protocol.ledger.changes import close_by_writer
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 
 NOT_WRITTEN = (MissingReason.NOT_WRITTEN,)
 MISSING = MissingReport.not_written({"b3": ((2, 4),)})

@@ -11,14 +11,14 @@ from tests.support.sessions import open_session
 from zbk.errors import IllegalTransitionError, LedgerClosedError, LedgerFencedError
 from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata, check_transition
-from zbk.protocol.metadata_changes import (
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.changes import (
     begin_recovery,
     change_ensemble,
     close_by_recovery,
     close_by_writer,
 )
-from zbk.protocol.words import LedgerState
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata, check_transition
 
 Change = Callable[[LedgerMetadata], LedgerMetadata | None]
 

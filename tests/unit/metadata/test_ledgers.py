@@ -22,8 +22,8 @@ from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import IDGEN, LEDGERS, ledger_path
 from zbk.metadata.store import Operation
 from zbk.metadata.values import IdCounter, Layout, LedgerLayout, encode
-from zbk.protocol.ledger_metadata import LedgerMetadata
-from zbk.protocol.words import LedgerState
+from zbk.protocol.entry.words import LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 
 class Cluster:

@@ -16,7 +16,7 @@ from zbk.metadata.logs import ATTEMPT_COUNT_MAX, LogStore
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import LOG_NAME_SIZE_MAX, log_list_path, log_path
 from zbk.metadata.values import encode
-from zbk.protocol.log_metadata import LogMetadata
+from zbk.protocol.log.metadata import LogMetadata
 
 
 class Cluster:

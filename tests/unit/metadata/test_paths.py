@@ -22,7 +22,7 @@ from zbk.metadata.paths import (
     task_path,
 )
 from zbk.metadata.values import LedgerLayout
-from zbk.protocol.words import LEDGER_ID_MAX
+from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 layouts = st.sampled_from(LedgerLayout)
 ledger_ids = st.one_of(

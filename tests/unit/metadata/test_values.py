@@ -31,12 +31,12 @@ from zbk.metadata.values import (
     decode,
     encode,
 )
-from zbk.protocol.dataset import DataSet, Load, LoadKind, LoadState, Version
-from zbk.protocol.digest import checksum
-from zbk.protocol.ledger_metadata import Fragment, LedgerMetadata
-from zbk.protocol.log_metadata import LogMetadata
-from zbk.protocol.underreplicated import MissingReason, UnderreplicatedLedger
-from zbk.protocol.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.dataset.dataset import DataSet, Load, LoadKind, LoadState, Version
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.repair.underreplicated import MissingReason, UnderreplicatedLedger
 
 LEDGER = LedgerMetadata(
     ledger_id=7,

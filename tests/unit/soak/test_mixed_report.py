@@ -11,7 +11,7 @@ from tests.soak.mixed.picture import draw, lives
 from tests.soak.mixed.report import MIB, Report, failures_of, markdown
 from tests.soak.mixed.samples import ProcessSample, Sample, Trend, trend
 from tests.soak.mixed.shelf import Counts
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 
 
 def flat() -> Trend:

@@ -8,7 +8,7 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.compaction import Compaction
 from zbk.storage.compaction_note import CompactionPlan
 from zbk.storage.entry_log import log_path

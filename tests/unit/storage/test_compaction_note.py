@@ -9,7 +9,7 @@ from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import CorruptRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.compaction_note import CompactionNote, CompactionPlan, decode_plan, encode_plan
 
 OWNER_HASH = checksum(b"bookie-1")

@@ -20,7 +20,7 @@ from tests.support.images import Image
 from tests.support.journals import DIRECTORY, OWNER, open_journal
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import CorruptJournalError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import (
     EntriesRecord,
     ExplicitLacRecord,

@@ -26,8 +26,8 @@ from zbk.errors import (
     DigestMismatchError,
     EntryUnreadableError,
 )
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import decode_entry
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import decode_entry
 from zbk.storage.entry_log import log_ids, log_path
 from zbk.storage.entry_log_scan import Block, EntryLogScan
 from zbk.storage.entry_reader import fetch

@@ -9,7 +9,7 @@ from tests.support.batches import batch_of, entries_in
 from tests.support.entry_logs import DIRECTORY, open_logs, scan_of
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CookieMismatchError, CorruptRecordError, StorageFailedError
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.entry_log_scan import SEARCH_SIZE, Block, Damage, EntryLogScan

@@ -12,10 +12,10 @@ from tests.support.batches import batch_of, entries_in, entry_of
 from tests.support.entry_logs import open_logs
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import EntryUnreadableError
-from zbk.protocol.digest import digest_function
-from zbk.protocol.entry import encode_entries
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import DigestType
+from zbk.protocol.entry.digest import digest_function
+from zbk.protocol.entry.entry import encode_entries
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import DigestType
 from zbk.storage.entry_log import EntryLogs
 from zbk.storage.entry_reader import GAP_SIZE_MAX, LAST_SIZE_GUESS, Resolved, fetch
 from zbk.storage.location import entry_locations

@@ -16,8 +16,8 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import BOOKIE_ID, KEY, read_all
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import NoSpaceError, StorageFailedError
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import (
     EntriesRecord,

@@ -11,7 +11,7 @@ from tests.support.bookie_storages import KEY, TwinnedStorage, read_all, storage
 from tests.support.scrubbing import BadDisk
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.garbage import LogSummary
 from zbk.storage.journal_record import (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import File, FileSystem, OsFile, OsFiles

@@ -11,7 +11,7 @@ from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CorruptRecordError, ShortRecordError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index_change import LedgerChange
 from zbk.storage.index_file import (
     IndexPath,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from zbk.errors import CorruptRecordError, ShortRecordError
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.index_page import (
     PAGE_ENTRY_COUNT,
     PAGE_LOCATIONS_SIZE,

@@ -9,7 +9,7 @@ from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage
 from tests.support.damage import cut, flipped
 from tests.support.simulated_disk import Fault as DiskFault
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.digest import checksum
+from zbk.protocol.entry.digest import checksum
 from zbk.storage.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.inspect_index import FoundRange, IndexInspection
 from zbk.storage.inspect_journal import FoundRecord, JournalInspection

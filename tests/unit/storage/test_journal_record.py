@@ -10,8 +10,8 @@ from tests.support.batches import batch_of
 from tests.support.damage import cut, flipped
 from tests.support.golden_bytes import golden_bytes
 from zbk.errors import CorruptRecordError, ShortRecordError
-from zbk.protocol.digest import checksum
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import (
     RECORD_HEADER_SIZE,
     RECORD_MAGIC,

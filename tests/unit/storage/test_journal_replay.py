@@ -22,8 +22,8 @@ from zbk.errors import (
     CorruptJournalError,
     StorageFailedError,
 )
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.journal import Journal
 from zbk.storage.journal_record import (

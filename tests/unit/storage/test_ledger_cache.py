@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache, put
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index_file import IndexPath, index_directories
 from zbk.storage.index_page import page_offset
 from zbk.storage.ledger_cache import LedgerCache

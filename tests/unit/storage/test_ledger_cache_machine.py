@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import NoSuchLedgerError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index_file import LedgerIndex
 from zbk.storage.index_flush import IndexFlush
 

@@ -10,7 +10,7 @@ from tests.support.golden_bytes import golden_bytes
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.durability.limbo import LossReason
 from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError, StorageFailedError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.ledger_ranges import LedgerRanges
 from zbk.storage.limbo import LimboFile

@@ -6,7 +6,7 @@ from tests.support.batches import batch_of
 from tests.support.damage import flipped
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import CorruptRecordError
-from zbk.protocol.entry_batch import EntryBatch
+from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.compaction_log import CompactionLog, merge
 from zbk.storage.fail_stop import FailStop
 from zbk.storage.location import location_of, split_location

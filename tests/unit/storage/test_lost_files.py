@@ -13,8 +13,8 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import BookieError, CorruptRecordError, InvalidOptionError
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_log_format import encode_block_header, log_seed
 from zbk.storage.fail_stop import FailStop

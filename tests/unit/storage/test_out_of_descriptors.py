@@ -13,7 +13,7 @@ from tests.support.bookie_storages import KEY
 from tests.support.simulated_disk import SimulatedDisk
 from tests.unit.storage.test_full_disk import LEDGERS, Run, story
 from zbk.errors import OutOfDescriptorsError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal_record import JournalRecord, LedgerKeyRecord
 
 

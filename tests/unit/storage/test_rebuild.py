@@ -18,7 +18,7 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.deleted_ledgers import DeletedLedgers
 from zbk.storage.entry_log_format import FOOTER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.fail_stop import FailStop

@@ -12,8 +12,8 @@ from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.scrubbing import Scrubber
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import ScatteredLedgerError
-from zbk.protocol.entry_batch import STORED_ENTRY_ID_MAX
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_SIZE
 from zbk.storage.inspect_index import IndexInspection
 from zbk.storage.page_extents import ADMITTED_COUNT_MAX

@@ -9,8 +9,8 @@ from tests.support.batches import batch_of
 from tests.support.entry_logs import DIRECTORY, OWNER, open_logs
 from tests.support.scrubbing import BadDisk
 from tests.support.simulated_disk import Fault, SimulatedDisk
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.scrub import DamagedFile
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_log import log_path
 from zbk.storage.entry_log_format import (
     BLOCK_HEADER_SIZE,

@@ -12,8 +12,8 @@ from tests.support.bookie_storages import TwinnedStorage, read_all
 from tests.support.compactions import Compactor
 from tests.support.scrubbing import BadDisk, Scrubber, scrub
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.compaction import CompactionLimits
-from zbk.protocol.scrub import DamagedEntries
+from zbk.protocol.upkeep.compaction import CompactionLimits
+from zbk.protocol.upkeep.scrub import DamagedEntries
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.index_page import INDEX_HEADER_SIZE
 from zbk.storage.last_mark import LogMark

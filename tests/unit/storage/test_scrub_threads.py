@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
 from tests.support.scrubbing import Scrubber
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.location import split_location

@@ -16,7 +16,7 @@ from zbk.errors import (
     NoSuchLedgerError,
     StorageFailedError,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord

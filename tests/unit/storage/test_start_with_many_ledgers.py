@@ -7,7 +7,7 @@ import pytest
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, read_all, storage_on
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage import bookie_storage
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord

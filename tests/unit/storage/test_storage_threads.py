@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, NO_LIMIT, read_all
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.entry_reader import Resolved

@@ -15,8 +15,8 @@ from tests.support.bookie_storages import (
 from tests.support.scrubbing import scrub
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import DuplicateEntryError, EntryUnreadableError
-from zbk.protocol.entry_batch import EntryBatch
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.entry_log_format import BLOCK_HEADER_SIZE
 from zbk.storage.journal_record import EntriesRecord

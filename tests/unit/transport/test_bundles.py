@@ -12,7 +12,7 @@ from tests.support.scripted_bookie import ScriptedBookie, greeted
 from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.errors import BusyError, HelloRequiredError, NoSuchLedgerError, WrongBookieError, from_wire
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.transport.bundles import LIMITS, Part, groups
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import Reply

@@ -10,7 +10,7 @@ import pytest
 from tests.support.raw_peers import RawPeer
 from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.transport import answer_budget
 from zbk.transport.dealer import BookiePool
 from zbk.transport.news import Reply

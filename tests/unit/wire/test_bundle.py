@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zbk.errors import MalformedMessageError
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.wire import codec
 from zbk.wire.bundle import join_frames, split_frames
 from zbk.wire.messages import (

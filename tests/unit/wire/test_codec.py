@@ -16,7 +16,7 @@ from zbk.errors import (
     ZbkError,
     from_wire,
 )
-from zbk.protocol.words import LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.wire import codec
 from zbk.wire.messages import (
     Add,

@@ -1,0 +1,361 @@
+"""LedgerRepair: golden stories, and what it must never do."""
+
+from pathlib import Path
+from typing import assert_never
+
+import msgspec
+import pytest
+
+from tests.support.golden import run_script, scripts
+from zbk.errors import (
+    BookieUnavailableError,
+    LedgerRecoveryError,
+    MetadataConflictError,
+    UnknownLedgerStateError,
+)
+from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
+from zbk.protocol.ledger.changes import cut_fragment, replace_bookie
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.copy_order import LostEntries
+from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.ledger_repair import LedgerRepair
+from zbk.protocol.repair.ledger_repair_events import (
+    AskHoldings,
+    BookieReplaced,
+    ChooseTarget,
+    CopyFragment,
+    CutFragment,
+    Effect,
+    EndRepair,
+    Event,
+    FragmentCopied,
+    FragmentCut,
+    HoldingsFailed,
+    HoldingsTold,
+    LedgerGone,
+    LedgerRecovered,
+    LedgerSeen,
+    LookAtLedger,
+    LookFailed,
+    RecoverLedger,
+    RecoveryFailed,
+    RepairAim,
+    RepairLimits,
+    RepairResult,
+    RepairStarted,
+    RepairStopped,
+    ReplaceBookie,
+    ReplaceFailed,
+    TargetChosen,
+    TimePassed,
+    WaitUntil,
+)
+
+GRACE_MS = 1_000
+
+
+class RepairScript:
+    """The commands a golden script may use. The grace period is 1000 ms."""
+
+    def __init__(self) -> None:
+        self.do_ledger("3", "3", "2")
+
+    def __call__(self, words: list[str]) -> str:
+        name, *args = words
+        effects = getattr(self, f"do_{name.replace('-', '_')}")(*args)
+        return "\n    ".join([f"{' '.join(words)}:", *map(_line, effects)])
+
+    # -------------------------------------------------------------- the world
+
+    def do_ledger(self, *sizes: str) -> list[Effect]:
+        """Begin anew with a ledger of these sizes, closed and empty, on a, b, c, ..."""
+        self.sizes = tuple(map(int, sizes))
+        self.fragments = [Fragment(0, tuple("abcdef"[: self.sizes[0]]))]
+        self.state, self.last_entry_id = LedgerState.CLOSED, -1
+        self.digest_type = DigestType.XXH3
+        self.key = b"k" * 16
+        self.registered = frozenset[str]()
+        self.aim = RepairAim(ledger_id=7)
+        self.now_ms = 0
+        self.replacing: ReplaceBookie | None = None
+        self.cutting: CutFragment | None = None
+        return []
+
+    def do_fragment(self, first: str, *bookies: str) -> list[Effect]:
+        """Add a fragment, or put it in the place of the one that starts there."""
+        kept = [f for f in self.fragments if f.first_entry_id != int(first)]
+        self.fragments = [*kept, Fragment(int(first), bookies)]
+        return []
+
+    def do_closed(self, last_entry_id: str) -> list[Effect]:
+        """Let the ledger be closed there."""
+        self.state, self.last_entry_id = LedgerState.CLOSED, int(last_entry_id)
+        return []
+
+    def do_open(self) -> list[Effect]:
+        """Let the ledger be written."""
+        self.state = LedgerState.OPEN
+        return []
+
+    def do_recovering(self) -> list[Effect]:
+        """Let the ledger be recovered by somebody."""
+        self.state = LedgerState.IN_RECOVERY
+        return []
+
+    def do_digest(self, name: str) -> list[Effect]:
+        """Let the ledger have another digest type."""
+        self.digest_type = DigestType(name)
+        return []
+
+    def do_format_1(self) -> list[Effect]:
+        """Let the metadata have no key."""
+        self.key = b""
+        return []
+
+    def do_there(self, *bookies: str) -> list[Effect]:
+        """Let these bookies be registered."""
+        self.registered = frozenset(bookies)
+        return []
+
+    def do_suspect(self, *bookies: str) -> list[Effect]:
+        """Report these bookies."""
+        self.aim = msgspec.structs.replace(self.aim, suspects=frozenset(bookies))
+        return []
+
+    def do_compare(self, *bookies: str) -> list[Effect]:
+        """Report that these bookies, or ``all``, may lack something: they are not lost."""
+        names = None if bookies == ("all",) else frozenset(bookies)
+        suspects = self.aim.suspects or frozenset()
+        self.aim = msgspec.structs.replace(self.aim, suspects=suspects, to_compare=names)
+        return []
+
+    def do_leave(self, *bookies: str) -> list[Effect]:
+        """Have these bookies hold nothing any more."""
+        self.aim = msgspec.structs.replace(
+            self.aim, suspects=frozenset(bookies), to_leave=frozenset(bookies)
+        )
+        return []
+
+    # -------------------------------------------------------------- events
+
+    def do_start(self) -> list[Effect]:
+        """Begin."""
+        self.repair = LedgerRepair(self.aim, RepairLimits(grace_ms=GRACE_MS, look_count_max=5))
+        return self._say(RepairStarted())
+
+    def do_stop(self) -> list[Effect]:
+        """Stop."""
+        return self._say(RepairStopped())
+
+    def do_seen(self) -> list[Effect]:
+        """Answer with the ledger as it is."""
+        return self._say(LedgerSeen(self.metadata(), self.registered))
+
+    def do_gone(self) -> list[Effect]:
+        """Answer that it was deleted."""
+        return self._say(LedgerGone())
+
+    def do_not_seen(self) -> list[Effect]:
+        """Answer with an error."""
+        return self._say(LookFailed(BookieUnavailableError("store", "lost")))
+
+    def do_at(self, now_ms: str) -> list[Effect]:
+        """Let it be that time."""
+        self.now_ms = int(now_ms)
+        return self._say(TimePassed())
+
+    def do_holds(self, *spans: str) -> list[Effect]:
+        """Answer what the bookie holds: ``0-4``."""
+        return self._say(HoldingsTold(tuple(_span(one) for one in spans)))
+
+    def do_holds_up_to(self, last: str, *spans: str) -> list[Effect]:
+        """Answer what the bookie holds up to an entry: the rest is to be asked for again."""
+        return self._say(HoldingsTold(tuple(_span(one) for one in spans), int(last)))
+
+    def do_limbo_holds(self, *spans: str) -> list[Effect]:
+        """Answer what a bookie in limbo holds."""
+        return self._say(HoldingsTold(tuple(_span(one) for one in spans), is_in_limbo=True))
+
+    def do_silent(self) -> list[Effect]:
+        """Answer that the bookie does not say what it holds."""
+        return self._say(HoldingsFailed(BookieUnavailableError("?", "silent")))
+
+    def do_target(self, bookie: str) -> list[Effect]:
+        """Answer with a bookie, with ``none``, or with ``others``: it is theirs to do."""
+        named = None if bookie in ("none", "others") else bookie
+        return self._say(TargetChosen(named, is_skipped=bookie == "others"))
+
+    def do_copied(self, count: str) -> list[Effect]:
+        """Answer that all was copied."""
+        return self._say(FragmentCopied(CopyResult(copied_count=int(count), copied_size=100)))
+
+    def do_lost(self, *spans: str) -> list[Effect]:
+        """Answer that some entries are nowhere: ``0-4``."""
+        lost = tuple(LostEntries(a, b, b - a + 1, "gone") for a, b in map(_span, spans))
+        return self._say(FragmentCopied(CopyResult(lost=lost)))
+
+    def do_source_fails(self) -> list[Effect]:
+        """Answer that a replica could not be read now."""
+        error = BookieUnavailableError("source", "away")
+        return self._say(FragmentCopied(CopyResult(source_error=error)))
+
+    def do_limbo_fails(self) -> list[Effect]:
+        """Answer that a replica could not be read: its bookie is in limbo."""
+        return self._say(FragmentCopied(CopyResult(source_error=UnknownLedgerStateError(7, "?"))))
+
+    def do_target_fails(self) -> list[Effect]:
+        """Answer that the target did not take it."""
+        error = BookieUnavailableError("target", "full")
+        return self._say(FragmentCopied(CopyResult(target_error=error)))
+
+    def do_replaced(self) -> list[Effect]:
+        """Make the change that was asked for, and answer."""
+        wanted = self.replacing
+        assert wanted is not None
+        changed = replace_bookie(
+            self.metadata(), wanted.first_entry_id, wanted.slot, wanted.old, wanted.new
+        )
+        if changed is not None:
+            self.fragments = list(changed.fragments)
+        return self._say(BookieReplaced(self.metadata(), changed is not None))
+
+    def do_cut(self) -> list[Effect]:
+        """Cut the fragment as was asked for, and answer."""
+        wanted = self.cutting
+        assert wanted is not None
+        changed = cut_fragment(self.metadata(), wanted.first_entry_id, wanted.starts)
+        if changed is not None:
+            self.fragments = list(changed.fragments)
+        return self._say(FragmentCut(self.metadata()))
+
+    def do_refused(self) -> list[Effect]:
+        """Answer that the metadata could not be changed."""
+        return self._say(ReplaceFailed(MetadataConflictError("ledger 7", "changed")))
+
+    def do_recovered(self, last_entry_id: str) -> list[Effect]:
+        """Let the ledger be closed, and answer."""
+        self.do_closed(last_entry_id)
+        return self._say(LedgerRecovered())
+
+    def do_not_recovered(self) -> list[Effect]:
+        """Answer that it is not closed."""
+        return self._say(RecoveryFailed(LedgerRecoveryError(7, "too few")))
+
+    # -------------------------------------------------------------- inside
+
+    def metadata(self) -> LedgerMetadata:
+        """Return the ledger as it is."""
+        is_closed = self.state is LedgerState.CLOSED
+        return LedgerMetadata(
+            ledger_id=7,
+            ensemble_size=self.sizes[0],
+            write_quorum_size=self.sizes[1],
+            ack_quorum_size=self.sizes[2],
+            ledger_type=LedgerType.PD_JOURNAL,
+            digest_type=self.digest_type,
+            password_digest=b"",
+            fragments=tuple(self.fragments),
+            created_ms=0,
+            creation_token="t",
+            state=self.state,
+            last_entry_id=self.last_entry_id if is_closed else None,
+            length=0 if is_closed else None,
+            ledger_key=self.key,
+        )
+
+    def _say(self, event: Event) -> list[Effect]:
+        effects = self.repair.handle(event, self.now_ms)
+        for effect in effects:
+            if isinstance(effect, ReplaceBookie):
+                self.replacing = effect
+            if isinstance(effect, CutFragment):
+                self.cutting = effect
+        return effects
+
+
+def _span(text: str) -> tuple[int, int]:
+    first, _, last = text.partition("-")
+    return int(first), int(last or first)
+
+
+def _line(effect: Effect) -> str:
+    match effect:
+        case LookAtLedger():
+            text = "look"
+        case WaitUntil(until_ms):
+            text = f"wait until {until_ms}"
+        case AskHoldings(bookie_id, (first, last)):
+            text = f"what does {bookie_id} hold of {first}-{last}?"
+        case ChooseTarget(ensemble, slot, exclude):
+            besides = f", not {','.join(sorted(exclude))}" if exclude else ""
+            text = f"choose for slot {slot} of {','.join(ensemble)}{besides}"
+        case CopyFragment(order):
+            spans = " ".join(f"{a}-{b}" for a, b in order.spans)
+            sources = ",".join(order.fragment.bookies[slot] for slot in order.sources)
+            text = f"copy {order.entry_count} of {spans} from {sources} to {order.target}"
+        case ReplaceBookie(first, _slot, old, new):
+            text = f"replace {old} by {new} at {first}"
+        case CutFragment(first, starts):
+            text = f"cut the fragment at {first} at {','.join(map(str, starts))}"
+        case RecoverLedger():
+            text = "recover"
+        case EndRepair(result):
+            text = _result(result)
+        case _:
+            assert_never(effect)
+    return text
+
+
+def _result(result: RepairResult) -> str:
+    if result.is_gone:
+        return "end: deleted"
+    parts = [
+        "whole" if result.is_whole else "not whole",
+        f"{result.replaced_count} replaced",
+        f"{result.copied_count} copied",
+    ]
+    parts += ["recovered"] if result.is_recovered else []
+    parts += [f"{result.skipped_count} skipped"] if result.skipped_count else []
+    parts += ["stopped"] if result.is_stopped else []
+    parts += [f"waits for {','.join(sorted(result.awaited))}"] if result.awaited else []
+    parts += [f"unrepairable: {result.unrepairable}"] if result.unrepairable else []
+    parts += [f"error: {result.error}"] if result.error else []
+    return "end: " + ", ".join(parts)
+
+
+@pytest.mark.parametrize("path", scripts("replication"), ids=lambda path: path.stem)
+def test_golden(path: Path, rewrite_golden: bool) -> None:
+    """B21, B41, B42: among the stories are empty fragments, single replicas, late changes."""
+    run_script(path, RepairScript(), rewrite=rewrite_golden)
+
+
+def test_what_comes_after_the_end_is_late_news() -> None:
+    repair = LedgerRepair(RepairAim(ledger_id=7))
+    repair.handle(RepairStarted(), 0)
+    repair.handle(RepairStopped(), 0)
+
+    assert repair.is_over
+    assert repair.handle(LedgerGone(), 0) == []
+
+
+def test_the_grace_period_begins_when_the_fragment_is_seen_and_not_when_it_is_asked_for() -> None:
+    """A slow metadata store takes nothing away from the writer: it may have begun just now."""
+    metadata = LedgerMetadata(
+        ledger_id=7,
+        ensemble_size=2,
+        write_quorum_size=2,
+        ack_quorum_size=1,
+        ledger_type=LedgerType.PD_JOURNAL,
+        digest_type=DigestType.XXH3,
+        password_digest=b"",
+        ledger_key=bytes(16),
+        fragments=(Fragment(0, ("a", "lost")),),
+        created_ms=0,
+        creation_token="token",
+    )
+    repair = LedgerRepair(RepairAim(ledger_id=7), RepairLimits(grace_ms=GRACE_MS))
+    repair.handle(RepairStarted(), 0)
+
+    (waits,) = repair.handle(LedgerSeen(metadata, frozenset({"a"})), GRACE_MS - 10)
+
+    assert waits == WaitUntil(2 * GRACE_MS - 10)

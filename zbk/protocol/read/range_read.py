@@ -1,0 +1,386 @@
+"""Reading one chunk of entries of one fragment, whatever its replicas do.
+
+A chunk is asked for from as few bookies as hold it: from one when E = Qw; on a striped ledger the
+ids are spread over slots. Each entry that comes is verified. Whatever does not come, or does not
+pass, is asked for from the next replica of its write set:
+
+    partial answer        the rest is asked for again, at first from the same slot
+    damaged entry         what came before it is kept; it is asked for elsewhere, and so is, by
+                          preference, what comes after it
+    NoSuchEntry, damage   of one entry, named by the error, else the first one: as above
+    UnknownLedgerState    likewise; a bookie that may have lost it has not said no
+    any other refusal,    all that was asked with it is asked for elsewhere
+    time-out
+
+A slot that failed in any way gets a *strike*; among the replicas not tried yet the one with the
+fewest strikes is asked, then the one that comes first in ``slot_order``. Each failure crosses out
+one replica of one entry at least, so a read always ends.
+
+A slot that stays silent for ``speculative_ms`` gets a strike too, and the next replica is asked as
+well (*speculation*). The two race: the first valid answer wins, the other one is late news. This
+goes on until every replica was asked; nobody is crossed out for being slow. On a striped ledger no
+other slot may hold all that the slow one was asked for: then the slow request is given up, its ids
+are asked for elsewhere, and its slot is asked again only if that fails. A slot that answers is
+never raced, however badly it answers: what it lacks is asked for elsewhere at once.
+
+Entries are delivered in order, as soon as everything before them was. When no replica of an entry
+is left, the read fails there, after all before it was delivered: with the first real error met, or
+with NoSuchEntry when every replica said so.
+
+Source: BookKeeper's ``PendingReadOp``, ``BatchedReadOp`` and
+``DefaultSpeculativeRequestExecutionPolicy``.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import TypeAlias, assert_never
+
+import msgspec
+
+from zbk.errors import (
+    DamageError,
+    DigestMismatchError,
+    EntryUnreadableError,
+    NoSuchEntryError,
+    RequestTimeoutError,
+    UnknownLedgerStateError,
+    ZbkError,
+)
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.read_batch import ReadBatch, decode_entries, join
+from zbk.protocol.entry.words import DigestType
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.read.read_race import Race, Segment, is_absence
+
+# ------------------------------------------------------------------ events
+
+
+class ReadStarted(msgspec.Struct, frozen=True):
+    """Begin."""
+
+
+class ReadAnswered(msgspec.Struct, frozen=True):
+    """A bookie sent entries, back to back from the first id asked for. They may be fewer."""
+
+    slot: int
+    read_id: int
+    body: bytes
+
+
+class ReadRefused(msgspec.Struct, frozen=True):
+    """A bookie refused a read, or the connection to it is or was lost."""
+
+    slot: int
+    read_id: int
+    error: ZbkError
+
+
+class ReadTimedOut(msgspec.Struct, frozen=True):
+    """A bookie did not answer in time."""
+
+    slot: int
+    read_id: int
+    timeout_ms: int
+
+
+class ReadTicked(msgspec.Struct, frozen=True):
+    """Time has passed. It counts at ``speculate_at_ms``; sooner it does no harm."""
+
+
+Event: TypeAlias = ReadStarted | ReadAnswered | ReadRefused | ReadTimedOut | ReadTicked
+
+
+# ------------------------------------------------------------------ effects
+
+
+class SendRead(msgspec.Struct, frozen=True):
+    """Ask the bookie of a slot for entries. Answer it with one event of the same ``read_id``."""
+
+    slot: int
+    entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
+    read_id: int
+    is_checked: bool = False  # the bookie is to verify the blocks of its entry log first
+
+
+class Delivered(msgspec.Struct, frozen=True):
+    """The next entries, in order. Nothing follows the last ones."""
+
+    batch: ReadBatch
+    is_last: bool
+
+
+class ReadFailed(msgspec.Struct, frozen=True):
+    """The entry behind those delivered cannot be read. Nothing follows."""
+
+    error: ZbkError
+
+
+Effect: TypeAlias = SendRead | Delivered | ReadFailed
+
+
+class RangeRead:
+    """One read of the entries ``first .. last``, which lie in one fragment.
+
+    ``slot_order`` names every slot once, preferred ones first. With ``only_slot`` nothing but the
+    replicas in that slot are read: on a striped ledger, of the ids that the slot holds. If it
+    holds none, ``is_over`` is true from the start. ``speculative_ms`` 0: no speculation. With
+    ``entry_ids``, some of ``first .. last``, only these are read, and ``slot_order`` may leave out
+    slots: each id has another one in its write set.
+
+    Invariants, checked in ``_check``:
+      * a read that is not over waits for an answer;
+      * each request belongs to one race, which knows it, and asks each slot once;
+      * what was verified and is not delivered lies behind an entry that is missing.
+    """
+
+    def __init__(
+        self,
+        ledger_id: int,
+        quorum: Quorum,
+        first: int,
+        last: int,
+        *,
+        digest_type: DigestType,
+        digest: DigestFunction,
+        slot_order: Sequence[int] | None = None,
+        only_slot: int | None = None,
+        entry_ids: Sequence[int] | None = None,
+        speculative_ms: int = 0,
+    ) -> None:
+        assert 0 <= first <= last, "a chunk has at least one entry"
+        self._ledger_id = ledger_id
+        self._quorum = quorum
+        self._digest_type = digest_type
+        self._digest = digest
+        if entry_ids is not None:
+            self._order = tuple(slot_order or range(quorum.ensemble_size))
+            self._entry_ids: Sequence[int] = entry_ids
+        elif only_slot is None:
+            self._order = tuple(slot_order or range(quorum.ensemble_size))
+            self._entry_ids = range(first, last + 1)
+            assert len(set(self._order)) == quorum.ensemble_size, "every slot, once"
+        else:
+            self._order = (only_slot,)
+            self._entry_ids = quorum.entry_ids(only_slot, first, last)
+        self._is_spread = quorum.is_striped and only_slot is None
+        self._position = 0  # ids delivered
+        self._ahead: dict[int, ReadBatch] = {}  # verified, behind a hole; by first id
+        self._requests: dict[int, tuple[int, Race]] = {}
+        self._next_read_id = 0
+        self._strikes = [0] * quorum.ensemble_size
+        self._failure: tuple[int, ZbkError] | None = None  # the lowest id that cannot be read
+        self._is_over = not self._entry_ids
+        self._speculative_ms = speculative_ms
+        self._now_ms = 0
+
+    @property
+    def is_over(self) -> bool:
+        """True when everything was delivered, or the read has failed."""
+        return self._is_over
+
+    @property
+    def speculate_at_ms(self) -> int | None:
+        """When to send ``ReadTicked``; ``None`` while time makes no difference."""
+        due_ms = [race.speculate_at_ms for _, race in self._requests.values()]
+        return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
+
+    def strike_count(self, slot: int) -> int:
+        """Return how often a slot failed or was slow."""
+        return self._strikes[slot]
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle one event; return what is to be done. An answer to no request is late news."""
+        self._now_ms = now_ms
+        if self._is_over:
+            return []
+        effects: list[Effect] = []
+        match event:
+            case ReadStarted():
+                effects += self._ask(Segment(self._entry_ids))
+            case ReadAnswered():
+                effects += self._on_answered(event)
+            case ReadRefused():
+                effects += self._on_refused(event.slot, event.read_id, event.error)
+            case ReadTimedOut():
+                what = f"read of ledger {self._ledger_id} from slot {event.slot}"
+                error = RequestTimeoutError(what, event.timeout_ms / 1000)
+                effects += self._on_refused(event.slot, event.read_id, error)
+            case ReadTicked():
+                effects += self._on_ticked()
+            case _:
+                assert_never(event)
+        effects += self._deliver()
+        self._check()
+        return effects
+
+    # ------------------------------------------------------------------ events
+
+    def _on_answered(self, event: ReadAnswered) -> list[Effect]:
+        race = self._close_request(event.slot, event.read_id)
+        if race is None:
+            return []
+        segment = race.segment
+        batch, is_all = decode_entries(
+            event.body, segment.entry_ids, self._ledger_id, self._digest_type, self._digest
+        )
+        if len(batch):
+            self._end_race(race)
+            for run in batch.runs() if self._is_spread else [batch]:
+                self._ahead[run.first_entry_id] = run
+        rest = segment.entry_ids[len(batch) :]
+        if not rest:
+            return []
+        race.segment = segment.rest(rest)
+        if is_all and len(batch):
+            return self._ask(race.segment)
+        return self._miss(event.slot, race, 0, DigestMismatchError(self._ledger_id, rest[0]))
+
+    def _on_refused(self, slot: int, read_id: int, error: ZbkError) -> list[Effect]:
+        race = self._close_request(slot, read_id)
+        if race is None:
+            return []
+        ids = race.segment.entry_ids
+        if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
+            return self._miss(slot, race, _index_of(error, ids), error)
+        self._strikes[slot] += 1
+        race.segment = race.segment.after(ids, slot, error)
+        if race.read_ids:  # somebody else was asked for the same
+            return []
+        return self._ask(race.segment)
+
+    def _on_ticked(self) -> list[Effect]:
+        effects: list[Effect] = []
+        for race in dict.fromkeys(race for _, race in self._requests.values()):
+            if race.speculate_at_ms is not None and self._now_ms >= race.speculate_at_ms:
+                race.speculate_at_ms = None
+                effects += self._speculate(race)
+        return effects
+
+    def _close_request(self, slot: int, read_id: int) -> Race | None:
+        asked, race = self._requests.get(read_id, (slot, None))
+        if race is None or asked != slot:
+            return None
+        del self._requests[read_id]
+        race.read_ids.remove(read_id)
+        return race
+
+    def _end_race(self, race: Race) -> None:
+        """Wait no longer for those that were asked for these ids."""
+        for read_id in race.read_ids:
+            del self._requests[read_id]
+        race.read_ids.clear()
+
+    def _miss(self, slot: int, race: Race, index: int, error: ZbkError) -> list[Effect]:
+        """Cross out the slot for one entry; what was asked with it is asked for again."""
+        self._end_race(race)
+        self._strikes[slot] += 1
+        segment, ids = race.segment, race.segment.entry_ids
+        effects = self._ask(segment.rest(ids[:index]))
+        effects += self._ask(segment.after(ids[index : index + 1], slot, error))
+        return effects + self._ask(segment.rest(ids[index + 1 :]))
+
+    # ------------------------------------------------------------------ whom to ask
+
+    def _ask(self, segment: Segment) -> list[Effect]:
+        ids = segment.entry_ids
+        if not ids or (self._failure is not None and ids[0] > self._failure[0]):
+            return []  # what comes after an entry that cannot be read is not wanted
+        effects: list[Effect] = []
+        for slot, chosen in self._share(ids, segment.tried).items():
+            if slot is None:
+                self._fail(segment.rest(chosen))
+            else:
+                effects.append(self._send(slot, Race(segment.rest(chosen))))
+        return effects
+
+    def _speculate(self, race: Race) -> list[Effect]:
+        """Ask the next replicas for what those asked so far have not answered."""
+        segment = race.segment
+        shares = self._share(segment.entry_ids, segment.tried | race.asked)
+        if None in shares:  # every replica was asked
+            return []
+        for read_id in race.read_ids:
+            self._strikes[self._requests[read_id][0]] += 1
+        if len(shares) == 1:
+            return [self._send(slot, race) for slot in shares if slot is not None]
+        self._end_race(race)
+        return [
+            self._send(slot, Race(segment.rest(chosen), race.asked))
+            for slot, chosen in shares.items()
+            if slot is not None
+        ]
+
+    def _share(self, ids: Sequence[int], excluded: int) -> dict[int | None, Sequence[int]]:
+        """Part ids by the slot to be asked next; under ``None`` those with no slot left."""
+        if not self._is_spread:
+            return {self._choose(self._order, excluded): ids}
+        size = self._quorum.ensemble_size
+        residues = dict.fromkeys(entry_id % size for entry_id in ids)
+        choice = {r: self._choose(self._write_set(r), excluded) for r in residues}
+        return {
+            slot: array("q", (entry_id for entry_id in ids if choice[entry_id % size] == slot))
+            for slot in dict.fromkeys(choice.values())
+        }
+
+    def _write_set(self, residue: int) -> list[int]:
+        members = self._quorum.write_set(residue)
+        return [slot for slot in self._order if slot in members]
+
+    def _choose(self, candidates: Sequence[int], tried: int) -> int | None:
+        left = [slot for slot in candidates if not tried >> slot & 1]
+        return min(left, key=self._strikes.__getitem__) if left else None
+
+    def _send(self, slot: int, race: Race) -> SendRead:
+        read_id = self._next_read_id
+        self._next_read_id += 1
+        self._requests[read_id] = (slot, race)
+        race.read_ids.append(read_id)
+        race.asked |= 1 << slot
+        if self._speculative_ms:
+            race.speculate_at_ms = self._now_ms + self._speculative_ms
+        return SendRead(slot, race.segment.entry_ids, read_id)
+
+    def _fail(self, segment: Segment) -> None:
+        entry_id, error = segment.entry_ids[0], segment.error
+        assert error is not None, "a replica was tried"
+        if is_absence(error):
+            error = NoSuchEntryError(self._ledger_id, entry_id)
+        if self._failure is None or entry_id < self._failure[0]:
+            self._failure = (entry_id, error)
+
+    # ------------------------------------------------------------------ what to deliver
+
+    def _deliver(self) -> list[Effect]:
+        runs: list[ReadBatch] = []
+        while self._position < len(self._entry_ids):
+            run = self._ahead.pop(self._entry_ids[self._position], None)
+            if run is None:
+                break
+            runs.append(run)
+            self._position += len(run)
+        is_last = self._position == len(self._entry_ids)
+        effects: list[Effect] = [Delivered(join(runs), is_last)] if runs else []
+        if is_last:
+            self._is_over = True
+        elif self._failure is not None and self._failure[0] == self._entry_ids[self._position]:
+            self._is_over = True
+            effects.append(ReadFailed(self._failure[1]))
+        return effects
+
+    def _check(self) -> None:
+        if self._is_over:
+            return
+        assert self._requests, "a read that goes on waits for somebody"
+        for read_id, (slot, race) in self._requests.items():
+            assert read_id in race.read_ids, "a race knows its requests"
+            assert race.asked >> slot & 1, "a race knows whom it asked"
+            assert not race.segment.tried >> slot & 1, "who failed is not asked again"
+        next_id = self._entry_ids[self._position]
+        assert all(first > next_id for first in self._ahead), "what comes next is delivered"
+
+
+def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:
+    """Return the index of the entry that an error names; the first one if it names none."""
+    named = (NoSuchEntryError, EntryUnreadableError, DigestMismatchError)
+    entry_id = error.args[1] if isinstance(error, named) else None
+    return entry_ids.index(entry_id) if entry_id in entry_ids else 0

@@ -1,0 +1,175 @@
+"""What goes into a recovery and what comes out of it: events, effects, limits.
+
+    the body           RecoveryStarted, Tick, TimeIsOver
+    the bookies        FenceAnswered, FenceFailed, ReadAnswered, ReadFailed, WriteAnswered,
+                       WriteFailed
+    the placement      ReplacementsChosen
+
+    to the bookies     SendFence, SendRead, SendWrite
+    to the placement   ChooseReplacements
+    to the metadata    CloseRecovered
+    to the caller      RecoveryFailed
+
+Every request is answered with exactly one event, at the latest when it has timed out. A failure is
+any error: refused, not reached, timed out, garbage.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.errors import ZbkError
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.ledger.metadata import Fragment
+
+
+class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a recovery keeps in memory, and how often it tries.
+
+    The memory is ``window_size`` and, beyond it, the answers to the reads under way: one a slot.
+    """
+
+    window_size: int = 8 * 1024 * 1024  # bytes read and not yet written back
+    window_count: int = 4_096  # entries that one read asks for, and that are read ahead
+    batch_size_max: int = 1024 * 1024  # bytes of entries in one write
+    batch_count_max: int = 4_096  # entries in one write
+    patience_ms: int = 500  # silence of the one bookie asked, after which the others are asked too
+    attempt_count_max: int = 8  # failures of a bookie in a row; then it is asked no more
+    retry_delay_ms: int = 100  # after its first failure; doubled after each further one,
+    retry_delay_ms_max: int = 2_000  # up to this
+    change_count_max: int = 64  # replacements of bookies in the ensemble written back to
+
+
+# ------------------------------------------------------------------ events
+
+
+class RecoveryStarted(msgspec.Struct, frozen=True):
+    """Begin."""
+
+
+class FenceAnswered(msgspec.Struct, frozen=True):
+    """A bookie is fenced, durably, and told the highest LAC that it knows."""
+
+    slot: int
+    lac: int
+
+
+class FenceFailed(msgspec.Struct, frozen=True):
+    """A bookie may or may not be fenced, and did not tell its LAC."""
+
+    slot: int
+    error: ZbkError
+
+
+class ReadAnswered(msgspec.Struct, frozen=True):
+    """A bookie is fenced, durably, and sent entries back to back, from the first id asked for."""
+
+    read_id: int
+    body: bytes
+
+
+class ReadFailed(msgspec.Struct, frozen=True):
+    """A read was refused or not answered. ``NoSuchEntryError``: the bookie is fenced, durably."""
+
+    read_id: int
+    error: ZbkError
+
+
+class WriteAnswered(msgspec.Struct, frozen=True):
+    """A bookie has fsynced what was written back."""
+
+    write_id: int
+
+
+class WriteFailed(msgspec.Struct, frozen=True):
+    """A write was refused or not answered."""
+
+    write_id: int
+    error: ZbkError
+
+
+class ReplacementsChosen(msgspec.Struct, frozen=True):
+    """New bookies, by slot: for all slots that were asked for, some, or none."""
+
+    bookies: Mapping[int, str]
+
+
+class Tick(msgspec.Struct, frozen=True):
+    """Time has passed. Wanted every 100 ms or so: what is to be tried again is tried then."""
+
+
+class TimeIsOver(msgspec.Struct, frozen=True):
+    """The caller waits no longer."""
+
+
+Event: TypeAlias = (
+    RecoveryStarted
+    | FenceAnswered
+    | FenceFailed
+    | ReadAnswered
+    | ReadFailed
+    | WriteAnswered
+    | WriteFailed
+    | ReplacementsChosen
+    | Tick
+    | TimeIsOver
+)
+
+
+# ------------------------------------------------------------------ effects
+
+
+class SendFence(msgspec.Struct, frozen=True):
+    """Fence a bookie and ask for its LAC."""
+
+    slot: int
+    bookie_id: str
+
+
+class SendRead(msgspec.Struct, frozen=True):
+    """Fence a bookie and ask for entries."""
+
+    read_id: int
+    bookie_id: str
+    entry_ids: Sequence[int]  # ascending; a range on a ledger that is not striped
+    is_checked: bool = False  # the entries have no digest: the bookie verifies its blocks first
+
+
+class SendWrite(msgspec.Struct, frozen=True):
+    """Write a batch back, as a recovery add."""
+
+    write_id: int
+    bookie_id: str
+    batch: EntryBatch
+    lac: int
+
+
+class ChooseReplacements(msgspec.Struct, frozen=True):
+    """Find bookies for the failed slots. Answer it with one ``ReplacementsChosen``."""
+
+    ensemble: tuple[str, ...]
+    failed_slots: tuple[int, ...]
+    exclude: frozenset[str]  # bookies that failed in this recovery
+
+
+class CloseRecovered(msgspec.Struct, frozen=True):
+    """Close the ledger in the metadata: ``close_by_recovery``. Nothing follows.
+
+    ``length`` is the bytes of payload up to ``last_entry_id``.
+    """
+
+    fragments: tuple[Fragment, ...]
+    last_entry_id: int
+    length: int
+
+
+class RecoveryFailed(msgspec.Struct, frozen=True):
+    """The ledger stays IN_RECOVERY. Nothing follows."""
+
+    error: ZbkError
+
+
+Effect: TypeAlias = (
+    SendFence | SendRead | SendWrite | ChooseReplacements | CloseRecovered | RecoveryFailed
+)

@@ -1,0 +1,250 @@
+"""Recovery of a ledger whose writer is gone, or is to be stopped: the protocol, as a pure machine.
+
+A client that recovers a ledger changes its state to IN_RECOVERY first (``begin_recovery``) and
+gives the metadata found then to a ``RecoveryCore``. From then on the last fragment stays as it is:
+no writer can add one. The steps:
+
+    fence       every bookie of the last ensemble, until no write quorum is left that could
+                complete an add; the highest LAC heard          zbk.protocol.recovery.fence
+    read        entries behind the LAC, up to the first one that surely is none; each read
+                fences, too                                     zbk.protocol.recovery.reads
+    write back  what was found, beside the reading              zbk.protocol.recovery.writes
+    length      of the last entry; if nothing was found, the metadata say it where the last
+                fragment is empty, or that entry is read        zbk.protocol.recovery.length
+    close       by a compare-and-swap of the body               zbk.protocol.ledger.changes
+
+The reading starts behind the highest LAC heard, but never before the last fragment: its writer
+began that with everything before it confirmed (BookKeeper #2615).
+
+Any number of clients may recover one ledger at the same time: each finds every entry that was
+acknowledged, and the one whose compare-and-swap is first decides the end; the others adopt it.
+A recovery that fails leaves the ledger IN_RECOVERY, and nothing but more copies of its entries: it
+may be recovered again. It never closes a ledger short because it knows too little.
+
+Words: a *positive* and a *negative* are a bookie's valid yes and no to one entry.
+
+Source: "The BookKeeper protocol", section Closing a ledger as a reader, Fencing; BookKeeper's
+``LedgerRecoveryOp``, ``ReadOnlyLedgerHandle.recover``.
+"""
+
+from typing import assert_never
+
+from zbk.errors import LedgerRecoveryError, UnauthorizedError, ZbkError
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.words import NO_ENTRY, LedgerState
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.recovery.events import (
+    CloseRecovered,
+    Effect,
+    Event,
+    FenceAnswered,
+    FenceFailed,
+    ReadAnswered,
+    ReadFailed,
+    RecoveryFailed,
+    RecoveryLimits,
+    RecoveryStarted,
+    ReplacementsChosen,
+    SendFence,
+    Tick,
+    TimeIsOver,
+    WriteAnswered,
+    WriteFailed,
+)
+from zbk.protocol.recovery.fence import FenceRound
+from zbk.protocol.recovery.length import LengthRead
+from zbk.protocol.recovery.reads import RecoveryReads
+from zbk.protocol.recovery.writes import RecoveryWrites
+
+
+class RecoveryCore:
+    """One recovery of one ledger, whose state is IN_RECOVERY in ``metadata``.
+
+    Invariants, checked in ``_check``:
+      * the steps come in their order, and an effect that ends the recovery is the last one;
+      * what is written back is what was read, in order and without a gap, from the LAC on.
+    """
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        *,
+        digest: DigestFunction,
+        limits: RecoveryLimits | None = None,
+    ) -> None:
+        assert metadata.state is LedgerState.IN_RECOVERY, "the state is changed first"
+        self._metadata = metadata
+        self._digest = digest
+        self._limits = limits or RecoveryLimits()
+        floor = metadata.last_fragment.first_entry_id - 1
+        self._fence = FenceRound(metadata.quorum, floor, self._limits)
+        self._reads: RecoveryReads | None = None
+        self._writes: RecoveryWrites | None = None
+        self._length: LengthRead | None = None
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True when the end of the ledger is known, or cannot be."""
+        return self._is_over
+
+    @property
+    def lac(self) -> int:
+        """The LAC from which the reading starts, as far as it is known."""
+        return self._fence.lac
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle one event; return what is to be done. What comes after the end is late news."""
+        if self._is_over:
+            return []
+        effects: list[Effect] = []
+        match event:
+            case RecoveryStarted() | Tick():
+                pass
+            case FenceAnswered() | FenceFailed():
+                effects += self._on_fence(event, now_ms)
+            case ReadAnswered() | ReadFailed():
+                effects += self._on_read(event, now_ms)
+            case WriteAnswered() | WriteFailed():
+                self._on_write(event)
+            case ReplacementsChosen():
+                assert self._writes is not None, "nobody else asks for replacements"
+                effects += self._writes.chosen(event.bookies)
+            case TimeIsOver():
+                effects += self._fail(self._error(f"time is over; {self._waits_for()}"))
+            case _:
+                assert_never(event)
+        if not self._is_over:
+            effects += self._proceed(now_ms)
+        self._check()
+        return effects
+
+    # ------------------------------------------------------------------ events
+
+    def _on_fence(self, event: FenceAnswered | FenceFailed, now_ms: int) -> list[Effect]:
+        if self._reads is not None:
+            return []  # late: the fence counts, the LAC is fixed
+        if isinstance(event, FenceAnswered):
+            self._fence.answered(event.slot, event.lac)
+        elif isinstance(event.error, UnauthorizedError):
+            return self._fail(event.error)
+        else:
+            self._fence.failed(event.slot, event.error, now_ms)
+        return []
+
+    def _on_read(self, event: ReadAnswered | ReadFailed, now_ms: int) -> list[Effect]:
+        assert self._reads is not None, "nothing was asked for before"
+        if isinstance(event, ReadFailed) and isinstance(event.error, UnauthorizedError):
+            return self._fail(event.error)
+        step = self._length
+        if step is not None and step.is_mine(event.read_id):
+            if isinstance(event, ReadAnswered):
+                return [*step.answered(event.read_id, event.body, now_ms)]
+            return [*step.failed(event.read_id, event.error, now_ms)]
+        if isinstance(event, ReadAnswered):
+            self._reads.answered(event.read_id, event.body)
+        else:
+            self._reads.failed(event.read_id, event.error, now_ms)
+        return []
+
+    def _on_write(self, event: WriteAnswered | WriteFailed) -> None:
+        assert self._writes is not None, "nothing was written before"
+        if isinstance(event, WriteAnswered):
+            self._writes.answered(event.write_id)
+        else:
+            self._writes.failed(event.write_id, event.error)
+
+    # ------------------------------------------------------------------ steps
+
+    def _proceed(self, now_ms: int) -> list[Effect]:
+        """Run whatever steps can be taken now."""
+        effects: list[Effect] = []
+        if self._reads is None or self._writes is None:
+            if not self._fence.is_done:
+                return self._go_on_fencing(now_ms)
+            self._reads, self._writes = self._begin_reading()
+        if self._length is None:
+            effects += self._go_on_reading(self._reads, self._writes, now_ms)
+            if self._is_over or not (self._reads.is_at_end and self._writes.is_done):
+                return effects
+            start = self._fence.lac
+            if self._writes.last_entry_id > start or start == NO_ENTRY:
+                return effects + self._close(self._writes, self._writes.last_length)
+            before = self._metadata.length_before
+            if isinstance(before, int) and start == self._metadata.last_fragment.first_entry_id - 1:
+                return effects + self._close(self._writes, before)
+            self._length = LengthRead(
+                self._metadata, start, self._reads.read_count, self._digest, self._limits
+            )
+        return effects + self._go_on_with_length(self._length, self._writes, now_ms)
+
+    def _go_on_fencing(self, now_ms: int) -> list[Effect]:
+        if self._fence.is_hopeless:
+            return self._fail(self._error(self._waits_for()))
+        bookies = self._metadata.last_fragment.bookies
+        return [SendFence(slot, bookies[slot]) for slot in self._fence.due(now_ms)]
+
+    def _begin_reading(self) -> tuple[RecoveryReads, RecoveryWrites]:
+        metadata, start = self._metadata, self._fence.lac
+        fenced = [s for s in range(metadata.ensemble_size) if self._fence.is_fenced(s)]
+        return (
+            RecoveryReads(metadata, start + 1, fenced, self._digest, self._limits),
+            RecoveryWrites(metadata, start, self._limits),
+        )
+
+    def _go_on_reading(
+        self, reads: RecoveryReads, writes: RecoveryWrites, now_ms: int
+    ) -> list[Effect]:
+        effects: list[Effect] = [*writes.push(reads.take())]
+        effects += writes.choose()
+        if writes.failure is not None:
+            return self._fail(writes.failure)
+        if reads.is_stuck:
+            return self._fail(self._error(reads.why_stuck()))
+        return [*effects, *reads.ask(now_ms, self._read_ahead_count(reads, writes))]
+
+    def _read_ahead_count(self, reads: RecoveryReads, writes: RecoveryWrites) -> int:
+        """Return how many entries may be on their way, so that the memory stays bounded."""
+        if reads.found_size + writes.size < self._limits.window_size:
+            return self._limits.window_count
+        return 0 if writes.size else 1  # the next one alone, before what waits behind it
+
+    def _go_on_with_length(
+        self, step: LengthRead, writes: RecoveryWrites, now_ms: int
+    ) -> list[Effect]:
+        if step.length is not None:
+            return self._close(writes, step.length)
+        if step.is_hopeless:
+            return self._fail(self._error(step.why_hopeless()))
+        return [*step.due(now_ms)]
+
+    # ------------------------------------------------------------------ ends
+
+    def _close(self, writes: RecoveryWrites, length: int) -> list[Effect]:
+        self._is_over = True
+        return [CloseRecovered(writes.fragments, writes.last_entry_id, length)]
+
+    def _fail(self, error: ZbkError) -> list[Effect]:
+        self._is_over = True
+        return [RecoveryFailed(error)]
+
+    def _error(self, reason: str) -> LedgerRecoveryError:
+        return LedgerRecoveryError(self._metadata.ledger_id, reason)
+
+    def _waits_for(self) -> str:
+        if self._reads is None or self._writes is None:
+            return self._fence.why_not_done()
+        if self._length is not None:
+            return f"its last entry, {self._fence.lac}, was being read for the length"
+        return (
+            f"its entries up to {self._writes.last_entry_id} were found so far; "
+            + self._writes.why_not_done()
+        )
+
+    def _check(self) -> None:
+        if self._reads is None or self._writes is None:
+            assert self._length is None, "the length comes last"
+            return
+        self._reads.check()
+        self._writes.check()
+        assert self._reads.next_id == self._writes.last_entry_id + 1, "all that was read is written"

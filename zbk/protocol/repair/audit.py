@@ -1,0 +1,372 @@
+"""The auditor: which ledgers lack replicas, and when that is sure enough to be published.
+
+    scan    one pass over the metadata of all ledgers: whoever names a lost bookie is reported, also
+            where nothing needs to be copied: an empty ledger must stay openable (#4551, B21)
+    check   one pass over all ledgers that asks bookies (``CheckKind``), or looks at racks
+
+Both go in steps, one under way at a time: read or check some ledgers, publish what was found, go on
+behind them. A step that failed is done again after ``retry_ms``. A scan and a check may run at the
+same time, so that a long check does not hold up what a lost bookie needs.
+
+A scan begins, when a bookie is ready to be reported (``audit_brake``) or somebody asks for it, with
+a direct look at all bookies: the last picture may be old. A bookie that comes back meanwhile is
+reported no more. One that is lost meanwhile gets a scan of its own, afterwards. *Strangers* are
+bookies that ledgers name and that have no cookie, as when it was removed too early by hand: they
+count as known from the end of the scan on.
+
+Nothing is published outside of a term, or while autorecovery rests; the body looks at the term once
+more before each report. What a term has begun ends with it: the next one begins anew, with the
+brake on. A check goes on from its beginning.
+
+A trigger waives the delay and forgets what was reported; it waits for the brake.
+
+Invariants, checked in ``_check``: no job without a term and without being enabled; a scan reports
+only bookies that are lost.
+
+Source: BookKeeper's ``Auditor``, ``AuditorBookieCheckTask``, ``AuditorTask``.
+"""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from zbk.protocol.repair.audit_events import (
+    AuditSettings,
+    BookiesSeen,
+    CheckKind,
+    CheckLedgers,
+    ChecksRemembered,
+    DelaySet,
+    Effect,
+    Event,
+    JobBegun,
+    JobEnded,
+    JobStalled,
+    LedgersChecked,
+    LedgersRead,
+    LookAtBookies,
+    LookFailed,
+    Publish,
+    Published,
+    ReadLedgers,
+    RecallChecks,
+    RememberCheck,
+    Report,
+    RetryUnrepairable,
+    StepFailed,
+    Switched,
+    TermBegun,
+    TermEnded,
+    TimePassed,
+    Triggered,
+    WakeAt,
+)
+from zbk.protocol.repair.audit_job import Job, Step, lost_replicas
+from zbk.protocol.repair.lost_bookies import LostBookies
+
+
+class Auditor:
+    """One candidate's auditor; it acts only in its terms."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self._settings = settings
+        self._bookies = LostBookies(settings)
+        self._term: int | None = None
+        self._is_enabled = True
+        self._delay_ms: int | None = None
+        self._is_scan_wanted = False
+        self._is_delay_waived = False
+        self._is_look_wanted = False  # something changed, and could not be seen
+        self._look: int | None = None
+        self._look_at_ms = 0  # not before
+        self._look_count = 0
+        self._job_count = 0
+        self._scan: Job | None = None
+        self._check_job: Job | None = None
+        self._due_ms: dict[CheckKind, int] = {}
+        self._wake_ms: int | None = None
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """The bookies that are lost, as last seen."""
+        return self._bookies.lost
+
+    @property
+    def pending(self) -> frozenset[str]:
+        """Those of them whose ledgers are not all reported yet."""
+        return self._bookies.pending
+
+    @property
+    def delay_ends_ms(self) -> int | None:
+        """Return when the only lost bookie is reported unless it returns; ``None``: no delay."""
+        return self._bookies.delay_ends_ms(self._delay())
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle one event; return what is to be done."""
+        effects = self._take(event, now_ms)
+        effects += self._go_on(now_ms)
+        self._check()
+        return effects + self._wake(now_ms)
+
+    def _take(self, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case TermBegun(term):
+                return self._begin_term(term, now_ms)
+            case BookiesSeen(known, present, look):
+                return self._see(known, present, look, now_ms)
+            case ChecksRemembered(term, ages_ms):
+                return self._plan_checks(term, dict(ages_ms), now_ms)
+            case LedgersRead(job) | LedgersChecked(job) | Published(job) | StepFailed(job):
+                found = self._job(job)
+                return [] if found is None else self._on_answer(found, event, now_ms)
+            case TermEnded():
+                self._term = None
+                self._drop_jobs(now_ms)
+            case Switched(is_enabled):
+                self._is_enabled = is_enabled
+                if not is_enabled:
+                    self._drop_jobs(now_ms)
+            case LookFailed() | DelaySet() | Triggered() | TimePassed():
+                self._note(event, now_ms)
+            case _:
+                assert_never(event)
+        return []
+
+    def _note(self, event: LookFailed | DelaySet | Triggered | TimePassed, now_ms: int) -> None:
+        match event:
+            case LookFailed(look):
+                self._is_look_wanted |= not look
+                if look == self._look:
+                    self._look = None
+                self._look_at_ms = now_ms + self._settings.retry_ms
+            case DelaySet(delay_ms):
+                self._delay_ms = delay_ms
+            case Triggered():
+                if self._term is not None:  # the one who leads has heard of it as well
+                    self._want_scan()
+                    self._is_delay_waived = True
+            case TimePassed():
+                pass
+            case _:
+                assert_never(event)
+
+    # ------------------------------------------------------------------ terms and bookies
+
+    def _begin_term(self, term: int, now_ms: int) -> list[Effect]:
+        self._term = term
+        self._drop_jobs(now_ms)
+        self._due_ms = {}
+        return [
+            self._bookies.begin_term(now_ms),
+            RecallChecks(term),
+            RetryUnrepairable((), term),  # whoever came back between two terms
+        ]
+
+    def _see(
+        self, known: frozenset[str], present: frozenset[str], look: int, now_ms: int
+    ) -> list[Effect]:
+        effects: list[Effect] = []
+        returned, brake = self._bookies.see(known, present, now_ms)
+        self._is_look_wanted = False
+        if self._scan is not None:
+            self._scan.lost &= self._bookies.lost
+        if self._term is None:
+            return effects
+        if brake is not None:
+            effects.append(brake)
+        if returned:
+            effects.append(RetryUnrepairable(tuple(sorted(returned)), self._term))
+        if look and look == self._look:
+            self._look = None
+            if self._bookies.is_hold_over(now_ms):
+                effects.append(self._bookies.release())
+            effects += self._begin_scan(now_ms)
+        return effects
+
+    # ------------------------------------------------------------------ what to do next
+
+    def _go_on(self, now_ms: int) -> list[Effect]:
+        if self._term is None or not self._is_enabled:
+            return []
+        effects: list[Effect] = []
+        for job in (self._scan, self._check_job):
+            if job is not None and job.step is Step.WAITING and now_ms >= job.retry_ms:
+                effects += self._look_at_ledgers(job)
+        for kind, due_ms in self._due_ms.items():
+            if now_ms >= due_ms and kind is CheckKind.BOOKIES:
+                self._due_ms[kind] = now_ms + self._interval_ms(kind)
+                self._want_scan()
+            elif now_ms >= due_ms and self._check_job is None:
+                self._due_ms[kind] = now_ms + self._interval_ms(kind)
+                self._check_job = self._new_job(kind, self._bookies.lost)
+                effects.append(JobBegun(kind, ()))
+                effects += self._look_at_ledgers(self._check_job)
+        if self._is_look_due(now_ms):
+            self._look_count += 1
+            self._look = self._look_count
+            effects.append(LookAtBookies(self._look, self._term))
+        return effects
+
+    def _is_look_due(self, now_ms: int) -> bool:
+        if self._scan is not None or self._look is not None or now_ms < self._look_at_ms:
+            return False
+        is_wanted = self._is_look_wanted or self._bookies.is_hold_over(now_ms)
+        return is_wanted or self._is_scan_due(now_ms)
+
+    def _is_scan_due(self, now_ms: int) -> bool:
+        is_wanted = self._is_scan_wanted and not self._bookies.is_held
+        return is_wanted or bool(self._bookies.ready(now_ms, self._delay()))
+
+    def _begin_scan(self, now_ms: int) -> list[Effect]:
+        if self._scan is not None or not self._is_enabled or not self._is_scan_due(now_ms):
+            return []
+        kind = CheckKind.BOOKIES if self._is_scan_wanted else None
+        self._scan = self._new_job(kind, self._bookies.ready(now_ms, self._delay()))
+        self._is_scan_wanted = self._is_delay_waived = False
+        return [JobBegun(kind, _sorted(self._scan.lost)), *self._look_at_ledgers(self._scan)]
+
+    def _want_scan(self) -> None:
+        self._is_scan_wanted = True
+        self._bookies.forget_reported()
+
+    def _delay(self) -> int:
+        if self._is_delay_waived:
+            return 0
+        return self._settings.lost_bookie_delay_ms if self._delay_ms is None else self._delay_ms
+
+    def _interval_ms(self, kind: CheckKind) -> int:
+        return self._settings.interval_ms.get(kind, 0)
+
+    def _plan_checks(self, term: int, ages_ms: dict[CheckKind, int], now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        for kind in CheckKind:
+            interval_ms = self._interval_ms(kind)
+            if not interval_ms:
+                continue
+            if kind not in ages_ms:  # the first auditor ever: count from now on
+                effects.append(RememberCheck(kind, term))
+            self._due_ms[kind] = now_ms + max(0, interval_ms - ages_ms.get(kind, 0))
+        return effects
+
+    # ------------------------------------------------------------------ jobs
+
+    def _new_job(self, kind: CheckKind | None, lost: frozenset[str]) -> Job:
+        self._job_count += 1
+        return Job(self._job_count, kind, lost)
+
+    def _job(self, number: int) -> Job | None:
+        jobs = (self._scan, self._check_job)
+        return next((job for job in jobs if job is not None and job.number == number), None)
+
+    def _drop_jobs(self, now_ms: int) -> None:
+        """End what is under way; what was wanted is wanted still."""
+        if self._scan is not None and self._scan.kind is not None:
+            self._is_scan_wanted = True
+        if self._check_job is not None and self._check_job.kind is not None:
+            self._due_ms[self._check_job.kind] = now_ms
+        self._scan = self._check_job = self._look = None
+
+    def _look_at_ledgers(self, job: Job) -> list[Effect]:
+        job.step = Step.LOOKING
+        if job is self._scan:
+            return [ReadLedgers(job.number, job.cursor)]
+        assert job.kind is not None, "only a scan has none"
+        return [CheckLedgers(job.number, job.kind, job.cursor, self._bookies.lost)]
+
+    def _on_answer(self, job: Job, event: Event, now_ms: int) -> list[Effect]:
+        match event:
+            case LedgersRead(_, ledgers, last_ledger_id, is_last, unreadable_count):
+                job.ledger_count += len(ledgers)
+                job.unreadable_count += unreadable_count
+                job.note_strangers(ledgers, self._bookies.familiar)
+                found = (lost_replicas(ledger, job.lost) for ledger in ledgers)
+                reports = tuple(report for report in found if report is not None)
+                return self._publish(job, reports, last_ledger_id, is_last=is_last, now_ms=now_ms)
+            case LedgersChecked(_, reports, last_ledger_id, is_last):
+                job.ledger_count += event.ledger_count
+                job.undecided_count += event.undecided_count
+                job.flaw_count += event.flaw_count
+                job.unreadable_count += event.unreadable_count
+                return self._publish(job, reports, last_ledger_id, is_last=is_last, now_ms=now_ms)
+            case Published():
+                job.report_count += job.publishing_count
+                return self._advance(job, now_ms)
+            case StepFailed(_, reason):
+                job.step = Step.WAITING
+                job.retry_ms = now_ms + self._settings.retry_ms
+                was_stalled, job.is_stalled = job.is_stalled, True
+                return [] if was_stalled else [JobStalled(job.kind, reason)]
+            case _:
+                raise AssertionError("nobody asked for this")
+
+    def _publish(
+        self,
+        job: Job,
+        reports: tuple[Report, ...],
+        last_ledger_id: int,
+        *,
+        is_last: bool,
+        now_ms: int,
+    ) -> list[Effect]:
+        assert self._term is not None, "a job ends with its term"
+        job.next_cursor = max(job.cursor, last_ledger_id)
+        job.is_last = is_last
+        job.publishing_count = len(reports)
+        if not reports:
+            return self._advance(job, now_ms)
+        job.step = Step.PUBLISHING
+        return [Publish(job.number, self._term, reports)]
+
+    def _advance(self, job: Job, now_ms: int) -> list[Effect]:
+        job.cursor = job.next_cursor
+        job.is_stalled = False
+        is_pointless = job.kind is None and not job.lost
+        if not job.is_last and not is_pointless:
+            return self._look_at_ledgers(job)
+        return self._end(job, now_ms)
+
+    def _end(self, job: Job, now_ms: int) -> list[Effect]:
+        assert self._term is not None, "a job ends with its term"
+        if job is self._scan:
+            self._scan = None
+            self._bookies.note_reported(job.lost)
+            if job.is_last:
+                self._bookies.note_strangers(job.strangers, now_ms)
+        else:
+            self._check_job = None
+        effects: list[Effect] = [JobEnded(job.result())]
+        if job.kind is not None:
+            effects.append(RememberCheck(job.kind, self._term))
+        return effects
+
+    # ------------------------------------------------------------------ time
+
+    def _wake(self, now_ms: int) -> list[Effect]:
+        wake_ms = self._next_ms(now_ms)
+        if wake_ms is None or wake_ms == self._wake_ms:
+            return []
+        self._wake_ms = wake_ms
+        return [WakeAt(wake_ms)]
+
+    def _next_ms(self, now_ms: int) -> int | None:
+        if self._term is None or not self._is_enabled:
+            return None
+        jobs = (self._scan, self._check_job)
+        times = [*self._due_ms.values()]
+        times += [job.retry_ms for job in jobs if job is not None and job.step is Step.WAITING]
+        if self._look is None:
+            times.append(self._look_at_ms)
+        at_ms = self._bookies.next_ms(now_ms, self._delay())
+        if at_ms is not None:
+            times.append(at_ms)
+        return min((time for time in times if time > now_ms), default=None)
+
+    def _check(self) -> None:
+        is_active = self._term is not None and self._is_enabled
+        jobs = [job for job in (self._scan, self._check_job) if job is not None]
+        assert is_active or not jobs, "no job outside of a term, or while autorecovery rests"
+        assert is_active or self._look is None
+        assert all(job.cursor <= job.next_cursor or not job.next_cursor for job in jobs)
+
+
+def _sorted(bookie_ids: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(bookie_ids))

@@ -1,0 +1,431 @@
+"""Copying entries of one fragment to one bookie: read, verified, added, and looked for again.
+
+    read      in chunks, several at a time, from the slots of the order, in turn; with the digest
+              (``read.range_read``) or, where it cannot be verified, by comparing replicas
+              (``zbk.protocol.read.compared_read``)
+    add       the same bytes, in order, in batches, as recovery adds: the target answers after an
+              fsync whatever the ledger's type
+    confirm   the target is asked what it holds, and must hold every id; the first and the last
+              entry copied are read back from it and compared
+
+An entry without a good replica is *lost*. If the target is to take a bookie's place, nothing is
+added any more then, as it cannot; the rest is still read, so that all that is lost is told at
+once. If the target only lacked entries itself, all others are added.
+
+What the target has fsynced is the only thing that counts: a copy that ends otherwise promises
+nothing, and may be begun again from the start: adds are idempotent.
+
+Invariants, checked in ``_check``:
+  * a copy that is not over waits for somebody;
+  * at most ``read_count_max`` chunks are read; they end in order;
+  * nothing is added once something is lost in a move.
+
+Source: BookKeeper's ``LedgerFragmentReplicator``; reliability rules I26 and I27: a copy is
+verified before and after writing, so that damage never spreads.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import TypeAlias, assert_never
+
+from zbk.errors import (
+    DamageError,
+    DigestMismatchError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    UnknownLedgerStateError,
+    ZbkError,
+)
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.read import range_read as reader
+from zbk.protocol.read.compared_read import ComparedRead
+from zbk.protocol.read.range_read import RangeRead
+from zbk.protocol.repair.copy_ids import LossNotes, ids_in_pieces
+from zbk.protocol.repair.copy_order import CopyOrder, missing_spans
+from zbk.protocol.repair.fragment_copy_events import (
+    AddAnswered,
+    AddRefused,
+    AskHoldings,
+    CopyAdvanced,
+    CopyEnded,
+    CopyLimits,
+    CopyResult,
+    CopyStarted,
+    CopyStopped,
+    Effect,
+    Event,
+    HoldingsRefused,
+    HoldingsTold,
+    ReadAnswered,
+    ReadRefused,
+    SendAdd,
+    SendRead,
+)
+
+FIRST_CHUNK_COUNT = 4
+"""Entries of the first chunks, while the size of entries is not known."""
+
+_ABSENT = "no bookie that answers has a replica"
+_DAMAGED = "no replica is undamaged"
+
+Core: TypeAlias = RangeRead | ComparedRead
+
+
+class _Chunk:
+    __slots__ = ("batches", "core", "entry_ids", "error", "position")
+
+    def __init__(self, entry_ids: Sequence[int]) -> None:
+        self.entry_ids = entry_ids
+        self.position = 0  # ids taken from it, or lost
+        self.core: Core | None = None
+        self.batches: deque[ReadBatch] = deque()
+        self.error: ZbkError | None = None
+
+
+class _Read:
+    __slots__ = ("chunk", "core", "read_id", "slot")
+
+    def __init__(self, chunk: _Chunk, core: Core, slot: int, read_id: int) -> None:
+        self.chunk = chunk
+        self.core = core
+        self.slot = slot
+        self.read_id = read_id
+
+    @property
+    def is_stale(self) -> bool:
+        """True when its chunk is read anew, behind an entry that could not be read."""
+        return self.chunk.core is not self.core
+
+
+class FragmentCopy:
+    """One copy. ``CopyStarted`` comes first, nothing follows ``CopyEnded``.
+
+    ``digest`` is ``None`` where it cannot be verified.
+    """
+
+    def __init__(
+        self, order: CopyOrder, digest: DigestFunction | None, limits: CopyLimits | None = None
+    ) -> None:
+        assert order.slot not in order.sources or order.is_move, "nobody copies from itself"
+        self._order = order
+        self._digest = digest
+        self._limits = limits or CopyLimits()
+        self._ids = ids_in_pieces(order)
+        self._leftover: Sequence[int] = ()
+        self._chunk_count = FIRST_CHUNK_COUNT
+        self._chunks: deque[_Chunk] = deque()
+        self._reads: dict[int, _Read] = {}  # by request
+        self._outbox: deque[SendRead] = deque()  # until there is room for their answers
+        self._sent_reads: set[int] = set()
+        self._adds: dict[int, EntryBatch] = {}  # by request
+        self._next_request_id = 0
+        self._turn = 0
+        self._unreachable: set[int] = set()  # slots that a read failed at for no lasting reason
+        self._in_limbo: set[int] = set()  # slots that did not know of an entry; they were asked
+        self._lost = LossNotes(order)
+        self._copied_count = 0
+        self._copied_size = 0
+        self._source_error: ZbkError | None = None
+        self._is_confirming = False
+        self._samples: dict[int, bytes] = {}  # first and last entry copied
+        self._sample_requests: dict[int, int] = {}  # entry id, by request
+        self._held: list[Span] = []
+        self._is_over = False
+
+    @property
+    def is_over(self) -> bool:
+        """True after ``CopyEnded``."""
+        return self._is_over
+
+    def handle(self, event: Event, now_ms: int) -> list[Effect]:
+        """Handle one event; return what is to be done. After the end all is late news."""
+        if self._is_over:
+            return []
+        effects: list[Effect] = []
+        match event:
+            case CopyStarted():
+                assert not self._next_request_id, "a copy starts once"
+            case CopyStopped():
+                effects += self._end(is_stopped=True)
+            case ReadAnswered() | ReadRefused() if event.request_id in self._sample_requests:
+                effects += self._on_sample(event)
+            case ReadAnswered() | ReadRefused():
+                effects += self._on_read(event, now_ms)
+            case AddAnswered(request_id):
+                effects += self._on_added(request_id)
+            case AddRefused():
+                effects += self._end(target_error=event.error)
+            case HoldingsTold():
+                effects += self._on_holdings(event)
+            case HoldingsRefused():
+                effects += self._end(target_error=event.error)
+            case _:
+                assert_never(event)
+        effects += self._go_on(now_ms)
+        self._check()
+        return effects
+
+    # ------------------------------------------------------------------ read
+
+    def _go_on(self, now_ms: int) -> list[Effect]:
+        effects: list[Effect] = []
+        while not self._is_over and self._has_room():
+            chunk = self._next_chunk()
+            if chunk is None:
+                break
+            self._chunks.append(chunk)
+            self._begin_read(chunk, now_ms)
+        effects += self._send_reads()
+        is_idle = not (self._chunks or self._adds or self._is_confirming or self._is_over)
+        if is_idle:
+            effects += self._confirm()
+        return effects
+
+    def _has_room(self) -> bool:
+        return len(self._chunks) < self._limits.read_count_max and not self._is_confirming
+
+    def _send_reads(self) -> Iterator[SendRead]:
+        """Yield the reads for whose answers there is room; one, if nothing else is under way."""
+        while self._outbox and not self._is_over:
+            if (self._sent_reads or self._adds) and self._waiting_size() > self._limits.window_size:
+                return
+            wanted = self._outbox.popleft()
+            if self._reads[wanted.request_id].is_stale:
+                del self._reads[wanted.request_id]
+                continue
+            self._sent_reads.add(wanted.request_id)
+            yield wanted
+
+    def _waiting_size(self) -> int:
+        """Return the bytes that are kept, with the next answer and those that may come."""
+        kept_size = sum(batch.size for batch in self._adds.values())
+        kept_size += sum(batch.size for chunk in self._chunks for batch in chunk.batches)
+        return kept_size + (len(self._sent_reads) + 1) * self._limits.read_size
+
+    def _next_chunk(self) -> _Chunk | None:
+        ids = self._leftover or next(self._ids, ())
+        if not ids:
+            return None
+        count = self._chunk_count
+        self._leftover = ids[count:]
+        return _Chunk(ids[:count])
+
+    def _begin_read(self, chunk: _Chunk, now_ms: int) -> None:
+        metadata = self._order.metadata
+        sources = self._order.sources
+        turn = self._turn % len(sources)
+        self._turn += 1
+        slots = (*sources[turn:], *sources[:turn])
+        late = self._unreachable | self._in_limbo
+        slots = tuple(sorted(slots, key=lambda slot: slot in late))
+        ids = chunk.entry_ids[chunk.position :]
+        if self._digest is None:
+            chunk.core = ComparedRead(
+                metadata.ledger_id,
+                metadata.quorum,
+                ids,
+                digest_type=metadata.digest_type,
+                sources=slots,
+            )
+        else:
+            chunk.core = RangeRead(
+                metadata.ledger_id,
+                metadata.quorum,
+                ids[0],
+                ids[-1],
+                digest_type=metadata.digest_type,
+                digest=self._digest,
+                slot_order=slots,
+                entry_ids=ids,
+            )
+        self._feed(chunk, reader.ReadStarted(), now_ms)
+
+    def _feed(self, chunk: _Chunk, event: reader.Event, now_ms: int) -> None:
+        assert chunk.core is not None, "it was begun"
+        for wanted in chunk.core.handle(event, now_ms):
+            match wanted:
+                case reader.SendRead(slot, entry_ids, read_id, is_checked):
+                    request_id = self._request_id()
+                    self._reads[request_id] = _Read(chunk, chunk.core, slot, read_id)
+                    bookie_id = self._order.fragment.bookies[slot]
+                    self._outbox.append(SendRead(request_id, bookie_id, entry_ids, is_checked))
+                case reader.Delivered(batch):
+                    chunk.batches.append(batch)
+                case reader.ReadFailed(error):
+                    chunk.error = error
+
+    def _on_read(self, event: ReadAnswered | ReadRefused, now_ms: int) -> list[Effect]:
+        read = self._reads.pop(event.request_id)
+        self._sent_reads.discard(event.request_id)
+        slot, read_id = read.slot, read.read_id
+        told: reader.Event
+        if isinstance(event, ReadAnswered):
+            told = reader.ReadAnswered(slot, read_id, event.body)
+        else:
+            if isinstance(event.error, UnknownLedgerStateError):
+                self._in_limbo.add(slot)
+            elif not _is_sure(event.error):
+                self._unreachable.add(slot)
+            told = reader.ReadRefused(slot, read_id, event.error)
+        if not read.is_stale:
+            self._feed(read.chunk, told, now_ms)
+        return self._drain(now_ms)
+
+    def _drain(self, now_ms: int) -> list[Effect]:
+        """Handle what was read, in order of the ids."""
+        effects: list[Effect] = []
+        while self._chunks and not self._is_over:
+            chunk = self._chunks[0]
+            while chunk.batches:
+                batch = chunk.batches.popleft()
+                chunk.position += len(batch)
+                effects += self._add(batch)
+            if chunk.error is not None:
+                error, chunk.error = chunk.error, None
+                effects += self._miss(chunk, error, now_ms)
+            if chunk.position < len(chunk.entry_ids):
+                break
+            self._chunks.popleft()
+        return effects
+
+    def _miss(self, chunk: _Chunk, error: ZbkError, now_ms: int) -> list[Effect]:
+        """Leave out an entry that could not be read; go on behind it."""
+        entry_id = chunk.entry_ids[chunk.position]
+        chunk.position += 1
+        holders = self._order.metadata.quorum.write_set(entry_id)
+        if _is_sure(error) and not self._unreachable.intersection(holders):
+            self._lost.note(entry_id, _DAMAGED if isinstance(error, DamageError) else _ABSENT)
+        elif self._source_error is None:
+            self._source_error = error
+        if self._source_error is not None:  # all of it will be tried again
+            return self._end()
+        if chunk.position == len(chunk.entry_ids):
+            return []
+        self._begin_read(chunk, now_ms)
+        return []
+
+    # ------------------------------------------------------------------ add
+
+    def _add(self, batch: ReadBatch) -> list[Effect]:
+        if self._lost.found and self._order.is_move:
+            return []
+        sizes = list(batch.sizes)
+        mean_size = max(1, sum(sizes) // len(sizes))
+        count = self._limits.read_size // mean_size
+        self._chunk_count = max(1, min(self._limits.chunk_count_max, count))
+        return [self._send_add(part) for part in self._cut(batch, sizes)]
+
+    def _cut(self, batch: ReadBatch, sizes: Sequence[int]) -> Iterator[ReadBatch]:
+        start = size = 0
+        for index, entry_size in enumerate(sizes):
+            is_full = size + entry_size > self._limits.batch_size_max
+            if index > start and (is_full or index - start == self._limits.batch_count_max):
+                yield batch.part(start, index)
+                start, size = index, 0
+            size += entry_size
+        yield batch.part(start, len(sizes))
+
+    def _send_add(self, part: ReadBatch) -> SendAdd:
+        ids = part.entry_ids
+        if not isinstance(ids, range):
+            is_in_a_row = ids[-1] - ids[0] + 1 == len(ids)
+            ids = range(ids[0], ids[-1] + 1) if is_in_a_row else array("q", ids)
+        sizes = array("I", part.sizes)
+        batch = EntryBatch.of(part.ledger_id, ids, sizes, part.encoded)
+        request_id = self._request_id()
+        self._adds[request_id] = batch
+        return SendAdd(request_id, self._order.target, batch, self._order.lac)
+
+    def _on_added(self, request_id: int) -> list[Effect]:
+        batch = self._adds.pop(request_id)
+        self._copied_count += batch.count
+        self._copied_size += batch.size
+        self._sample(batch)
+        return [CopyAdvanced(batch.count, batch.size)]
+
+    def _sample(self, batch: EntryBatch) -> None:
+        """Keep the first and the last entry copied."""
+        known = sorted(self._samples)
+        if not known or batch.first_entry_id < known[0]:
+            self._samples[batch.first_entry_id] = batch.body[: batch.sizes[0]]
+        if not known or batch.last_entry_id > known[-1]:
+            self._samples[batch.last_entry_id] = batch.body[-batch.sizes[-1] :]
+        for entry_id in sorted(self._samples)[1:-1]:
+            del self._samples[entry_id]
+
+    # ------------------------------------------------------------------ confirm
+
+    def _confirm(self) -> list[Effect]:
+        self._is_confirming = True
+        if not self._copied_count or (self._lost.found and self._order.is_move):
+            return self._end()
+        return [AskHoldings(self._order.target, self._order.spans[0][0])]
+
+    def _on_holdings(self, event: HoldingsTold) -> list[Effect]:
+        last = self._order.spans[-1][1]
+        self._held += event.ranges
+        if event.next_entry_id is not None and event.next_entry_id <= last:
+            return [AskHoldings(self._order.target, event.next_entry_id)]
+        absent = next(chain.from_iterable(map(self._not_held, self._order.spans)), None)
+        if absent is not None:
+            return self._end(target_error=NoSuchEntryError(self._order.metadata.ledger_id, absent))
+        effects: list[Effect] = []
+        for entry_id in sorted(self._samples):
+            request_id = self._request_id()
+            self._sample_requests[request_id] = entry_id
+            ids = range(entry_id, entry_id + 1)
+            effects.append(SendRead(request_id, self._order.target, ids))
+        return effects
+
+    def _not_held(self, span: Span) -> Iterator[int]:
+        """Yield the entries of a span that were copied and that the target does not hold."""
+        slot, quorum = self._order.slot, self._order.metadata.quorum
+        for first, last in missing_spans(quorum, slot, span, self._held):
+            for entry_id in range(first, last + 1):
+                if quorum.holds(slot, entry_id) and not self._lost.has(entry_id):
+                    yield entry_id
+
+    def _on_sample(self, event: ReadAnswered | ReadRefused) -> list[Effect]:
+        entry_id = self._sample_requests.pop(event.request_id)
+        if isinstance(event, ReadRefused):
+            return self._end(target_error=event.error)
+        if event.body != self._samples[entry_id]:
+            error = DigestMismatchError(self._order.metadata.ledger_id, entry_id)
+            return self._end(target_error=error)
+        return [] if self._sample_requests else self._end()
+
+    # ------------------------------------------------------------------ private
+
+    def _end(
+        self, *, target_error: ZbkError | None = None, is_stopped: bool = False
+    ) -> list[Effect]:
+        self._is_over = True
+        result = CopyResult(
+            copied_count=self._copied_count,
+            copied_size=self._copied_size,
+            lost=self._lost.found,
+            source_error=self._source_error,
+            target_error=target_error,
+            is_stopped=is_stopped,
+        )
+        return [CopyEnded(result)]
+
+    def _request_id(self) -> int:
+        self._next_request_id += 1
+        return self._next_request_id
+
+    def _check(self) -> None:
+        if self._is_over:
+            return
+        assert self._reads or self._adds or self._is_confirming, "somebody is to answer"
+        assert len(self._chunks) <= self._limits.read_count_max
+
+
+def _is_sure(error: ZbkError) -> bool:
+    """Return whether a bookie surely has no good replica, rather than cannot be asked."""
+    return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

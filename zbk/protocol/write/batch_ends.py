@@ -1,0 +1,49 @@
+"""Where acknowledged batches end, and how long the ledger is there.
+
+The LAC may lag behind what is acknowledged (on VD ledgers), and a ledger is closed at its LAC with
+its exact length there. So for each acknowledged batch beyond the LAC its last id and the ledger's
+length are kept. The LAC is only ever moved to such an end, or stays where it is: between two ends
+the length is not known, and a lower LAC is always true as well.
+"""
+
+from collections import deque
+
+from zbk.protocol.entry.words import NO_ENTRY
+
+
+class BatchEnds:
+    """The ends of acknowledged batches from the LAC on.
+
+    ``lac`` is the highest end up to which everything is durable (-1 is none; it never goes down),
+    ``length`` the bytes of payload up to and with it, ``beyond`` the last id and the length of each
+    acknowledged batch beyond it. Others only read them.
+
+    Invariant, checked in ``_check``: ends and lengths beyond the LAC grow strictly in ids, and
+    never shrink in length.
+    """
+
+    __slots__ = (
+        "beyond",
+        "lac",
+        "length",
+    )
+
+    def __init__(self) -> None:
+        self.beyond: deque[tuple[int, int]] = deque()
+        self.lac = NO_ENTRY
+        self.length = 0
+
+    def acked(self, last_entry_id: int, length: int) -> None:
+        """Note the next acknowledged batch: its last id, and the ledger's length behind it."""
+        before_id, before_length = self.beyond[-1] if self.beyond else (self.lac, self.length)
+        assert last_entry_id > before_id, "batches are acknowledged in order"
+        assert length >= before_length, "a ledger only gets longer"
+        self.beyond.append((last_entry_id, length))
+
+    def advance(self, durable_id: int) -> bool:
+        """Move the LAC to the last end not after ``durable_id``; return whether it moved."""
+        beyond = self.beyond
+        before = self.lac
+        while beyond and beyond[0][0] <= durable_id:
+            self.lac, self.length = beyond.popleft()
+        return self.lac > before

@@ -1,0 +1,150 @@
+"""How readers hear of the last entry of a writer that is idle, or has synced.
+
+A LAC travels with the entries that come after it. When none come, the writer tells the bookies its
+LAC by itself: once it has been idle for ``explicit_lac_ms``, once for each LAC that its last entry
+did not carry. Nobody waits for it; a slot that was down, or failed to take it, is told again when
+it is there, up to ``explicit_lac_count_max`` times in all.
+
+A sync that the application asked for is answered when its LAC was told, too: at once, and until an
+ack quorum of bookies has it on stable storage, or no live bookie is left that might say so. Then
+whoever hears of the sync and opens the ledger reads as far, as the bookies that a reader hears
+cover the ensemble. With an ``explicit_lac_ms`` of 0 nothing is told.
+
+Only a ``Tick`` looks at the time, so a busy writer pays nothing; ``due_ms`` is when one is needed.
+
+Source: BookKeeper's ``ExplicitLacFlushPolicy``.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.write.events import Effect, SendLac, SyncDone, WriterLimits
+
+RETRY_MS: Final = 1_000
+"""Pause before a slot that was down, or failed to take the LAC, is told again."""
+
+
+class ExplicitLac:
+    """What the bookies of a writer were told, and the syncs that wait for it.
+
+    Invariant, checked where they are queued: the LACs that syncs wait for never go down.
+    """
+
+    __slots__ = (
+        "_ack_size", "_awaited", "_count_max", "_lac", "_left_counts", "_pause_ms", "_since_ms",
+        "_taken_lacs", "_told", "_told_lac", "_told_ms", "_waiting",
+    )  # fmt: skip
+
+    def __init__(self, slot_count: int, ack_size: int, limits: WriterLimits) -> None:
+        self._ack_size = ack_size
+        self._pause_ms = limits.explicit_lac_ms
+        self._count_max = limits.explicit_lac_count_max
+        self._lac = NO_ENTRY  # as last seen by an idle writer,
+        self._since_ms = 0  # and since when
+        self._told_lac = NO_ENTRY
+        self._told_ms = 0
+        self._told: set[int] = set()  # slots that were, and have not failed to take it
+        self._left_counts = [0] * slot_count  # how often a slot may still be told it
+        self._taken_lacs = [NO_ENTRY] * slot_count  # what each slot has said to have
+        self._awaited: dict[int, int] = {}  # by slot: the last LAC that it has not answered
+        self._waiting: list[SyncDone] = []
+
+    def idle(self, lac: int, now_ms: int) -> None:
+        """Note that the writer is idle, and what its LAC is."""
+        if lac != self._lac:
+            self._lac, self._since_ms = lac, now_ms
+
+    def due_ms(self, pushed_lac: int, live: Collection[int]) -> int | None:
+        """Return when there will be something to tell, if nothing happens; ``None``: never."""
+        if not self._pause_ms or self._lac <= pushed_lac:
+            return None
+        if self._lac > self._told_lac:
+            return self._since_ms + self._pause_ms
+        return self._told_ms + RETRY_MS if self._untold(live) else None
+
+    def tick(self, lac: int, pushed_lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
+        """Return what to tell, now that the writer is idle. ``pushed_lac`` is known already."""
+        self.idle(lac, now_ms)
+        is_over = self._pause_ms and now_ms - self._since_ms >= self._pause_ms
+        if not is_over or lac <= pushed_lac:
+            return []
+        return self._tell(lac, live, now_ms)
+
+    def publish(self, done: SyncDone, live: Collection[int], now_ms: int) -> list[Effect]:
+        """Send the LAC of a sync; return the sends, and its answer if nothing is to be waited for.
+
+        The rest of the answers come from what is called next.
+        """
+        if not self._pause_ms:
+            return [done]
+        assert not self._waiting or self._waiting[-1].last_entry_id <= done.last_entry_id
+        self._waiting.append(done)
+        sends = self._tell(done.last_entry_id, live, now_ms)
+        return [*sends, *self._settled()]
+
+    def taken(self, slot: int, lac: int) -> list[Effect]:
+        """Note that a slot has a LAC on stable storage; return the syncs that are done with it."""
+        self._taken_lacs[slot] = max(lac, self._taken_lacs[slot])
+        return self._answered(slot, lac)
+
+    def failed(self, slot: int, lac: int) -> list[Effect]:
+        """Note that a slot did not take it; return the syncs that do not wait any more."""
+        if lac == self._told_lac:
+            self._told.discard(slot)
+        return self._answered(slot, lac)
+
+    def slot_down(self, slot: int) -> list[Effect]:
+        """Note that a slot will not answer; return the syncs that do not wait any more."""
+        if self._awaited.pop(slot, None) is None:
+            return []
+        self._told.discard(slot)
+        return self._settled()
+
+    def replaced(self, slot: int) -> None:
+        """Note that another bookie is in the slot."""
+        self._taken_lacs[slot] = NO_ENTRY
+
+    def give_up(self) -> list[Effect]:
+        """Return the syncs that wait: what they are about is durable, whoever knows of it."""
+        waiting: list[Effect] = [*self._waiting]
+        self._waiting.clear()
+        return waiting
+
+    def _tell(self, lac: int, live: Collection[int], now_ms: int) -> list[Effect]:
+        if lac > self._told_lac:
+            self._told_lac = lac
+            self._told.clear()
+            self._left_counts = [self._count_max] * len(self._left_counts)
+        due = self._untold(live)
+        if due:
+            self._told_ms = now_ms
+        for slot in due:
+            self._told.add(slot)
+            self._left_counts[slot] -= 1
+            self._awaited[slot] = self._told_lac
+        return [SendLac(slot, self._told_lac) for slot in due]
+
+    def _untold(self, live: Collection[int]) -> list[int]:
+        return [slot for slot in live if slot not in self._told and self._left_counts[slot]]
+
+    def _answered(self, slot: int, lac: int) -> list[Effect]:
+        if self._awaited.get(slot, NO_ENTRY) <= lac:
+            self._awaited.pop(slot, None)
+        return self._settled()
+
+    def _settled(self) -> list[Effect]:
+        if not self._waiting:
+            return []
+        done: list[Effect] = []
+        for one in self._waiting:
+            lac = one.last_entry_id
+            taken_count = sum(taken >= lac for taken in self._taken_lacs)
+            if (
+                taken_count < self._ack_size
+                and max(self._awaited.values(), default=NO_ENTRY) >= lac
+            ):
+                break
+            done.append(one)
+        del self._waiting[: len(done)]
+        return done

@@ -1,0 +1,261 @@
+"""How many ``sync()`` calls share the fsyncs of the bookies.
+
+A sync first waits until everything appended before it is acknowledged: it is *flushed*. Then a
+*round* asks each live bookie to fsync. A round covers what was acknowledged when it began; syncs
+that came later join it if that covers them, else they wait for the next one. So there is at most
+one round at a time, and whoever waits shares the next, as in group commit.
+
+A sync is done when the LAC reaches it, by whatever means: on a PD ledger at once when it is
+flushed. (The application hears of it when the bookies were told that LAC: ``explicit_lac``.) A
+round that has moved the LAC, though not far enough, is followed by another one: the LAC that it
+carries lifts the cursors of bookies over entries that they miss and an ack quorum has, and what
+they hold behind such holes then counts. A round has failed when it moved nothing, and no bookie is
+left that could answer it. One that is down may come back within a grace time, and is waited for if
+it could make the next entry durable: also where an ack quorum has answered, as bookies that were
+away in turn miss other entries each.
+
+Source: the relaxed-durability proposal, section Sync API.
+"""
+
+from collections import deque
+from collections.abc import Collection
+
+from zbk.errors import BusyError, CannotAdvanceError, ZbkError
+from zbk.protocol.write.events import Effect, SendSync, SyncDone, SyncFailedFor, Ticket
+from zbk.protocol.write.slots import WriterSlots
+
+
+class _Round:
+    """One fsync of each live bookie."""
+
+    __slots__ = (
+        "awaited", "errors", "heard", "is_demanded", "lac", "started_ms", "sync_id", "target_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, sync_id: int, lac: int, target_id: int, slots: Collection[int], now_ms: int
+    ) -> None:
+        self.sync_id = sync_id
+        self.lac = lac  # what the bookies heard with it
+        self.target_id = target_id  # the last acknowledged entry when the round began
+        self.started_ms = now_ms
+        self.awaited = set(slots)
+        self.heard: dict[int, int] = {}  # the ``LastAddSynced`` by slot
+        self.errors: dict[int, ZbkError] = {}
+        self.is_demanded = False
+
+
+class SyncRounds:
+    """The syncs that wait, in order, and the round that runs.
+
+    A ticket of ``None`` is the writer's own: nobody is told of it.
+
+    Invariant, checked where they are queued: the ids that syncs wait for never go down.
+    """
+
+    __slots__ = (
+        "_ack_size", "_asked_again", "_count_max", "_grace_ms", "_is_demanded", "_last_failure",
+        "_ledger_id", "_next_id", "_round", "_waiting",
+    )  # fmt: skip
+
+    def __init__(self, ledger_id: int, *, ack_size: int, grace_ms: int, count_max: int) -> None:
+        self._ledger_id = ledger_id
+        self._ack_size = ack_size
+        self._grace_ms = grace_ms
+        self._count_max = count_max
+        self._waiting: deque[tuple[Ticket | None, int]] = deque()
+        self._is_demanded = False
+        self._round: _Round | None = None
+        self._next_id = 0
+        self._last_failure = ""
+        self._asked_again: list[int] = []
+
+    def __len__(self) -> int:
+        """Return the number of syncs that wait."""
+        return len(self._waiting)
+
+    @property
+    def is_idle(self) -> bool:
+        """True when nobody waits and no round runs or is demanded."""
+        return not self._waiting and self._round is None and not self._is_demanded
+
+    @property
+    def has_round(self) -> bool:
+        """True while a round runs."""
+        return self._round is not None
+
+    @property
+    def is_awaiting_live(self) -> bool:
+        """True while a round runs that a live bookie has to answer."""
+        return self._round is not None and bool(self._round.awaited)
+
+    @property
+    def last_failure(self) -> str:
+        """Why the last round that failed did; empty if none has."""
+        return self._last_failure
+
+    # ------------------------------------------------------------------ who wants to sync
+
+    def request(self, ticket: Ticket | None, flush_id: int) -> None:
+        """Queue a sync of everything up to ``flush_id``.
+
+        Raises:
+            BusyError: too many wait. The writer's own sync is always taken.
+        """
+        assert not self._waiting or self._waiting[-1][1] <= flush_id, "syncs come in order"
+        if ticket is not None and len(self._waiting) >= self._count_max:
+            raise BusyError(f"ledger {self._ledger_id}: {self._count_max} syncs wait already")
+        self._waiting.append((ticket, flush_id))
+
+    def demand(self) -> None:
+        """Start a round as soon as none runs, though nobody waits for it."""
+        self._is_demanded = True
+
+    def ask_again(self, live: Collection[int]) -> bool:
+        """Ask live bookies again that have failed in this round; return whether any has."""
+        now = self._round
+        if now is None:
+            return False
+        failed = [slot for slot in live if slot in now.errors]
+        for slot in failed:
+            del now.errors[slot]
+        now.awaited.update(failed)
+        self._asked_again += failed
+        return bool(failed)
+
+    def fail_all(self, error: ZbkError) -> list[Effect]:
+        """Forget everything; return what to tell those who waited."""
+        failed: list[Effect] = [
+            SyncFailedFor(t, error) for t, _id in self._waiting if t is not None
+        ]
+        self._waiting.clear()
+        self._round = None
+        self._is_demanded = False
+        return failed
+
+    # ------------------------------------------------------------------ what the bookies say
+
+    def slot_up(self, slot: int) -> int | None:
+        """Add a bookie that came (back) to the round that runs; return its id, if there is."""
+        if self._round is None:
+            return None
+        self._round.awaited.add(slot)
+        self._round.heard.pop(slot, None)  # what its earlier life said is void
+        self._round.errors.pop(slot, None)
+        return self._round.sync_id
+
+    def slot_down(self, slot: int, error: ZbkError) -> None:
+        """Note that a slot will not answer."""
+        if self._round is not None and slot in self._round.awaited:
+            self._round.awaited.discard(slot)
+            self._round.errors[slot] = error
+
+    def replaced(self, slot: int, error: ZbkError) -> None:
+        """Note that another bookie is in the slot, and is not there yet."""
+        if self._round is not None:
+            self.slot_down(slot, error)
+            self._round.heard.pop(slot, None)
+
+    def answered(self, slot: int, sync_id: int, last_add_synced: int) -> None:
+        """Note an answer. One to an earlier round is late news."""
+        if self._round is not None and self._round.sync_id == sync_id:
+            self._round.awaited.discard(slot)
+            self._round.heard[slot] = last_add_synced
+
+    def failed(self, slot: int, sync_id: int, error: ZbkError) -> bool:
+        """Note a refusal; return whether it was one of the round that runs."""
+        if self._round is None or self._round.sync_id != sync_id:
+            return False
+        self.slot_down(slot, error)
+        return True
+
+    # ------------------------------------------------------------------ what follows
+
+    def drive(
+        self, lac: int, last_acked_id: int, slots: WriterSlots, now_ms: int, *, may_wait: bool
+    ) -> list[Effect]:
+        """Answer the syncs that are done or have failed, and begin a round if one is due.
+
+        ``may_wait`` says that it makes sense to wait for bookies that are down.
+        """
+        effects: list[Effect] = []
+        again, self._asked_again = self._asked_again, []
+        if self._round is not None:
+            again = [slot for slot in again if slot in self._round.awaited]
+            effects += self._sends(again, lac, slots)
+        while True:  # once more after each round that ended: syncs pop, or a demand is met
+            effects += self._done(lac)
+            if self._round is None:
+                if not self._is_due(last_acked_id):
+                    return effects
+                effects += self._begin(lac, last_acked_id, slots, now_ms)
+            effects += self._settle(lac, slots, now_ms, may_wait=may_wait and bool(slots.down))
+            if self._round is not None:
+                return effects
+
+    def _done(self, lac: int) -> list[Effect]:
+        done: list[Effect] = []
+        while self._waiting and self._waiting[0][1] <= lac:
+            ticket, _flush_id = self._waiting.popleft()
+            if ticket is not None:
+                done.append(SyncDone(ticket, lac))
+        return done
+
+    def _is_due(self, last_acked_id: int) -> bool:
+        return self._is_demanded or (bool(self._waiting) and self._waiting[0][1] <= last_acked_id)
+
+    def _begin(self, lac: int, last_acked_id: int, slots: WriterSlots, now_ms: int) -> list[Effect]:
+        sync_id = self._next_id
+        self._next_id += 1
+        self._round = _Round(sync_id, lac, last_acked_id, slots.live, now_ms)
+        self._round.is_demanded, self._is_demanded = self._is_demanded, False
+        return self._sends(slots.live, lac, slots)
+
+    def _sends(self, asked: Collection[int], lac: int, slots: WriterSlots) -> list[Effect]:
+        assert self._round is not None, "bookies are asked in a round"
+        sync_id = self._round.sync_id
+        return [SendSync(slot, sync_id, lac, slots.epochs[slot]) for slot in asked]
+
+    def _settle(self, lac: int, slots: WriterSlots, now_ms: int, *, may_wait: bool) -> list[Effect]:
+        """End the round if there is nothing more to wait for."""
+        now = self._round
+        if now is None:
+            return []
+        is_wanted = now.is_demanded or (
+            bool(self._waiting) and self._waiting[0][1] <= now.target_id
+        )
+        if lac >= now.target_id or not is_wanted:
+            self._round = None
+            return []
+        if now.awaited:
+            return []
+        is_moving = lac > now.lac and bool(now.heard)
+        is_grace_over = now_ms - now.started_ms >= self._grace_ms
+        if not is_moving and may_wait and not is_grace_over and self._may_move(lac, now, slots):
+            return []
+        self._round = None
+        if is_moving:
+            return []  # once more: the new LAC may lift a bookie's cursor over a hole
+        return self._failures(lac, now, slots)
+
+    def _may_move(self, lac: int, now: _Round, slots: WriterSlots) -> bool:
+        """Return whether the bookies that are down could make the entry behind the LAC durable.
+
+        One that has synced no more than the LAC, which it was told, misses that entry.
+        """
+        having = sum(last_add_synced > lac for last_add_synced in now.heard.values())
+        return having + len(slots.down) >= self._ack_size
+
+    def _failures(self, lac: int, ended: _Round, slots: WriterSlots) -> list[Effect]:
+        reason = f"{len(ended.heard)} of {len(slots)} bookies synced"
+        errors = {slot: slots.error_of(slot) for slot in slots.down} | ended.errors
+        if errors:
+            reason += f"; {slots.text(errors)}"
+        self._last_failure = reason
+        failures: list[Effect] = []
+        while self._waiting and self._waiting[0][1] <= ended.target_id:
+            ticket, wanted_id = self._waiting.popleft()
+            if ticket is not None:
+                error = CannotAdvanceError(self._ledger_id, lac, wanted_id, reason)
+                failures.append(SyncFailedFor(ticket, error))
+        return failures

@@ -1,0 +1,329 @@
+"""The way of entries through a writer: queued, pushed, acked, durable.
+
+    AppendQueue      appends that wait for a place in a batch
+    BatchEncoder     payloads become batches
+    WriteWindow      batches in memory, and who has to answer them
+    MissingEntries   what bookies will not get from this writer, though it is acknowledged
+    AckTracker       which of them an ack quorum has acknowledged, in order
+    LacPolicy        what of that is durable; the ledger's level knows
+    BatchEnds        the LAC, on ends of batches, with the ledger's length there
+
+It knows nothing of errors, syncs or the end of the ledger: ``WriterCore`` does.
+
+While the ensemble is being changed it is *held*: entries are pushed and acks recorded, but nothing
+is acknowledged, so the LAC stays. Then the acks of replaced slots are void, and it is released.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.ack_tracker import AckTracker
+from zbk.protocol.write.append_queue import AppendQueue
+from zbk.protocol.write.batch_encoder import BatchEncoder
+from zbk.protocol.write.batch_ends import BatchEnds
+from zbk.protocol.write.events import Acked, AckedTicket, Effect, SendAdd, Ticket, WriterLimits
+from zbk.protocol.write.lac_policy import LacPolicy
+from zbk.protocol.write.missing_entries import MissingEntries
+from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.write_window import Missed, WriteBatch, WriteWindow
+
+
+class WritePath:
+    """Entries from ``Append`` to ``Acked`` and beyond.
+
+    Invariants, checked in ``check``:
+      * LAC <= last acked <= last pushed <= last appended;
+      * the newest batch in the window that is not acked is the last one pushed.
+    """
+
+    __slots__ = (
+        "_encoder", "_ends", "_is_paused", "_length", "_policy", "_pushed_lac", "_queue", "_slots",
+        "_tracker", "_unsynced_count_max", "_window", "missing",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        quorum: Quorum,
+        policy: LacPolicy,
+        encoder: BatchEncoder,
+        limits: WriterLimits,
+        slots: WriterSlots,
+    ) -> None:
+        self._policy = policy
+        self._encoder = encoder
+        self._slots = slots  # their owner takes them up and down, and replaces bookies
+        self._unsynced_count_max = limits.unsynced_batch_count_max
+        self._queue = AppendQueue(
+            entry_overhead_size=encoder.overhead_size,
+            size_max=limits.batch_size_max,
+            count_max=limits.batch_count_max,
+        )
+        self._window = WriteWindow(quorum.ensemble_size, limits)
+        self._tracker = AckTracker(quorum)
+        self._ends = BatchEnds()
+        self._is_paused = False
+        self.missing = MissingEntries()
+        self._length = 0  # bytes of payload pushed
+        self._pushed_lac = NO_ENTRY
+
+    # ------------------------------------------------------------------ where it stands
+
+    @property
+    def last_appended_id(self) -> int:
+        """The highest id given out: the LAP. Its entry may be queued still."""
+        return self._queue.last_entry_id
+
+    @property
+    def last_pushed_id(self) -> int:
+        """The highest id that went into a batch."""
+        return self._tracker.last_pushed_id
+
+    @property
+    def last_acked_id(self) -> int:
+        """The last entry acknowledged, in order."""
+        return self._tracker.last_acked_id
+
+    @property
+    def lac(self) -> int:
+        """Everything up to this id is durable on an ack quorum."""
+        return self._ends.lac
+
+    @property
+    def pushed_lac(self) -> int:
+        """The LAC that the last entry carries: bookies heard it."""
+        return self._pushed_lac
+
+    @property
+    def length(self) -> int:
+        """Bytes of payload up to and with the LAC."""
+        return self._ends.length
+
+    @property
+    def backlog_size(self) -> int:
+        """Bytes of batches in memory."""
+        return self._window.size
+
+    @property
+    def unsynced_batch_count(self) -> int:
+        """Acknowledged batches beyond the LAC."""
+        return len(self._ends.beyond)
+
+    @property
+    def is_pending(self) -> bool:
+        """True while something was sent and is not acknowledged."""
+        return self._tracker.pending_count > 0
+
+    @property
+    def is_at_sync_point(self) -> bool:
+        """True when everything that was sent is acknowledged and durable."""
+        return self.lac == self.last_pushed_id
+
+    @property
+    def is_tail_in_doubt(self) -> bool:
+        """True when bookies may have more than was acknowledged; after ``drain``, for good."""
+        return self.last_pushed_id > self.last_acked_id
+
+    @property
+    def is_flushed(self) -> bool:
+        """True when everything appended is acknowledged."""
+        return not (self._queue.waiting or self._window.unacked)
+
+    @property
+    def is_held_up(self) -> bool:
+        """True while appends wait for room in the window."""
+        return bool(self._queue.waiting)
+
+    @property
+    def is_answered(self) -> bool:
+        """True when, besides, every live slot has answered everything."""
+        return not self._queue.waiting and self._window.is_answered
+
+    @property
+    def is_awaited_by_newcomers(self) -> bool:
+        """True when a bookie that is being connected, and has not failed, is owed something."""
+        newcomers = set(self._slots.down).difference(self._slots.failed)
+        return any(map(self._window.is_owed, newcomers))
+
+    def laggard(self, now_ms: int, slow_ms: int) -> int | None:
+        """Return the slot, if there is one, that alone holds up appends for ``slow_ms``."""
+        return self._window.laggard(now_ms, slow_ms) if self._queue.waiting else None
+
+    def is_reachable(self, down: Collection[int]) -> bool:
+        """Return whether what is pending can reach an ack quorum without these slots."""
+        return self._tracker.is_reachable(down)
+
+    # ------------------------------------------------------------------ forward
+
+    def append(self, appends: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
+        """Queue appends."""
+        self._queue.add(appends)
+
+    def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
+        """Form batches of what is queued while the window has room."""
+        effects: list[Effect] = []
+        while self._queue.waiting and self._has_room:
+            taken = self._queue.take()
+            if taken.payloads:
+                first = self._push(taken.payloads, taken.tickets, now_ms)
+                effects += self._send(live, first)
+                for slot in self._slots.down:
+                    self._window.owe(slot, first)
+            elif self._window.unacked:
+                self._window.unacked[-1].tickets += taken.tickets
+            else:
+                effects.append(Acked(taken.tickets))
+        return effects
+
+    @property
+    def _has_room(self) -> bool:
+        is_synced_enough = len(self._ends.beyond) < self._unsynced_count_max
+        return is_synced_enough and not self._is_paused and self._window.has_room
+
+    def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
+        """Send a slot that came up all that it is owed; with what it acked if that is revoked."""
+        if is_revoked:
+            self._revoke(slot)
+        owed = self._window.up(slot, now_ms)
+        return [effect for first in owed for effect in self._send([slot], first)]
+
+    def _revoke(self, slot: int) -> None:
+        """Owe a slot what it acked, as far as it is kept; the rest, beyond the LAC, is missing."""
+        next_id = self.lac + 1
+        for ids in self._window.acked_ids(next_id):
+            self._window.owe(slot, ids.start)
+            self.missing.add(self._slots.bookie(slot), next_id, ids.start - 1)
+            next_id = ids.stop
+        self.missing.add(self._slots.bookie(slot), next_id, self.last_acked_id)
+        for ids in self._tracker.revoke(slot):
+            self._window.owe(slot, ids.start)
+
+    def is_awaited(self, slot: int, part_first: int) -> bool:
+        """Return whether a slot has to answer the batch that begins, for it, with this entry."""
+        return self._window.is_awaited(slot, part_first)
+
+    def answered(self, slot: int, part_first: int) -> list[Effect]:
+        """Record a slot's ack of a batch; return the appends that it completed, if any."""
+        batch = self._window.answered(slot, part_first)
+        if batch is None:
+            return []
+        confirmed = self._tracker.ack(slot, batch.entry_ids.start)
+        return self._confirmed(confirmed) if confirmed else []
+
+    def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
+        """Record what a bookie has synced; -1 says only that it is in this life now."""
+        if self.missing.by_bookie and last_add_synced > self.lac:
+            # the bookie was told no higher LAC, so it has synced what it has after this one
+            self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)
+        self._policy.on_synced(slot, incarnation, last_add_synced)
+        if self._ends.beyond:
+            self._ends.advance(self._policy.lac)
+
+    # ------------------------------------------------------------------ another ensemble
+
+    def pause(self) -> None:
+        """Send nothing new until ``go_on``."""
+        self._is_paused = True
+
+    def go_on(self) -> None:
+        """Send what has queued."""
+        self._is_paused = False
+
+    def hold(self) -> int:
+        """Acknowledge nothing until ``release``; return the first id that is not acknowledged."""
+        self._tracker.hold()
+        assert self.lac == self.last_acked_id, "what is acknowledged is durable, or it were lost"
+        return self.last_acked_id + 1
+
+    def replaced(self, slot: int, old: str, first_entry_id: int) -> None:
+        """Forget what a slot was sent and what it acked: there is another bookie now.
+
+        The ``old`` one will not get what it has not answered of its fragment; the new one is owed
+        all that is not acknowledged. Its fragment begins with ``first_entry_id``.
+        """
+        self._miss(self._window.replaced(slot), {slot: old})
+        self._tracker.revoke(slot)
+        self._policy.on_replaced(slot, self.lac)
+        # what others let the fragment begin with, this writer does not have any more
+        self.missing.add(self._slots.bookie(slot), first_entry_id, self.last_acked_id)
+
+    def release(self) -> list[Effect]:
+        """Go on; return the appends that are acknowledged by it, if any."""
+        return self._confirmed(self._tracker.release())
+
+    # ------------------------------------------------------------------ back
+
+    def lost(self, slot: int) -> None:
+        """Note that a slot will answer nothing of what it got: it is owed that."""
+        self._window.lost(slot)
+
+    def missing_of_closed(self, last_entry_id: int) -> dict[str, tuple[Span, ...]]:
+        """Return what is to be reported of a ledger that ends here: nothing more is sent."""
+        self._miss(self._window.missed())
+        return self.missing.unreported(last_entry_id)
+
+    def missing_of_fragments(self, first_entry_id: int) -> dict[str, tuple[Span, ...]]:
+        """Return what is to be reported of the fragments before the one that starts there.
+
+        Nothing of a bookie that is down and whose slot is still its own: others find it if it is
+        lost, and only them a worker gives the time that a writer needs to leave it.
+        """
+        down = {self._slots.bookie(slot) for slot in self._slots.down}
+        return self.missing.unreported(first_entry_id - 1, leave_out=down)
+
+    def drain(self) -> list[Ticket]:
+        """Forget everything; return the tickets of what is not acknowledged, in order.
+
+        What was acknowledged, and bookies have not answered, is missing there.
+        """
+        self._miss(self._window.missed())
+        tickets = [t for batch in self._window.drain() for t, _first, _count in batch.tickets]
+        return tickets + self._queue.drain()
+
+    def check(self) -> None:
+        """Assert the invariants."""
+        tracker, unacked = self._tracker, self._window.unacked
+        last_acked_id, last_pushed_id = tracker.last_acked_id, tracker.last_pushed_id
+        lac = self._ends.lac
+        assert NO_ENTRY <= lac <= last_acked_id <= last_pushed_id <= self._queue.last_entry_id
+        assert not unacked or unacked[-1].entry_ids[-1] == last_pushed_id
+
+    # ------------------------------------------------------------------ private
+
+    def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket], now_ms: int) -> int:
+        while self._window.is_full:
+            self._miss(self._window.give_up())
+        entry_ids = self._tracker.push(len(payloads))
+        self._pushed_lac = self._ends.lac
+        encoded = self._encoder.encode(entry_ids.start, self._pushed_lac, self._length, payloads)
+        self._length = encoded.length
+        self._window.add(WriteBatch(entry_ids, encoded, tickets, now_ms))
+        return entry_ids.start
+
+    def _send(self, slots: Collection[int], first_entry_id: int) -> list[SendAdd]:
+        lac = min(self._ends.lac, first_entry_id - 1)  # it may be acknowledged, and sent late
+        window, epochs = self._window, self._slots.epochs
+        return [
+            SendAdd(slot, part, lac, epochs[slot])
+            for slot in slots
+            if (part := window.sent(slot, first_entry_id)) is not None
+        ]
+
+    def _miss(self, missed: Iterable[Missed], bookies: Mapping[int, str] | None = None) -> None:
+        for slot, ids in missed:
+            bookie_id = bookies[slot] if bookies else self._slots.bookie(slot)
+            self.missing.add(bookie_id, ids.start, ids.stop - 1)
+
+    def _confirmed(self, confirmed: range) -> list[Effect]:
+        if not confirmed:
+            return []
+        tickets: list[AckedTicket] = []
+        for acked in self._window.acked_until(confirmed[-1]):
+            tickets += acked.tickets
+            acked.tickets = []  # a late bookie keeps the batch, and nothing of who appended
+            self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
+        self._policy.on_acked(confirmed[-1])
+        # bookies may have synced what is not acknowledged yet: it has no end to move to so far
+        self._ends.advance(self._policy.lac)
+        return [Acked(tickets)] if tickets else []

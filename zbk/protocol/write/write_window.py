@@ -1,0 +1,284 @@
+"""The batches that a writer keeps in memory, and which slots still lack them.
+
+A batch is kept while it is not acknowledged by an ack quorum, and then while some slot has not
+answered it. A live slot was sent the batch, which is *outstanding* there; a slot that is down is
+*owed* it, and gets it when it comes up: the same bookie again, or another one in its place.
+
+There is a limit for the batches that are not acknowledged, the *window*, and a larger one for all,
+the *backlog*. A bookie that is slower than the ack quorum, by the time of an fsync or so, holds
+nothing up, and one that stays behind does, before its queue grows until it fails. A slot that is
+down holds nothing up: where the backlog has no room left, the oldest batches that only such slots
+lack are *given up*, and are missing on their bookies from then on.
+
+A *laggard* is a slot that alone leaves no room: it has not answered a batch for long, and
+every other slot has answered all that is half as old.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.write.batch_encoder import Encoded
+from zbk.protocol.write.events import AckedTicket, WriterLimits
+
+Missed: TypeAlias = tuple[int, range]
+"""A slot, and the ids of a batch that its bookie will not get."""
+
+
+class WriteBatch(msgspec.Struct, eq=False):
+    """One batch in the window."""
+
+    entry_ids: range
+    encoded: Encoded
+    tickets: list[AckedTicket]  # appends that are done with this batch
+    pushed_ms: int
+    awaited_count: int = 0  # live slots that got it and have not answered
+    owed_count: int = 0  # slots that are down and have not answered it
+    is_acked: bool = False
+
+
+class WriteWindow:
+    """Batches by first id, and for each slot those that it has not answered.
+
+    ``unacked`` are those that no ack quorum has acknowledged, in order; others only look at it.
+
+    Invariants, checked in ``_check``:
+      * ``size`` is the sum over the batches kept, and ``unacked`` are the newest of them;
+      * ``unacked_size`` is the sum over these;
+      * a batch is kept exactly while it is not acked, or awaited by, or owed to, some slot;
+      * ``late`` are the batches that are only owed, and ``late_size`` is the sum over these;
+      * no slot has batches outstanding and is owed others.
+    """
+
+    __slots__ = (
+        "_backlog_count_max", "_backlog_size_max", "_batches", "_count_max", "_late", "_late_size",
+        "_outstanding", "_owed", "_size", "_size_max", "_unacked_size", "_up_ms", "unacked",
+    )  # fmt: skip
+
+    def __init__(self, slot_count: int, limits: WriterLimits) -> None:
+        self._size_max = limits.window_size
+        self._count_max = limits.window_count
+        self._backlog_size_max = max(limits.backlog_size, limits.window_size)
+        self._backlog_count_max = max(limits.backlog_count, limits.window_count)
+        self._size = 0
+        self._unacked_size = 0
+        self._batches: dict[int, WriteBatch] = {}
+        self.unacked: deque[WriteBatch] = deque()
+        self._late: dict[int, WriteBatch] = {}  # acked, and no live slot has to answer them
+        self._late_size = 0
+        self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
+        self._owed: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
+        self._up_ms = [0] * slot_count  # what was pushed before it waits since then
+
+    @property
+    def size(self) -> int:
+        """Bytes of the batches kept."""
+        return self._size
+
+    @property
+    def is_answered(self) -> bool:
+        """True when all is acked and every live slot has answered everything."""
+        return len(self._batches) == len(self._late)
+
+    @property
+    def has_room(self) -> bool:
+        """True when one more batch may be sent, if what is late is given up for it."""
+        return (
+            self._unacked_size < self._size_max
+            and len(self.unacked) < self._count_max
+            and self._size - self._late_size < self._backlog_size_max
+            and len(self._batches) - len(self._late) < self._backlog_count_max
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """True when something must be given up before one more batch is kept."""
+        return bool(self._late) and (
+            self._size >= self._backlog_size_max or len(self._batches) >= self._backlog_count_max
+        )
+
+    def add(self, batch: WriteBatch) -> None:
+        """Keep a new batch."""
+        self._batches[batch.entry_ids.start] = batch
+        self.unacked.append(batch)
+        self._size += batch.encoded.size
+        self._unacked_size += batch.encoded.size
+
+    def sent(self, slot: int, first: int) -> EntryBatch | None:
+        """Note that the batch from entry ``first`` on goes to a slot; return the slot's part."""
+        batch = self._batches[first]
+        part = batch.encoded.parts[slot]
+        if part is not None:
+            outstanding, part_first = self._outstanding[slot], part.entry_ids[0]
+            assert part_first not in outstanding, "sent and not answered yet"
+            outstanding[part_first] = batch
+            batch.awaited_count += 1
+        return part
+
+    def owe(self, slot: int, first: int) -> None:
+        """Note that a slot that is down lacks its part of the batch from entry ``first`` on."""
+        batch = self._batches[first]
+        part = batch.encoded.parts[slot]
+        if part is not None and part.first_entry_id not in self._owed[slot]:
+            self._owed[slot][part.first_entry_id] = batch
+            batch.owed_count += 1
+
+    def is_owed(self, slot: int) -> bool:
+        """Return whether a slot that is down lacks anything that is kept."""
+        return bool(self._owed[slot])
+
+    def acked_ids(self, first: int) -> list[range]:
+        """Return the ids of each batch, from entry ``first`` on, that is acked and kept."""
+        kept = (batch.entry_ids for batch in self._batches.values() if batch.is_acked)
+        return [ids for ids in kept if ids.start >= first]
+
+    def up(self, slot: int, now_ms: int) -> list[int]:
+        """Note that a slot came up; return the first ids of the batches it is owed, in order.
+
+        Only from now on can it answer. Each of them is to be ``sent`` now.
+        """
+        self._up_ms[slot] = now_ms
+        owed = sorted(self._owed[slot].items())
+        self._owed[slot].clear()
+        for _part_first, batch in owed:
+            batch.owed_count -= 1
+            self._not_late(batch)
+        return [batch.entry_ids.start for _part_first, batch in owed]
+
+    def give_up(self) -> list[Missed]:
+        """Forget the oldest batch that only slots that are down lack; return which slots."""
+        first = next(iter(self._late))
+        missed = list(self._lacking(self._late[first]))
+        for slot, _entry_ids in missed:
+            self._settle(slot, self._late[first])
+        return missed
+
+    def replaced(self, slot: int) -> list[Missed]:
+        """Note that there is another bookie; return the acked batches that the old one missed.
+
+        The new one is down, and is owed every batch that is not acked.
+        """
+        self.lost(slot)
+        missed = [(slot, b.entry_ids) for b in self._owed[slot].values() if b.is_acked]
+        for batch in list(self._owed[slot].values()):
+            self._settle(slot, batch)
+        for batch in self.unacked:
+            self.owe(slot, batch.entry_ids.start)
+        return missed
+
+    def laggard(self, now_ms: int, slow_ms: int) -> int | None:
+        """Return the slot that alone has left no room for ``slow_ms``, if there is one."""
+        if self.has_room:
+            return None
+        waits_ms = [self._waited_ms(slot, now_ms) for slot in range(len(self._outstanding))]
+        slowest_ms = max(waits_ms)
+        quick_count = sum(2 * waited_ms < slow_ms for waited_ms in waits_ms)
+        is_alone = slowest_ms >= slow_ms and quick_count == len(waits_ms) - 1
+        return waits_ms.index(slowest_ms) if is_alone else None
+
+    def is_awaited(self, slot: int, part_first: int) -> bool:
+        """Return whether a slot has to answer the batch whose part begins with ``part_first``."""
+        return part_first in self._outstanding[slot]
+
+    def answered(self, slot: int, part_first: int) -> WriteBatch | None:
+        """Note a slot's answer; return the batch, or ``None`` for late news."""
+        batch = self._outstanding[slot].pop(part_first, None)
+        if batch is not None:
+            self._drop_awaited(batch)
+        return batch
+
+    def lost(self, slot: int) -> None:
+        """Note that a slot will answer nothing of what it got: it is owed that."""
+        for batch in self._outstanding[slot].values():
+            self.owe(slot, batch.entry_ids.start)
+            self._drop_awaited(batch)
+        self._outstanding[slot].clear()
+        self._check()
+
+    def acked_until(self, last_entry_id: int) -> list[WriteBatch]:
+        """Note that everything up to ``last_entry_id`` is acknowledged; return its batches."""
+        acked = []
+        while self.unacked and self.unacked[0].entry_ids.stop <= last_entry_id + 1:
+            batch = self.unacked.popleft()
+            batch.is_acked = True
+            self._unacked_size -= batch.encoded.size
+            if not batch.awaited_count:
+                self._retire(batch)
+            acked.append(batch)
+        self._check()
+        return acked
+
+    def missed(self) -> Iterator[Missed]:
+        """Yield what slots, live or not, have not answered of the acked batches."""
+        for batch in self._batches.values():
+            if batch.is_acked:
+                yield from self._lacking(batch)
+
+    def drain(self) -> list[WriteBatch]:
+        """Forget everything; return the batches that were not acknowledged."""
+        unacked = list(self.unacked)
+        self.unacked.clear()
+        self._batches.clear()
+        self._late.clear()
+        self._size = self._unacked_size = self._late_size = 0
+        for waiting in (*self._outstanding, *self._owed):
+            waiting.clear()
+        return unacked
+
+    def _waited_ms(self, slot: int, now_ms: int) -> int:
+        oldest = next(iter(self._outstanding[slot].values()), None)
+        return 0 if oldest is None else now_ms - max(oldest.pushed_ms, self._up_ms[slot])
+
+    def _drop_awaited(self, batch: WriteBatch) -> None:
+        batch.awaited_count -= 1
+        if batch.is_acked and not batch.awaited_count:
+            self._retire(batch)
+
+    def _retire(self, batch: WriteBatch) -> None:
+        """Keep an acked batch that no live slot has to answer only if it is owed."""
+        first = batch.entry_ids.start
+        if batch.owed_count:
+            self._late[first] = batch
+            self._late_size += batch.encoded.size
+        else:
+            del self._batches[first]
+            self._size -= batch.encoded.size
+
+    def _not_late(self, batch: WriteBatch) -> None:
+        if self._late.pop(batch.entry_ids.start, None) is not None:
+            self._late_size -= batch.encoded.size
+
+    def _lacking(self, batch: WriteBatch) -> Iterator[Missed]:
+        for slot, part in enumerate(batch.encoded.parts):
+            if part is not None and (
+                part.first_entry_id in self._owed[slot]
+                or part.first_entry_id in self._outstanding[slot]
+            ):
+                yield slot, batch.entry_ids
+
+    def _settle(self, slot: int, batch: WriteBatch) -> None:
+        """Owe a slot nothing more of a batch."""
+        part = batch.encoded.parts[slot]
+        assert part is not None, "a slot is owed what it holds"
+        del self._owed[slot][part.first_entry_id]
+        batch.owed_count -= 1
+        if not batch.owed_count and batch.is_acked and not batch.awaited_count:
+            self._not_late(batch)
+            self._retire(batch)
+
+    def _check(self) -> None:
+        assert len(self.unacked) <= len(self._batches)
+        assert 0 <= self._unacked_size <= self._size
+        assert 0 <= self._late_size <= self._size - self._unacked_size
+        assert len(self._late) <= len(self._batches) - len(self.unacked)
+        if not self._late:
+            assert self._late_size == 0, "nothing late takes no memory"
+        if not self.unacked:
+            assert self._unacked_size == 0, "an empty window takes no memory"
+        if not self._batches:
+            assert self._size == 0, "an empty window takes no memory"
+            assert not any(self._outstanding), "nothing kept, nothing awaited"
+            assert not any(self._owed), "nothing kept, nothing owed"
