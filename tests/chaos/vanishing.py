@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
-from zbk.storage.identity import COOKIE_NAME
+from zbk.storage.directory.identity import COOKIE_NAME
 
 
 class Part(StrEnum):

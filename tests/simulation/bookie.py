@@ -55,15 +55,15 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.identity import (
+from zbk.storage.directory.identity import (
     COOKIE_NAME,
     PLACE_NAME,
     next_incarnation,
     write_cookie,
     write_place,
 )
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
-from zbk.storage.wipe import wipe
+from zbk.storage.directory.wipe import wipe
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Pong

@@ -10,7 +10,7 @@ from tests.simulation.bookie_parts import Inbox, Parts, SyncingBookie, Tell, nev
 from tests.simulation.kernel import Kernel, Node
 from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
 from zbk.actors.space_gate import SpaceGate
-from zbk.storage.journal import Journal
+from zbk.storage.journal.journal import Journal
 from zbk.transport.router import Outbound
 
 UNSYNCED_SIZE_MAX = 1 << 20

@@ -10,7 +10,7 @@ from zbk.actors.read import ReadActor
 from zbk.actors.storage import StorageActor
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal import Journal, SyncBegun
+from zbk.storage.journal.journal import Journal, SyncBegun
 from zbk.transport.router import Outbound
 
 

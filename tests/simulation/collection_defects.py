@@ -8,8 +8,8 @@ from zbk.durability.new_ledgers import KnownLedger, check_claim
 from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.gc_events import Finding, LedgersRead
-from zbk.storage.compaction_log import CompactionLog
-from zbk.storage.deleted_ledgers import DeletedLedgers
+from zbk.storage.gc.compaction_log import CompactionLog
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
 
 
 def believes_the_list(self: GcQuestions, ledger_ids: Sequence[int]) -> LedgersRead:

@@ -7,8 +7,8 @@ from zbk.metadata.ledger_closing import MissingReport
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.write_window import WriteWindow
-from zbk.storage.entry_reader import Resolved
-from zbk.storage.stored_copies import StoredCopies
+from zbk.storage.entry_logs.entry_reader import Resolved
+from zbk.storage.entry_logs.stored_copies import StoredCopies
 
 
 def sends_what_is_pending(self: WritePath, slot: int, now_ms: int, *, is_revoked: bool) -> Any:  # noqa: ANN401 - effects

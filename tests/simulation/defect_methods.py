@@ -53,8 +53,8 @@ from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.journal import Journal, SyncBegun
-from zbk.storage.rebuild_sources import AskOthers, ask_nobody
+from zbk.storage.journal.journal import Journal, SyncBegun
+from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import Buffer, File
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal

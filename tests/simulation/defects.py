@@ -71,12 +71,12 @@ from zbk.protocol.write.writer import WriterCore
 from zbk.storage import ledger_directory
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.compaction_log import CompactionLog
-from zbk.storage.deleted_ledgers import DeletedLedgers
-from zbk.storage.journal import Journal
-from zbk.storage.journal_replay import _Replay
-from zbk.storage.reindex import Reindex
-from zbk.storage.stored_copies import StoredCopies
+from zbk.storage.entry_logs.stored_copies import StoredCopies
+from zbk.storage.gc.compaction_log import CompactionLog
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.journal.journal import Journal
+from zbk.storage.journal.replay import _Replay
+from zbk.storage.tools.reindex import Reindex
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport import bundles
 

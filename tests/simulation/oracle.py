@@ -46,7 +46,7 @@ from zbk.protocol.entry.entry_batch import COUNT_MAX, sizes_from_wire
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord
+from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (

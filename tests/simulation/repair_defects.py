@@ -23,9 +23,9 @@ from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.ledger_repair_events import RepairResult, ReplaceBookie
 from zbk.protocol.repair.ledger_view import FragmentSlot
 from zbk.protocol.repair.lost_bookies import LostBookies
-from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.lost_files import LostFiles
-from zbk.storage.reindex import Reindex
+from zbk.storage.directory.lost_files import LostFiles
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.tools.reindex import Reindex
 from zbk.transport.router import Inbound
 from zbk.wire.messages import GetLedgerInfo
 

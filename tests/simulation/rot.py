@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Sequence
 from tests.simulation.bookie import SimulatedBookie
 from tests.simulation.tape import Tape
 from tests.support.simulated_disk import SECTOR_SIZE, SimulatedDisk
-from zbk.storage.census import CENSUS_NAME
-from zbk.storage.entry_log_format import BLOCK_MAGIC
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, segment_ids
-from zbk.storage.segment_reader import SegmentReader
+from zbk.storage.entry_logs.format import BLOCK_MAGIC
+from zbk.storage.index.census import CENSUS_NAME
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, segment_ids
+from zbk.storage.journal.segment_reader import SegmentReader
 
 _JOURNAL = "/journal"
 

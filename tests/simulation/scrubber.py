@@ -14,7 +14,7 @@ from zbk.actors.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.metadata.underreplication import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.scrub_step import ScrubStep
+from zbk.storage.scrub.scrub_step import ScrubStep
 
 STEP_SIZE = 300
 RATE_SIZE = 1 << 20

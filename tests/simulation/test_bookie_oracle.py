@@ -16,7 +16,7 @@ from tests.support.storage_actor import OTHER_KEY, add, batch
 from zbk.actors.journal import AppendGroup
 from zbk.errors import LedgerFencedError, UnauthorizedError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
-from zbk.storage.journal_record import EntriesRecord
+from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Sync, SyncAnswer

@@ -9,7 +9,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.journal_record import (
+from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
     FenceRecord,
@@ -17,8 +17,8 @@ from zbk.storage.journal_record import (
     LedgerKeyRecord,
     SyncedRecord,
 )
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
-from zbk.storage.recovery import Presence
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
+from zbk.storage.replay import Presence
 
 KEY = bytes(range(16))
 BOOKIE_ID = "bookie-1"

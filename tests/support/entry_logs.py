@@ -1,10 +1,10 @@
 """Entry logs on a simulated disk."""
 
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.storage.entry_log import AHEAD_SIZE, EntryLogs
-from zbk.storage.entry_log_scan import EntryLogScan
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.open_files import OpenFiles
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import AHEAD_SIZE, EntryLogs
+from zbk.storage.entry_logs.scan import EntryLogScan
 
 OWNER = b"bookie-1"
 DIRECTORY = "/l/logs"

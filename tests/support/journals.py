@@ -2,11 +2,11 @@
 
 from tests.support.batches import batch_of
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.journal import Journal
-from zbk.storage.journal_record import EntriesRecord, JournalRecord
-from zbk.storage.journal_replay import ReplayResult, replay
-from zbk.storage.journal_segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.journal import Journal
+from zbk.storage.journal.record import EntriesRecord, JournalRecord
+from zbk.storage.journal.replay import ReplayResult, replay
+from zbk.storage.journal.segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
 
 OWNER = b"bookie-1"
 DIRECTORY = "/j"

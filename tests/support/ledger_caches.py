@@ -4,10 +4,10 @@ from array import array
 
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.entry_log import LogSync
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.ledger_cache import LedgerCache
-from zbk.storage.open_files import OpenFiles
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.index.ledger_cache import LedgerCache
 
 KEY = bytes(range(16))
 PAGE_MEMORY = 9000

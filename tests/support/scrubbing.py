@@ -7,9 +7,9 @@ from typing import Any
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.scrub_pass import ScrubPass
-from zbk.storage.scrub_step import AskOwner, Paid, Pause, ScrubStep
-from zbk.storage.scrub_view import ScrubView
+from zbk.storage.scrub.scrub_pass import ScrubPass
+from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, ScrubStep
+from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.files import File
 
 

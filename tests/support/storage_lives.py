@@ -27,14 +27,14 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import (
+from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
 )
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 
 ONE_PAGE = 9_000
 RESERVE_SIZE = 20_000

@@ -38,9 +38,9 @@ from zbk.errors import (
 from zbk.protocol.entry.entry import entry_overhead_size, stored_lac
 from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.disk_space import leaves_room_for_fences
-from zbk.storage.journal_record import EntriesRecord
-from zbk.storage.recovery import Presence
+from zbk.storage.directory.disk_space import leaves_room_for_fences
+from zbk.storage.journal.record import EntriesRecord
+from zbk.storage.replay import Presence
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac

@@ -52,8 +52,8 @@ from zbk.metadata.registration import Registration, RegistrationState
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory
-from zbk.storage.service_note import ServiceNote
+from zbk.storage.directory.identity import lock_directory
+from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.boot import boot_id
 from zbk.system.clock import monotonic_ms, wall_ms
 from zbk.system.descriptors import descriptor_limit

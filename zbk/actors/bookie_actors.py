@@ -41,8 +41,8 @@ from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.disk_space import DiskLimits, NoSpaceMet
-from zbk.storage.journal import Journal
+from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
+from zbk.storage.journal.journal import Journal
 from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
 from zbk.transport.router import Identity, RouterFront

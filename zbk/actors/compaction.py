@@ -1,6 +1,6 @@
 """Compaction of the entry logs of one ledger directory, in steps of the gc actor.
 
-The order of the steps, and what each leaves after a crash, stands in ``zbk.storage.compaction``;
+The order of the steps, and what each leaves after a crash, stands in ``zbk.storage.gc.compaction``;
 which logs are taken, in ``upkeep.compaction``. Here they are carried out: pieces of a log are
 read and written in the gc actor's thread, no faster than the throttle says; the storage actor is
 asked for slices so short that adds do not notice.
@@ -25,10 +25,10 @@ from zbk.actors.gc_waits import Waits
 from zbk.errors import CorruptRecordError, NoSpaceError
 from zbk.protocol.repair.throttle import Throttle
 from zbk.protocol.upkeep.compaction import LogShare, choose_sources
-from zbk.storage.compaction_log import CompactionLog, merge
-from zbk.storage.compaction_note import CompactionPlan
-from zbk.storage.garbage import Garbage
-from zbk.storage.log_runs import Piece, Run
+from zbk.storage.entry_logs.runs import Piece, Run
+from zbk.storage.gc.compaction_log import CompactionLog, merge
+from zbk.storage.gc.compaction_note import CompactionPlan
+from zbk.storage.gc.garbage import Garbage
 
 logger = logging.getLogger("zbk.bookie")
 

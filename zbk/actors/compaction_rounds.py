@@ -25,8 +25,8 @@ from zbk.protocol.upkeep.compaction import (
     Win,
     win_of,
 )
-from zbk.storage.disk_reserve import DiskReserve
-from zbk.storage.garbage import Garbage
+from zbk.storage.directory.disk_reserve import DiskReserve
+from zbk.storage.gc.garbage import Garbage
 from zbk.system.files import FileSystem
 
 

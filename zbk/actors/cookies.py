@@ -27,8 +27,8 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.history import missing_history
-from zbk.storage.identity import (
+from zbk.storage.directory.history import missing_history
+from zbk.storage.directory.identity import (
     INCARNATION_NAME,
     lock_directory,
     read_cookie,
@@ -36,7 +36,7 @@ from zbk.storage.identity import (
     write_cookie,
     write_place,
 )
-from zbk.storage.service_note import read_note
+from zbk.storage.directory.service_note import read_note
 from zbk.system.files import FileSystem
 
 

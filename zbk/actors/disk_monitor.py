@@ -22,7 +22,7 @@ from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.space_gate import SpaceGate
 from zbk.errors import NoSpaceError, OutOfDescriptorsError, StorageFailedError
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.disk_space import (
+from zbk.storage.directory.disk_space import (
     DirectorySpace,
     DiskLimits,
     DiskSpace,

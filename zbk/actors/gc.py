@@ -49,7 +49,7 @@ from zbk.protocol.upkeep.gc_events import (
     TimePassed,
     Wait,
 )
-from zbk.storage.garbage import Garbage, LogSummary
+from zbk.storage.gc.garbage import Garbage, LogSummary
 from zbk.system.clock import monotonic_ms
 
 logger = logging.getLogger("zbk.bookie")

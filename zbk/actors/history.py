@@ -33,12 +33,12 @@ from collections.abc import Callable, Mapping, Sequence
 from zbk.actors.losses import Losses
 from zbk.errors import CookieMismatchError, LostHistoryError, NoNodeError
 from zbk.metadata.bookies import BookieRegistry
-from zbk.storage import unfinished
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.history import KnownHistory, MissingHistory, has_marks, missing_history
-from zbk.storage.identity import next_incarnation, write_incarnation
-from zbk.storage.journal_segment import FIRST_SEGMENT_ID, segment_ids
-from zbk.storage.last_mark import LastMark
+from zbk.storage.directory import unfinished
+from zbk.storage.directory.history import KnownHistory, MissingHistory, has_marks, missing_history
+from zbk.storage.directory.identity import next_incarnation, write_incarnation
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.last_mark import LastMark
+from zbk.storage.journal.segment import FIRST_SEGMENT_ID, segment_ids
 from zbk.system.files import FileSystem
 
 

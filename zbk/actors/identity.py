@@ -5,7 +5,7 @@ is not the address: a fresh bookie at an old address is another bookie.
 
 The directories are those of the cookie, for good. Only where there is one of each kind its path may
 change. Of several, none may come, go, or change places, but by being taken out of service
-(``zbk.storage.service_note``): what is out of service is not looked at.
+(``zbk.storage.directory.service_note``): what is out of service is not looked at.
 
 Source: BookKeeper's ``Cookie`` and ``LegacyCookieValidation``.
 """
@@ -20,7 +20,7 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
-from zbk.storage.identity import (
+from zbk.storage.directory.identity import (
     COOKIE_NAME,
     PLACE_NAME,
     UNFINISHED_NAMES,
@@ -29,7 +29,7 @@ from zbk.storage.identity import (
     write_cookie,
     write_place,
 )
-from zbk.storage.service_note import ServiceNote, read_note
+from zbk.storage.directory.service_note import ServiceNote, read_note
 from zbk.system.clock import wall_ms
 from zbk.system.files import FileSystem
 

@@ -42,7 +42,7 @@ from zbk.actors.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
-from zbk.storage.journal_record import JournalRecord
+from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.direct_inbox import Door
 from zbk.transport.router import Outbound

@@ -23,8 +23,8 @@ from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptors
 from zbk.protocol.entry.entry import stored_lac
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.index_file import LedgerIndex
-from zbk.storage.journal_record import LedgerKeyRecord
+from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.journal.record import LedgerKeyRecord
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from zbk.storage.identity import lock_directory
+from zbk.storage.directory.identity import lock_directory
 from zbk.system.files import FileSystem
 
 

@@ -1,10 +1,10 @@
 """Whether a bookie may have lost something, found out at its start; and how it stops so as not to.
 
-Before anything is served, what may be lost is noted in the limbo file (``zbk.storage.limbo``), and
-then that the bookie serves (``zbk.storage.serving``). That second note goes when the bookie stops
+Before anything is served, what may be lost is noted in the limbo file (``directory.limbo``), and
+then that the bookie serves (``directory.serving``). That second note goes when the bookie stops
 in good order, behind the last sync.
 
-Files that are gone while others stay are found by the census (``zbk.storage.lost_files``).
+Files that are gone while others stay are found by the census (``directory.lost_files``).
 
 A wiped bookie is let in only when its operator says that it was wiped on purpose.
 
@@ -19,12 +19,12 @@ from contextlib import suppress
 from typing import Final
 
 from zbk.durability.limbo import LossReason
-from zbk.storage import serving, unfinished
-from zbk.storage.census import CENSUS_NAME
-from zbk.storage.last_mark import MARK_NAME
-from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.limbo import LimboFile
-from zbk.storage.lost_files import LostFiles, look, scope_of
+from zbk.storage.directory import serving, unfinished
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.directory.lost_files import LostFiles, look, scope_of
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.index.census import CENSUS_NAME
+from zbk.storage.journal.last_mark import MARK_NAME
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger("zbk.bookie")

@@ -17,14 +17,14 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
-from zbk.storage import unfinished, wipe
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.history import missing_history
-from zbk.storage.identity import read_cookie
-from zbk.storage.limbo import LimboFile
-from zbk.storage.rebuild import IndexRebuild, RebuildReport
-from zbk.storage.rebuild_sources import LedgerSecret
-from zbk.storage.sanity import Problem, SanityCheck
+from zbk.storage.directory import unfinished, wipe
+from zbk.storage.directory.history import missing_history
+from zbk.storage.directory.identity import read_cookie
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.tools.rebuild import IndexRebuild, RebuildReport
+from zbk.storage.tools.rebuild_sources import LedgerSecret
+from zbk.storage.tools.sanity import Problem, SanityCheck
 from zbk.system.files import FileSystem
 
 

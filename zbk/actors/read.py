@@ -18,7 +18,7 @@ from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.journal import Send
 from zbk.actors.refusals import refusal_of
 from zbk.errors import EntryUnreadableError, ZbkError
-from zbk.storage.entry_reader import Resolved
+from zbk.storage.entry_logs.entry_reader import Resolved
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.messages import ReadAnswer
 

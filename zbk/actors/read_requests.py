@@ -39,7 +39,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import FenceRecord
+from zbk.storage.journal.record import FenceRecord
 from zbk.transport.router import Inbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (

@@ -7,7 +7,7 @@ answers     nobody; ``counts`` and ``findings`` tell what came of it
 owns        the pass under way, one at a time, its findings, and the reports that wait
 on failure  the bookie stops; what a disk does not give is a finding and no failure
 
-What a pass reads stands in ``zbk.storage.scrub_pass``. Here each step is paid for: after every
+What a pass reads stands in ``scrub.scrub_pass``. Here each step is paid for: after every
 ``STEP_SIZE`` bytes the rate is kept by waiting, and the actor can be stopped. The storage actor is
 asked for one page or header at a time.
 
@@ -48,10 +48,10 @@ from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.protocol.repair.throttle import Throttle
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
-from zbk.storage.damaged_entries import DamagedEntryIds
-from zbk.storage.scrub_pass import ScrubPass
-from zbk.storage.scrub_step import AskOwner, Paid, Pause, Scrubbing, ScrubStep
-from zbk.storage.scrub_view import ScrubView
+from zbk.storage.scrub.damaged_entries import DamagedEntryIds
+from zbk.storage.scrub.scrub_pass import ScrubPass
+from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, Scrubbing, ScrubStep
+from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.clock import monotonic_ms, wall_ms
 
 logger = logging.getLogger("zbk.bookie")

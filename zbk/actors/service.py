@@ -25,8 +25,7 @@ from zbk.actors.losses import Losses
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, InvalidOptionError, NoSpaceError, StorageFailedError
 from zbk.metadata.values import encode
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.identity import (
+from zbk.storage.directory.identity import (
     COOKIE_NAME,
     INCARNATION_NAME,
     LOCK_NAME,
@@ -34,9 +33,10 @@ from zbk.storage.identity import (
     write_cookie,
     write_place,
 )
-from zbk.storage.last_mark import LastMark, LogMark
-from zbk.storage.service_note import OutOfService, ServiceNote, write_note
-from zbk.storage.wipe import remove_tree
+from zbk.storage.directory.service_note import OutOfService, ServiceNote, write_note
+from zbk.storage.directory.wipe import remove_tree
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.system.clock import wall_ms
 from zbk.system.files import FileSystem
 

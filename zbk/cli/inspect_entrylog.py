@@ -16,8 +16,8 @@ from zbk.cli.inspect_output import (
 )
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
-from zbk.storage.inspect_entry_log import EntryLogInspection
-from zbk.storage.inspection import Fault
+from zbk.storage.tools.inspect_entry_log import EntryLogInspection
+from zbk.storage.tools.inspection import Fault
 from zbk.system.files import OsFiles
 
 COLUMNS = ["kind", "ledger_id", "entry_id"]

@@ -11,9 +11,9 @@ from zbk.cli.inspect_output import FilePrinter, Row, fault_row, files_argument, 
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
 from zbk.protocol.entry.digest import checksum
-from zbk.storage.index_file import LedgerIndex
-from zbk.storage.inspect_index import IndexInspection
-from zbk.storage.inspection import Fault
+from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.tools.inspect_index import IndexInspection
+from zbk.storage.tools.inspection import Fault
 from zbk.system.files import OsFiles
 
 COLUMNS = ["kind", "first_entry_id", "last_entry_id", "count", "log_ids"]

@@ -18,9 +18,7 @@ from zbk.cli.inspect_output import (
 from zbk.cli.options import output_option
 from zbk.cli.output import Format
 from zbk.protocol.entry.digest import checksum
-from zbk.storage.inspect_journal import Chain, FoundRecord, JournalInspection
-from zbk.storage.inspection import Fault, Verdict
-from zbk.storage.journal_record import (
+from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
     FenceRecord,
@@ -28,6 +26,8 @@ from zbk.storage.journal_record import (
     LedgerKeyRecord,
     SyncedRecord,
 )
+from zbk.storage.tools.inspect_journal import Chain, FoundRecord, JournalInspection
+from zbk.storage.tools.inspection import Fault, Verdict
 from zbk.system.files import OsFiles
 
 COLUMNS = ["kind", "sequence", "ledger_id", "first_entry_id", "last_entry_id", "count"]

@@ -13,7 +13,7 @@ import click
 from zbk.cli.options import ID_MAX
 from zbk.cli.output import Format, print_json, print_object, print_rows
 from zbk.errors import DamageError
-from zbk.storage.inspection import Fault, Verdict
+from zbk.storage.tools.inspection import Fault, Verdict
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 Row = dict[str, Any]

@@ -1,10 +1,10 @@
 """All that a bookie keeps on disk, behind one door: journal, entry logs, index, last log mark.
 
-    journal_dir/  0000000000000001.journal ...   zbk.storage.journal_segment
+    journal_dir/  0000000000000001.journal ...   zbk.storage.journal.segment
     ledger_dir/   last_mark, index, logs ...     zbk.storage.ledger_directory
 
 There may be several of both. All records of a ledger go to the journal of one journal directory
-(``zbk.storage.journals``). A ledger lives in one of the ledger directories for ever
+(``zbk.storage.journal.journals``). A ledger lives in one of the ledger directories for ever
 (``zbk.storage.ledger_homes``); one whose first record is replayed and that is nowhere yet may go
 anywhere, and stays there.
 
@@ -42,25 +42,25 @@ from zbk.errors import InvalidOptionError, NoSpaceError, StorageFailedError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.damaged_entries import DamagedEntryIds
-from zbk.storage.disk_reserve import DiskReserve
-from zbk.storage.entry_log import LOG_SIZE
-from zbk.storage.entry_reader import Resolved
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.garbage import Garbage
-from zbk.storage.index_file import LedgerIndex
-from zbk.storage.journal import SEGMENT_SIZE, Journal
-from zbk.storage.journal_segment import NO_POSITION, JournalPosition
-from zbk.storage.journals import Journals
-from zbk.storage.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
+from zbk.storage.directory.disk_reserve import DiskReserve
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.entry_logs.entry_log import LOG_SIZE
+from zbk.storage.entry_logs.entry_reader import Resolved
+from zbk.storage.gc.garbage import Garbage
+from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.index.ledger_cache import LEDGER_COUNT_MAX, MEMORY_SIZE
+from zbk.storage.index.ledger_info import LedgerInfo
+from zbk.storage.journal.journal import SEGMENT_SIZE, Journal
+from zbk.storage.journal.journals import Journals
+from zbk.storage.journal.segment import NO_POSITION, JournalPosition
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.storage.ledger_homes import LedgerHomes
-from zbk.storage.ledger_info import LedgerInfo
-from zbk.storage.limbo import LimboFile
-from zbk.storage.open_files import OPEN_FILES_MAX, OpenFiles
-from zbk.storage.rebuild_sources import AskOthers, ask_nobody
-from zbk.storage.recovery import Presence, Replayer
-from zbk.storage.scrub_view import ScrubView
+from zbk.storage.replay import Presence, Replayer
+from zbk.storage.scrub.damaged_entries import DamagedEntryIds
+from zbk.storage.scrub.scrub_view import ScrubView
+from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import FileSystem
 
 LEDGERS_AT_START_MAX: Final = 1_000

@@ -5,7 +5,7 @@
     sync_entry_logs   any     the entries are on stable storage
     write_index       any     so is what changes in the index, in the flush file and in new files
     apply_index       any     and in place
-    write_census      any     which index files and logs have to be there (``zbk.storage.census``)
+    write_census      any     which index files and logs have to be there (``index.census``)
     write_mark        any     the mark: replay begins there from now on
     remove_journals   any     segments before it are not needed any more
     end               owner   the index pages may leave memory
@@ -23,10 +23,10 @@ Source: the seed, section Data flush; BookKeeper's ``SyncThread``; BOOKKEEPER-44
 
 from collections.abc import Mapping, Sequence
 
-from zbk.storage.census import Census
-from zbk.storage.index_flush import IndexFlush
-from zbk.storage.journal import Journal
-from zbk.storage.last_mark import LastMark, LogMark
+from zbk.storage.index.census import Census
+from zbk.storage.index.index_flush import IndexFlush
+from zbk.storage.journal.journal import Journal
+from zbk.storage.journal.last_mark import LastMark, LogMark
 
 
 class DirectoryFlush:

@@ -1,11 +1,11 @@
 """One ledger directory of a bookie: entry logs, index, last log mark, deleted ledgers.
 
-    last_mark          zbk.storage.last_mark
-    census             zbk.storage.census
-    index.flush        zbk.storage.flush_file
-    deleted_ledgers    zbk.storage.deleted_ledgers
-    index/00/01/...    zbk.storage.index_file
-    logs/00000001.log  zbk.storage.entry_log_format
+    last_mark          zbk.storage.journal.last_mark
+    census             zbk.storage.index.census
+    index.flush        zbk.storage.index.flush_file
+    deleted_ledgers    zbk.storage.index.deleted_ledgers
+    index/00/01/...    zbk.storage.index.index_file
+    logs/00000001.log  zbk.storage.entry_logs.format
 
 It stands by itself: nothing in it points into another directory, but the mark, at journals. A
 ledger lives in one ledger directory for ever, the one where its index is.
@@ -30,30 +30,30 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.entry import has_plain_digest
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.storage.census import Census
 from zbk.storage.checkpoint import DirectoryFlush
-from zbk.storage.deleted_ledgers import DeletedLedgers
-from zbk.storage.entry_log import EntryLogs, log_ids, log_path
-from zbk.storage.entry_reader import Resolved, fetch
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.garbage import Garbage
-from zbk.storage.index_file import IndexPath, LedgerIndex
-from zbk.storage.journal_segment import JournalPosition
-from zbk.storage.last_mark import LastMark, LogMark
-from zbk.storage.ledger_cache import LedgerCache
-from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.limbo import LimboFile
-from zbk.storage.location import ABSENT, entry_locations
-from zbk.storage.lost_files import LostFiles, look
-from zbk.storage.lost_regions import LostRegions
-from zbk.storage.open_files import OpenFiles
-from zbk.storage.page_slots import find_absent, page_runs
-from zbk.storage.rebuild_sources import AskOthers
-from zbk.storage.recovery import Presence
-from zbk.storage.reindex import Reindex
-from zbk.storage.scrub_view import ScrubView
-from zbk.storage.stored_copies import StoredCopies
-from zbk.storage.unfinished import check_finished, check_whole
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.directory.lost_files import LostFiles, look
+from zbk.storage.directory.unfinished import check_finished, check_whole
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
+from zbk.storage.entry_logs.entry_reader import Resolved, fetch
+from zbk.storage.entry_logs.location import ABSENT, entry_locations
+from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.entry_logs.stored_copies import StoredCopies
+from zbk.storage.gc.garbage import Garbage
+from zbk.storage.index.census import Census
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.index.index_file import IndexPath, LedgerIndex
+from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.storage.index.page_slots import find_absent, page_runs
+from zbk.storage.journal.last_mark import LastMark, LogMark
+from zbk.storage.journal.segment import JournalPosition
+from zbk.storage.replay import Presence
+from zbk.storage.scrub.scrub_view import ScrubView
+from zbk.storage.tools.rebuild_sources import AskOthers
+from zbk.storage.tools.reindex import Reindex
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger("zbk.bookie")

@@ -17,9 +17,9 @@ import msgspec
 from tests.soak.mixed.payloads import stored_size
 from tests.soak.mixed.shelf import Written
 from zbk.cluster.local import LocalBookie
-from zbk.storage.disk_reserve import RESERVE_NAME
-from zbk.storage.index_file import IndexReader, ledger_ids
-from zbk.storage.open_files import OpenFiles
+from zbk.storage.directory.disk_reserve import RESERVE_NAME
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.index.index_file import IndexReader, ledger_ids
 from zbk.system.files import OsFiles
 
 BLOCK_SIZE: Final = 512  # unit of st_blocks

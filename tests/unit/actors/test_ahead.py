@@ -5,8 +5,8 @@ import errno
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import World, add, batch
 from zbk.actors.ahead import AheadActor, AheadDue
-from zbk.storage.entry_log import EntryLogs
-from zbk.storage.journal_segment import segment_ids
+from zbk.storage.entry_logs.entry_log import EntryLogs
+from zbk.storage.journal.segment import segment_ids
 
 SEGMENT_SIZE = 64 * 1024
 

@@ -15,9 +15,9 @@ from zbk.errors import StorageFailedError
 from zbk.metadata.connect import open_store
 from zbk.metadata.store import MetadataStore
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage import serving
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.directory import serving
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 
 BOOT = "boot-1"
 CONFIG = BookieConfig(

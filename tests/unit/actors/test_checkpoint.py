@@ -14,7 +14,7 @@ from zbk.actors.checkpoint import (
     RunInStorage,
 )
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.journal_record import EntriesRecord
+from zbk.storage.journal.record import EntriesRecord
 
 INTERVAL_MS = 1_000
 

@@ -19,9 +19,9 @@ from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.compaction_note import NOTE_NAME
-from zbk.storage.disk_reserve import DiskReserve
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.directory.disk_reserve import DiskReserve
+from zbk.storage.gc.compaction_note import NOTE_NAME
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 
 LOG_SIZE = 4_000
 PAYLOAD_SIZE = 50

@@ -23,8 +23,8 @@ from tests.unit.actors.test_compaction import (
     opened,
 )
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.compaction_note import NOTE_NAME, CompactionNote
-from zbk.storage.entry_log import log_path
+from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.gc.compaction_note import NOTE_NAME, CompactionNote
 
 SMALL_LOG = 400
 SUBSET_BITS = 7

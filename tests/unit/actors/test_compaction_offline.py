@@ -10,9 +10,9 @@ from tests.unit.actors.test_compaction_crashes import (
     compacted_until,
     small_disk,
 )
-from zbk.storage.compaction_note import NOTE_NAME
-from zbk.storage.rebuild import IndexRebuild
-from zbk.storage.sanity import SanityCheck
+from zbk.storage.gc.compaction_note import NOTE_NAME
+from zbk.storage.tools.rebuild import IndexRebuild
+from zbk.storage.tools.sanity import SanityCheck
 
 
 @pytest.fixture(scope="module")

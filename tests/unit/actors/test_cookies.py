@@ -12,10 +12,10 @@ from zbk.errors import BookieError, CookieMismatchError, DirectoryInUseError, In
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.identity import lock_directory, next_incarnation
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, JournalPosition
-from zbk.storage.last_mark import LastMark, LogMark
+from zbk.storage.directory.identity import lock_directory, next_incarnation
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.last_mark import LastMark, LogMark
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, JournalPosition
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 

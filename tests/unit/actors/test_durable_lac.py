@@ -13,7 +13,7 @@ from zbk.actors.lac_watches import WAIT_MS_MAX
 from zbk.actors.storage import PollsDue, Quiesce
 from zbk.errors import NoSuchLedgerError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.transport.router import Inbound
 from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, ReadAnswer, Refused, Sync
 

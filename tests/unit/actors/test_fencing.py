@@ -32,8 +32,8 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.journal_record import FenceRecord, LedgerKeyRecord
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.journal.record import FenceRecord, LedgerKeyRecord
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.wire.messages import (
     AddAnswer,
     GetLedgerInfo,

@@ -16,9 +16,9 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.config import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet
-from zbk.storage.journal import SMALL_SEGMENT_SIZE
-from zbk.storage.journal_segment import spare_ids
+from zbk.storage.directory.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet
+from zbk.storage.journal.journal import SMALL_SEGMENT_SIZE
+from zbk.storage.journal.segment import spare_ids
 from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer, Refused
 
 VD = LedgerType.VD_JOURNAL

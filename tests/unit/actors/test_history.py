@@ -30,11 +30,16 @@ from zbk.metadata.paths import cookie_path
 from zbk.metadata.values import BookieRegistration, StoredCookie, encode
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.history import KnownHistory
-from zbk.storage.identity import COOKIE_NAME, PLACE_NAME, read_incarnation, write_incarnation
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
-from zbk.storage.unfinished import was_wiped
+from zbk.storage.directory.history import KnownHistory
+from zbk.storage.directory.identity import (
+    COOKIE_NAME,
+    PLACE_NAME,
+    read_incarnation,
+    write_incarnation,
+)
+from zbk.storage.directory.unfinished import was_wiped
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.system.files import FileSystem
 
 ONE_OF_EACH = BookieConfig(journal_dir="/j", ledger_dir="/l")

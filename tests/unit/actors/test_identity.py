@@ -12,7 +12,7 @@ from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.storage.identity import next_incarnation, read_cookie
+from zbk.storage.directory.identity import next_incarnation, read_cookie
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l", listen="tcp://127.0.0.1:3181")
 

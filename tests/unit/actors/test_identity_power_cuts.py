@@ -9,7 +9,7 @@ from zbk.actors.identity import check_identity, init_identity
 from zbk.config import BookieConfig
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.memory import MemoryTree
-from zbk.storage.identity import read_cookie
+from zbk.storage.directory.identity import read_cookie
 
 DIRECTORIES = ("/b/j", "/b/l")
 CONFIG = BookieConfig(journal_dir="/b/j", ledger_dir="/b/l", listen="tcp://127.0.0.1:3181")

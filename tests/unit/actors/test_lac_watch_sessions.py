@@ -20,7 +20,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 from zbk.wire.messages import RISEN_COUNT_MAX, LacAnswer, LacsRisen, LacWatch, WatchLacs
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL

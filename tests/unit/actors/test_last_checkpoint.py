@@ -11,8 +11,8 @@ from zbk.actors.last_checkpoint import TIMEOUT_MS, take_last_checkpoint
 from zbk.errors import StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord
-from zbk.storage.journal_replay import replay
+from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
+from zbk.storage.journal.replay import replay
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ from zbk.actors.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import BookieError, NoSpaceError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage import unfinished, wipe
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.ledger_ranges import LedgerRanges
-from zbk.storage.limbo import LimboFile
+from zbk.storage.directory import unfinished, wipe
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL
 NEXT_ID = 5

@@ -19,9 +19,9 @@ from zbk.errors import EntryUnreadableError, NotEnoughBookiesError, ZbkError
 from zbk.metadata.connect import open_store
 from zbk.metadata.store import MetadataStore
 from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.last_mark import LastMark
-from zbk.storage.sanity import Problem
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.last_mark import LastMark
+from zbk.storage.tools.sanity import Problem
 
 CONFIG = BookieConfig(
     metadata="memory://test-lost-files",

@@ -26,10 +26,10 @@ from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory, next_incarnation
-from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
-from zbk.storage.wipe import remove_tree
+from zbk.storage.directory.identity import lock_directory, next_incarnation
+from zbk.storage.directory.wipe import remove_tree
+from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 PASSWORD = b"s3cret"

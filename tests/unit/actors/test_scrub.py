@@ -28,8 +28,8 @@ from zbk.metadata.memory import MemoryTree
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
-from zbk.storage.index_page import INDEX_HEADER_SIZE
-from zbk.storage.location import split_location
+from zbk.storage.entry_logs.location import split_location
+from zbk.storage.index.index_page import INDEX_HEADER_SIZE
 from zbk.system.files import OsFiles
 from zbk.wire import codec
 from zbk.wire.messages import AddAnswer, GetLedgerInfo, LacAnswer, LedgerInfo, ReadAnswer

@@ -28,9 +28,9 @@ from zbk.errors import (
 from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory, next_incarnation, read_cookie
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
-from zbk.storage.service_note import NOTE_NAME
+from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie
+from zbk.storage.directory.service_note import NOTE_NAME
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 
 JOURNALS, LEDGERS = ("/j1", "/j2"), ("/l1", "/l2")
 CONFIG = BookieConfig(journal_dir=JOURNALS, ledger_dir=LEDGERS)

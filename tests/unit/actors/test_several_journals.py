@@ -16,7 +16,7 @@ from zbk.config import FreeLimit
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.disk_space import DiskLimits
+from zbk.storage.directory.disk_space import DiskLimits
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Pong, Sync, SyncAnswer
 

@@ -16,7 +16,7 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.metadata.store import MetadataStore
 from zbk.protocol.entry.words import LedgerState
-from zbk.storage.identity import COOKIE_NAME
+from zbk.storage.directory.identity import COOKIE_NAME
 
 CONFIG = BookieConfig(
     metadata="memory://test-vanished-files",

@@ -16,8 +16,8 @@ from zbk.metadata.instance import initialise
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import named_tree
 from zbk.protocol.repair.underreplicated import MissingReason
-from zbk.storage.fail_stop import FailStop
-from zbk.storage.limbo import LimboFile
+from zbk.storage.directory.limbo import LimboFile
+from zbk.storage.disk.fail_stop import FailStop
 
 TREE = f"test-recheck-{uuid4().hex}"
 LEDGER_COUNT = 6

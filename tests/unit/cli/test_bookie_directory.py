@@ -15,7 +15,7 @@ from zbk.config import BookieConfig, build, convert, read_toml
 from zbk.errors import InvalidOptionError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
 NO_FLAGS: dict[str, None] = dict.fromkeys([*OPTION_HELP, "metadata", "config_file"])

@@ -15,8 +15,8 @@ from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.identity import lock_directory, next_incarnation
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.directory.identity import lock_directory, next_incarnation
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
 

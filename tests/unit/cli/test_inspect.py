@@ -11,7 +11,7 @@ from tests.support.bookie_storages import BOOKIE_ID, KEY
 from tests.support.cli import Run
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord
+from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
 

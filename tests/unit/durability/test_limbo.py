@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from zbk.durability.limbo import Limbo, Loss, LossReason
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.ledger_ranges import LedgerRanges
+from zbk.storage.disk.ledger_ranges import LedgerRanges
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL
 ID_MAX = 12

@@ -26,8 +26,8 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord
-from zbk.storage.recovery import Presence
+from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
+from zbk.storage.replay import Presence
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tests.support.journals import DIRECTORY, OWNER, open_journal
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import CorruptJournalError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.journal_record import (
+from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
     FenceRecord,
@@ -29,9 +29,9 @@ from zbk.storage.journal_record import (
     LedgerKeyRecord,
     SyncedRecord,
 )
-from zbk.storage.journal_replay import replay
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE, JournalPosition, segment_path
-from zbk.storage.segment_reader import SegmentReader
+from zbk.storage.journal.replay import replay
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, JournalPosition, segment_path
+from zbk.storage.journal.segment_reader import SegmentReader
 
 SIZE = 64 * 1024
 SEGMENT_1 = segment_path(DIRECTORY, 1)

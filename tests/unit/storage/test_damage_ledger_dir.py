@@ -28,13 +28,13 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import decode_entry
-from zbk.storage.entry_log import log_ids, log_path
-from zbk.storage.entry_log_scan import Block, EntryLogScan
-from zbk.storage.entry_reader import fetch
-from zbk.storage.flush_file import FlushFile
-from zbk.storage.index_file import IndexPath, IndexReader
-from zbk.storage.index_page import INDEX_HEADER_SIZE, PAGE_SIZE
-from zbk.storage.open_files import OpenFiles
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import log_ids, log_path
+from zbk.storage.entry_logs.entry_reader import fetch
+from zbk.storage.entry_logs.scan import Block, EntryLogScan
+from zbk.storage.index.flush_file import FlushFile
+from zbk.storage.index.index_file import IndexPath, IndexReader
+from zbk.storage.index.index_page import INDEX_HEADER_SIZE, PAGE_SIZE
 
 LEDGERS = (1, 2, 3)
 

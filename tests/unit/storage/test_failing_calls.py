@@ -15,7 +15,7 @@ import pytest
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_lives import ACTS, PD, Life
 from zbk.errors import DamageError, StorageFailedError, ZbkError
-from zbk.storage.journal_record import FenceRecord
+from zbk.storage.journal.record import FenceRecord
 
 CALL_COUNT_MAX = 2_000
 

@@ -19,13 +19,13 @@ from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import (
+from zbk.storage.journal.record import (
     EntriesRecord,
     FenceRecord,
     JournalRecord,
     LedgerKeyRecord,
 )
-from zbk.storage.journal_segment import SEGMENT_HEADER_SIZE
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
 
 RESERVE_SIZE = 30_000
 LEDGERS = (1, 2, 3)

@@ -27,9 +27,9 @@ from tests.support.storage_lives import (
     roll,
     stop_and_start,
 )
-from zbk.storage.identity import next_incarnation
-from zbk.storage.index_file import ledger_ids
-from zbk.storage.lost_files import look
+from zbk.storage.directory.identity import next_incarnation
+from zbk.storage.directory.lost_files import look
+from zbk.storage.index.index_file import ledger_ids
 
 KILL_STRIDE = 3
 """Every so many steps of a whole life a kill is tried."""

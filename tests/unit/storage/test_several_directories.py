@@ -19,8 +19,8 @@ from zbk.errors import (
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import DirectoryFlush
-from zbk.storage.journal_record import EntriesRecord, FenceRecord, LedgerKeyRecord
-from zbk.storage.journal_segment import NO_POSITION
+from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
+from zbk.storage.journal.segment import NO_POSITION
 
 JOURNALS = ("/j1", "/j2")
 LEDGERS = ("/l1", "/l2")

@@ -10,7 +10,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage import bookie_storage
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.journal_record import EntriesRecord, JournalRecord, LedgerKeyRecord
+from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
 
 LEDGERS = range(1, 7)
 

@@ -10,8 +10,8 @@ from tests.support.bookie_storages import KEY, NO_LIMIT, read_all
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
-from zbk.storage.entry_reader import Resolved
-from zbk.storage.journal_record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.entry_logs.entry_reader import Resolved
+from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
 BATCH_COUNT = 90

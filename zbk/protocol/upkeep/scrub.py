@@ -2,7 +2,7 @@
 
 Words: a *pass* reads all files of a bookie's ledger directories once, and looks whether they are
 what was written. *Damage* is a file that is not: a *damaged file*, told of once a pass; but not
-where all of the index points past what was there (``zbk.storage.lost_regions``). A *damaged
+where all of the index points past what was there (``entry_logs.lost_regions``). A *damaged
 entry* is one that the index has and whose copy cannot be read, or cannot be vouched for: its
 ledger is *reported*, so that the copies that are left are used to make it whole.
 

@@ -1,0 +1,137 @@
+"""The index against a slow twin: what is put, flushed and dropped is found the same."""
+
+from array import array
+from random import Random
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
+from tests.support.simulated_disk import SimulatedDisk
+from zbk.errors import NoSuchLedgerError
+from zbk.protocol.entry.words import LedgerType
+from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.index.index_flush import IndexFlush
+
+LEDGERS = (1, 2, 3)
+ID_MAX = 2600
+
+ledgers = st.sampled_from(LEDGERS)
+ids = st.integers(0, ID_MAX)
+
+
+class IndexMachine(RuleBasedStateMachine):
+    """Twin: for each ledger a dict of locations. Flushes take their steps between other changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.disk = SimulatedDisk()
+        self.now: dict[int, dict[int, int]] = {}
+        self.flush: IndexFlush | None = None
+        self.number = 0
+        self.open()
+
+    def open(self) -> None:
+        self.kept: dict[int, LedgerIndex] = {}
+        self.cache, _ = open_cache(self.disk, memory_size_max=4 * PAGE_MEMORY, ledger_count_max=2)
+
+    def put(self, ledger_id: int, wanted: "range | array[int]") -> None:
+        self.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+        locations = array("Q", range(self.number + 1, self.number + 1 + len(wanted)))
+        self.number += len(wanted)
+        index = self.cache.prepare(ledger_id, wanted, self.kept.get(ledger_id))
+        self.kept[ledger_id] = index  # it may be forgotten before the next time
+        self.cache.put(index, wanted, locations)
+        self.now.setdefault(ledger_id, {}).update(zip(wanted, locations, strict=True))
+        self.cache.make_room()
+
+    @rule(ledger_id=ledgers, count=st.integers(1, 1500))
+    def append(self, ledger_id: int, count: int) -> None:
+        first = max(self.now.get(ledger_id, {-1: 0})) + 1
+        if first + count <= ID_MAX:
+            self.put(ledger_id, range(first, first + count))
+
+    @rule(ledger_id=ledgers, first=ids, count=st.integers(1, 40))
+    def put_anywhere(self, ledger_id: int, first: int, count: int) -> None:
+        self.put(ledger_id, range(first, first + count))
+
+    @rule(ledger_id=ledgers, back=st.integers(0, 5))
+    def put_again(self, ledger_id: int, back: int) -> None:
+        own = self.now.get(ledger_id)
+        if own is not None:
+            first = max(0, max(own) - back)
+            self.put(ledger_id, range(first, first + 1))
+
+    @rule(ledger_id=ledgers, wanted=st.sets(ids, min_size=1, max_size=8))
+    def put_scattered(self, ledger_id: int, wanted: set[int]) -> None:
+        self.put(ledger_id, array("q", sorted(wanted)))
+
+    @rule(ledger_id=ledgers, first=ids, last=ids, is_kept=st.booleans())
+    def read(self, ledger_id: int, first: int, last: int, is_kept: bool) -> None:
+        if first <= last:
+            self.compare(ledger_id, range(first, last + 1), is_kept)
+
+    @rule(ledger_id=ledgers, wanted=st.sets(ids, min_size=1, max_size=8), is_kept=st.booleans())
+    def read_scattered(self, ledger_id: int, wanted: set[int], is_kept: bool) -> None:
+        self.compare(ledger_id, array("q", sorted(wanted)), is_kept)
+
+    def compare(self, ledger_id: int, wanted: "range | array[int]", is_kept: bool) -> None:
+        index = self.kept.get(ledger_id) if is_kept else None
+        own = self.now.get(ledger_id)
+        if own is None:
+            with pytest.raises(NoSuchLedgerError):
+                self.cache.locations_of(ledger_id, wanted, index)
+            return
+        found = self.cache.locations_of(ledger_id, wanted, index)
+        assert found.tolist() == [own.get(one, 0) for one in wanted]
+
+    @rule(ledger_id=ledgers, first=ids)
+    def walk(self, ledger_id: int, first: int) -> None:
+        own = self.now.get(ledger_id)
+        if own is not None:
+            found = self.cache.next_entry_id(ledger_id, first)
+            assert found == min((one for one in own if one >= first), default=None)
+            last = self.cache.contiguous_until(ledger_id, first - 1)
+            while first in own:
+                first += 1
+            assert last == first - 1
+
+    @precondition(lambda self: self.flush is None)
+    @rule()
+    def begin_flush(self) -> None:
+        self.flush = self.cache.begin_flush()
+
+    @precondition(lambda self: self.flush is not None)
+    @rule(is_all=st.booleans())
+    def go_on_with_flush(self, is_all: bool) -> None:
+        assert self.flush is not None
+        self.flush.sync_entry_logs()
+        self.flush.write()
+        if is_all:
+            self.flush.apply()
+            self.cache.end_flush(self.flush)
+            self.flush = None
+
+    @rule(ledger_id=ledgers)
+    def delete(self, ledger_id: int) -> None:
+        self.cache.delete(ledger_id)
+        self.now.pop(ledger_id, None)
+
+    @precondition(lambda self: self.flush is None)
+    @rule(seed=st.integers(0, 9))
+    def lose_power(self, seed: int) -> None:
+        self.cache.flush()
+        self.disk = self.disk.crash(Random(seed))
+        self.open()
+        assert self.cache.ledgers() == sorted(self.now)
+
+    @invariant()
+    def sizes_are_kept(self) -> None:
+        self.cache._pages._check()
+        self.cache._ledgers._check()
+
+
+IndexMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestIndexMachine = IndexMachine.TestCase

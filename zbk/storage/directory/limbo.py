@@ -1,0 +1,318 @@
+"""The losses of a bookie on disk; what follows from them says ``zbk.durability.limbo``.
+
+Format version 1 of ``limbo``. All integers little-endian.
+
+    offset  size  field          type     meaning
+    ------  ----  -------------  -------  --------------------------------------------------
+         0     4  magic          u32      "zbkL"
+         4     2  version        u16      1
+         6     2  loss_count     u16      how many losses, at most one of each reason
+         8     8  owner          u64      xxh3_64 of the bookie's identity
+        16     8  body_size      u64      bytes of all losses
+        24     8  body_checksum  u64      xxh3_64 of them
+        32     8  checksum       u64      xxh3_64 of bytes 0 .. 32
+
+    each loss
+         0     8  reason         u64      1 unclean stop, 2 wiped, 3 directory lost
+         8     8  bound          i64      ledgers below it
+        16     8  count          u64      c; how many ranges, at most 65536
+        24  16 c  cleared        i64 i64  first and last ledger id, ascending, not adjacent
+
+Format version 2, written while a loss of reason 4 is noted: version 1, but for each loss
+
+        offset  size  field          type     meaning
+        ------  ----  -------------  -------  --------------------------------------------------
+             0     8  reason         u64      as above; 4 index lost
+             8     8  bound          i64      ledgers below it
+            16     8  count          u64      c, as above
+            24     8  scope_count    u64      s; how many ranges, at most 65536, of ledgers that it
+                                              concerns; 0: all below the bound
+            32  16 c  cleared        i64 i64  as above
+     32 + 16 c  16 s  scope          i64 i64  first and last ledger id, ascending, not adjacent
+
+Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
+A loss is in the file before the bookie serves, and a ledger is cleared there before anything about
+it is denied. Without losses there is no file.
+
+Recovery rule: a damaged file is refused; there is no safe guess at what it said. Removed by hand,
+the bookie starts, and may deny what it has lost.
+
+Limits: ``RANGE_COUNT_MAX`` ranges a loss. Ledgers that would need more stay in limbo.
+
+Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
+
+Threads: ``limbo`` belongs to all; everything else to one thread at a time.
+"""
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from zbk.durability.limbo import Limbo, Loss, LossReason
+from zbk.errors import (
+    CookieMismatchError,
+    CorruptRecordError,
+    NoSpaceError,
+    StorageFailedError,
+    UnknownLedgerStateError,
+)
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges, is_in_order
+from zbk.storage.disk.small_file import read_file, replace_file
+from zbk.system.files import FileSystem
+
+LIMBO_NAME: Final = "limbo"
+RANGE_COUNT_MAX: Final = 65_536
+
+_MAGIC: Final = b"zbkL\x01\x00"
+_FIELDS = struct.Struct("<6sHQQQ")
+_CHECKSUM = struct.Struct("<Q")
+_MAGIC_2: Final = b"zbkL\x02\x00"
+_LOSS = struct.Struct("<QqQ")
+_LOSS_2 = struct.Struct("<QqQQ")
+_RANGE = struct.Struct("<qq")
+_HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
+_NUMBERS: Final = {
+    LossReason.UNCLEAN_STOP: 1,
+    LossReason.WIPED: 2,
+    LossReason.DIRECTORY_LOST: 3,
+    LossReason.INDEX_LOST: 4,
+}
+_REASONS: Final = {number: reason for reason, number in _NUMBERS.items()}
+
+assert _HEADER_SIZE == 40
+
+
+class LimboFile:
+    """The losses, in memory and on disk: both the same, but while one of them is being written."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        bookie_id: str,
+        fail_stop: FailStop,
+        range_count_max: int = RANGE_COUNT_MAX,
+    ) -> None:
+        self._files = files
+        self.directory = directory
+        self._path = f"{directory}/{LIMBO_NAME}"
+        self._bookie_id = bookie_id
+        self._owner_hash = checksum(bookie_id.encode())
+        self._fail_stop = fail_stop
+        self._range_count_max = range_count_max
+        self._limbo = Limbo()
+
+    @property
+    def limbo(self) -> Limbo:
+        """What the bookie may have lost. Any thread."""
+        return self._limbo
+
+    def unknown(self, ledger_id: int) -> UnknownLedgerStateError:
+        """Return the answer that is neither yes nor no."""
+        return UnknownLedgerStateError(ledger_id, self._bookie_id)
+
+    def failed(self, operation: str, error: OSError) -> StorageFailedError:
+        """Record that what goes with this file failed; return the error to raise."""
+        return self._fail_stop.failed(self.directory, operation, error)
+
+    def load(self) -> None:
+        """Read the file, if there is one.
+
+        Raises:
+            CorruptRecordError: it is damaged.
+            CookieMismatchError: it is another bookie's.
+            OSError: it cannot be read.
+        """
+        data = read_file(self._files, self._path)
+        if data is None:
+            return
+        self._limbo = _decode(data, self._owner_hash, self._path)
+
+    def note_loss(self, reason: LossReason, bound: int) -> None:
+        """Note, durably, that parts of the ledgers below ``bound`` may be lost.
+
+        To be called before anything is served, with the next ledger id of the cluster.
+
+        Raises:
+            NoSpaceError: the disk has no room for it; the file is as it was.
+            StorageFailedError: writing failed otherwise, or anything failed before.
+        """
+        self._write(self._limbo.with_loss(Loss(reason, bound, LedgerRanges())))
+
+    def note_lost_indexes(self, scope: LedgerRanges) -> None:
+        """Note, durably, that the index of these ledgers is gone. Raises as ``note_loss``."""
+        loss = Loss(LossReason.INDEX_LOST, scope.lasts[-1] + 1, LedgerRanges(), scope)
+        limbo = self._limbo.with_loss(loss)
+        if self._lost_indexes_of(limbo).range_count > self._range_count_max:
+            whole = LedgerRanges((0,), (loss.bound - 1,))
+            limbo = self._limbo.with_loss(msgspec.structs.replace(loss, scope=whole))
+        self._write(limbo)
+
+    @property
+    def lost_indexes(self) -> LedgerRanges:
+        """The ledgers whose index was lost once, cleared or not."""
+        return self._lost_indexes_of(self._limbo)
+
+    @staticmethod
+    def _lost_indexes_of(limbo: Limbo) -> LedgerRanges:
+        scopes = (_scope(one) for one in limbo.losses if one.reason is LossReason.INDEX_LOST)
+        return next(scopes, LedgerRanges())
+
+    def clear_lost_indexes(self, ledgers: LedgerRanges) -> bool:
+        """Clear ledgers of which every entry is in the index again; false as ``clear``.
+
+        What else concerns them is as it was.
+
+        Raises:
+            StorageFailedError: writing failed, or anything failed before.
+        """
+        ranges = list(_ranges_of(ledgers))
+        return self._replace(
+            Limbo(
+                tuple(
+                    one.with_cleared(ranges) if one.reason is LossReason.INDEX_LOST else one
+                    for one in self._limbo.losses
+                )
+            )
+        )
+
+    def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
+        """Clear ledgers, durably; false, and nothing changed, if there is no room for it.
+
+        Raises:
+            StorageFailedError: writing failed, or anything failed before.
+        """
+        return self._replace(self._limbo.with_cleared(ranges))
+
+    def _replace(self, limbo: Limbo) -> bool:
+        if max((_cleared(one).range_count for one in limbo.losses), default=0) > (
+            self._range_count_max
+        ):
+            return False
+        try:
+            self._write(limbo)
+        except NoSpaceError:
+            return False
+        return True
+
+    def left(self, reasons: Iterable[LossReason]) -> LedgerRanges:
+        """Return the ids that are in limbo for one of these reasons."""
+        wanted = set(reasons)
+        return LedgerRanges().with_ranges(
+            gap for loss in self._limbo.losses if loss.reason in wanted for gap in _left(loss)
+        )
+
+    # -------------------------------------------------------------- private
+
+    def _write(self, limbo: Limbo) -> None:
+        self._fail_stop.check()
+        if limbo == self._limbo:
+            return
+        try:
+            if limbo.losses:
+                replace_file(
+                    self._files, self.directory, LIMBO_NAME, _encode(limbo, self._owner_hash)
+                )
+            else:
+                if self._files.exists(self._path):  # unless an earlier attempt has removed it
+                    self._files.remove(self._path)
+                self._files.sync_dir(self.directory)
+        except OSError as error:
+            raise self._fail_stop.failed(self._path, "write", error) from error
+        self._limbo = limbo
+
+
+def _left(loss: Loss) -> Iterable[tuple[int, int]]:
+    """Return the ranges of ledgers that a loss concerns, and that are not cleared."""
+    if loss.scope is None:
+        return _cleared(loss).gaps(loss.bound)
+    return _ranges_of(_scope(loss).without(_cleared(loss)))
+
+
+def _ranges_of(ranges: LedgerRanges) -> Iterable[tuple[int, int]]:
+    return zip(ranges.firsts, ranges.lasts, strict=True)
+
+
+def _scope(loss: Loss) -> LedgerRanges:
+    assert loss.scope is None or isinstance(loss.scope, LedgerRanges), "made here"
+    return loss.scope or LedgerRanges()
+
+
+def _cleared(loss: Loss) -> LedgerRanges:
+    assert isinstance(loss.cleared, LedgerRanges), "made here"
+    return loss.cleared
+
+
+def _encode(limbo: Limbo, owner_hash: int) -> bytes:
+    has_scopes = any(loss.scope is not None for loss in limbo.losses)
+    body = b"".join(map(_encode_loss_2 if has_scopes else _encode_loss, limbo.losses))
+    magic = _MAGIC_2 if has_scopes else _MAGIC
+    fields = _FIELDS.pack(magic, len(limbo.losses), owner_hash, len(body), checksum(body))
+    return fields + _CHECKSUM.pack(checksum(fields)) + body
+
+
+def _encode_loss(loss: Loss) -> bytes:
+    ranges = _cleared(loss)
+    head = _LOSS.pack(_NUMBERS[loss.reason], loss.bound, ranges.range_count)
+    return head + b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
+
+
+def _encode_loss_2(loss: Loss) -> bytes:
+    ranges, scope = _cleared(loss), _scope(loss)
+    counts = ranges.range_count, scope.range_count
+    head = _LOSS_2.pack(_NUMBERS[loss.reason], loss.bound, *counts)
+    pairs = zip(ranges.firsts + scope.firsts, ranges.lasts + scope.lasts, strict=True)
+    return head + b"".join(_RANGE.pack(*pair) for pair in pairs)
+
+
+def _decode(data: bytes, owner_hash: int, where: str) -> Limbo:
+    if len(data) < _HEADER_SIZE:
+        raise CorruptRecordError(where, 0, "ends inside its header")
+    magic, loss_count, own_hash, body_size, body_checksum = _FIELDS.unpack_from(data, 0)
+    (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
+    if magic not in {_MAGIC, _MAGIC_2} or checksum(data[: _FIELDS.size]) != stored:
+        raise CorruptRecordError(where, 0, "the header is damaged")
+    if own_hash != owner_hash:
+        raise CookieMismatchError(f"{where} is another bookie's")
+    body = data[_HEADER_SIZE:]
+    if len(body) != body_size or checksum(body) != body_checksum:
+        raise CorruptRecordError(where, _HEADER_SIZE, "the losses are damaged")
+    limbo, offset = Limbo(), 0
+    for _ in range(loss_count):
+        loss, offset = _decode_loss(body, offset, where, has_scope=magic == _MAGIC_2)
+        limbo = limbo.with_loss(loss)
+    if offset != body_size or len(limbo.losses) != loss_count:
+        raise CorruptRecordError(where, _HEADER_SIZE, "the losses are not as many as it says")
+    return limbo
+
+
+def _decode_loss(body: bytes, offset: int, where: str, *, has_scope: bool) -> tuple[Loss, int]:
+    head = _LOSS_2 if has_scope else _LOSS
+    try:
+        number, bound, count, *more = head.unpack_from(body, offset)
+        reason = _REASONS[number]
+    except (struct.error, KeyError) as error:
+        raise CorruptRecordError(where, _HEADER_SIZE + offset, f"no loss: {error}") from error
+    offset += head.size
+    cleared, offset = _decode_ranges(body, offset, count, bound, where)
+    scope = None
+    if more and more[0]:
+        scope, offset = _decode_ranges(body, offset, more[0], bound, where)
+    return Loss(reason, bound, cleared, scope), offset
+
+
+def _decode_ranges(
+    body: bytes, start: int, count: int, bound: int, where: str
+) -> tuple[LedgerRanges, int]:
+    stop = start + count * _RANGE.size
+    bounds = list(_RANGE.iter_unpack(body[start:stop])) if stop <= len(body) else []
+    firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
+    is_below = max(lasts, default=-1) < bound
+    if stop > len(body) or not is_below or not is_in_order(firsts, lasts):
+        raise CorruptRecordError(where, _HEADER_SIZE + start, "the ranges are not in order")
+    return LedgerRanges(tuple(firsts), tuple(lasts)), stop

@@ -1,0 +1,210 @@
+"""What is in an entry log: by its map, or by walking its blocks.
+
+For garbage collection, compaction and inspection: whatever is damaged, a log that holds entries is
+never said to hold none. Any thread; opens its own file.
+
+Source: BookKeeper's ``DefaultEntryLogger.getEntryLogMetadata``; issue #4607 for the distrust.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Protocol
+
+import msgspec
+
+from zbk.errors import CorruptRecordError
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.entry_logs.format import (
+    BLOCK_HEADER_SIZE,
+    BLOCK_MAGIC,
+    FOOTER_SIZE,
+    LOG_HEADER_SIZE,
+    BlockHeader,
+    check_log_header,
+    decode_block_header,
+    decode_footer,
+    decode_map,
+    log_seed,
+)
+from zbk.system.files import File, FileSystem
+
+SEARCH_SIZE: Final = 1024 * 1024
+"""Bytes read at once when looking for the next block behind damage."""
+
+
+class Block(msgspec.Struct, frozen=True):
+    """A block whose header is whole."""
+
+    offset: int  # of its first entry, in the log
+    header: BlockHeader
+    is_intact: bool  # the body passes its checksum
+
+    @property
+    def size(self) -> int:
+        """Bytes of the entries."""
+        return self.header.body_size
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """Bytes that belong to no block."""
+
+    offset: int
+    size: int
+    is_tail: bool  # nothing follows: of a log that is not sealed, a write cut off by a crash
+
+
+class ReadableFile(Protocol):
+    """What a walk needs of an open file."""
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        ...
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        ...
+
+    def size(self) -> int:
+        """Return the file's length."""
+        ...
+
+
+class BlockWalk:
+    """The blocks of one open log; the header is left to others. Errors are ``OSError``."""
+
+    def __init__(self, file: ReadableFile, seed: int) -> None:
+        self._file = file
+        self._path = file.path
+        self._seed = seed
+
+    def blocks(
+        self, *, is_body_read: bool, start: int = LOG_HEADER_SIZE
+    ) -> Iterator[Block | Damage]:
+        """Walk from the first block to the map, or to the end where there is no whole map."""
+        offset, end = start, self.end_of_blocks()
+        while offset < end:
+            header = self._header_at(offset)
+            if header is None:
+                next_offset = self._find_header(offset + 1, end)
+                yield Damage(offset, next_offset - offset, is_tail=next_offset == end)
+                offset = next_offset
+                continue
+            offset += BLOCK_HEADER_SIZE
+            yield Block(offset, header, self._is_intact(offset, header, end, is_body_read))
+            # the next header may be inside of a body that a crash cut off: look for it there
+            body_end = offset + header.body_size
+            offset = body_end if body_end <= end else self._find_header(offset, end)
+
+    def end_of_blocks(self) -> int:
+        """Return where the map begins; the file's size where there is no whole footer."""
+        size = self._file.size()
+        try:
+            footer = self._file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
+            return decode_footer(footer, size, self._seed, self._path)[0]
+        except CorruptRecordError:
+            return size
+
+    def tail_start(self, size_min: int) -> int:
+        """Return where a block begins, ``size_min`` bytes before the last one's end, or earlier."""
+        end = self.end_of_blocks()
+        while (start := end - size_min) > LOG_HEADER_SIZE:
+            found = self._find_header(start, end)
+            if found < end:
+                return found
+            size_min *= 2  # one large block
+        return LOG_HEADER_SIZE
+
+    def _header_at(self, offset: int) -> BlockHeader | None:
+        try:
+            head = self._file.pread(BLOCK_HEADER_SIZE, offset)
+            return decode_block_header(head, 0, self._seed, self._path)
+        except CorruptRecordError:
+            return None
+
+    def _find_header(self, offset: int, end: int) -> int:
+        while offset < end:
+            window = self._file.pread(SEARCH_SIZE, offset)
+            found = window.find(BLOCK_MAGIC)
+            while found >= 0:
+                if self._header_at(offset + found) is not None:
+                    return offset + found
+                found = window.find(BLOCK_MAGIC, found + 1)
+            if offset + len(window) >= end:
+                break
+            offset += len(window) - len(BLOCK_MAGIC) + 1
+        return end
+
+    def _is_intact(self, offset: int, header: BlockHeader, end: int, is_body_read: bool) -> bool:
+        if offset + header.body_size > end:
+            return False
+        if not is_body_read:
+            return True
+        body = self._file.pread(header.body_size, offset)
+        return checksum(body) == header.body_checksum
+
+
+class EntryLogScan:
+    """One log, looked at from outside.
+
+    Raises:
+        CorruptRecordError: from each method: the log cannot be read at all.
+        CookieMismatchError: from ``blocks``, and from what needs it: the log is another bookie's.
+    """
+
+    def __init__(self, files: FileSystem, directory: str, log_id: int, owner: bytes) -> None:
+        self._files = files
+        self._path = log_path(directory, log_id)
+        self._log_id = log_id
+        self._owner = owner
+        self._seed = log_seed(owner, log_id)
+
+    def size_by_ledger(self) -> dict[int, int]:
+        """Return the bytes of entries of each ledger: from the map, or else by a full scan."""
+        with_map = self._read_map()
+        if with_map is not None:
+            return with_map
+        sizes: dict[int, int] = {}
+        for found in self.blocks(is_body_read=False):
+            if isinstance(found, Block):
+                header = found.header
+                sizes[header.ledger_id] = sizes.get(header.ledger_id, 0) + header.body_size
+        return sizes
+
+    def map_of_ledgers(self) -> dict[int, int] | None:
+        """Return the bytes of entries of each ledger as the map says; ``None``: no whole map."""
+        return self._read_map()
+
+    def blocks(self, *, is_body_read: bool = True) -> Iterator[Block | Damage]:
+        """Walk the log; bodies that are not read count as intact if they are there at all."""
+        with self._open() as file:
+            yield from self._walk(file, is_body_read=is_body_read)
+
+    @contextmanager
+    def _open(self) -> Iterator[File]:
+        try:
+            file = self._files.open(self._path, write=False)
+            try:
+                yield file
+            finally:
+                file.close()
+        except OSError as error:
+            raise CorruptRecordError(self._path, 0, f"cannot be read: {error}") from error
+
+    def _walk(self, file: File, *, is_body_read: bool) -> Iterator[Block | Damage]:
+        try:
+            check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path)
+        except CorruptRecordError:
+            yield Damage(0, min(LOG_HEADER_SIZE, file.size()), is_tail=False)
+        yield from BlockWalk(file, self._seed).blocks(is_body_read=is_body_read)
+
+    def _read_map(self) -> dict[int, int] | None:
+        with self._open() as file:
+            size = file.size()
+            footer = file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
+            try:
+                offset, map_size = decode_footer(footer, size, self._seed, self._path)
+                return decode_map(file.pread(map_size, offset), footer, self._path)
+            except CorruptRecordError:
+                return None

@@ -1,0 +1,364 @@
+"""Compaction of the entry logs of one ledger directory: its steps, in the only order that is safe.
+
+    note      gc     the plan is on stable storage: which log is made, of which
+    copy      both   *owner* says which entries the index points at, *gc* writes them aside
+    finish    gc     the new log is sealed, synced, and has its name
+    relocate  owner  the index points at the new log, wherever it pointed at a source
+    verify    both   the index points at no entry of the sources any more
+    (a checkpoint that begins behind that ends: so it is on stable storage)
+    remove    gc     the census forgets the sources, and they go
+    forget    gc     the note goes
+
+Each may be the last one before a crash. Up to ``finish`` a start takes away what was made. Behind
+it the new log is one like the others, the sources are still there, and the index points at the one
+or the other; the round of garbage collection that comes next takes up at ``relocate``, with what
+the new log holds. Nothing that was copied is remembered but in the log itself.
+
+A source goes only after each of its entries has been looked up: not even an error here would take
+away what the index points at. What is deleted meanwhile, or added again, is elsewhere by then.
+
+An entry of a ledger that is neither deleted nor in the index is copied, too: its index was lost
+with a disk's file, perhaps, and may be made anew from the logs.
+
+Threads: as the table says; *gc* is one thread, any.
+
+Source: BookKeeper's ``TransactionalEntryLogCompactor``; BOOKKEEPER-530, BOOKKEEPER-1040.
+"""
+
+import logging
+from array import array
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final
+
+from zbk.errors import CorruptRecordError, NoSuchLedgerError, OutOfDescriptorsError
+from zbk.protocol.upkeep.compaction import LogShare
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.entry_logs.entry_log import EntryLogs, log_path
+from zbk.storage.entry_logs.format import BlockHeader
+from zbk.storage.entry_logs.location import OFFSET_BITS, OFFSET_MAX, location_of
+from zbk.storage.entry_logs.lost_regions import LostRegions, RegionsOfLog
+from zbk.storage.entry_logs.runs import LogRuns, Piece, Run
+from zbk.storage.entry_logs.uses import LogUses
+from zbk.storage.gc.compaction_log import CompactionLog, compacting_paths
+from zbk.storage.gc.compaction_note import CompactionNote, CompactionPlan
+from zbk.storage.gc.live_counts import LiveCounts
+from zbk.storage.index.census import Census
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.system.files import FileSystem, is_no_space
+
+logger = logging.getLogger(__name__)
+
+TAIL_SIZE: Final = 256 * 1024
+"""Bytes at the end of a sealed log that are looked at before its map is trusted."""
+
+
+class Compaction:
+    """The compaction of one ledger directory. Made by ``Garbage``."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        ledger_dir: str,
+        *,
+        owner: bytes,
+        deleted: DeletedLedgers,
+        cache: LedgerCache,
+        logs: EntryLogs,
+        uses: LogUses,
+        lost: LostRegions,
+        fail_stop: FailStop,
+        census: Census,
+    ) -> None:
+        self._files = files
+        self._census = census
+        self._owner = owner
+        self._log_dir = f"{ledger_dir}/logs"
+        self._deleted = deleted
+        self._cache = cache
+        self._logs = logs
+        self._uses = uses
+        self._lost = lost
+        self._fail_stop = fail_stop
+        self._note = CompactionNote(files, ledger_dir, owner)
+        self._spoiled: dict[int, RegionsOfLog] = {}  # that met damage, and what was lost
+        self.counts = LiveCounts()
+        self.directory = ledger_dir
+        self.open_plan: CompactionPlan | None = None  # the new log is there, and the sources are
+
+    # ------------------------------------------------------------------ start
+
+    def clean_up(self) -> None:
+        """Remove what a crash left half made; what is whole is carried on with later.
+
+        Raises:
+            StorageFailedError: it cannot be removed.
+            OSError: it cannot be read.
+        """
+        for path in compacting_paths(self._files, self._log_dir):
+            self._files.remove(path)
+            self._files.sync_dir(self._log_dir)
+        try:
+            plan = self._note.read()
+        except CorruptRecordError as error:
+            # every log is whole, and the index right: only time is lost
+            logger.warning("%s; what was compacted is found again by and by", error)
+            plan = None
+        if plan is not None and self.is_made(plan):
+            # its name may be in the page cache only: the index must not point at it before
+            self._files.sync_dir(self._log_dir)
+            self._lost.made(plan.target_id)
+            self.open_plan = plan
+        else:
+            self._note.remove()
+
+    # ------------------------------------------------------------------ owner
+
+    def take_log_id(self) -> int:
+        """Return the id of the log that is made next."""
+        return self._logs.take_id()
+
+    def live_places(self, run: Run) -> Sequence[int]:
+        """Return the places of the entries of a run that may be read where they are.
+
+        Raises:
+            CorruptRecordError: the index is damaged there: neither yes nor no.
+        """
+        if run.ledger_id in self._deleted.noted:
+            return ()
+        try:
+            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+        except NoSuchLedgerError:
+            return range(run.count)
+        if found == run.locations:
+            return range(run.count)
+        pairs = enumerate(zip(found, run.locations, strict=True))
+        return [at for at, (now, here) in pairs if now == here]
+
+    def has_pointer(self, run: Run) -> bool:
+        """Return whether the index points at an entry of a run.
+
+        Raises:
+            CorruptRecordError: the index is damaged there: neither yes nor no.
+        """
+        if run.ledger_id in self._deleted.noted:
+            return False
+        try:
+            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+        except NoSuchLedgerError:
+            return False
+        return any(now == here for now, here in zip(found, run.locations, strict=True))
+
+    def torn_block(self, log_id: int) -> BlockHeader | None:
+        """Return the header of the block that a crash has cut off at the end of a log."""
+        torn = self._uses.use_of(log_id).torn
+        return None if torn is None else torn.header
+
+    def look_behind(
+        self, log_id: int, header: BlockHeader, from_id: int, count: int
+    ) -> tuple[bool, int | None]:
+        """Return whether the index points into a torn block, and from which id on to look next.
+
+        Raises:
+            CorruptRecordError: the index is damaged there, or the log since ``torn_block``: neither
+                yes nor no.
+        """
+        torn = self._uses.use_of(log_id).torn
+        if torn is None:
+            raise self.damage(log_id, "what is known of its torn end has changed meanwhile")
+        if header.ledger_id in self._deleted.noted:
+            return False, None
+        try:
+            first = self._cache.next_entry_id(header.ledger_id, from_id)
+            if first is None:
+                return False, None
+            found = self._cache.locations(header.ledger_id, first, first + count - 1)
+        except NoSuchLedgerError:
+            return False, None
+        low, high = location_of(log_id, torn.offset), location_of(log_id, OFFSET_MAX)
+        return any(low <= one <= high for one in found), first + count
+
+    def relocate(self, run: Run, source_ids: Collection[int]) -> int:
+        """Point the index at these copies of entries that are in the sources; return how many.
+
+        Raises:
+            CorruptRecordError: the index is damaged there; it is as it was.
+        """
+        if run.ledger_id in self._deleted:
+            return 0
+        try:
+            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+        except NoSuchLedgerError:
+            return 0
+        places = [at for at, now in enumerate(found) if now >> OFFSET_BITS in source_ids]
+        if len(places) == run.count:
+            self._move(run.ledger_id, run.entry_ids, run.locations)
+        elif places:
+            ids = array("q", [run.entry_ids[at] for at in places])
+            self._move(run.ledger_id, ids, array("Q", [run.locations[at] for at in places]))
+        return len(places)
+
+    @property
+    def is_index_crowded(self) -> bool:
+        """True when so much of the index has changed that it should be written down first."""
+        return self._cache.is_flush_due
+
+    def _move(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
+        index = self._cache.prepare(ledger_id, entry_ids)
+        self._cache.put(index, entry_ids, locations)
+        self._cache.make_room()
+
+    # ------------------------------------------------------------------ gc: before
+
+    @property
+    def log_size_max(self) -> int:
+        """Bytes at which a log is left."""
+        return self._logs.log_size_max
+
+    def is_compactable(self, log_id: int) -> bool:
+        """Return whether a log is whole, but for a torn end, as far as is known."""
+        use = self._uses.use_of(log_id)
+        is_spoiled = self._spoiled.get(log_id) == self._lost.of(log_id)
+        return not is_spoiled and (use.is_whole or use.torn is not None)
+
+    def has_map(self, log_id: int) -> bool:
+        """Return whether a log was sealed, and all that its map tells of is there."""
+        use = self._uses.use_of(log_id)
+        return use.has_map and not use.lost
+
+    def share_of(self, log_id: int) -> LogShare:
+        """Return how much of a log is live; damaged, if it cannot be compacted."""
+        use = self._uses.use_of(log_id)
+        share = self.counts.share_of(use, self._deleted.noted)
+        return LogShare(log_id, share.entry_size, share.live_size, self.is_compactable(log_id))
+
+    def damage(self, log_id: int, reason: str) -> CorruptRecordError:
+        """Return the error that says what is wrong with a log as a whole."""
+        return CorruptRecordError(log_path(self._log_dir, log_id), 0, reason)
+
+    def spoil(self, log_id: int) -> None:
+        """Leave a log alone until the next start, or until more is known to be missed by nobody."""
+        self._spoiled[log_id] = self._lost.of(log_id)
+
+    def pieces(self, log_id: int) -> Iterator[Piece]:
+        """Read a log that is written no more.
+
+        Raises:
+            CorruptRecordError: it is damaged.
+        """
+        lost = self._lost.of(log_id)
+        return LogRuns(self._files, self._log_dir, log_id, self._owner, lost=lost).pieces()
+
+    def tail(self, log_id: int) -> Iterator[Piece]:
+        """Read the end of a log, as ``pieces``."""
+        return LogRuns(self._files, self._log_dir, log_id, self._owner).tail(TAIL_SIZE)
+
+    # ------------------------------------------------------------------ gc: making
+
+    def note(self, plan: CompactionPlan) -> bool:
+        """Put a plan on stable storage; false if the disk is full.
+
+        Raises:
+            StorageFailedError: writing failed otherwise, or anything failed before.
+        """
+        assert self.open_plan is None, "one compaction at a time"
+        self._fail_stop.check()
+        try:
+            self._note.write(plan)
+        except OutOfDescriptorsError:
+            return False
+        except OSError as error:
+            if is_no_space(error):
+                return False
+            raise self._fail_stop.failed(self._note.path, "write", error) from error
+        return True
+
+    def begin_log(self, plan: CompactionPlan) -> CompactionLog:
+        """Return the log that is made."""
+        self._lost.made(plan.target_id)
+        return CompactionLog(
+            self._files,
+            self._log_dir,
+            plan.target_id,
+            owner=self._owner,
+            fail_stop=self._fail_stop,
+        )
+
+    def finish(self, plan: CompactionPlan, log: CompactionLog) -> None:
+        """Give the new log its name; from here on a crash leads to ``relocate``.
+
+        Raises:
+            NoSpaceError, StorageFailedError: as ``CompactionLog``.
+        """
+        if log.size:
+            log.finish()
+            self._census.log_made(plan.target_id, log.size)
+        self.open_plan = plan
+
+    def abandon(self, log: CompactionLog | None = None) -> None:
+        """Remove what was made up to now, and forget the plan.
+
+        Raises:
+            StorageFailedError: it cannot be removed, or anything failed before.
+        """
+        if log is not None:
+            log.abandon()
+        self._forget()
+
+    # ------------------------------------------------------------------ gc: behind it
+
+    def is_made(self, plan: CompactionPlan) -> bool:
+        """Return whether the new log is there; it is not if there was nothing to copy."""
+        return self._files.exists(log_path(self._log_dir, plan.target_id))
+
+    def made_size(self, plan: CompactionPlan) -> int:
+        """Return the bytes of the new log; 0 if there was nothing to copy."""
+        return self._uses.use_of(plan.target_id).size if self.is_made(plan) else 0
+
+    def left_sources(self, plan: CompactionPlan) -> list[int]:
+        """Return the sources that are still there."""
+        paths = [(one, log_path(self._log_dir, one)) for one in plan.source_ids]
+        return [one for one, path in paths if self._files.exists(path)]
+
+    def forget_sources(self, plan: CompactionPlan) -> bool:
+        """Store a census without the sources; false if there is no room for it: they have to stay.
+
+        Raises:
+            StorageFailedError: it cannot be written, or anything failed before.
+        """
+        return self._census.forget_logs(self.left_sources(plan))
+
+    def remove_sources(self, plan: CompactionPlan) -> int:
+        """Delete the sources that are still there; return the bytes that this freed.
+
+        After ``forget_sources``.
+
+        Raises:
+            StorageFailedError: one cannot be deleted, or anything failed before.
+        """
+        freed_size = 0
+        for log_id in self.left_sources(plan):
+            freed_size += self._uses.use_of(log_id).size
+            self._logs.remove(log_id)
+            self._uses.forget(log_id)
+            self.counts.forget(log_id)
+        self._forget()
+        return freed_size
+
+    def give_up(self, plan: CompactionPlan) -> None:
+        """Leave all logs as they are: the index points at the new one, or at the sources.
+
+        Raises:
+            StorageFailedError: the note cannot be removed, or anything failed before.
+        """
+        for log_id in plan.source_ids:
+            self.counts.forget(log_id)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._fail_stop.check()
+        self.open_plan = None
+        try:
+            self._note.remove()
+        except OSError as error:
+            raise self._fail_stop.failed(self._note.path, "remove", error) from error

@@ -1,0 +1,291 @@
+"""The census of a ledger directory: which index files and entry logs have to be there.
+
+A start that finds less has lost files, and knows it: without the census a ledger whose index file
+is gone looks like one that never was here, and the bookie would deny what it has acknowledged.
+
+Format version 1 of ``census``. All integers little-endian.
+
+    offset      size  field          type      meaning
+    ----------  ----  -------------  --------  -----------------------------------------------------
+             0     4  magic          u32       "zbkN"
+             4     2  version        u16       1
+             6     2  flags          u16       bit 0: a census of before was lost, and with it the
+                                               names of logs that may be gone
+             8     8  owner          u64       xxh3_64 of the bookie's identity
+            16     8  ledger_stop    i64       ledgers from here on are not counted, for want of
+                                               room; 2^63 - 1: all are
+            24     4  range_count    u32       c; at most 200,000
+            28     4  log_count      u32       n; at most 40,000
+            32     8  body_checksum  u64       xxh3_64 of what follows the header
+            40     8  checksum       u64       xxh3_64 of bytes 0 .. 40
+            48  16 c  ranges         i64, i64  first and last id of ledgers that have an index file,
+                                               ascending, not adjacent
+     48 + 16 c  16 n  logs           u64, u64  id of an entry log, ascending, and the bytes that it
+                                               has at least; 0: adds still go to it, and the last
+                                               mark knows more
+
+Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
+What it names was on stable storage before. What is not in it was taken in after the last log mark,
+so that the journal brings it back.
+
+    checkpoint        index files and logs are on stable storage; the census; the last mark, which
+                      notes that there is a census
+    a deleted ledger  is noted in ``deleted_ledgers``; its index file goes; the next census has
+                      forgotten it. In between the census has more than there is, and the deleted
+                      ledgers explain it
+    a log that goes   the census forgets it; the log goes. In between there is more than the census
+                      has, and the next start takes it in
+    a compacted log   has its name, synced; the census of the next checkpoint has it, ahead of the
+                      index that points there
+
+Recovery rule: a census that is damaged, or not there although the last mark notes one, is lost:
+then each ledger without an index file may have been here. A directory without a census and without
+that note is of an older version: its next checkpoint writes one.
+
+Cost: a census is written only when ledgers or logs came or went. 20,000 ledgers whose ids lie in a
+row take one range, and 20,000 of which no two do take 320 kB.
+
+Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
+
+Threads: ``has_ledger``, ``named``, ``unnamed``, ``log_made`` and ``forget_logs`` any; ``write`` one
+at a time, any; ``load`` and ``begin`` come first.
+"""
+
+import struct
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from itertools import chain, pairwise
+from threading import Lock
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges, is_in_order
+from zbk.storage.disk.small_file import SIZE_MAX, read_file, replace_file
+from zbk.system.files import FileSystem
+
+CENSUS_NAME: Final = "census"
+RANGE_COUNT_MAX: Final = 200_000
+LOG_COUNT_MAX: Final = 40_000
+ALL_LEDGERS: Final = (1 << 63) - 1
+"""The ``ledger_stop`` of a census that counts all ledgers."""
+
+_MAGIC: Final = b"zbkN\x01\x00"
+_FIELDS = struct.Struct("<6sHQqIIQ")
+_CHECKSUM = struct.Struct("<Q")
+_RANGE = struct.Struct("<qq")
+_LOG = struct.Struct("<QQ")
+_GAPS: Final = 1
+_HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
+
+assert _HEADER_SIZE == 48
+assert _HEADER_SIZE + RANGE_COUNT_MAX * _RANGE.size + LOG_COUNT_MAX * _LOG.size <= SIZE_MAX
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What one census says."""
+
+    ledgers: LedgerRanges = LedgerRanges()
+    log_sizes: tuple[tuple[int, int], ...] = ()  # by log, ascending: bytes at least
+    ledger_stop: int = ALL_LEDGERS
+    has_gaps: bool = False  # a census of before was lost: there may have been more logs
+
+    @classmethod
+    def of(
+        cls,
+        ledgers: LedgerRanges,
+        log_sizes: Mapping[int, int],
+        *,
+        range_count_max: int = RANGE_COUNT_MAX,
+        log_count_max: int = LOG_COUNT_MAX,
+        has_gaps: bool = False,
+    ) -> "Counted":
+        """Return what there is room for: the lowest ids."""
+        logs = tuple(sorted(log_sizes.items())[:log_count_max])
+        if ledgers.range_count <= range_count_max:
+            return cls(ledgers, logs, has_gaps=has_gaps)
+        firsts, lasts = ledgers.firsts[:range_count_max], ledgers.lasts[:range_count_max]
+        return cls(LedgerRanges(firsts, lasts), logs, lasts[-1] + 1, has_gaps)
+
+
+class Census:
+    """The census of one directory, in memory and on disk."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        owner: bytes,
+        fail_stop: FailStop,
+        range_count_max: int = RANGE_COUNT_MAX,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self.path = f"{directory}/{CENSUS_NAME}"
+        self._owner_hash = checksum(owner)
+        self._fail_stop = fail_stop
+        self._range_count_max = range_count_max
+        self._lock = Lock()  # of what follows; never held while a file is written
+        self._write_lock = Lock()
+        self._ledgers = LedgerRanges()
+        self._new_ids: set[int] = set()  # not in it yet
+        self._gone_ids: set[int] = set()  # still in it
+        self._log_sizes: dict[int, int] = {}  # on stable storage, and not about to go
+        self._forgotten_ids: set[int] = set()  # logs, since the start
+        self._has_gaps = False
+        self._written: Counted | None = None
+
+    def load(self) -> Counted | None:
+        """Return what the file says; ``None`` if there is none.
+
+        Raises:
+            CorruptRecordError: it is damaged.
+            CookieMismatchError: it is another bookie's.
+            OSError: it cannot be read.
+        """
+        data = read_file(self._files, self.path)
+        self._written = None if data is None else decode_census(data, self._owner_hash, self.path)
+        return self._written
+
+    def begin(
+        self, ledger_ids: Iterable[int], log_sizes: Mapping[int, int], *, has_gaps: bool = False
+    ) -> None:
+        """Record what has to be there from now on: all of it is on stable storage.
+
+        ``has_gaps``: there may have been more logs.
+        """
+        self._has_gaps = has_gaps
+        self._ledgers = LedgerRanges().with_ids(ledger_ids)
+        self._log_sizes = dict(log_sizes)
+
+    def has_ledger(self, ledger_id: int) -> bool:
+        """Return whether a ledger has to have an index file."""
+        with self._lock:
+            if ledger_id in self._new_ids:
+                return True
+            return ledger_id in self._ledgers and ledger_id not in self._gone_ids
+
+    def named(self, ledger_ids: Collection[int]) -> None:
+        """Note that ledgers have an index file, on stable storage."""
+        with self._lock:
+            self._gone_ids.difference_update(ledger_ids)
+            self._new_ids.update(ledger_ids)
+
+    def unnamed(self, ledger_ids: Collection[int]) -> None:
+        """Note that ledgers are about to lose their index file, or have lost it."""
+        with self._lock:
+            self._new_ids.difference_update(ledger_ids)
+            self._gone_ids.update(ledger_ids)
+
+    def log_made(self, log_id: int, size: int) -> None:
+        """Note a sealed log that is on stable storage, with its name."""
+        with self._lock:
+            self._log_sizes[log_id] = size
+
+    def write(self, log_sizes: Mapping[int, int]) -> None:
+        """Put the census on stable storage; ``log_sizes`` are of logs that are there already.
+
+        Raises:
+            NoSpaceError: there is no room for it; the file is as it was.
+            StorageFailedError: writing failed otherwise, or anything failed before.
+        """
+        with self._lock:
+            left = {one: log_sizes[one] for one in log_sizes if one not in self._forgotten_ids}
+            self._log_sizes.update(left)
+        self._write()
+
+    def forget_logs(self, log_ids: Collection[int]) -> bool:
+        """Put a census without these logs on stable storage: from then on they may go.
+
+        False if the disk has no room for it, not even with the reserve: the logs have to stay.
+
+        Raises:
+            StorageFailedError: writing failed otherwise, or anything failed before.
+        """
+        with self._lock:
+            self._forgotten_ids.update(log_ids)
+            for log_id in log_ids:
+                self._log_sizes.pop(log_id, None)
+        if self._written is None:
+            return True  # the first checkpoint writes it without them
+        for _ in range(2):  # the first attempt without room releases the reserve
+            with suppress(NoSpaceError):
+                self._write()
+                return True
+        return False
+
+    def _write(self) -> None:
+        with self._write_lock:
+            self._fail_stop.check()
+            counted = self._counted()
+            if counted == self._written:
+                return
+            try:
+                content = encode_census(counted, self._owner_hash)
+                replace_file(self._files, self._directory, CENSUS_NAME, content)
+            except OSError as error:
+                raise self._fail_stop.failed(self.path, "write", error) from error
+            self._written = counted
+
+    def _counted(self) -> Counted:
+        with self._lock:
+            if self._new_ids or self._gone_ids:
+                gone = LedgerRanges().with_ids(self._gone_ids)
+                self._ledgers = self._ledgers.without(gone).with_ids(self._new_ids)
+                self._new_ids, self._gone_ids = set(), set()
+            return Counted.of(
+                self._ledgers,
+                self._log_sizes,
+                range_count_max=self._range_count_max,
+                has_gaps=self._has_gaps,
+            )
+
+
+def encode_census(counted: Counted, owner_hash: int) -> bytes:
+    """Return the file's bytes."""
+    ledgers = counted.ledgers
+    body = b"".join(
+        chain(
+            map(_RANGE.pack, ledgers.firsts, ledgers.lasts),
+            (_LOG.pack(log_id, size) for log_id, size in counted.log_sizes),
+        )
+    )
+    counts = ledgers.range_count, len(counted.log_sizes)
+    flags = _GAPS if counted.has_gaps else 0
+    fields = _FIELDS.pack(_MAGIC, flags, owner_hash, counted.ledger_stop, *counts, checksum(body))
+    return fields + _CHECKSUM.pack(checksum(fields)) + body
+
+
+def decode_census(data: bytes, owner_hash: int, where: str) -> Counted:
+    """Return what a census says.
+
+    Raises:
+        CorruptRecordError: it is damaged.
+        CookieMismatchError: it is another bookie's.
+    """
+    if len(data) < _HEADER_SIZE:
+        raise CorruptRecordError(where, 0, "ends inside its header")
+    magic, flags, own_hash, ledger_stop, range_count, log_count, body_checksum = (
+        _FIELDS.unpack_from(data, 0)
+    )
+    (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
+    if magic != _MAGIC or checksum(data[: _FIELDS.size]) != stored:
+        raise CorruptRecordError(where, 0, "the header is damaged")
+    if own_hash != owner_hash:
+        raise CookieMismatchError(f"{where} is another bookie's")
+    body = data[_HEADER_SIZE:]
+    ranges_size = range_count * _RANGE.size
+    if len(body) != ranges_size + log_count * _LOG.size or checksum(body) != body_checksum:
+        raise CorruptRecordError(where, _HEADER_SIZE, "the census is damaged")
+    bounds = list(_RANGE.iter_unpack(body[:ranges_size]))
+    firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
+    logs = list(_LOG.iter_unpack(body[ranges_size:]))
+    is_ascending = all(one[0] < other[0] for one, other in pairwise(logs))
+    if not is_in_order(firsts, lasts) or not is_ascending:
+        raise CorruptRecordError(where, _HEADER_SIZE, "ledgers or logs are not in order")
+    ledgers = LedgerRanges(tuple(firsts), tuple(lasts))
+    return Counted(ledgers, tuple(logs), ledger_stop, bool(flags & _GAPS))

@@ -1,0 +1,94 @@
+"""What a flush brings to index files: the changes, and the parts of files that they become.
+
+Of a page that memory has only the end of, the rest is read from its place, to be written again.
+Where that is damaged, the locations that it held become ``UNKNOWN``: these entries cannot be read
+here, which is neither yes nor no, and those that memory had can.
+"""
+
+import logging
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final, TypeAlias
+
+import msgspec
+
+from zbk.errors import CorruptRecordError
+from zbk.storage.disk.byte_order import to_disk
+from zbk.storage.entry_logs.location import UNKNOWN
+from zbk.storage.index.flush_file import Part
+from zbk.storage.index.index_file import DIRECTORY_PAGE, read_whole_page
+from zbk.storage.index.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_LOCATIONS_SIZE
+from zbk.system.files import File
+
+logger = logging.getLogger(__name__)
+
+_ABSENT_PAGE: Final = memoryview(bytes(PAGE_LOCATIONS_SIZE))
+_UNKNOWN_PAGE: Final = array("Q", [UNKNOWN]) * PAGE_ENTRY_COUNT
+
+
+class PageChange(msgspec.Struct, frozen=True):
+    """What a flush brings to one page."""
+
+    page_no: int
+    slot: int  # of the file
+    start: int  # the slot of the first of the locations; ahead of it the page stays as it is
+    locations: "array[int]"
+    count: int  # of these locations; behind them all are absent: later ones are for another flush
+
+    def data(self, before: "array[int] | None") -> memoryview:
+        """Return the whole page as it lies on disk; ``before`` is what was there."""
+        whole = self.locations[: self.count]
+        if self.start:
+            assert before is not None, "only its end is in memory"
+            whole = before[: self.start] + whole
+        whole.frombytes(_ABSENT_PAGE[8 * len(whole) :])
+        return to_disk(whole)
+
+
+class LedgerChange(msgspec.Struct, frozen=True):
+    """What a flush brings to one index file."""
+
+    ledger_id: int
+    is_new: bool  # there is no file yet
+    header: bytes
+    pages: Sequence[PageChange]
+    directory: Sequence[tuple[int, bytes]] = ()  # slot and content of pages that hold extents
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes in the flush file, about."""
+        page_count = len(self.pages) + len(self.directory)
+        return INDEX_HEADER_SIZE + PAGE_LOCATIONS_SIZE * page_count
+
+    def parts(self, read: "ReadLocations | None" = None) -> Iterator[Part]:
+        """Return what is to be written: pages, then the header that says that they are there.
+
+        ``read`` returns the locations in a page of a ledger that has a file.
+        """
+        for page in self.pages:
+            before = None if read is None or not page.start else read(self.ledger_id, page)
+            yield Part.of_page(self.ledger_id, page.page_no, page.slot, page.data(before))
+        for number, (slot, content) in enumerate(self.directory):
+            page_no = DIRECTORY_PAGE + number
+            yield Part.of_page(self.ledger_id, page_no, slot, memoryview(content))
+        yield Part.of_header(self.ledger_id, self.header)
+
+
+ReadLocations: TypeAlias = "Callable[[int, PageChange], array[int]]"
+"""From a ledger and what changes in a page to the locations that are there."""
+
+
+def locations_reader(file: File) -> ReadLocations:
+    """Return what reads pages of an open index file; damaged ones are told, and unknown."""
+
+    def read(ledger_id: int, page: PageChange) -> "array[int]":
+        with suppress(CorruptRecordError):
+            return read_whole_page(file, ledger_id, page.page_no, page.slot)
+        try:  # a second look: what is given up here is written over
+            return read_whole_page(file, ledger_id, page.page_no, page.slot)
+        except CorruptRecordError as error:
+            logger.error("entries of ledger %d cannot be found any more: %s", ledger_id, error)  # noqa: TRY400 - it says what is damaged
+            return _UNKNOWN_PAGE
+
+    return read

@@ -1,0 +1,368 @@
+"""Bringing changed headers and pages to the index files, so that no crash tears them.
+
+A page on disk holds locations of entries that left the journal long ago; torn by a crash in the
+middle of a write, they could not be had back. So each flush takes these steps, in this order:
+
+    sync_entry_logs  nothing in the index may point at bytes that are not on stable storage
+    write            index files of new ledgers are written under another name, synced, renamed
+                     into place, their directories synced; what changes in the others goes into
+                     the flush file, which is synced
+    apply            the same is written in place, and each file synced
+
+Where there are ``TOGETHER_MIN`` files and more, they are synced together, if the operating system
+can do that and tell of every failure: twenty thousand fsyncs take a minute of a busy disk's time,
+in which promises wait.
+
+After a crash in ``apply`` the flush file is whole and ``IndexFlusher.recover`` does it again;
+after an earlier crash the files are as they were. The log mark moves only after ``apply``, so the
+journal still has whatever a flush did not bring over.
+
+The last two are taken in rounds of about ``ROUND_SIZE`` bytes, a ledger whole in one of them, so
+that neither memory nor the flush file grows with the number of ledgers: ``write`` brings the first
+round into the flush file, ``apply`` brings it to its place and does both for the others. Between
+rounds everything is as after a flush of fewer ledgers.
+
+A step that found no space may be taken again, and begins from the start of its round: nothing that
+counts has changed, and what is written twice is the same.
+
+A flush never brings back a ledger that is deleted while it runs.
+
+Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner; the steps of an
+``IndexFlush`` may run in any thread, in order, each once whoever asks.
+
+Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BOOKKEEPER-447, #1757.
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from threading import Lock
+from typing import Final
+
+from zbk.errors import NoSpaceError
+from zbk.storage.disk.byte_order import locations_from_disk
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.index.census import Census
+from zbk.storage.index.flush_file import FlushFile, Part
+from zbk.storage.index.index_change import LedgerChange, locations_reader
+from zbk.storage.index.index_file import NEW_SUFFIX, IndexPath
+from zbk.system.files import File, FileSystem
+
+ROUND_SIZE: Final = 8 * 1024 * 1024
+"""Bytes in the flush file at once; one more ledger may come on top."""
+
+TOGETHER_MIN: Final = 32
+"""So many index files are synced with the whole disk they are on."""
+
+NEW_COUNT_MAX: Final = 1_000
+"""New files that are written, and have not got their names yet."""
+
+
+class IndexFlush:
+    """One flush under way.
+
+    Raises:
+        NoSpaceError: from each step: it may be taken again.
+        StorageFailedError: from each step: writing failed, or anything failed before.
+    """
+
+    def __init__(
+        self, flusher: "IndexFlusher", changes: Sequence[LedgerChange], log_sync: LogSync
+    ) -> None:
+        self._flusher = flusher
+        self._new = [one for one in changes if one.is_new]
+        self._old = [one for one in changes if not one.is_new]
+        self.ledger_count = len(changes)
+        self._log_sync = log_sync
+        self._lock = Lock()
+        self._parts: list[Part] = []  # in the flush file, and not yet in their places
+        self._pages: dict[tuple[int, int], Part] = {}  # of these, by ledger and page
+        self._begun_count = 0  # of the old ones: in the flush file, or in their places
+        self._step_count = 0
+
+    def sync_entry_logs(self) -> None:
+        """Return once every entry that the index knows is on stable storage."""
+        self._log_sync.run()
+        with self._lock:
+            self._step_count = max(self._step_count, 1)
+
+    def write(self) -> None:
+        """Make the files of new ledgers, and write and sync the flush file."""
+        with self._lock:
+            assert self._step_count >= 1, "entries first, then what points at them"
+            if self._step_count == 1:
+                self._flusher.make_new(self._new)
+                self._write_round()
+                self._new = []
+                self._step_count = 2
+
+    def apply(self) -> None:
+        """Write the changes in place and sync them; then the same with those of other rounds."""
+        with self._lock:
+            assert self._step_count >= 2, "the flush file first, then the places"
+            if self._step_count == 2:
+                while self._parts or self._begun_count < len(self._old):
+                    if not self._parts:
+                        self._write_round()
+                    self._flusher.write_in_place(self._parts)
+                    self._parts, self._pages = [], {}
+                self._old = []
+                self._step_count = 3
+
+    def run(self) -> None:
+        """Run all steps that have not been taken."""
+        self.sync_entry_logs()
+        self.write()
+        self.apply()
+
+    def page(self, ledger_id: int, page_no: int) -> "array[int] | None":
+        """Return the locations of a page of this round, whose place may be half written.
+
+        To be asked with the ``place_lock`` held: without an answer the file has the page, whole.
+        """
+        part = self._pages.get((ledger_id, page_no))
+        return None if part is None else locations_from_disk(memoryview(part.data))
+
+    def _write_round(self) -> None:
+        end, size = self._begun_count, 0
+        while end < len(self._old) and size < ROUND_SIZE:
+            size += self._old[end].size
+            end += 1
+        parts = self._flusher.parts_of(self._old[self._begun_count : end])
+        self._flusher.write_flush_file(parts)
+        self._pages = {(one.ledger_id, one.page_no): one for one in parts}
+        self._parts, self._begun_count = parts, end
+
+
+class IndexFlusher:
+    """Writes the index files below ``root``; the flush file lies in ``directory``."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        root: str,
+        *,
+        fail_stop: FailStop,
+        census: Census,
+    ) -> None:
+        self._files = files
+        self._census = census
+        self._root = root
+        self._flush_file = FlushFile(files, directory)
+        self._fail_stop = fail_stop
+        self.place_lock = Lock()  # a page or header is being written into its place
+        self._names_lock = Lock()  # a name is made, or opened to be written, or deleted
+        self._deleted: set[int] = set()  # since the flush under way began
+        self._has_deleted = False  # since the flush file was last written
+
+    def begin(self, changes: Sequence[LedgerChange], log_sync: LogSync) -> IndexFlush:
+        """Return a flush of these changes; the one before must have ended."""
+        self._fail_stop.check()
+        self._deleted = set()
+        return IndexFlush(self, changes, log_sync)
+
+    def delete(self, ledger_ids: Iterable[int]) -> set[int]:
+        """Remove ledgers' index files, durably; a flush under way leaves them alone from now on.
+
+        Return which of the ledgers had one.
+
+        Raises:
+            StorageFailedError: one cannot be removed, or anything failed before.
+        """
+        self._fail_stop.check()
+        with_file = set()
+        directories = set()
+        ledger_ids = list(ledger_ids)
+        for ledger_id in ledger_ids:
+            place = IndexPath.of(self._root, ledger_id)
+            with self._failing(place.path, "remove"), self._names_lock:
+                self._deleted.add(ledger_id)
+                self._has_deleted = True
+                if self._files.exists(place.path):
+                    self._files.remove(place.path)
+                    directories.add(place.directory)
+                    with_file.add(ledger_id)
+        for directory in sorted(directories):
+            with self._failing(directory, "fsync"):
+                self._files.sync_dir(directory)
+        with self._names_lock:
+            self._census.unnamed(ledger_ids)
+        return with_file
+
+    def recover(self) -> int:
+        """Carry out a flush that a crash cut short; return how many files it touched.
+
+        Raises:
+            StorageFailedError: reading or writing failed.
+        """
+        with self._failing(self._flush_file.path, "recovery"):
+            found = self._flush_file.read()
+            here = [
+                (ledger_id, parts)
+                for ledger_id, parts in found
+                if self._files.exists(IndexPath.of(self._root, ledger_id).path)
+            ]
+            if len(here) < len(found):
+                self._has_deleted = True
+            self._write_all(here, "recovery")
+            if found:
+                # what was read may be in the page cache only: a loss of power would bring back the
+                # flush before, and the start after it would put old pages over newer ones
+                self._flush_file.retire()
+        return len(here)
+
+    # ------------------------------------------------------------------ steps of IndexFlush
+
+    def make_new(self, changes: Sequence[LedgerChange]) -> None:
+        """Make index files that are whole before they have their names."""
+        self._fail_stop.check()
+        if self._has_deleted:
+            self._has_deleted = False  # first: a delete from here on is for the next flush
+            try:
+                with self._failing(self._flush_file.path, "write"):
+                    self._flush_file.retire()
+            except NoSpaceError:
+                self._has_deleted = True
+                raise
+        step = NEW_COUNT_MAX if len(changes) >= TOGETHER_MIN else 1
+        for start in range(0, len(changes), step):
+            self._make_some(changes[start : start + step])
+        places = (IndexPath.of(self._root, change.ledger_id) for change in changes)
+        for directory in sorted({place.directory for place in places}):
+            with self._failing(directory, "fsync"):
+                self._files.sync_dir(directory)
+        with self._names_lock:
+            named = (change.ledger_id for change in changes)
+            self._census.named([one for one in named if one not in self._deleted])
+
+    def parts_of(self, changes: Iterable[LedgerChange]) -> list[Part]:
+        """Return what is to be written of ledgers that have files; nothing of deleted ones."""
+        self._fail_stop.check()
+        parts: list[Part] = []
+        for change in changes:
+            if not any(page.start for page in change.pages):
+                parts += change.parts()
+                continue
+            path = IndexPath.of(self._root, change.ledger_id).path
+            file = self._open(change.ledger_id, path, write=False)
+            if file is not None:
+                try:
+                    parts += change.parts(locations_reader(file))
+                finally:
+                    file.close()
+        return parts
+
+    def write_flush_file(self, parts: Sequence[Part]) -> None:
+        """Put the parts on stable storage, in the flush file."""
+        self._fail_stop.check()
+        if parts:
+            with self._failing(self._flush_file.path, "write"):
+                self._flush_file.write(parts)
+
+    def write_in_place(self, parts: Sequence[Part]) -> None:
+        """Put the parts on stable storage, each in its index file."""
+        self._fail_stop.check()
+        by_ledger: dict[int, list[Part]] = {}
+        for part in parts:
+            by_ledger.setdefault(part.ledger_id, []).append(part)
+        self._write_all(by_ledger.items(), "write")
+
+    # ------------------------------------------------------------------ private
+
+    def _make_some(self, changes: Sequence[LedgerChange]) -> None:
+        """Make new files; they get their names when all of them are whole."""
+        unnamed: list[tuple[int, str]] = []
+        try:
+            with self._synced(len(changes)) as is_each_synced:
+                for change in changes:
+                    place = IndexPath.of(self._root, change.ledger_id)
+                    unnamed.append((change.ledger_id, place.path))
+                    with self._failing(place.path, "create"):
+                        self._files.make_dirs(place.directory)
+                        self._make_one(place.path + NEW_SUFFIX, change, is_synced=is_each_synced)
+            while unnamed:
+                with self._failing(unnamed[-1][1], "create"):
+                    self._name(*unnamed[-1])
+                unnamed.pop()
+        except NoSpaceError:
+            for _, path in unnamed:  # they have taken room, and their names are needed again
+                with self._failing(path, "remove"):
+                    if self._files.exists(path + NEW_SUFFIX):
+                        self._files.remove(path + NEW_SUFFIX)
+            raise
+
+    def _make_one(self, path: str, change: LedgerChange, *, is_synced: bool) -> None:
+        file = self._files.open(path, create=True)
+        try:
+            for part in change.parts():
+                part.write_to(file)
+            if is_synced:
+                file.sync()
+        finally:
+            file.close()
+
+    def _name(self, ledger_id: int, path: str) -> None:
+        with self._names_lock:
+            if ledger_id in self._deleted:
+                self._files.remove(path + NEW_SUFFIX)
+            else:
+                self._files.rename(path + NEW_SUFFIX, path)
+
+    def _write_all(self, parts: Collection[tuple[int, Iterable[Part]]], operation: str) -> None:
+        """Write parts in place, by ledger, and sync them."""
+        with self._synced(len(parts)) as is_each_synced:
+            for ledger_id, own in parts:
+                path = IndexPath.of(self._root, ledger_id).path
+                try:
+                    self._write_one(ledger_id, path, own, is_synced=is_each_synced)
+                except OSError as error:
+                    raise self._fail_stop.failed(path, operation, error) from error
+
+    @contextmanager
+    def _synced(self, count: int) -> Iterator[bool]:
+        """Yield whether each of so many files is to be synced; otherwise all are, at the end."""
+        disk = None
+        if count >= TOGETHER_MIN:
+            with self._failing(self._root, "open"):
+                disk = self._files.open_disk(self._root)  # ahead of the writes, to hear of them
+        if disk is None:
+            yield True
+            return
+        try:
+            yield False
+            with self._failing(self._root, "fsync"):
+                disk.sync()
+        finally:
+            disk.close()
+
+    def _open(self, ledger_id: int, path: str, *, write: bool) -> File | None:
+        """Return a ledger's file, or ``None`` if the ledger was deleted since the flush began."""
+        try:
+            with self._names_lock:
+                return None if ledger_id in self._deleted else self._files.open(path, write=write)
+        except OSError as error:
+            raise self._fail_stop.failed(path, "open", error) from error
+
+    def _write_one(
+        self, ledger_id: int, path: str, parts: Iterable[Part], *, is_synced: bool
+    ) -> None:
+        file = self._open(ledger_id, path, write=True)
+        if file is None:
+            return
+        try:
+            for part in parts:
+                with self.place_lock:
+                    part.write_to(file)
+            if is_synced:
+                file.sync()
+        finally:
+            file.close()
+
+    @contextmanager
+    def _failing(self, path: str, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._fail_stop.failed(path, operation, error) from error

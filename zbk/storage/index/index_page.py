@@ -1,0 +1,204 @@
+"""One page of a ledger's index: the locations of 1024 entries.
+
+Format version 1 (the version is in the header of the file, ``zbk.storage.index.index_file``). All
+integers little-endian.
+
+    offset  size  field      type       meaning
+    ------  ----  ---------  ---------  -----------------------------------------------------
+         0  8192  locations  u64[1024]  of entries 1024 p .. 1024 p + 1023; 0: absent
+                                        (``zbk.storage.entry_logs.location``)
+      8192     8  page_no    u64        p
+      8200     8  checksum   u64        xxh3_64 of the locations, seeded with ledger id and p
+
+The page in slot s lies at offset 1024 + 8208 s of the file; ``index.page_extents`` says which
+slot is whose. Slots that are reserved, or of pages that were never written, are holes.
+
+Guarantees a reader may use: a page that fails its checksum is damaged; nothing may be concluded
+from it, least of all that an entry is absent.
+
+Source: BookKeeper's ``LedgerEntryPage``; the checksum is ours.
+"""
+
+import struct
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from itertools import repeat
+from operator import sub
+from typing import Final
+
+from zbk.errors import CorruptRecordError, ShortRecordError
+from zbk.protocol.entry.digest import checksum
+from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.storage.disk.byte_order import locations_from_disk, to_disk
+from zbk.storage.index.write_back import Kept
+
+PAGE_BITS: Final = 10
+PAGE_ENTRY_COUNT: Final = 1 << PAGE_BITS
+PAGE_LOCATIONS_SIZE: Final = 8 * PAGE_ENTRY_COUNT
+INDEX_HEADER_SIZE: Final = 1024
+_TRAILER = struct.Struct("<QQ")
+PAGE_SIZE: Final = PAGE_LOCATIONS_SIZE + _TRAILER.size
+
+assert INDEX_HEADER_SIZE + ((STORED_ENTRY_ID_MAX >> PAGE_BITS) + 1) * PAGE_SIZE < 16 << 40
+
+PAGE_OVERHEAD_SIZE: Final = 512
+"""Bytes of memory that a page takes beside its locations."""
+
+_HOLE: Final = bytes(PAGE_SIZE)
+
+
+class Page(Kept):
+    """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
+
+    So the page that a ledger grows in may take as much memory as was added to it since the last
+    flush, and not 8 KiB: there may be as many of them as there are open ledgers. Behind the
+    locations that are here all are absent. A flush under way holds the same array, and reads as
+    much of it as was there when it began: what is put behind that is nothing to it, and what would
+    change it is put into a copy.
+    """
+
+    __slots__ = ("_taken_count", "locations", "start")
+
+    def __init__(self, locations: "array[int] | None" = None, start: int = 0) -> None:
+        super().__init__()
+        self.locations: array[int] = array("Q") if locations is None else locations
+        self.start = start  # the slot of the first one
+        self._taken_count = 0  # so many of the first ones are as the flush under way took them
+
+    @property
+    def memory_size(self) -> int:
+        """Bytes that it takes, with what Python and the cache add."""
+        return PAGE_OVERHEAD_SIZE + 8 * len(self.locations)
+
+    def between(self, first: int, end: int) -> "array[int]":
+        """Return the locations in the slots ``first .. end - 1``; all from ``start`` on."""
+        assert first >= self.start, "that is in the file only"
+        found = self.locations[first - self.start : end - self.start]
+        if len(found) < end - first:
+            found.frombytes(bytes(8 * (end - first - len(found))))
+        return found
+
+    def put(self, first: int, locations: "array[int]") -> int:
+        """Set the slots from ``first`` on; return by how many bytes the page has grown."""
+        own, at = self.locations, first - self.start
+        before = len(own)
+        if at == before:  # as nearly always
+            own.extend(locations)
+        else:
+            own, at = self._writable(first)
+            own[at : at + len(locations)] = locations
+        return 8 * (len(own) - before)
+
+    def put_scattered(self, slots: Sequence[int], locations: "array[int]") -> int:
+        """Set these slots, ascending; return by how many bytes the page has grown."""
+        before = len(self.locations)
+        own, _ = self._writable(slots[0])
+        end = slots[-1] + 1 - self.start
+        if end > len(own):
+            own.frombytes(bytes(8 * (end - len(own))))
+        deque(map(own.__setitem__, map(sub, slots, repeat(self.start)), locations), maxlen=0)
+        return 8 * (len(own) - before)
+
+    def put_ahead(self, before: "array[int]") -> None:
+        """Record what the file has ahead of ``start``: all 1024, of which the rest is not used."""
+        self.locations = before[: self.start] + self.locations
+        self._taken_count = 0
+        self.start = 0
+
+    def cut(self, end: int) -> None:
+        """Give back the memory of slots from ``end`` on: they are absent."""
+        del self.locations[end - self.start :]
+
+    def take(self) -> "array[int]":
+        """Return the locations for a flush, which may read as many as there are now."""
+        self._taken_count = len(self.locations)
+        return self.locations
+
+    @property
+    def is_full(self) -> bool:
+        """True if it is in memory from its first slot to its last one."""
+        return not self.start and len(self.locations) == PAGE_ENTRY_COUNT
+
+    def end_flush(self, *, is_kept: bool) -> None:
+        """Note that what a flush has taken is in the file; forget that, unless it is kept whole."""
+        if self.start or not is_kept:
+            self.start += self._taken_count
+            self.locations = self.locations[self._taken_count :]
+        self._taken_count = 0
+
+    def forget(self) -> None:
+        """Give all memory back; who asks a forgotten page is not told that an entry is absent."""
+        self.locations = array("Q")
+        self.start = PAGE_ENTRY_COUNT
+
+    def _writable(self, first: int) -> "tuple[array[int], int]":
+        """Return locations that may be changed, at least up to ``first``, and its place there."""
+        assert first >= self.start, "that is in the file only"
+        at = first - self.start
+        if at < self._taken_count:
+            self.locations = self.locations[:]
+            self._taken_count = at
+        own = self.locations
+        if at > len(own):
+            own.frombytes(bytes(8 * (at - len(own))))
+        return own, at
+
+
+def page_offset(slot: int) -> int:
+    """Return where in its file the page in a slot lies."""
+    return INDEX_HEADER_SIZE + slot * PAGE_SIZE
+
+
+def page_no_in(data: bytes) -> int:
+    """Return the number of the page that these bytes of a whole slot say that they are."""
+    return int(_TRAILER.unpack_from(data, PAGE_LOCATIONS_SIZE)[0])
+
+
+def page_checksum(locations: memoryview, ledger_id: int, page_no: int) -> int:
+    """Return the checksum of a page's locations."""
+    return checksum(locations, _seed(ledger_id, page_no))
+
+
+def encode_trailer(page_no: int, page_checksum: int) -> bytes:
+    """Return what goes behind a page's locations."""
+    return _TRAILER.pack(page_no, page_checksum)
+
+
+def encode_page(locations: "array[int]", ledger_id: int, page_no: int) -> tuple[memoryview, bytes]:
+    """Return a page's locations as they lie on disk, not copied, and its trailer."""
+    view = to_disk(locations)
+    return view, encode_trailer(page_no, page_checksum(view, ledger_id, page_no))
+
+
+def decode_page(
+    data: bytes,
+    ledger_id: int,
+    page_no: int,
+    where: str,
+    *,
+    slot: int,
+    may_be_hole: bool = False,
+) -> "array[int] | None":
+    """Return the locations in a page; ``None`` for a hole, where one may be.
+
+    Raises:
+        ShortRecordError: the file ends inside of the page.
+        CorruptRecordError: the page is damaged, or another page.
+    """
+    offset = page_offset(slot)
+    if may_be_hole and data == _HOLE[: len(data)]:
+        return None
+    if len(data) != PAGE_SIZE:
+        raise ShortRecordError(where, offset, f"the file ends inside of page {page_no}")
+    view = memoryview(data)[:PAGE_LOCATIONS_SIZE]
+    if _TRAILER.unpack_from(data, PAGE_LOCATIONS_SIZE) != (
+        page_no,
+        page_checksum(view, ledger_id, page_no),
+    ):
+        raise CorruptRecordError(where, offset, f"page {page_no} is damaged")
+    return locations_from_disk(view)
+
+
+def _seed(ledger_id: int, page_no: int) -> int:
+    return checksum(struct.pack("<qQ", ledger_id, page_no))

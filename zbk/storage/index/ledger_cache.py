@@ -1,0 +1,518 @@
+"""The index of a bookie in memory: where each entry is, and what is known of each ledger.
+
+Pages and headers are read when they are needed, changed in memory, and written back by a flush:
+by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
+
+Of the page that a ledger grows in only what was added since the last flush need be here: its bytes
+count, not pages. So 60,000 ledgers that all grow at once have room where 30,000 whole pages have;
+of 20,000 these pages stay whole.
+
+On a full disk nothing can be written back: then what is changed stays in memory, over the limit,
+until the next flush ends. The bookie is read-only by then, and ``has_room`` says when there is so
+much of it that recoveries have to wait, too.
+
+Owned by one thread; the steps of a flush that it began may run in another one.
+
+Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``IndexInMemPageMgr``.
+"""
+
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from itertools import repeat
+from operator import itemgetter, sub
+from typing import Final
+
+from zbk.errors import (
+    CorruptRecordError,
+    NoSpaceError,
+    NoSuchLedgerError,
+    StorageFailedError,
+)
+from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
+from zbk.protocol.entry.words import LedgerType
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import LogSync
+from zbk.storage.index.census import Census
+from zbk.storage.index.index_change import LedgerChange, PageChange
+from zbk.storage.index.index_file import (
+    IndexPath,
+    IndexReader,
+    LedgerIndex,
+    directory_of,
+    encode_header,
+    index_directories,
+    ledger_ids,
+    unfinished_paths,
+)
+from zbk.storage.index.index_flush import IndexFlush, IndexFlusher
+from zbk.storage.index.index_page import (
+    PAGE_BITS,
+    PAGE_ENTRY_COUNT,
+    PAGE_LOCATIONS_SIZE,
+    PAGE_OVERHEAD_SIZE,
+    Page,
+)
+from zbk.storage.index.ledger_info import LedgerInfo
+from zbk.storage.index.page_cache import PageCache, page_key, split_key
+from zbk.storage.index.page_slots import (
+    SLOT_MASK,
+    find_absent,
+    find_present,
+    page_runs,
+    slots_of,
+)
+from zbk.storage.index.write_back import WriteBackCache
+from zbk.system.files import FileSystem
+
+MEMORY_SIZE: Final = 256 * 1024 * 1024
+"""Bytes of pages in memory; what is overwritten while it is flushed is there twice meanwhile."""
+
+GROWING_SHARE: Final = 0.5
+"""Of the room for pages, what those may take that ledgers grow in, when a flush has ended."""
+
+DIRTY_SHARE: Final = 0.75
+"""Of the room for pages, what may have changed before a flush is due; the rest is for meanwhile."""
+
+AGELESS_SHARE: Final = 0.75
+"""Of each limit: what is in memory may be so much before it is noted what of it is used."""
+
+LEDGER_COUNT_MAX: Final = 30_000
+"""Headers in memory, at about one KiB each."""
+
+_PAGE_SIZE_MAX: Final = PAGE_LOCATIONS_SIZE + PAGE_OVERHEAD_SIZE
+_NO_PAGE: Final = Page()
+
+
+class LedgerCache:
+    """The index. Methods that take a ledger raise these, unless they say otherwise.
+
+    Raises:
+        NoSuchLedgerError: the bookie does not have the ledger.
+        CorruptRecordError: its index is damaged or cannot be read.
+        StorageFailedError: room had to be made, and writing failed, or anything failed before.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        begin_log_sync: Callable[[], LogSync],
+        open_files: OpenFiles,
+        fail_stop: FailStop,
+        memory_size_max: int = MEMORY_SIZE,
+        ledger_count_max: int = LEDGER_COUNT_MAX,
+        census: Census | None = None,
+    ) -> None:
+        """``census``: that of the directory; without one, no file of the index is missed."""
+        self._files = files
+        self._census = census or Census(files, directory, owner=b"", fail_stop=fail_stop)
+        self._root = f"{directory}/index"
+        self._begin_log_sync = begin_log_sync
+        self._fail_stop = fail_stop
+        self._memory_size_max = memory_size_max
+        self._ledger_count_max = ledger_count_max
+        self._reader = IndexReader(self._root, open_files)
+        self._flusher = IndexFlusher(
+            files, directory, self._root, fail_stop=fail_stop, census=self._census
+        )
+        self._pages = PageCache(
+            self._reader,
+            self._flusher.place_lock,
+            self._page_under_way,
+            growing_size_max=int(GROWING_SHARE * memory_size_max),
+            ageless_size=int(AGELESS_SHARE * memory_size_max),
+        )
+        self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache(
+            ageless_size=int(AGELESS_SHARE * ledger_count_max)
+        )
+        self._flush: IndexFlush | None = None
+        self._is_stuck = False  # the last flush found no space
+        self._ledger_count = 0
+
+    def open(self) -> int:
+        """Carry out a flush that a crash cut short; return how many files it touched.
+
+        Files that a crash left without their name are removed: nobody was told of them. So are
+        directories that are empty since their ledgers were deleted.
+
+        Raises:
+            StorageFailedError: that failed.
+            OSError: the directories cannot be made or read.
+        """
+        self._files.make_dirs(self._root)
+        touched_count = self._flusher.recover()
+        for path in unfinished_paths(self._files, self._root):
+            self._files.remove(path)
+        self._remove_empty_directories()
+        for directory in index_directories(self._files, self._root):
+            # a name made just before the crash may be in the page cache only: its ledger would be
+            # taken as kept, and be gone after a loss of power
+            self._files.sync_dir(directory)
+        self.count_ledgers()
+        return touched_count
+
+    def _remove_empty_directories(self) -> None:
+        """Remove the directories of which every ledger was deleted. Comes before any flush."""
+        deepest_first = list(index_directories(self._files, self._root))[:0:-1]
+        for directory in deepest_first:
+            if not self._files.list_dir(directory):
+                self._files.remove_dir(directory)
+
+    def count_ledgers(self) -> list[int]:
+        """Count the index files that are here; return their ledgers, ascending. Comes first.
+
+        Raises:
+            OSError: the directories cannot be read.
+        """
+        found = ledger_ids(self._files, self._root)
+        self._ledger_count = len(found)
+        return found
+
+    # ------------------------------------------------------------------ ledgers
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers there are."""
+        return self._ledger_count
+
+    def ledgers(self) -> list[int]:
+        """Return the ids of all ledgers, ascending. Walks the directories."""
+        try:
+            on_disk = ledger_ids(self._files, self._root)
+        except OSError as error:
+            raise StorageFailedError(self._root, "list", str(error)) from error
+        return sorted({*on_disk, *self._ledgers})
+
+    def info(self, ledger_id: int) -> LedgerInfo | None:
+        """Return what is known of a ledger; ``None`` if the bookie does not have it."""
+        index = self._find(ledger_id)
+        self.make_room()
+        return None if index is None else index.info()
+
+    def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        """Record a ledger; one that is here already keeps what it has."""
+        if self._find(ledger_id) is None:
+            self._fail_stop.check()
+            index = LedgerIndex(ledger_id, ledger_key, ledger_type)
+            self._ledgers.add(ledger_id, index, is_dirty=True)
+            self._ledger_count += 1
+        self.make_room()
+
+    def set_fenced(self, ledger_id: int) -> None:
+        """Note that the ledger is fenced. There is no way back."""
+        self._changing(ledger_id).is_fenced = True
+        self.make_room()
+
+    def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
+        """Note a LAC; a lower one than before changes nothing."""
+        index = self._changing(ledger_id)
+        index.explicit_lac = max(index.explicit_lac, lac)
+        self.make_room()
+
+    def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
+        """Note how far the ledger's sync cursor came; it must be true already, and never falls."""
+        index = self._changing(ledger_id)
+        index.last_add_synced = max(index.last_add_synced, last_add_synced)
+        self.make_room()
+
+    def last_entry_id(self, ledger_id: int) -> int:
+        """Return the highest id in the index; -1 is none."""
+        return self._existing(ledger_id).last_entry_id
+
+    def ledgers_in_memory(self) -> list[int]:
+        """Return the ids of ledgers whose header is in memory: of all that have no file yet."""
+        return list(self._ledgers)
+
+    def delete(self, ledger_id: int) -> None:
+        """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
+        self.delete_all((ledger_id,))
+
+    def delete_all(self, ledger_ids: Collection[int]) -> int:
+        """Forget ledgers, as ``delete``, in one walk over the pages; return how many were here."""
+        self._fail_stop.check()
+        gone = set(ledger_ids)
+        for key in [key for key in self._pages if split_key(key)[0] in gone]:
+            self._pages.drop(key)
+        known = {ledger_id for ledger_id in gone if ledger_id in self._ledgers}
+        for ledger_id in gone:
+            self._pages.forget(ledger_id)
+            self._ledgers.drop(ledger_id)
+            self._reader.forget(ledger_id)
+        known |= self._flusher.delete(gone)
+        self._ledger_count -= len(known)
+        return len(known)
+
+    # ------------------------------------------------------------------ locations
+
+    def prepare(
+        self,
+        ledger_id: int,
+        entry_ids: Sequence[int],
+        index: LedgerIndex | None = None,
+        *,
+        is_admission: bool = False,
+    ) -> LedgerIndex:
+        """Load all pages that ``put`` will change, so that it cannot fail half-way.
+
+        They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
+        ``index``: what this returned for the ledger the last time. ``is_admission``: they may still
+        be refused.
+
+        Raises:
+            ScatteredLedgerError: they may, and would make one run of pages too many.
+        """
+        if index is None or not index.is_kept:
+            index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
+        assert index.ledger_id == ledger_id, "each ledger has its own"
+        assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
+        for page_no, low, _ in page_runs(entry_ids):
+            self._pages.prepare(index, page_no, entry_ids[low], is_admission=is_admission)
+        return index
+
+    @property
+    def drop_count(self) -> int:
+        """Grows whenever pages or headers, or parts of pages, are forgotten."""
+        return self._pages.drop_count + self._ledgers.drop_count
+
+    def put(self, index: LedgerIndex, entry_ids: Sequence[int], locations: "array[int]") -> None:
+        """Set the locations of entries, ascending, as ``prepare`` has; make room afterwards."""
+        self._fail_stop.check()
+        if not index.is_dirty:
+            self._ledgers.make_dirty(index.ledger_id, index)
+        first_no, last = entry_ids[0] >> PAGE_BITS, entry_ids[-1]
+        if first_no == last >> PAGE_BITS:  # as nearly always: nothing is copied
+            self._pages.put(index, first_no, entry_ids, locations)
+        else:
+            for page_no, low, high in page_runs(entry_ids):
+                self._pages.put(index, page_no, entry_ids[low:high], locations[low:high])
+        index.last_entry_id = max(index.last_entry_id, last)
+
+    def locations(
+        self, ledger_id: int, first: int, last: int, index: LedgerIndex | None = None
+    ) -> "array[int]":
+        """Return the locations of the entries ``first .. last``, ``ABSENT`` for what is not here.
+
+        The range must not be wider than what the caller wants to have in memory. ``index``: what
+        ``prepare`` returned for the ledger the last time.
+        """
+        index = self._used(ledger_id, index)
+        found: array[int] = array("Q")
+        page_no, start = first >> PAGE_BITS, first & SLOT_MASK
+        while (missing := last - first + 1 - len(found)) > 0:
+            end = min(start + missing, PAGE_ENTRY_COUNT)
+            page = self._pages.page(index, page_no, start)
+            found += (page or _NO_PAGE).between(start, end)
+            page_no, start = page_no + 1, 0
+            self.make_room()
+        return found
+
+    def scattered_locations(
+        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+    ) -> "array[int]":
+        """Return the locations of these entries, ascending ids, ``ABSENT`` for what is not here."""
+        index = self._used(ledger_id, index)
+        found: array[int] = array("Q")
+        for page_no, low, high in page_runs(entry_ids):
+            slots = list(slots_of(entry_ids[low:high]))
+            page = self._pages.page(index, page_no, slots[0]) or _NO_PAGE
+            some = page.between(slots[0], slots[-1] + 1)
+            found.extend(map(some.__getitem__, map(sub, slots, repeat(slots[0]))))
+            self.make_room()
+        return found
+
+    def locations_of(
+        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
+    ) -> "array[int]":
+        """Return the locations of these entries, in a row or not, as the two above."""
+        if isinstance(entry_ids, range):
+            return self.locations(ledger_id, entry_ids[0], entry_ids[-1], index)
+        return self.scattered_locations(ledger_id, entry_ids, index)
+
+    def contiguous_until(self, ledger_id: int, from_id: int) -> int:
+        """Return the last id of the run of entries that starts behind ``from_id``; or ``from_id``.
+
+        So many pages are read as the run is long.
+        """
+        index = self._existing(ledger_id)
+        entry_id = from_id + 1
+        while entry_id <= index.last_entry_id:
+            slot = entry_id & SLOT_MASK
+            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
+            if page is None:
+                break
+            absent = find_absent(page.between(slot, PAGE_ENTRY_COUNT))
+            self.make_room()
+            if absent is not None:
+                return entry_id + absent - 1
+            entry_id += PAGE_ENTRY_COUNT - slot
+        return entry_id - 1
+
+    def next_entry_id(self, ledger_id: int, from_id: int) -> int | None:
+        """Return the first id at ``from_id`` or behind it that is here, or ``None``.
+
+        Steps over pages that were never written, whatever their number.
+        """
+        index = self._existing(ledger_id)
+        entry_id = from_id
+        while entry_id <= index.last_entry_id:
+            slot = entry_id & SLOT_MASK
+            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
+            if page is not None:
+                present = find_present(page.between(slot, PAGE_ENTRY_COUNT))
+                self.make_room()
+                if present is not None:
+                    return entry_id + present
+            page_no = self._pages.next_page(index, (entry_id >> PAGE_BITS) + 1)
+            if page_no is None:
+                return None
+            entry_id = page_no << PAGE_BITS
+        return None
+
+    # ------------------------------------------------------------------ flush
+
+    @property
+    def is_flush_due(self) -> bool:
+        """True when much of the room for pages is taken by what has changed."""
+        return self._pages.dirty_size >= DIRTY_SHARE * self._memory_size_max
+
+    @property
+    def has_room(self) -> bool:
+        """False while a full disk keeps twice as much in memory as there should be."""
+        return not self._is_stuck or (
+            self._pages.size < 2 * self._memory_size_max
+            and self._ledgers.size < 2 * self._ledger_count_max
+        )
+
+    @property
+    def is_flushing(self) -> bool:
+        """True while a flush under way may be writing index files."""
+        return self._flush is not None
+
+    def mend(self, ledger_id: int, page_no: int | None) -> bool:
+        """Mark a header, or a page, for the next flush if it is in memory; return whether.
+
+        For what is damaged on the disk only: memory has what it once read whole.
+        """
+        if ledger_id not in self._ledgers or self._fail_stop.has_failed:
+            return False
+        if page_no is not None:
+            page = self._pages.get(page_key(ledger_id, page_no))
+            if page is None or page.start:  # what is ahead of its start is where the damage is
+                return False
+            self._pages.make_dirty(page_key(ledger_id, page_no), page)
+        self._ledgers.make_dirty(ledger_id, self._existing(ledger_id))
+        return True
+
+    def begin_flush(self) -> IndexFlush:
+        """Return a flush of everything changed up to now; it has still to be run.
+
+        Raises:
+            NoSpaceError: one that was begun to make room can still not be ended.
+        """
+        if self._flush is not None and self._is_stuck:
+            self._finish(self._flush)  # begun to make room
+        assert self._flush is None, "one flush at a time"
+        self._fail_stop.check()
+        pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
+        for key, page in self._pages.begin_flush().items():
+            ledger_id, page_no = split_key(key)
+            pages_by_ledger.setdefault(ledger_id, []).append((page_no, page))
+        changes = []
+        for ledger_id, index in self._ledgers.begin_flush().items():
+            pages = sorted(pages_by_ledger.pop(ledger_id, ()), key=itemgetter(0))
+            index.extents.add(page_no for page_no, _ in pages)
+            directory = directory_of(index.extents)
+            header = encode_header(index)
+            page_changes = [_change(index, page_no, page) for page_no, page in pages]
+            changes.append(
+                LedgerChange(ledger_id, not index.has_file, header, page_changes, directory)
+            )
+        assert not pages_by_ledger, "the ledger of a changed page has changed"
+        self._flush = self._flusher.begin(changes, self._begin_log_sync())
+        return self._flush
+
+    def end_flush(self, flush: IndexFlush) -> None:
+        """Note that a flush has taken all its steps; late news if room had to be made meanwhile."""
+        if self._flush is not flush:
+            return
+        self._flush = None
+        self._is_stuck = False
+        for index in self._ledgers.end_flush().values():
+            index.has_file = True
+        self._pages.end_flush()
+
+    def flush(self) -> None:
+        """Bring everything changed to the disk; of a flush under way take the steps left first."""
+        if self._flush is not None:
+            self._finish(self._flush)
+        self._finish(self.begin_flush())
+
+    # ------------------------------------------------------------------ private
+
+    def _finish(self, flush: IndexFlush) -> None:
+        flush.run()
+        self.end_flush(flush)
+
+    def make_room(self) -> None:
+        """Drop clean pages and headers until the limits hold; with none left, flush first."""
+        if self._pages.size > self._memory_size_max:
+            # a lone page may be larger than the room
+            self._make_room(self._pages, max(self._memory_size_max, _PAGE_SIZE_MAX))
+        if self._ledgers.size > self._ledger_count_max:
+            self._make_room(self._ledgers, self._ledger_count_max)
+
+    def _make_room(
+        self,
+        cache: PageCache | WriteBackCache[int, LedgerIndex],
+        size_max: int,
+    ) -> None:
+        while cache.size > size_max:
+            if cache.drop_oldest_clean() is None:
+                if self._is_stuck:
+                    return
+                try:
+                    self._finish(self._flush or self.begin_flush())
+                except NoSpaceError:
+                    self._is_stuck = True
+
+    def _find(self, ledger_id: int) -> LedgerIndex | None:
+        index = self._ledgers.get(ledger_id)
+        if index is None:
+            index = self._reader.read_header(ledger_id)
+            if index is not None:
+                self._ledgers.add(ledger_id, index, is_dirty=False)
+            elif self._census.has_ledger(ledger_id):
+                path = IndexPath.of(self._root, ledger_id).path
+                raise CorruptRecordError(path, 0, "the index file is gone")
+        return index
+
+    def _existing(self, ledger_id: int) -> LedgerIndex:
+        index = self._find(ledger_id)
+        if index is None:
+            raise NoSuchLedgerError(ledger_id)
+        return index
+
+    def _used(self, ledger_id: int, index: LedgerIndex | None) -> LedgerIndex:
+        """Return the header of a ledger that is read; ``index`` is one that somebody has kept."""
+        if index is None or not index.is_kept:
+            return self._existing(ledger_id)
+        assert index.ledger_id == ledger_id, "each ledger has its own"
+        self._ledgers.use(ledger_id)
+        return index
+
+    def _changing(self, ledger_id: int) -> LedgerIndex:
+        self._fail_stop.check()
+        index = self._existing(ledger_id)
+        self._ledgers.make_dirty(ledger_id, index)
+        return index
+
+    def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":
+        return None if self._flush is None else self._flush.page(ledger_id, page_no)
+
+
+def _change(index: LedgerIndex, page_no: int, page: Page) -> PageChange:
+    locations = page.take()
+    slot = index.extents.slot_of(page_no)
+    return PageChange(page_no, slot, page.start, locations, len(locations))

@@ -1,0 +1,188 @@
+"""The journals of a bookie: one for each journal directory.
+
+A journal has a *number*, its place among the bookie's journal directories, for ever: the last log
+marks name it by that. All records of a ledger go to one journal while the bookie runs: by its id to
+one of those in service. When one goes out of service, or comes back, ledgers change their journal;
+then records of a ledger may be in two, which is why a replay takes in the keys of all journals
+before anything else (``zbk.storage.journal.replay``).
+
+Threads: ``open`` and ``close`` belong to the owner of the storage; the rest as ``Journal`` says.
+
+Source: BookKeeper's ``journalDirectories``, of which a ledger has one by its id.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.journal import SMALL_SEGMENT_SIZE, Journal
+from zbk.storage.journal.record import JournalRecord, LedgerKeyRecord
+from zbk.storage.journal.replay import JournalReplay, ReplayResult
+from zbk.storage.journal.segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.system.files import FileSystem
+
+
+class Journals:
+    """Those in service. ``open`` comes first."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directories: Mapping[int, str],
+        *,
+        count: int,
+        owner: bytes,
+        fail_stop: FailStop,
+        segment_size: int,
+    ) -> None:
+        self._files = files
+        self._directories = directories  # those in service, by number
+        self._count = count  # of all
+        self._owner = owner
+        self._fail_stop = fail_stop
+        self._segment_size = segment_size
+        self.by_number: dict[int, Journal] = {}
+        self._journals: Sequence[Journal] = ()
+
+    def __iter__(self) -> Iterator[Journal]:
+        return iter(self._journals)
+
+    def __len__(self) -> int:
+        return len(self._directories)
+
+    @property
+    def directories(self) -> Collection[str]:
+        """The directories of those in service."""
+        return self._directories.values()
+
+    @property
+    def numbers(self) -> Collection[int]:
+        """The numbers of those in service."""
+        return self._directories.keys()
+
+    def of(self, ledger_id: int) -> int:
+        """Return which of the journals in service has the records of a ledger: 0, 1 ..."""
+        return ledger_id % len(self._directories)
+
+    def make_directories(self) -> None:
+        """Make directories that are not there.
+
+        Raises:
+            StorageFailedError: one cannot be made.
+        """
+        for path in self._directories.values():
+            with self._opening(path):
+                self._files.make_dirs(path)
+
+    def open(
+        self, marks: Sequence[JournalPosition], on_record: Callable[[JournalRecord], None]
+    ) -> Sequence[ReplayResult]:
+        """Hand over what each journal has behind its mark; then begin a new segment in each.
+
+        ``marks`` has one for each number; ``NO_POSITION`` is the start of the journal.
+
+        Raises:
+            CorruptJournalError: promised records are damaged; nothing was changed.
+            CookieMismatchError: a journal is another bookie's.
+            NoSpaceError: there is no room for a segment.
+            StorageFailedError: reading or writing failed.
+        """
+        found = {}
+        for number, path in self._directories.items():
+            mark = None if marks[number] == NO_POSITION else marks[number]
+            with self._opening(path):
+                found[number] = JournalReplay(self._files, path, mark, owner=self._owner)
+        keys: list[LedgerKeyRecord] = []
+
+        def keep_key(record: JournalRecord) -> None:
+            if isinstance(record, LedgerKeyRecord):
+                keys.append(record)
+
+        for one in found.values():
+            one.check(_ignore if len(found) == 1 else keep_key)
+        for key in keys:
+            on_record(key)
+        results = {number: one.apply(on_record) for number, one in found.items()}
+        for number, path in self._directories.items():
+            with self._opening(path):
+                self.by_number[number] = Journal(
+                    self._files,
+                    path,
+                    owner=self._owner,
+                    start=results[number].end,
+                    fail_stop=self._fail_stop,
+                    segment_size=self._segment_size,
+                )
+        self._journals = tuple(self.by_number.values())
+        return list(results.values())
+
+    def close(self) -> None:
+        """Sync, and give the files back.
+
+        Raises:
+            StorageFailedError: an fsync failed; the others were closed, too.
+        """
+        journals, self._journals = list(self._journals), ()
+        try:
+            while journals:
+                journals.pop().close()
+        finally:
+            for one in journals:
+                one.close()
+
+    # ------------------------------------------------------------------ all of them
+
+    def positions(self) -> tuple[JournalPosition, ...]:
+        """Return where each journal's next record will go, by number. Any thread."""
+        return tuple(
+            self.by_number[number].position if number in self.by_number else NO_POSITION
+            for number in range(self._count)
+        )
+
+    @property
+    def write_size(self) -> int:
+        """Bytes of records appended since the start. Any thread."""
+        return sum(one.write_size for one in self._journals)
+
+    @property
+    def room_size(self) -> int:
+        """Bytes of records for which each journal has room, or finds it when it looks."""
+        return min(map(self._room_size, self.by_number))
+
+    def prepare_next(self) -> None:
+        """Make the next segments ahead of need. Any thread.
+
+        Raises:
+            NoSpaceError: there is no room for a whole one.
+            StorageFailedError: one cannot be made, or anything failed before.
+        """
+        for one in self._journals:
+            one.prepare_next()
+
+    def give_up_spares(self) -> None:
+        """Remove the segments that wait to be used again. Any thread.
+
+        Raises:
+            NoSpaceError: not all could be removed.
+            StorageFailedError: one cannot be removed, or anything failed before.
+        """
+        for one in self._journals:
+            one.give_up_spares()
+
+    # ------------------------------------------------------------------ private
+
+    def _room_size(self, number: int) -> int:
+        segment_count = self._files.free_size(self._directories[number]) // SMALL_SEGMENT_SIZE
+        new_size = segment_count * (SMALL_SEGMENT_SIZE - SEGMENT_HEADER_SIZE)
+        return self.by_number[number].room_size + new_size
+
+    @contextmanager
+    def _opening(self, directory: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise self._fail_stop.failed(directory, "open", error) from error
+
+
+def _ignore(_record: JournalRecord) -> None:
+    """Add a record later."""

@@ -1,0 +1,285 @@
+"""Reads the journal after a start: from the last log mark to its end, and no further.
+
+Words: the journal *ends* where no record follows that fits the chain (next sequence, link to the
+record before), neither in the segment nor at the start of the next one.
+
+What lies behind the end is looked at before anything is trusted:
+
+    nothing whole                  the tail of a write that was under way: cut off
+    whole records, none of which   parts of writes that were under way at a power loss, in the
+    says that the missing one      order the disk liked; none of it was ever promised: cut off
+    was synced
+    a whole record that says so    damage to what was promised: refused, nothing is touched
+
+A record says how far the journal was synced when it was written, so the third case covers every
+damage to a group of records that at least one later group followed. For the last group of all the
+evidence is the note that the journal writes when it is idle, and when it is closed.
+
+A segment that has lost its header, or is shorter than it was made, is refused, too: the journal
+never makes one shorter, and what was cut off took the evidence with it.
+
+Cutting off means: segments behind the end are removed, durably, and zeros are put over the headers
+of what begins behind the end in its segment; then everything replayed is fsynced, because after
+``kill -9`` it may live in the page cache only. The bookie goes on in a new segment. A crash at any
+step leaves a journal that replays to the same end.
+
+Several journals are each checked before anything of one of them is applied; ``JournalReplay`` has
+both steps apart. Of ledgers, the keys go first: records of a ledger may be in two journals, if one
+was out of service meanwhile, and nothing is taken in of a ledger whose key is not known.
+
+Runs once, before the bookie serves. Source: BookKeeper's ``Journal.scanJournal``, made strict.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from zbk.errors import CorruptJournalError, StorageFailedError
+from zbk.storage.journal.record import (
+    RECORD_HEADER_SIZE,
+    DecodedRecord,
+    JournalRecord,
+    SyncedRecord,
+)
+from zbk.storage.journal.segment import (
+    FIRST_SEGMENT_ID,
+    NO_POSITION,
+    SEGMENT_HEADER_SIZE,
+    JournalPosition,
+    segment_ids,
+    segment_path,
+)
+from zbk.storage.journal.segment_reader import SegmentReader
+from zbk.system.files import FileSystem
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """What was replayed."""
+
+    end: JournalPosition  # where the journal goes on, in a segment with a higher id
+    record_count: int
+    cut_record_count: int  # whole records behind the end, none of them ever promised
+
+
+def replay(
+    files: FileSystem,
+    directory: str,
+    mark: JournalPosition | None,
+    on_record: Callable[[JournalRecord], None],
+    *,
+    owner: bytes,
+) -> ReplayResult:
+    """Hand each record from ``mark`` to the end to ``on_record``; cut and sync the tail.
+
+    ``mark`` is ``None`` when no checkpoint has ever ended: all of the journal is replayed.
+
+    Raises:
+        CorruptJournalError: promised records are damaged or missing; nothing was changed on disk.
+        CookieMismatchError: the journal is another bookie's.
+        StorageFailedError: reading, cutting or syncing failed.
+    """
+    found = JournalReplay(files, directory, mark, owner=owner)
+    # twice: nothing is touched, here or by whoever takes the records, before it is all checked
+    found.check(lambda _: None)
+    return found.apply(on_record)
+
+
+def look(
+    files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
+) -> ReplayResult:
+    """Return what ``replay`` would, and change nothing.
+
+    Raises:
+        CorruptJournalError, CookieMismatchError: as ``replay``.
+        OSError: it cannot be read.
+    """
+    ids = _ids_from(files, directory, mark)
+    if not ids:
+        return ReplayResult(NO_POSITION, 0, 0)
+    return _Replay(files, directory, ids, owner).look(mark)
+
+
+class JournalReplay:
+    """One journal, from ``mark`` on: ``check`` comes first, ``apply`` after it.
+
+    Raises:
+        CorruptJournalError, CookieMismatchError, StorageFailedError: from both, as ``replay``.
+    """
+
+    def __init__(
+        self, files: FileSystem, directory: str, mark: JournalPosition | None, *, owner: bytes
+    ) -> None:
+        self._directory = directory
+        self._mark = mark
+        ids = _ids_from(files, directory, mark)
+        self._replay = _Replay(files, directory, ids, owner) if ids else None
+
+    def check(self, on_record: Callable[[JournalRecord], None]) -> None:
+        """Hand each record over, and look at what lies behind the end; change nothing."""
+        if self._replay is not None:
+            with self._failing():
+                self._replay.check(self._mark, on_record)
+
+    def apply(self, on_record: Callable[[JournalRecord], None]) -> ReplayResult:
+        """Hand each record over again; cut and sync the tail."""
+        if self._replay is None:
+            return ReplayResult(NO_POSITION, 0, 0)
+        with self._failing():
+            return self._replay.apply(self._mark, on_record)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageFailedError(self._directory, "replay", str(error)) from error
+
+
+def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
+    ids = segment_ids(files, directory)
+    if mark is None:
+        if ids and ids[0] != FIRST_SEGMENT_ID:
+            path = segment_path(directory, ids[0])
+            raise CorruptJournalError(path, 0, "no mark says that what was before it may be gone")
+        return ids
+    if mark.segment_id not in ids:
+        path = segment_path(directory, mark.segment_id)
+        raise CorruptJournalError(path, mark.offset, "the file of the last log mark is missing")
+    return ids[ids.index(mark.segment_id) :]
+
+
+class _Replay:
+    def __init__(self, files: FileSystem, directory: str, ids: list[int], owner: bytes) -> None:
+        self._files = files
+        self._directory = directory
+        self._ids = ids  # of the segments to look at, ascending
+        self._owner = owner
+        self._end = (0, 0)  # place of the last segment, offset there
+        self._cut_record_count = 0
+        self._record_count = 0
+        self._sequence = 0
+        self._link = 0
+
+    def apply(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> ReplayResult:
+        end = self._walk(mark, on_record)
+        assert end == self._end, "the journal has changed while it was replayed"
+        self._cut(*end)
+        return self._result(self._cut_record_count)
+
+    def look(self, mark: JournalPosition | None) -> ReplayResult:
+        self.check(mark, lambda _: None)
+        return self._result(self._cut_record_count)
+
+    def check(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> None:
+        for place in range(len(self._ids)):
+            with self._reader(place) as reader:
+                self._check_whole(reader)
+        self._end = self._walk(mark, on_record)
+        self._cut_record_count = self._look_behind(*self._end)
+
+    def _check_whole(self, reader: SegmentReader) -> None:
+        if not reader.has_header:
+            raise CorruptJournalError(reader.path, 0, "no header of a segment in use")
+        if reader.missing_size:
+            told = f"the file was made longer by at least {reader.missing_size} bytes"
+            raise CorruptJournalError(reader.path, 0, f"its end is missing: {told}")
+
+    def _result(self, cut_record_count: int) -> ReplayResult:
+        goes_on = JournalPosition(self._ids[-1], SEGMENT_HEADER_SIZE, self._sequence, self._link)
+        return ReplayResult(goes_on, self._record_count, cut_record_count)
+
+    def _walk(
+        self, mark: JournalPosition | None, on_record: Callable[[JournalRecord], None]
+    ) -> tuple[int, int]:
+        """Hand over each record up to the end; return the place of its segment, and the offset."""
+        offset, self._sequence, self._link = SEGMENT_HEADER_SIZE, 0, 0
+        if mark is not None:
+            offset, self._sequence, self._link = mark.offset, mark.sequence, mark.link
+        self._record_count = 0
+        place = 0
+        offset = self._replay_segment(0, offset, on_record)
+        while place + 1 < len(self._ids) and self._continues_in(place + 1):
+            place += 1
+            offset = self._replay_segment(place, SEGMENT_HEADER_SIZE, on_record)
+        return place, offset
+
+    def _reader(self, place: int) -> SegmentReader:
+        return SegmentReader(self._files, self._directory, self._ids[place], self._owner)
+
+    def _replay_segment(
+        self, place: int, offset: int, on_record: Callable[[JournalRecord], None]
+    ) -> int:
+        with self._reader(place) as reader:
+            while True:
+                decoded = reader.record_at(offset)
+                if decoded is None or not self._is_next(decoded):
+                    return offset
+                if not isinstance(decoded.record, SyncedRecord):
+                    on_record(decoded.record)
+                self._record_count += 1
+                self._sequence, self._link = decoded.sequence, decoded.checksum
+                offset = decoded.end_offset
+
+    def _continues_in(self, place: int) -> bool:
+        with self._reader(place) as reader:
+            first = reader.record_at(SEGMENT_HEADER_SIZE)
+            return first is not None and self._is_next(first)
+
+    def _is_next(self, decoded: DecodedRecord) -> bool:
+        return decoded.sequence == self._sequence + 1 and decoded.previous == self._link
+
+    def _look_behind(self, end_place: int, end_offset: int) -> int:
+        """Return how many whole records lie behind the end.
+
+        Raises:
+            CorruptJournalError: one of them says that what is missing had been synced.
+        """
+        count = 0
+        for place in range(end_place, len(self._ids)):
+            with self._reader(place) as reader:
+                offset = end_offset if place == end_place else SEGMENT_HEADER_SIZE
+                while (decoded := reader.next_record(offset)) is not None:
+                    self._check_evidence(decoded.synced_sequence, end_place, end_offset)
+                    count += 1
+                    offset = decoded.end_offset
+        return count
+
+    def _check_evidence(self, synced_sequence: int, end_place: int, end_offset: int) -> None:
+        if synced_sequence > self._sequence:
+            raise CorruptJournalError(
+                segment_path(self._directory, self._ids[end_place]),
+                end_offset,
+                f"record {self._sequence + 1} was synced and cannot be read",
+            )
+
+    def _cut(self, end_place: int, end_offset: int) -> None:
+        # later segments first: a crash in between leaves an end with less behind it
+        later_ids = self._ids[end_place + 1 :]
+        for segment_id in reversed(later_ids):
+            self._files.remove(segment_path(self._directory, segment_id))
+        self._files.sync_dir(self._directory)
+        behind = self._starts_behind(end_place, end_offset)
+        for segment_id in self._ids[: end_place + 1]:
+            file = self._files.open(segment_path(self._directory, segment_id))
+            try:
+                if segment_id == self._ids[end_place]:
+                    for offset in behind:
+                        file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
+                file.sync()
+            finally:
+                file.close()
+
+    def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
+        """Return where whole records begin behind the end in its segment, and a torn one there."""
+        with self._reader(end_place) as reader:
+            starts = [end_offset] if any(reader.head_at(end_offset)) else []
+            offset = end_offset
+            while (found := reader.find(offset)) is not None:
+                offset = found[1].end_offset
+                starts.append(found[0])
+            return starts

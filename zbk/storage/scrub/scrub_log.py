@@ -1,0 +1,296 @@
+"""Reads one entry log, and says where it is not what was written.
+
+Header, each block's header, each body, that a body is made of the entries that its header says, and
+the map at the end. A log without a map was being written when the bookie died: what lies behind its
+last whole block was never promised, and is damage only if the index points there; so is all of one
+that has not even got its header. The map itself is needed by nobody's entries: its damage is told
+of, and no ledger is the worse for it. Of a log that is being written what was written up to some
+moment is read, and all of that has to be whole.
+
+What the disk does not give reads as zeros, sector by sector, and fails its checksum; after
+``FAILED_READ_COUNT_MAX`` such reads the rest of the log is taken as lost.
+
+Memory: one block, its ledgers' sizes (as the writer of the log had them), ``regions``. A search for
+the next block behind damage is one step: its bytes are paid for afterwards.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Final
+
+from zbk.errors import CookieMismatchError, CorruptRecordError
+from zbk.protocol.entry.digest import DIGEST_SIZE_BY_CODE, checksum
+from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
+from zbk.protocol.upkeep.scrub import DamagedFile
+from zbk.storage.entry_logs.entry_log import log_path
+from zbk.storage.entry_logs.format import (
+    FOOTER_SIZE,
+    LOG_HEADER_SIZE,
+    BlockHeader,
+    check_log_header,
+    decode_footer,
+    decode_map,
+    is_stub,
+    log_seed,
+)
+from zbk.storage.entry_logs.location import OFFSET_MAX
+from zbk.storage.entry_logs.scan import Block, BlockWalk, Damage
+from zbk.storage.scrub.scrub_step import Paid
+from zbk.system.files import File, FileSystem
+
+SECTOR_SIZE: Final = 4096
+FAILED_READ_COUNT_MAX: Final = 64
+LOOK_COUNT: Final = 2
+"""How often a body is read before it is called damaged."""
+
+_PAIR_SIZE: Final = 16
+
+
+class LogScrub:
+    """One log. ``steps`` comes first, once, to its end; then ``regions`` are complete."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        log_id: int,
+        owner: bytes,
+        *,
+        end: int | None = None,
+    ) -> None:
+        """``end``: of what has been written; ``None`` if nothing is written to it any more."""
+        self._end_offset = end
+        self._files = files
+        self._path = log_path(directory, log_id)
+        self._log_id = log_id
+        self._owner = owner
+        self._seed = log_seed(owner, log_id)
+        self._pending: DamagedFile | None = None  # the first since the last whole block
+        self._size_by_ledger: dict[int, int] = {}
+        self._tail_size = 0
+        self.regions: list[tuple[int, int]] = []  # begin and end of what cannot be vouched for
+        self.is_judged_by_index = False  # these are no damage if nothing points there
+        self.share = 0.0  # of the log that was read
+
+    def steps(self) -> Iterator[Paid | DamagedFile]:
+        """Yield what was read, and what is damaged, as it is found."""
+        try:
+            opened = self._files.open(self._path, write=False)
+        except FileNotFoundError:
+            return  # removed since it was listed
+        except OSError as error:
+            yield self._fault(0, OFFSET_MAX, f"cannot be opened: {error.strerror}")
+            return
+        file = PatientFile(opened, self._end_offset)
+        try:
+            yield from self._read(file)
+        except OSError as error:
+            last = self.regions[-1][1] if self.regions else 0
+            self.is_judged_by_index = False
+            yield self._fault(last, OFFSET_MAX, f"cannot be read: {error.strerror}")
+        finally:
+            opened.close()
+        if file.failed_offset is not None:  # also where nothing is missed
+            self.is_judged_by_index = False
+            yield DamagedFile(self._path, file.failed_offset, "sectors cannot be read")
+
+    def _read(self, file: "PatientFile") -> Iterator[Paid | DamagedFile]:
+        size = file.size()
+        if is_stub(size) and self._end_offset is None:
+            self.regions.append((0, OFFSET_MAX))
+            self.is_judged_by_index = True
+            return
+        walk = BlockWalk(file, self._seed)
+        is_sealed = walk.end_of_blocks() != size
+        self.is_judged_by_index = self._end_offset is None
+        yield from self._header(file)
+        for found in walk.blocks(is_body_read=False):
+            if isinstance(found, Damage):
+                self._tail_size = found.size if found.is_tail else 0
+                self._pend(found.offset, found.size, "no block of entries", None)
+            elif self._is_sound(file, found):
+                sizes, header = self._size_by_ledger, found.header
+                sizes[header.ledger_id] = sizes.get(header.ledger_id, 0) + header.body_size
+                yield from self._take_faults()
+            self.share = found.offset / size
+            yield Paid(file.take_read_size())
+            if not self._files.exists(self._path):
+                return  # it must not keep its place on the disk
+        yield from self._end(file, is_sealed=is_sealed)
+
+    def _header(self, file: "PatientFile") -> Iterator[DamagedFile]:
+        header = file.pread(LOG_HEADER_SIZE, 0)
+        try:
+            check_log_header(header, self._owner, self._log_id, self._path)
+        except CorruptRecordError as error:
+            self.is_judged_by_index &= not any(header)
+            yield self._fault(0, LOG_HEADER_SIZE, error.reason)
+        except CookieMismatchError as error:
+            self.is_judged_by_index = False
+            yield DamagedFile(self._path, 0, str(error))
+
+    def _is_sound(self, file: "PatientFile", block: Block) -> bool:
+        """Look at a block; one that is not what was written is looked at a second time."""
+        header = block.header
+        for _ in range(LOOK_COUNT if block.is_intact else 0):
+            body = file.pread(header.body_size, block.offset)
+            if checksum(body) == header.body_checksum:
+                break
+        else:
+            self._pend_block(block, "fails its checksum" if block.is_intact else "is cut off")
+            return False
+        if not is_made_of_entries(body, header):
+            self._pend_block(block, "holds something else than its header says")
+            return False
+        return True
+
+    def _pend_block(self, block: Block, what: str) -> None:
+        header = block.header
+        last = f"{header.count} entries from {header.first_entry_id} on"
+        self._pend(
+            block.offset,
+            header.body_size,
+            f"a block of ledger {header.ledger_id}, {last}, {what}",
+            header.ledger_id,
+        )
+
+    def _end(self, file: "PatientFile", *, is_sealed: bool) -> Iterator[Paid | DamagedFile]:
+        if self._end_offset is not None:
+            if file.size() < self._end_offset:
+                self._pend(file.size(), OFFSET_MAX, "what was written behind it is gone", None)
+            yield from self._take_faults()
+        elif is_sealed:
+            yield from self._take_faults()
+            yield from self._map(file)
+        elif self._tail_size == FOOTER_SIZE + _PAIR_SIZE * len(self._size_by_ledger):
+            self.is_judged_by_index = False
+            yield from self._take_faults("the map at its end is damaged")
+        # else: the torn tail of a log that was not sealed
+        yield Paid(file.take_read_size())
+
+    def _map(self, file: "PatientFile") -> Iterator[DamagedFile]:
+        size = file.size()
+        footer = file.pread(FOOTER_SIZE, size - FOOTER_SIZE)
+        offset = size - FOOTER_SIZE
+        try:
+            offset, map_size = decode_footer(footer, size, self._seed, self._path)
+            found = decode_map(file.pread(map_size, offset), footer, self._path)
+        except CorruptRecordError as error:
+            yield DamagedFile(self._path, offset, error.reason)
+            return
+        if not self.regions and found != self._size_by_ledger:
+            yield DamagedFile(self._path, offset, "the map does not say what the blocks hold")
+
+    # ------------------------------------------------------------------ faults
+
+    def _pend(self, offset: int, size: int, reason: str, ledger_id: int | None) -> None:
+        fault = self._fault(offset, offset + size, reason, ledger_id)
+        self._pending = self._pending or fault
+
+    def _fault(
+        self, offset: int, end: int, reason: str, ledger_id: int | None = None
+    ) -> DamagedFile:
+        self.regions.append((offset, end))
+        return DamagedFile(self._path, offset, reason, ledger_id)
+
+    def _take_faults(self, reason: str = "") -> Iterator[DamagedFile]:
+        """Yield the first of the faults that were found since the last whole block."""
+        fault, self._pending = self._pending, None
+        if fault is not None:
+            yield DamagedFile(fault.path, fault.offset, reason or fault.reason, fault.ledger_id)
+
+
+class PatientFile:
+    """A file whose unreadable sectors read as zeros, and that counts what was read."""
+
+    def __init__(self, file: File, end: int | None = None) -> None:
+        """``end``: the file ends there for whoever reads it, if it does not end earlier."""
+        self._file = file
+        self._end = end
+        self._read_size = 0
+        self._failed_count = 0
+        self.failed_offset: int | None = None  # the first that cannot be read
+
+    @property
+    def path(self) -> str:
+        """Where it was opened."""
+        return self._file.path
+
+    def size(self) -> int:
+        """Return up to where there is anything to read."""
+        size = self._file.size()
+        return size if self._end is None else min(size, self._end)
+
+    def pread(self, size: int, offset: int) -> bytes:
+        """Return up to ``size`` bytes; fewer only at the end of the file.
+
+        Raises:
+            OSError: too much of the file cannot be read.
+        """
+        self._read_size += size
+        try:
+            return self._file.pread(size, offset)
+        except OSError:
+            end = min(offset + size, self._file.size())
+            return b"".join(self._sectors(offset, end))
+
+    def take_read_size(self) -> int:
+        """Return how many bytes were read since the last call."""
+        size, self._read_size = self._read_size, 0
+        return size
+
+    def _sectors(self, offset: int, end: int) -> Iterator[bytes]:
+        while offset < end:
+            size = min(SECTOR_SIZE - offset % SECTOR_SIZE, end - offset)
+            try:
+                yield self._file.pread(size, offset)
+            except OSError:
+                self._failed_count += 1
+                if self.failed_offset is None:
+                    self.failed_offset = offset
+                if self._failed_count > FAILED_READ_COUNT_MAX:
+                    raise
+                yield bytes(size)
+            offset += size
+
+
+def is_made_of_entries(body: bytes, header: BlockHeader) -> bool:
+    """Return whether a body is the entries that its header says, with ascending ids."""
+    count = header.count
+    if not count or len(body) < count * HEADER_SIZE:
+        return False
+    if len(body) % count == 0:
+        is_uniform = _is_uniform(body, header)
+        if is_uniform:
+            return True
+    offset, last_id = 0, header.first_entry_id - 1
+    for place in range(count):
+        try:
+            ledger_id, entry_id, size = read_prefix(body, offset)
+        except CorruptRecordError:
+            return False
+        is_first = place == 0
+        if ledger_id != header.ledger_id or (
+            entry_id != header.first_entry_id if is_first else entry_id <= last_id
+        ):
+            return False
+        last_id = entry_id
+        offset += size
+    return offset == len(body)
+
+
+def _is_uniform(body: bytes, header: BlockHeader) -> bool:
+    """Return the same for a body of entries of one size, without a loop; false: look closer."""
+    size = len(body) // header.count
+    payload_sizes, flags, ledgers, ids = zip(
+        *struct.iter_unpack(f"<IIqq{size - 24}x", body), strict=True
+    )
+    code = flags[0] >> 8
+    return (
+        flags.count(flags[0]) == header.count
+        and flags[0] & 0xFF == ENTRY_VERSION
+        and code < len(DIGEST_SIZE_BY_CODE)
+        and payload_sizes.count(size - HEADER_SIZE - DIGEST_SIZE_BY_CODE[code]) == header.count
+        and ledgers.count(header.ledger_id) == header.count
+        and ids == tuple(range(header.first_entry_id, header.first_entry_id + header.count))
+    )

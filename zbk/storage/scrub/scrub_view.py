@@ -1,0 +1,186 @@
+"""One ledger directory as a scrubber sees it: files from beside, and the index through its owner.
+
+Files are read as they lie on the disk, while others write: what looks wrong there is looked at
+again through the owner, who knows what is being written, what has moved and what was deleted.
+
+Threads: ``locations`` and ``disk_state`` belong to the owner of the index, and read a header and
+a page at most; everything else to one thread, any.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+from zbk.errors import (
+    CorruptRecordError,
+    NoSuchLedgerError,
+    OutOfDescriptorsError,
+    ShortRecordError,
+)
+from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
+from zbk.storage.entry_logs.location import split_location
+from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.entry_logs.stored_copies import StoredCopies
+from zbk.storage.index.census import Census
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.index.index_file import IndexReader, index_directories, ledger_id_in
+from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.storage.journal.last_mark import LastMark
+from zbk.system.files import FileSystem
+
+OPEN_FILES_MAX: Final = 4
+
+
+class DiskState(Enum):
+    """What the owner says of a header or a page on the disk."""
+
+    WHOLE = "whole"
+    MENDED = "mended"  # damaged; memory has it, and the next flush writes it anew
+    DAMAGED = "damaged"
+    GONE = "gone"  # the ledger was deleted
+    BUSY = "busy"  # a flush is under way, and may be writing just that
+
+
+class ScrubView:
+    """One directory. Made by ``LedgerDirectory``."""
+
+    def __init__(
+        self,
+        files: FileSystem,
+        path: str,
+        *,
+        owner: bytes,
+        deleted: DeletedLedgers,
+        cache: LedgerCache,
+        logs: EntryLogs,
+        last_mark: LastMark,
+        lost: LostRegions,
+        census: Census,
+    ) -> None:
+        self._census = census
+        self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
+        self.is_index_lost: Callable[[], bool] = lambda: False  # of any ledger, in limbo for it
+        self.files = files
+        self.path = path
+        self.owner = owner
+        self.index_dir = f"{path}/index"
+        self.log_dir = f"{path}/logs"
+        self._deleted = deleted
+        self._cache = cache
+        self._logs = logs
+        self._last_mark = last_mark
+        self.lost = lost
+        self._open_files = OpenFiles(files, OPEN_FILES_MAX)
+        self._owners_files = OpenFiles(files, 1)
+        self._owners_reader = IndexReader(self.index_dir, self._owners_files)
+        self.reader = IndexReader(self.index_dir, self._open_files)
+        self.copies = StoredCopies(self.read_log, owner)
+
+    # ------------------------------------------------------------------ the scrubber
+
+    @property
+    def ledger_count(self) -> int:
+        """How many ledgers there are."""
+        return self._cache.ledger_count
+
+    def is_deleted(self, ledger_id: int) -> bool:
+        """Return whether a ledger was deleted, and its entries are wanted no more."""
+        return ledger_id in self._deleted
+
+    def logs(self) -> list[tuple[int, int | None]]:
+        """Return the ids of the logs, and of the one that is being written up to where it has been.
+
+        Raises:
+            OSError: they cannot be listed.
+        """
+        found = log_ids(self.files, self.log_dir)
+        current_id, end = self._logs.written
+        logs: list[tuple[int, int | None]]
+        logs = [(log_id, None) for log_id in found if log_id != current_id]
+        if end and current_id in found:
+            logs.append((current_id, end))
+        return logs
+
+    @property
+    def left_below_id(self) -> int:
+        """The id below which all that points at logs is on the disk, and stays there or goes."""
+        mark = self._last_mark.mark
+        return 0 if mark is None else mark.entry_log_id
+
+    def ledgers(self) -> Iterator[list[int]]:
+        """Yield the ids of the ledgers that have an index file, by the directory they lie in.
+
+        Raises:
+            OSError: a directory cannot be listed.
+        """
+        for directory in index_directories(self.files, self.index_dir):
+            names = self.files.list_dir(directory)
+            found = [one for name in names if (one := ledger_id_in(name)) is not None]
+            if found:
+                yield found
+
+    def forget_logs(self, log_ids: Iterable[int]) -> None:
+        """Note, durably, that nothing points any more at logs that are lost.
+
+        Not while the index of a ledger is lost, which may have pointed there.
+
+        Raises:
+            StorageFailedError: it cannot be written, or anything failed before.
+        """
+        gone = frozenset(log_ids)
+        if gone and not self.is_index_lost() and self._census.forget_logs(gone):
+            self.lost_logs = {one: self.lost_logs[one] for one in self.lost_logs.keys() - gone}
+
+    def read_log(self, location: int, size: int) -> bytes:
+        """Return up to ``size`` bytes from a location on.
+
+        Raises:
+            OSError: the log is missing or cannot be read.
+        """
+        log_id, offset = split_location(location)
+        with self._open_files.use(log_path(self.log_dir, log_id)) as file:
+            return file.pread(size, offset)
+
+    def close_files(self) -> None:
+        """Close what is open: a file that is removed meanwhile would keep its place on the disk."""
+        self._open_files.close()
+
+    # ------------------------------------------------------------------ the owner
+
+    def locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int] | None":
+        """Return where entries of one page are now; ``None``: the index cannot tell any more."""
+        try:
+            return self._cache.scattered_locations(ledger_id, entry_ids)
+        except (NoSuchLedgerError, CorruptRecordError, OutOfDescriptorsError):
+            return None
+
+    def disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
+        """Return what the disk has of a page, or, without one, of an index file's header."""
+        if self._cache.is_flushing:
+            return DiskState.BUSY
+        try:
+            return self._disk_state(ledger_id, page_no)
+        except OutOfDescriptorsError:
+            return DiskState.BUSY
+
+    def _disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
+        try:
+            if self._cache.info(ledger_id) is None:
+                return DiskState.GONE
+        except CorruptRecordError:
+            return DiskState.DAMAGED
+        reader = self._owners_reader
+        try:
+            header = reader.read_header(ledger_id)
+            if header is not None and page_no is not None:
+                reader.read_page(header, page_no)
+        except ShortRecordError:
+            return DiskState.DAMAGED  # it lacks more than a header or a page
+        except CorruptRecordError:
+            is_mended = self._cache.mend(ledger_id, page_no)
+            return DiskState.MENDED if is_mended else DiskState.DAMAGED
+        finally:
+            self._owners_files.close()
+        return DiskState.WHOLE

@@ -1,0 +1,472 @@
+"""Makes the index of a stopped bookie anew, from its entry logs, its journal and the old index.
+
+    build     a new index in a folder of its own, ``rebuild``: every entry of every log; of an
+              entry that is there twice, the one in the later log
+    compare   with the old index, page by page. What only the old one has keeps its place: its
+              bytes are damaged or gone, and reading it has to be an error, not "no such entry"
+    refuse    if bytes of logs are damaged and the old index does not tell whole what was there,
+              or an entry is gone of which the old index knew: nothing was changed
+    verify    the new files are read back
+    swap      a note is made that keeps the bookie from starting (``directory.unfinished``); the
+              flush file is made void; each new file gets its name, over the old one; a new census
+              is written; the note goes
+
+A crash before the note leaves the old index; behind it, ``run`` goes on with the swap. Ledgers that
+were deleted stay away; where a header was lost, ``tools.rebuild_sources`` says what happens.
+
+With several ledger directories it is the index of one of them; ledgers that the index of another
+one has are left to that.
+
+The journal stays as it is: the next start replays it, as ever, over the new index.
+
+The tail of a log that was not sealed may be torn, and what a log holds that was begun behind the
+last log mark may be anything: the journal has those entries. All other damage may hide entries.
+
+Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fences.
+"""
+
+from array import array
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, ZbkError
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.directory import unfinished
+from zbk.storage.directory.lost_files import look
+from zbk.storage.directory.wipe import remove_tree
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.entry_logs.entry_log import LogSync, log_ids, log_path
+from zbk.storage.entry_logs.format import LOG_HEADER_SIZE
+from zbk.storage.entry_logs.location import ABSENT, location_of
+from zbk.storage.gc.compaction_note import CompactionNote
+from zbk.storage.index.census import Census
+from zbk.storage.index.deleted_ledgers import DeletedLedgers
+from zbk.storage.index.flush_file import FlushFile
+from zbk.storage.index.index_file import (
+    IndexPath,
+    IndexReader,
+    LedgerIndex,
+    index_directories,
+    ledger_ids,
+)
+from zbk.storage.index.index_page import PAGE_BITS, PAGE_ENTRY_COUNT
+from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.storage.journal.last_mark import LastMark, LogMark
+from zbk.storage.journal.segment import NO_POSITION
+from zbk.storage.tools.inspect_entry_log import EntryLogInspection, FoundBlock
+from zbk.storage.tools.inspect_index import IndexInspection
+from zbk.storage.tools.inspection import Fault
+from zbk.storage.tools.rebuild_sources import AskOthers, KnownLedgers
+from zbk.system.files import FileSystem
+
+COMMAND: Final = "zbk bookie rebuild-index"
+
+Tell = Callable[[str, int], None]
+"""What goes on, and how many entries are done."""
+
+
+class RebuildReport(msgspec.Struct, frozen=True):
+    """What a rebuild found. Counts of entries, but for the first."""
+
+    ledger_count: int
+    entry_count: int
+    added_count: int  # the old index did not have them
+    moved_count: int  # it had them elsewhere
+    kept_count: int  # only it had them: reading them is an error
+    fenced_ids: tuple[int, ...]  # ledgers whose header was lost
+    left_out_ids: tuple[int, ...]  # ledgers that were deleted
+    torn_tails: tuple[str, ...]  # of logs that were not sealed
+    whole: LedgerRanges = LedgerRanges()  # ledgers of which no entry can be missing
+
+
+class IndexRebuild:
+    """One rebuild. Whoever runs it holds the locks of the directories.
+
+    Raises:
+        StorageFailedError: from ``run``: a write or fsync failed; what was not swapped is not.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        *,
+        journal_dir: str | Sequence[str],
+        ledger_dir: str,
+        bookie_id: str,
+        ask_others: AskOthers,
+        out_of_service: Collection[str] = (),
+        other_ledger_dirs: Sequence[str] = (),
+        tell: Tell = lambda _what, _count: None,
+    ) -> None:
+        self._files = files
+        self._journal_dirs = (journal_dir,) if isinstance(journal_dir, str) else journal_dir
+        self._out_of_service = out_of_service
+        self._other_ledger_dirs = other_ledger_dirs  # in service; what lives there is not here
+        self._ledger_dir = ledger_dir
+        self._bookie_id = bookie_id
+        self._owner = bookie_id.encode()
+        self._tell = tell
+        self._root = f"{ledger_dir}/index"
+        self._new_dir = f"{ledger_dir}/rebuild"
+        self._new_root = f"{self._new_dir}/index"
+        self._fail_stop = FailStop()
+        self._open_files = OpenFiles(files, OPEN_FILES_MAX)
+        self._reader = IndexReader(self._root, self._open_files)
+        self._known = KnownLedgers(ask_others)
+        self._taken: dict[int, bool] = {}  # by ledger: whether it is in the new index
+        self._elsewhere_ids: set[int] = set()
+        self._mark: LogMark | None = None
+        self._is_old_whole = files.exists(self._root)
+        self._losses: list[CorruptRecordError] = []
+        self._torn_tails: list[str] = []
+        self._is_log_set_known = False
+        self._read_count = 0  # copies count
+        self._entry_count = self._added_count = self._moved_count = self._kept_count = 0
+
+    def run(self) -> RebuildReport | None:
+        """Rebuild, and swap; ``None``: the swap of an earlier run was carried to its end.
+
+        Raises:
+            CorruptRecordError: entries may be lost; says where. Nothing was changed.
+            CookieMismatchError: the files are another bookie's.
+            ZbkError: nobody knows the key of a ledger whose header is lost.
+        """
+        try:
+            command = unfinished.unfinished_command(self._files, self._ledger_dir)
+            if command == COMMAND:
+                self._swap()
+                return None
+            unfinished.check_finished(self._files, self._ledger_dir)
+            self._remove_new()
+            try:
+                self._build()
+            except ZbkError:
+                self._remove_new()
+                raise
+            unfinished.begin(self._files, self._ledger_dir, COMMAND)
+            self._swap()
+            return self._report()
+        except OSError as error:
+            raise self._fail_stop.failed(self._ledger_dir, COMMAND, error) from error
+        finally:
+            self._open_files.close()
+
+    # ------------------------------------------------------------------ build
+
+    def _build(self) -> None:
+        self._read_sources()
+        cache = self._new_cache()
+        self._scan_logs(cache)
+        for ledger_id in sorted(self._known.named_ids):
+            self._take_in(cache, ledger_id)
+        for ledger_id in self._known_ids():
+            self._compare(cache, ledger_id)
+        is_told_whole = all(map(self._known.is_told_whole, self._known_ids()))
+        if self._losses and not (self._is_old_whole and is_told_whole):
+            raise self._losses[0]
+        cache.flush()
+        self._open_files.close()
+        self._verify()
+
+    def _read_sources(self) -> None:
+        self._known.read_flush_file(self._files, self._ledger_dir)
+        if self._is_old_whole:
+            # as a start does: what the flush file has is newer than what is in the files
+            old = self._cache(self._ledger_dir)
+            old.open()
+            self._known.read_index(self._files, self._root, self._reader)
+            self._is_old_whole = not self._known.has_lost_headers
+        self._mark = LastMark(self._files, self._ledger_dir, self._fail_stop).load()
+        self._miss_files()
+        self._read_journals()
+        self._read_others()
+        deleted = DeletedLedgers(
+            self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop
+        )
+        deleted.load()
+        self._deleted = deleted
+
+    def _read_journals(self) -> None:
+        there = {
+            number: path
+            for number, path in enumerate(self._journal_dirs)
+            if path not in self._out_of_service and self._files.exists(path)
+        }
+        # twice: a ledger may have its key in one journal and what belongs to it in another
+        for number, path in [*there.items()] * (1 if len(self._journal_dirs) == 1 else 2):
+            position = NO_POSITION if self._mark is None else self._mark.positions[number]
+            self._known.read_journal(self._files, path, self._owner, position)
+        if len(there) < len(self._journal_dirs):
+            self._known.miss_a_journal()
+
+    def _read_others(self) -> None:
+        """Leave out the ledgers that live in other ledger directories.
+
+        Raises:
+            BookieError: nobody can tell which those are.
+        """
+        for directory in self._other_ledger_dirs:
+            root = f"{directory}/index"
+            if not self._files.exists(root):
+                raise BookieError(
+                    f"{root} is missing, too, and nothing tells which ledgers lived in it: put it "
+                    "back, or take the directory out of service with `zbk bookie retire-dir`"
+                )
+            self._taken.update(dict.fromkeys(ledger_ids(self._files, root), False))
+            self._elsewhere_ids.update(self._taken)
+
+    def _cache(self, directory: str) -> LedgerCache:
+        return LedgerCache(
+            self._files,
+            directory,
+            begin_log_sync=lambda: LogSync(self._files, None, [], None, self._fail_stop),
+            open_files=self._open_files,
+            fail_stop=self._fail_stop,
+        )
+
+    def _new_cache(self) -> LedgerCache:
+        self._files.make_dirs(self._new_dir)
+        cache = self._cache(self._new_dir)
+        cache.open()
+        return cache
+
+    def _miss_files(self) -> None:
+        """Note what the census has, and what is gone of it."""
+        lost = look(self._files, self._ledger_dir, self._owner)
+        self._known.named_ids.update(lost.ledger_ids)
+        self._is_old_whole &= not lost.ledger_ids
+        self._is_log_set_known = lost.least_sizes is not None
+        for log in lost.logs:
+            told = "is gone" if log.size is None else f"ends here, and had {log.least_size} bytes"
+            self._losses.append(_loss(log.path, Fault(log.size or 0, 0, told)))
+
+    def _scan_logs(self, cache: LedgerCache) -> None:
+        directory = f"{self._ledger_dir}/logs"
+        if not self._files.exists(directory):
+            return
+        promised_log_id = 0 if self._mark is None else self._mark.entry_log_id
+        for log_id in log_ids(self._files, directory):
+            path = log_path(directory, log_id)
+            self._scan_log(cache, path, log_id, may_hide=log_id <= promised_log_id)
+            self._sync(path)
+        # nothing in the index may point at what a loss of power would take
+        self._files.sync_dir(directory)
+
+    def _scan_log(self, cache: LedgerCache, path: str, log_id: int, *, may_hide: bool) -> None:
+        inspection = EntryLogInspection(self._files, path, self._bookie_id)
+        pending: list[Fault] = []
+        losses: list[Fault] = []
+        for found in inspection.findings():
+            if isinstance(found, FoundBlock):
+                losses += pending
+                pending = []
+                self._put(cache, log_id, found)
+            elif not inspection.is_readable:
+                losses.append(found)
+            elif found.offset >= LOG_HEADER_SIZE and not inspection.is_sealed:
+                pending.append(found)  # a header holds no entry, nor does a map
+        if inspection.owner_hash != checksum(self._owner):
+            raise CookieMismatchError(f"{path} is an entry log of another bookie")
+        if inspection.is_sealed or not inspection.entry_count:
+            losses += pending
+        elif pending:
+            self._torn_tails.append(path)
+        if may_hide:
+            self._losses += [_loss(path, fault) for fault in losses]
+
+    def _put(self, cache: LedgerCache, log_id: int, block: FoundBlock) -> None:
+        ledger_id = block.header.ledger_id
+        if not self._take_in(cache, ledger_id):
+            return
+        entry_ids = array("q", [entry.entry_id for entry in block.entries])
+        locations = array("Q", [location_of(log_id, entry.offset) for entry in block.entries])
+        _put(cache, ledger_id, entry_ids, locations)
+        self._read_count += len(entry_ids)
+        self._tell("reading entry logs", self._read_count)
+
+    def _take_in(self, cache: LedgerCache, ledger_id: int) -> bool:
+        if ledger_id in self._taken:
+            return self._taken[ledger_id]
+        header = None
+        if ledger_id not in self._deleted:
+            header = self._known.new_header(ledger_id)
+        self._taken[ledger_id] = header is not None
+        if header is None:
+            return False
+        cache.set_ledger_key(ledger_id, header.ledger_key, header.ledger_type)
+        cache.set_explicit_lac(ledger_id, header.explicit_lac)
+        cache.set_last_add_synced(ledger_id, header.last_add_synced)
+        if header.is_fenced:
+            cache.set_fenced(ledger_id)
+        return True
+
+    def _known_ids(self) -> list[int]:
+        return sorted(ledger_id for ledger_id, is_here in self._taken.items() if is_here)
+
+    # ------------------------------------------------------------------ compare
+
+    def _compare(self, cache: LedgerCache, ledger_id: int) -> None:
+        old = self._known.header_of(ledger_id)
+        old_count = 0
+        if old is not None:
+            for first, last, _ in old.extents:
+                for page_no in range(first, last + 1):
+                    old_count += self._compare_page(cache, old, page_no)
+            self._check_last(old, cache.last_entry_id(ledger_id))
+        count = _count(cache, ledger_id)
+        self._entry_count += count
+        self._added_count += count - old_count
+
+    def _check_last(self, old: LedgerIndex, last_entry_id: int) -> None:
+        if old.last_entry_id > last_entry_id:
+            raise CorruptRecordError(
+                IndexPath.of(self._root, old.ledger_id).path,
+                0,
+                f"ledger {old.ledger_id} had entries up to {old.last_entry_id}, and neither logs "
+                f"nor index have one behind {last_entry_id}: nothing was changed, because the "
+                "bookie would deny them",
+            )
+
+    def _compare_page(self, cache: LedgerCache, old: LedgerIndex, page_no: int) -> int:
+        """Compare a page, and keep what only the old index has; return how many it has."""
+        first = page_no << PAGE_BITS
+        try:
+            page = self._reader.read_page(old, page_no)
+        except CorruptRecordError:
+            self._is_old_whole = False
+            return 0
+        if page is None:
+            return 0
+        now = cache.locations(old.ledger_id, first, first + PAGE_ENTRY_COUNT - 1)
+        if page.locations != now:
+            kept_ids = array("q")
+            kept: array[int] = array("Q")
+            for slot, before in enumerate(page.locations):
+                if before == ABSENT or before == now[slot]:
+                    continue
+                if now[slot] != ABSENT:
+                    self._moved_count += 1
+                    continue
+                kept_ids.append(first + slot)
+                kept.append(before)
+            if kept_ids:
+                self._kept_count += len(kept_ids)
+                _put(cache, old.ledger_id, kept_ids, kept)
+        return PAGE_ENTRY_COUNT - page.locations.count(ABSENT)
+
+    # ------------------------------------------------------------------ verify and swap
+
+    def _verify(self) -> None:
+        for ledger_id in ledger_ids(self._files, self._new_root):
+            path = IndexPath.of(self._new_root, ledger_id).path
+            for found in IndexInspection(self._files, path).findings():
+                if isinstance(found, Fault):
+                    raise CorruptRecordError(path, found.offset, found.reason)
+
+    def _swap(self) -> None:
+        """Give every new file its name. Any part of it may have been done before."""
+        flush_file = FlushFile(self._files, self._ledger_dir)
+        if self._files.exists(flush_file.path):
+            flush_file.retire()
+        # a compaction that was cut short would go on by what the old index said was live
+        CompactionNote(self._files, self._ledger_dir, self._owner).remove()
+        self._files.make_dirs(self._root)
+        if self._files.exists(self._new_root):
+            for ledger_id in ledger_ids(self._files, self._new_root):
+                place = IndexPath.of(self._root, ledger_id)
+                self._files.make_dirs(place.directory)
+                self._files.rename(IndexPath.of(self._new_root, ledger_id).path, place.path)
+        # the new names first: a crash in between may show a file twice, and never nowhere
+        for root in (self._root, self._new_root):
+            for directory in (
+                index_directories(self._files, root) if self._files.exists(root) else ()
+            ):
+                self._files.sync_dir(directory)
+        self._write_census()
+        unfinished.end(self._files, self._ledger_dir)
+        self._remove_new()
+
+    def _write_census(self) -> None:
+        """Count what is there now; logs that are gone stay counted: old index files point there."""
+        census = Census(self._files, self._ledger_dir, owner=self._owner, fail_stop=self._fail_stop)
+        lost = look(self._files, self._ledger_dir, self._owner)
+        sizes = dict(lost.known_sizes)
+        with suppress(CorruptRecordError):
+            census.load()
+        log_dir = f"{self._ledger_dir}/logs"
+        for log_id in log_ids(self._files, log_dir) if self._files.exists(log_dir) else ():
+            sizes[log_id] = max(sizes.get(log_id, 0), self._size(log_path(log_dir, log_id)))
+        census.begin(ledger_ids(self._files, self._root), {}, has_gaps=lost.has_gaps)
+        census.write(sizes)
+
+    def _size(self, path: str) -> int:
+        """Return the bytes of a log, which were synced when it was read; 0: it cannot be opened."""
+        try:
+            file = self._files.open(path, write=False)
+        except OSError:
+            return 0
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def _remove_new(self) -> None:
+        if self._files.exists(self._new_dir):
+            remove_tree(self._files, self._new_dir)
+            self._files.sync_dir(self._ledger_dir)
+
+    def _sync(self, path: str) -> None:
+        file = self._files.open(path, write=False)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def _report(self) -> RebuildReport:
+        here = self._known_ids()
+        is_whole = self._is_log_set_known and not self._losses
+        return RebuildReport(
+            ledger_count=len(here),
+            entry_count=self._entry_count,
+            added_count=self._added_count,
+            moved_count=self._moved_count,
+            kept_count=self._kept_count,
+            fenced_ids=tuple(sorted(self._known.fenced_ids)),
+            left_out_ids=tuple(sorted(set(self._taken) - set(here) - self._elsewhere_ids)),
+            torn_tails=tuple(self._torn_tails),
+            whole=LedgerRanges().with_ids(here if is_whole else ()),
+        )
+
+
+def _put(
+    cache: LedgerCache, ledger_id: int, entry_ids: "array[int]", locations: "array[int]"
+) -> None:
+    is_in_a_row = entry_ids[-1] - entry_ids[0] + 1 == len(entry_ids)
+    ids = range(entry_ids[0], entry_ids[-1] + 1) if is_in_a_row else entry_ids
+    cache.put(cache.prepare(ledger_id, ids), ids, locations)
+    cache.make_room()
+
+
+def _count(cache: LedgerCache, ledger_id: int) -> int:
+    count = 0
+    first = cache.next_entry_id(ledger_id, 0)
+    while first is not None:
+        last = cache.contiguous_until(ledger_id, first - 1)
+        count += last - first + 1
+        first = cache.next_entry_id(ledger_id, last + 1)
+    return count
+
+
+def _loss(path: str, fault: Fault) -> CorruptRecordError:
+    return CorruptRecordError(
+        path,
+        fault.offset,
+        f"{fault.reason}; what entries were there could be told by the old index only, and that is "
+        "not whole: nothing was changed, because the bookie would deny those entries. Let the "
+        "other replicas make up for this bookie",
+    )

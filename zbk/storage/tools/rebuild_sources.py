@@ -1,0 +1,162 @@
+"""What a rebuild of the index knows of each ledger, beside its entries, and from where.
+
+    headers   of the old index files, and of the flush file, which may be newer
+    journal   the records that are still there: a ledger's key comes ahead of all else of it, so
+              whoever has its key record in an unbroken journal has every fence and LAC behind it
+    others    the cluster's metadata, asked last, through a function
+
+A ledger of which neither header nor journal tell was perhaps fenced. So it is fenced from now on: a
+writer that is still there has to go elsewhere, while a fence that was forgotten would let two
+writers go on.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from zbk.errors import CorruptRecordError, InvalidOptionError
+from zbk.protocol.entry.words import LedgerType
+from zbk.storage.index.flush_file import HEADER_PAGE, FlushFile
+from zbk.storage.index.index_file import IndexReader, LedgerIndex, decode_header, ledger_ids
+from zbk.storage.journal.record import (
+    DecodedRecord,
+    EntriesRecord,
+    ExplicitLacRecord,
+    FenceRecord,
+    JournalRecord,
+    LedgerKeyRecord,
+    SyncedRecord,
+)
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, JournalPosition, segment_ids
+from zbk.storage.journal.segment_reader import SegmentReader
+from zbk.system.files import FileSystem
+
+
+class LedgerSecret(msgspec.Struct, frozen=True):
+    """What has to be known of a ledger before it can be taken in."""
+
+    ledger_key: bytes
+    ledger_type: LedgerType
+
+
+AskOthers = Callable[[int], LedgerSecret | None]
+"""From a ledger id to what others know; ``None``: the ledger was deleted. Raises ``ZbkError``."""
+
+
+def ask_nobody(ledger_id: int) -> LedgerSecret | None:
+    """Ask where there are no metadata.
+
+    Raises:
+        InvalidOptionError: always.
+    """
+    raise InvalidOptionError("metadata", "", f"they know the key of ledger {ledger_id}")
+
+
+class KnownLedgers:
+    """What is known of ledgers. Read once, before the entries."""
+
+    def __init__(self, ask_others: AskOthers) -> None:
+        self._ask_others = ask_others
+        self._headers: dict[int, LedgerIndex] = {}
+        self._journaled: dict[int, LedgerIndex] = {}  # with a key record
+        self._replayed_ids: set[int] = set()  # of these, by a start: from their very beginning
+        self._is_journal_whole = True
+        self.has_lost_headers = False
+        self.named_ids: set[int] = set()  # by files and journal
+        self.fenced_ids: set[int] = set()  # because nothing tells whether they were
+
+    def read_flush_file(self, files: FileSystem, directory: str) -> None:
+        """Record the headers of a flush that a crash cut short."""
+        for ledger_id, parts in FlushFile(files, directory).read():
+            self.named_ids.add(ledger_id)
+            for part in parts:
+                if part.page_no == HEADER_PAGE:
+                    header = decode_header(bytes(part.data), ledger_id, "flush file")
+                    self._headers[ledger_id] = header
+
+    def read_index(self, files: FileSystem, root: str, reader: IndexReader) -> None:
+        """Record the headers of index files; what the flush file had is in them by now."""
+        for ledger_id in ledger_ids(files, root):
+            self.named_ids.add(ledger_id)
+            try:
+                header = reader.read_header(ledger_id)
+            except CorruptRecordError:
+                self.has_lost_headers = True
+                continue
+            assert header is not None, "the file was listed, and nobody else is at work"
+            self._headers[ledger_id] = header
+
+    def read_journal(
+        self, files: FileSystem, directory: str, owner: bytes, mark: JournalPosition
+    ) -> None:
+        """Record every whole record that is still there; a start would replay those from ``mark``.
+
+        Raises:
+            CookieMismatchError: the journal is another bookie's.
+        """
+        before: DecodedRecord | None = None
+        for segment_id in segment_ids(files, directory):
+            with SegmentReader(files, directory, segment_id, owner) as reader:
+                offset = SEGMENT_HEADER_SIZE
+                while (decoded := reader.next_record(offset)) is not None:
+                    if before is not None and not _is_next(before, decoded):
+                        self._is_journal_whole = False
+                    self._take(decoded.record, is_replayed=decoded.sequence > mark.sequence)
+                    before, offset = decoded, decoded.end_offset
+
+    def miss_a_journal(self) -> None:
+        """Note that there was one more journal: it may have had fences."""
+        self._is_journal_whole = False
+
+    def header_of(self, ledger_id: int) -> LedgerIndex | None:
+        """Return the header that the old index has of a ledger."""
+        return self._headers.get(ledger_id)
+
+    def is_told_whole(self, ledger_id: int) -> bool:
+        """Return whether the old index, or what a start replays, has every entry of a ledger."""
+        return ledger_id in self._headers or ledger_id in self._replayed_ids
+
+    def new_header(self, ledger_id: int) -> LedgerIndex | None:
+        """Return the header to begin anew with, without pages; ``None`` for a deleted ledger.
+
+        Raises:
+            ZbkError: nobody knows the ledger's key.
+        """
+        told = self._headers.get(ledger_id) or self._journaled.get(ledger_id)
+        if told is not None:
+            header = LedgerIndex(ledger_id, told.ledger_key, told.ledger_type)
+            header.is_fenced = told.is_fenced
+            header.explicit_lac = told.explicit_lac
+            header.last_add_synced = told.last_add_synced
+            if ledger_id in self._headers or self._is_journal_whole:
+                return header
+        else:
+            secret = self._ask_others(ledger_id)
+            if secret is None:
+                return None
+            header = LedgerIndex(ledger_id, secret.ledger_key, secret.ledger_type)
+        header.is_fenced = True
+        self.fenced_ids.add(ledger_id)
+        return header
+
+    def _take(self, record: JournalRecord, *, is_replayed: bool) -> None:
+        if isinstance(record, SyncedRecord):
+            return
+        ledger_id = (
+            record.batch.ledger_id if isinstance(record, EntriesRecord) else record.ledger_id
+        )
+        self.named_ids.add(ledger_id)
+        if isinstance(record, LedgerKeyRecord):
+            header = LedgerIndex(ledger_id, record.ledger_key, record.ledger_type)
+            self._journaled.setdefault(ledger_id, header)
+            if is_replayed:
+                self._replayed_ids.add(ledger_id)
+        told = self._journaled.get(ledger_id)
+        if told is not None and isinstance(record, FenceRecord):
+            told.is_fenced = True
+        if told is not None and isinstance(record, ExplicitLacRecord):
+            told.explicit_lac = max(told.explicit_lac, record.lac)
+
+
+def _is_next(before: DecodedRecord, decoded: DecodedRecord) -> bool:
+    return decoded.sequence == before.sequence + 1 and decoded.previous == before.checksum

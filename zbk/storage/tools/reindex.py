@@ -1,0 +1,240 @@
+"""Makes index files anew that a disk has lost, from the entry logs, ahead of a start.
+
+    scan     every log that may hold a lost ledger: those that were sealed tell by their map. Only
+             blocks of lost ledgers are read, into an index in a folder of its own, ``reindex``
+    swap     each new file, whole and synced, gets its name in the index
+
+The ledgers are in limbo before this begins (``zbk.durability.limbo``), so that a crash at any step
+loses nothing: files that have their name stay, the next start makes the others.
+
+What an index file had beside locations is lost: fences, explicit LACs. The ledger's key and type
+are asked of the cluster's metadata; a ledger that these do not know any more is left out.
+
+*Whole* is a ledger of which every entry is in the index again. That is so where every log that has
+to be there is, up to its size, and nothing in it was damaged that may have been the ledger's; what
+came after the last log mark the journal brings back. Of the others, what is missing stays unknown
+until the bookie has asked its peers.
+
+Bounded: logs are read in order until ``SIZE_MAX`` bytes of them were, so that a start ends. What is
+left then is for `zbk bookie rebuild-index`, or for the peers.
+
+One thread, before anything is served. Source: ours; ``zbk.storage.tools.rebuild`` does it for all.
+"""
+
+from array import array
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from zbk.errors import CookieMismatchError, CorruptRecordError, InvalidOptionError
+from zbk.protocol.entry.digest import checksum
+from zbk.storage.directory.wipe import remove_tree
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.entry_logs.entry_log import LogSync, log_ids, log_path
+from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
+from zbk.storage.entry_logs.location import entry_locations, location_of
+from zbk.storage.entry_logs.runs import entries_of
+from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
+from zbk.storage.index.index_file import IndexPath, index_directories, ledger_ids
+from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.storage.tools.rebuild_sources import AskOthers
+from zbk.system.files import File, FileSystem
+
+SIZE_MAX: Final = 16 * 1024 * 1024 * 1024
+"""Bytes of logs that one start walks over. Walking over a GiB takes about a second where blocks are
+large; of entries that came one by one ten."""
+
+FOLDER: Final = "reindex"
+
+
+class Reindexed(msgspec.Struct, frozen=True):
+    """What came of it."""
+
+    ledger_count: int = 0  # that have an index file again
+    entry_count: int = 0
+    doubtful_ids: frozenset[int] = frozenset()  # ledgers that may lack entries
+    doubt: str = ""  # why every ledger may; empty: those that are not doubtful are whole
+
+
+class Reindex:
+    """One attempt, for one ledger directory.
+
+    ``lost``: the ledgers to look for. ``least_sizes``: the logs that have to be there, and their
+    bytes at least; ``None``: nobody knows.
+
+    Raises:
+        ZbkError: the metadata store does not tell a ledger's key.
+        OSError: writing failed, or a directory cannot be listed.
+    """
+
+    def __init__(
+        self,
+        files: FileSystem,
+        directory: str,
+        *,
+        owner: bytes,
+        lost: LedgerRanges,
+        least_sizes: Mapping[int, int] | None,
+        ask_others: AskOthers,
+        fail_stop: FailStop,
+        size_max: int = SIZE_MAX,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._log_dir = f"{directory}/logs"
+        self._root = f"{directory}/index"
+        self._folder = f"{directory}/{FOLDER}"
+        self._owner = owner
+        self._lost = lost
+        self._least_sizes = least_sizes
+        self._ask_others = ask_others
+        self._fail_stop = fail_stop
+        self._size_left = size_max
+        self._taken: dict[int, bool] = {}
+        self._doubtful: set[int] = set()
+        self._doubt = "" if least_sizes is not None else "nobody knows which logs there were"
+        self._entry_count = 0
+
+    def run(self) -> Reindexed:
+        """Do it; when this returns all that was found is on stable storage."""
+        self._remove_folder()
+        open_files = OpenFiles(self._files, OPEN_FILES_MAX)
+        try:
+            cache = self._new_cache(open_files)
+            self._scan_logs(cache)
+            cache.flush()
+        finally:
+            open_files.close()
+        ledger_count = self._swap()
+        self._remove_folder()
+        return Reindexed(ledger_count, self._entry_count, frozenset(self._doubtful), self._doubt)
+
+    # ------------------------------------------------------------------ scan
+
+    def _new_cache(self, open_files: OpenFiles) -> LedgerCache:
+        self._files.make_dirs(self._folder)
+        cache = LedgerCache(
+            self._files,
+            self._folder,
+            begin_log_sync=lambda: LogSync(self._files, None, [], None, self._fail_stop),
+            open_files=open_files,
+            fail_stop=self._fail_stop,
+        )
+        cache.open()
+        return cache
+
+    def _scan_logs(self, cache: LedgerCache) -> None:
+        found = log_ids(self._files, self._log_dir) if self._files.exists(self._log_dir) else []
+        for log_id in sorted((self._least_sizes or {}).keys() - set(found)):
+            self._doubt_all(f"entry log {log_path(self._log_dir, log_id)} is gone")
+        has_entries = False
+        for log_id in found:
+            try:
+                has_entries |= self._scan_log(cache, log_id)
+            except (CorruptRecordError, CookieMismatchError) as error:
+                self._doubt_all(str(error))
+            except OSError as error:
+                self._doubt_all(f"{log_path(self._log_dir, log_id)} cannot be read: {error}")
+        if has_entries:
+            self._files.sync_dir(self._log_dir)  # an index file may not outlive its logs
+
+    def _scan_log(self, cache: LedgerCache, log_id: int) -> bool:
+        """Record what a log has; return whether that is anything."""
+        path = log_path(self._log_dir, log_id)
+        scan = EntryLogScan(self._files, self._log_dir, log_id, self._owner)
+        ledgers = scan.map_of_ledgers()
+        if ledgers is not None and not any(one in self._lost for one in ledgers):
+            return False
+        before = self._entry_count
+        file = self._files.open(path, write=False)
+        try:
+            size = file.size()
+            if size > self._size_left:
+                told = "there are more entry logs than a start reads"
+                self._doubt_all(f"{told}: stop the bookie and run `zbk bookie rebuild-index`")
+                return False
+            self._size_left -= size
+            self._walk(cache, file, log_id)
+            if self._entry_count > before:
+                file.sync()
+        finally:
+            file.close()
+        return self._entry_count > before
+
+    def _walk(self, cache: LedgerCache, file: File, log_id: int) -> None:
+        promised_size = self._promised_size(file, log_id)
+        if promised_size:
+            check_log_header(file.pread(LOG_HEADER_SIZE, 0), self._owner, log_id, file.path)
+        for found in BlockWalk(file, log_seed(self._owner, log_id)).blocks(is_body_read=False):
+            is_promised = found.offset < promised_size
+            if not isinstance(found, Block):
+                if is_promised:
+                    self._doubt_all(f"{file.path} is damaged at byte {found.offset}")
+            elif found.header.ledger_id in self._lost:
+                is_taken = self._take(cache, file, log_id, found)
+                if is_promised and not is_taken:
+                    self._doubtful.add(found.header.ledger_id)
+
+    def _promised_size(self, file: File, log_id: int) -> int:
+        """Return how much of a log the index may have pointed at; the journal has the rest."""
+        if self._least_sizes is None or log_id not in self._least_sizes:
+            return 0
+        size, least_size = file.size(), self._least_sizes[log_id]
+        if size < least_size:
+            self._doubt_all(f"entry log {file.path} has {size} bytes, and had {least_size}")
+        elif not least_size:
+            self._doubt_all(f"nobody knows how long entry log {file.path} was")
+        return least_size
+
+    def _take(self, cache: LedgerCache, file: File, log_id: int, block: Block) -> bool:
+        """Put the entries of a block into the index; false if they cannot be told."""
+        ledger_id = block.header.ledger_id
+        body = file.pread(block.header.body_size, block.offset)
+        if checksum(body) != block.header.body_checksum:
+            return False
+        found = entries_of(body, block.header.count)
+        if found is None or found[0] != ledger_id:
+            return False
+        if not self._take_in(cache, ledger_id):
+            return False
+        _, entry_ids, sizes = found
+        locations: array[int] = entry_locations(location_of(log_id, block.offset), sizes)
+        cache.put(cache.prepare(ledger_id, entry_ids), entry_ids, locations)
+        cache.make_room()
+        self._entry_count += len(entry_ids)
+        return True
+
+    def _take_in(self, cache: LedgerCache, ledger_id: int) -> bool:
+        if ledger_id not in self._taken:
+            try:
+                secret = self._ask_others(ledger_id)
+            except InvalidOptionError:
+                secret = None  # of an old ledger, and only its password tells
+            self._taken[ledger_id] = secret is not None
+            if secret is not None:
+                cache.set_ledger_key(ledger_id, secret.ledger_key, secret.ledger_type)
+        return self._taken[ledger_id]
+
+    def _doubt_all(self, reason: str) -> None:
+        self._doubt = self._doubt or reason
+
+    # ------------------------------------------------------------------ swap
+
+    def _swap(self) -> int:
+        new_root = f"{self._folder}/index"
+        found = ledger_ids(self._files, new_root)
+        for ledger_id in found:
+            place = IndexPath.of(self._root, ledger_id)
+            self._files.make_dirs(place.directory)
+            self._files.rename(IndexPath.of(new_root, ledger_id).path, place.path)
+        for directory in index_directories(self._files, self._root) if found else ():
+            self._files.sync_dir(directory)
+        return len(found)
+
+    def _remove_folder(self) -> None:
+        if self._files.exists(self._folder):
+            remove_tree(self._files, self._folder)
+            self._files.sync_dir(self._directory)
