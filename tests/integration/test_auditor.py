@@ -8,7 +8,7 @@ import pytest
 
 import zbk
 from tests.support.waiting import wait_until
-from zbk.actors.bookie_process import init_bookie
+from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig

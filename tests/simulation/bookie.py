@@ -29,16 +29,16 @@ from tests.simulation.recheck import BookieRecheck
 from tests.simulation.scrubber import BookieScrubber
 from tests.support.history import FAILED_FSYNC, POWER_LOSS
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
-from zbk.actors.checkpoint import RunInStorage
-from zbk.actors.history import BookieHistory
-from zbk.actors.identity import check_identity, place_of
-from zbk.actors.journal import Synced
-from zbk.actors.ledger_lookups import LedgerLookup, LookedUp, LookUp
-from zbk.actors.ledger_secrets import secret_of
-from zbk.actors.losses import Losses
-from zbk.actors.read import Fetch, MovedEntries
+from zbk.actors.identity.history import BookieHistory
+from zbk.actors.identity.identity import check_identity, place_of
+from zbk.actors.identity.ledger_secrets import secret_of
+from zbk.actors.identity.losses import Losses
+from zbk.actors.serve.journal import Synced
+from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
+from zbk.actors.serve.read import Fetch, MovedEntries
+from zbk.actors.serve.storage import PollsDue, Requests, StorageMessage
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.storage import PollsDue, Requests, StorageMessage
+from zbk.actors.upkeep.checkpoint import RunInStorage
 from zbk.config import BookieConfig
 from zbk.errors import (
     BookieUnavailableError,

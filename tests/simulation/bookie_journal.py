@@ -8,7 +8,7 @@ from typing import Final, Protocol
 
 from tests.simulation.bookie_parts import Inbox, Parts, SyncingBookie, Tell, never_stops
 from tests.simulation.kernel import Kernel, Node
-from zbk.actors.journal import AppendGroup, NoteSynced, Synced, SyncProgress
+from zbk.actors.serve.journal import AppendGroup, NoteSynced, Synced, SyncProgress
 from zbk.actors.space_gate import SpaceGate
 from zbk.storage.journal.journal import Journal
 from zbk.transport.router import Outbound

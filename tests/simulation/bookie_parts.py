@@ -5,9 +5,9 @@ from typing import Any, Protocol
 
 from tests.simulation.oracle import BookieOracle
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.journal import AppendGroup, JournalActor, SyncProgress, SyncQueue
-from zbk.actors.read import ReadActor
-from zbk.actors.storage import StorageActor
+from zbk.actors.serve.journal import AppendGroup, JournalActor, SyncProgress, SyncQueue
+from zbk.actors.serve.read import ReadActor
+from zbk.actors.serve.storage import StorageActor
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.journal import Journal, SyncBegun

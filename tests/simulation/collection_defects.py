@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from tests.simulation.stepped_actor import SteppedActor
-from zbk.actors.gc_questions import GcQuestions
+from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.durability.new_ledgers import KnownLedger, check_claim
 from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.protocol.entry.words import LedgerType

@@ -8,13 +8,13 @@ import msgspec
 
 from tests.simulation.bookie_parts import TimedSyncQueue
 from tests.support.simulated_disk import SimulatedFile
-from zbk.actors.add_requests import AddRequests
-from zbk.actors.journal import AppendGroup, JournalActor, WriteMessage
-from zbk.actors.ledger_table import LedgerSlot
-from zbk.actors.new_ledger_gate import NewLedgerGate
-from zbk.actors.read import Fetch, ReadActor
-from zbk.actors.read_requests import ReadRequests
-from zbk.actors.turn import Turn
+from zbk.actors.serve.add_requests import AddRequests
+from zbk.actors.serve.journal import AppendGroup, JournalActor, WriteMessage
+from zbk.actors.serve.ledger_table import LedgerSlot
+from zbk.actors.serve.new_ledger_gate import NewLedgerGate
+from zbk.actors.serve.read import Fetch, ReadActor
+from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.turn import Turn
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.sync_cursor import SyncCursor

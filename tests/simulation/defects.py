@@ -29,16 +29,17 @@ from tests.simulation.run import Outcome, run_seed
 from tests.simulation.stepped_actor import SteppedActor
 from tests.simulation.world import Parts, World
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
-from zbk.actors import losses, new_ledger_gate
-from zbk.actors.add_requests import AddRequests
-from zbk.actors.gc_questions import GcQuestions
-from zbk.actors.history import BookieHistory
-from zbk.actors.journal import JournalActor
-from zbk.actors.losses import Losses
-from zbk.actors.new_ledger_gate import NewLedgerGate
-from zbk.actors.read import ReadActor
-from zbk.actors.read_requests import ReadRequests
-from zbk.actors.turn import Turn
+from zbk.actors.identity import losses
+from zbk.actors.identity.history import BookieHistory
+from zbk.actors.identity.losses import Losses
+from zbk.actors.serve import new_ledger_gate
+from zbk.actors.serve.add_requests import AddRequests
+from zbk.actors.serve.journal import JournalActor
+from zbk.actors.serve.new_ledger_gate import NewLedgerGate
+from zbk.actors.serve.read import ReadActor
+from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.turn import Turn
+from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.auditor.worker import ReplicationWorker
 from zbk.client.deadlines import Deadlines
 from zbk.client.writer_actor import WriterActor

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from zbk.actors.turn import Ticket, Turn
+from zbk.actors.serve.turn import Ticket, Turn
 from zbk.storage.checkpoint import Checkpoint
 
 _take_synced = Turn.take_synced

@@ -11,7 +11,7 @@ from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import ClientPool
 from tests.simulation.oracle import BookieOracle
-from zbk.actors.losses import Losses
+from zbk.actors.identity.losses import Losses
 from zbk.durability import limbo_recheck_events as ev
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.errors import NoSuchLedgerError, ZbkError

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from zbk.actors.losses import Losses
-from zbk.actors.read_requests import ReadRequests
+from zbk.actors.identity.losses import Losses
+from zbk.actors.serve.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
 from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.limbo import LossReason

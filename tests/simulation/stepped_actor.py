@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from tests.simulation.kernel import MS, Kernel, Node
 from tests.simulation.oracle import BookieOracle
-from zbk.actors.storage import StorageMessage
+from zbk.actors.serve.storage import StorageMessage
 
 
 class SteppingBookie(Protocol):

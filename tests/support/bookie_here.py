@@ -6,8 +6,8 @@ from typing import Final, Unpack
 import zbk
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.waiting import wait_until
-from zbk.actors.bookie import Bookie
-from zbk.actors.identity import init_identity
+from zbk.actors.identity.identity import init_identity
+from zbk.actors.process.bookie import Bookie
 from zbk.client.api import Client
 from zbk.client.ledger_creation import LedgerOptions
 from zbk.config import BookieConfig

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterator
 
-from zbk.actors.checkpoint import RunInStorage
-from zbk.actors.compaction_rounds import CompactionOptions, CompactionRounds
-from zbk.actors.gc_waits import Resume, Waits
+from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
+from zbk.actors.upkeep.gc_waits import Resume, Waits
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 

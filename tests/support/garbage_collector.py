@@ -6,8 +6,8 @@ from typing import Any
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
-from zbk.actors.compaction_rounds import CompactionOptions
-from zbk.actors.gc import GcActor, GcDue
+from zbk.actors.upkeep.compaction_rounds import CompactionOptions
+from zbk.actors.upkeep.gc import GcActor, GcDue
 from zbk.metadata.instance import initialise, instance_id
 from zbk.metadata.ledgers import LedgerStore
 from zbk.metadata.memory import MemoryStore, MemoryTree

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from zbk.actors.journal import AppendGroup, Synced, SyncProgress
-from zbk.actors.ledger_lookups import LookedUp, LookUp
-from zbk.actors.read import Fetch, MovedEntries, ReadActor
+from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
+from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
+from zbk.actors.serve.storage import Requests, StorageActor, StorageMessage
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.storage import Requests, StorageActor, StorageMessage
 from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import ZbkError, from_wire
 from zbk.protocol.entry.digest import digest_function

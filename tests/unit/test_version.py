@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 import zbk
-from zbk.actors.about import VERSION
+from zbk.actors.process.bookie_info import VERSION
 
 ROOT = Path(__file__).parents[2]
 

@@ -1,7 +1,7 @@
 """Whether a bookie lets ordinary adds in: one flag that every thread may read.
 
 Whoever finds no space shuts the gate at once, in whatever thread, so that nothing more is admitted;
-the disk monitor hears of it, and only it opens the gate again (``zbk.actors.disk_monitor``).
+the disk monitor hears of it, and only it opens the gate again (``zbk.actors.upkeep.disk_monitor``).
 
 Source: BookKeeper's ``BookieStateManager``.
 """

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from zbk.actors import bookie_process
-from zbk.actors.bookie import Bookie
+from zbk.actors.process import bookie_process
+from zbk.actors.process.bookie import Bookie
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
@@ -20,7 +20,7 @@ def run_bookie(
     autorecovery: AutorecoveryConfig | None = None,
     files: FileSystem | None = None,
 ) -> int:
-    """Serve in this process until SIGTERM or SIGINT, as ``zbk.actors.bookie_process.run_bookie``.
+    """Serve in this process until SIGTERM or SIGINT, as ``bookie_process.run_bookie``.
 
     A bookie that may have lost something checks its ledgers against its peers meanwhile. With
     ``autorecovery`` the process audits and repairs as well; it ends with the bookie, not the bookie

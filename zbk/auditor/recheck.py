@@ -12,7 +12,7 @@ A ledger of which something came back here may have been put aside as unrepairab
 this bookie did not know: it is handed out again.
 
 It talks to the bookie as everybody does, over its socket, but for one thing: that a ledger is
-cleared it tells in the process (``zbk.actors.losses``); nobody else can.
+cleared it tells in the process (``zbk.actors.identity.losses``); nobody else can.
 
 Thread: one of its own, ``zbk-recheck``.
 """
@@ -22,7 +22,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final, assert_never
 
-from zbk.actors.losses import Losses
+from zbk.actors.identity.losses import Losses
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.ground import RepairGround
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first

@@ -37,7 +37,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     come from the environment: --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
     """
     config = bookie_config(options)
-    from zbk.actors.bookie_process import init_bookie
+    from zbk.actors.process.bookie_process import init_bookie
 
     bookie_id = init_bookie(config)
     if output == "json":

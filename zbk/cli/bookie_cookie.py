@@ -14,7 +14,7 @@ from zbk.cli.output import Format, print_object, print_rows, time_text
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
-    from zbk.actors.cookies import FoundCookie
+    from zbk.actors.identity.cookies import FoundCookie
     from zbk.metadata.store import MetadataStore
 
 COLUMNS = [
@@ -52,7 +52,7 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
     With them, the history: what the cluster knows that a directory does not show is said in its
     state. If the metadata store does not answer, the directories are shown, and the exit code is 3.
     """
-    from zbk.actors.cookies import look
+    from zbk.actors.identity.cookies import look
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
@@ -92,7 +92,7 @@ def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> N
 
     Refused while it is registered. Its directories stay as they are.
     """
-    from zbk.actors.cookies import delete as delete_cookie
+    from zbk.actors.identity.cookies import delete as delete_cookie
 
     with _store(_given(metadata)) as store:
         if not is_confirmed(DELETE_WARNING, f"Delete the cookie of {bookie_id}?", yes=yes):
@@ -122,8 +122,8 @@ def generate(
     cookie, that is not one of the bookie's, or that holds no data, and while the bookie is
     registered.
     """
-    from zbk.actors.cookies import check_generate
-    from zbk.actors.cookies import generate as generate_cookie
+    from zbk.actors.identity.cookies import check_generate
+    from zbk.actors.identity.cookies import generate as generate_cookie
     from zbk.system.files import OsFiles
 
     with _store(_given(metadata)) as store:

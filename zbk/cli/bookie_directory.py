@@ -39,7 +39,7 @@ def retire_dir(
     A bookie does so itself when a write fails; this is for one that does not start, because a disk
     is not there. Nothing looks into the directory any more, until `zbk bookie renew-dir`.
     """
-    from zbk.actors.service import check_retire, retire
+    from zbk.actors.identity.service import check_retire, retire
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
@@ -73,7 +73,7 @@ def renew_dir(
     What this bookie had there is removed. It has missed what was promised since it went out of
     service, so it never comes back as it was.
     """
-    from zbk.actors.service import check_renew, renew
+    from zbk.actors.identity.service import check_renew, renew
     from zbk.system.files import OsFiles
 
     config = offline_config(options)

@@ -40,7 +40,7 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
     6 if the directories do not belong together or the bookie runs, 3 if the metadata store did not
     answer and nothing else is wrong.
     """
-    from zbk.actors.offline import check
+    from zbk.actors.identity.offline import check
     from zbk.system.files import OsFiles
 
     config = offline_config(options)
@@ -109,7 +109,7 @@ def rebuild_index(
     it was fenced is fenced. Interrupted, it is to be run again before the bookie starts. If entries
     may be lost it changes nothing, and says where. The exit code is 4 if damage is left.
     """
-    from zbk.actors.offline import rebuild_index as rebuild
+    from zbk.actors.identity.offline import rebuild_index as rebuild
     from zbk.cli.progress import telling
     from zbk.system.files import OsFiles
 
@@ -162,8 +162,8 @@ def format_(
     Without --with-cookie the directories keep its id, and it starts only with `zbk bookie run
     --wiped-on-purpose`: it has acknowledged entries that it must not deny.
     """
-    from zbk.actors.identity import in_service
-    from zbk.actors.offline import wipe_bookie
+    from zbk.actors.identity.identity import in_service
+    from zbk.actors.identity.offline import wipe_bookie
     from zbk.system.files import OsFiles
 
     config = offline_config(options)

@@ -29,7 +29,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from zbk.actors.bookie_process import init_bookie
+from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster.child import Child
 from zbk.config import BookieConfig, convert
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError

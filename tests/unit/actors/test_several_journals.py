@@ -7,11 +7,11 @@ import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
-from zbk.actors.disk_monitor import DiskMonitorActor, MeasureDue
-from zbk.actors.journal import AppendGroup, Synced, SyncProgress
-from zbk.actors.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
+from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.storage import Quiesce, Requests, StorageActor, StorageMessage
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.storage import Quiesce, Requests, StorageActor, StorageMessage
+from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.config import FreeLimit
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.entry.words import LedgerType

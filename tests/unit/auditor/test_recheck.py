@@ -8,7 +8,7 @@ import pytest
 from tests.support.garbage_collector import LyingStore
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.losses import Losses
+from zbk.actors.identity.losses import Losses
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.recheck import LimboRecheck
 from zbk.durability.limbo import LossReason

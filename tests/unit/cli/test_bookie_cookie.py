@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Run
-from zbk.actors.bookie_process import init_bookie
+from zbk.actors.process.bookie_process import init_bookie
 from zbk.config import BookieConfig
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store

@@ -9,7 +9,7 @@ import pytest
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
 from tests.support.cli import Run
-from zbk.actors.bookie_process import init_bookie
+from zbk.actors.process.bookie_process import init_bookie
 from zbk.config import BookieConfig
 from zbk.metadata.bookies import BookieRegistry
 from zbk.metadata.connect import open_store

@@ -10,7 +10,7 @@ from tests.support.bookie_storages import BOOKIE_ID, KEY, LedgerTwin, TwinnedSto
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.scrubbing import scrub
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.losses import Losses
+from zbk.actors.identity.losses import Losses
 from zbk.durability.limbo import LossReason
 from zbk.errors import BookieError, CorruptRecordError, InvalidOptionError
 from zbk.protocol.entry.entry_batch import EntryBatch

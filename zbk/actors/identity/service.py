@@ -1,0 +1,265 @@
+"""Taking one of several directories of a bookie out of service, and bringing it back.
+
+    take_out   by the bookie's process, after the bookie has stopped because of the directory; and
+               by an operator, for a bookie that does not start because of it (``retire``)
+    settle     at the next start, before anything is served: what may be lost goes into limbo
+    renew      by an operator, for a stopped bookie: an empty disk takes the directory's place
+
+What a directory out of service holds is not looked at any more. Its ledgers, or those whose latest
+records only it had, are not known one by one: so every ledger of before goes into limbo until it
+has been checked (``zbk.durability.limbo``). What is here of them is read as ever.
+
+Source: BookKeeper's ``LedgerDirsManager`` and its listener ``diskFailed``.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from zbk.actors.identity.history import forget_journal
+from zbk.actors.identity.identity import (
+    directories,
+    in_service,
+    local_cookie,
+    place_of,
+    service_note,
+)
+from zbk.actors.identity.locks import locked
+from zbk.actors.identity.losses import Losses
+from zbk.config import BookieConfig
+from zbk.errors import BookieError, InvalidOptionError, NoSpaceError, StorageFailedError
+from zbk.metadata.values import encode
+from zbk.storage.directory.identity import (
+    COOKIE_NAME,
+    INCARNATION_NAME,
+    LOCK_NAME,
+    read_cookie,
+    write_cookie,
+    write_place,
+)
+from zbk.storage.directory.service_note import OutOfService, ServiceNote, write_note
+from zbk.storage.directory.wipe import remove_tree
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.last_mark import LastMark, LogMark
+from zbk.system.clock import wall_ms
+from zbk.system.files import FileSystem
+
+logger = logging.getLogger("zbk.bookie")
+
+COPIED_NAMES = ("deleted_ledgers", "limbo", "serving", INCARNATION_NAME)
+"""What every ledger directory, or the first of them, has to know from the others."""
+
+_NOT_OURS = ("lost+found", LOCK_NAME, f"{COOKIE_NAME}.new")
+
+
+def failed_directory(
+    files: FileSystem, config: BookieConfig, error: BaseException | None
+) -> str | None:
+    """Return the directory without which the bookie can go on after a failure, if there is one.
+
+    It is the one that the path of a failed write lies in, and another one of its kind is left.
+    """
+    if not isinstance(error, StorageFailedError) or isinstance(error, NoSpaceError):
+        return None
+    path = str(error.args[0])
+    left = in_service(files, config)
+    for one in left:
+        if path == one or path.startswith(f"{one}/"):
+            of_kind = [other for other in _of_kind(config, one) if other in left]
+            return one if len(of_kind) > 1 else None
+    return None
+
+
+def take_out(files: FileSystem, config: BookieConfig, path: str, reason: str) -> None:
+    """Note, in all the others, that a directory is out of service. Durable when this returns.
+
+    Raises:
+        StorageFailedError: another one cannot be written either.
+    """
+    lost = OutOfService(
+        path=path,
+        kind="journal" if path in config.journal_dirs else "ledger",
+        reason=reason,
+        time_ms=wall_ms(),
+        ledger_id_bound=None,
+    )
+    note = service_note(files, config).with_one(lost)
+    _write(files, [one for one in directories(config) if one not in note.paths], note)
+    logger.error(
+        "%s is OUT OF SERVICE: %s. The bookie goes on with %s; of ledgers of before it says "
+        "neither yes nor no where something is missing, until they are checked. Replace the disk, "
+        "stop the bookie, run `zbk bookie renew-dir %s` with an empty one there, and start again",
+        path,
+        reason,
+        " and ".join(one for one in _of_kind(config, path) if one not in note.paths),
+        path,
+    )
+
+
+def settle(
+    files: FileSystem,
+    config: BookieConfig,
+    note: ServiceNote,
+    losses: Losses,
+    next_ledger_id: Callable[[], int],
+) -> None:
+    """Put what lost directories may have held into limbo, once; bring the note up to date.
+
+    Comes before anything is served, and before storage is opened.
+
+    Raises:
+        StorageFailedError: it cannot be written down; ``NoSpaceError`` among them.
+        MetadataUnavailableError: the metadata store does not tell the next ledger id.
+    """
+    for one in note.directories:
+        if one.ledger_id_bound is None:
+            bound = losses.lose_directory(next_ledger_id)
+            note = note.with_one(msgspec.structs.replace(one, ledger_id_bound=bound))
+    if note.generation:
+        _write(files, in_service(files, config), note)
+
+
+def check_retire(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Go on only if an operator may take a directory out of service.
+
+    Raises:
+        InvalidOptionError: it is not one of the bookie's, or out of service already.
+        BookieError: it is the last one of its kind.
+    """
+    left = in_service(files, config)
+    if path not in directories(config):
+        told = f"the bookie has {' and '.join(directories(config))}"
+        raise InvalidOptionError("directory", path, told)
+    if path not in left:
+        raise InvalidOptionError("directory", path, "it is out of service already")
+    if len([one for one in _of_kind(config, path) if one in left]) < 2:
+        raise BookieError(
+            f"{path} is the last directory of its kind: without it there is no bookie; give the "
+            "bookie up with `zbk bookie cookie delete`"
+        )
+
+
+def retire(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Retire a directory of a stopped bookie, whatever state it is in.
+
+    Raises:
+        InvalidOptionError, BookieError: as ``check_retire``.
+        DirectoryInUseError: the bookie is running.
+        CookieMismatchError: the others do not belong together.
+        StorageFailedError: another directory cannot be written.
+    """
+    check_retire(files, config, path)
+    with locked(files, [one for one in in_service(files, config) if one != path]):
+        local_cookie(files, config, besides=path)
+        take_out(files, config, path, "an operator has taken it out of service")
+
+
+def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Go on only if a directory may come back into service, empty.
+
+    Raises:
+        InvalidOptionError: it is not out of service.
+        BookieError: it holds something that is not this bookie's, or it is not there.
+        CookieMismatchError: the others do not belong together.
+        StorageFailedError: it cannot be read.
+    """
+    if path not in service_note(files, config).paths:
+        raise InvalidOptionError("directory", path, "it is not out of service")
+    cookie = encode(local_cookie(files, config))
+    with _failing(path):
+        if not files.exists(path):
+            raise BookieError(f"{path} is not there: is the disk mounted?")
+        names = _names_in(files, path)
+        if names and read_cookie(files, path) not in (None, cookie):
+            raise BookieError(f"{path} belongs to another bookie: empty it first")
+        if names and read_cookie(files, path) is None:
+            raise BookieError(f"{path} is not empty (it has {names[0]!r}): empty it first")
+
+
+def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
+    """Bring a directory of a stopped bookie back into service, empty. Safe to be run again.
+
+    Raises:
+        InvalidOptionError, BookieError, CookieMismatchError: as ``check_renew``.
+        DirectoryInUseError: the bookie is running.
+        StorageFailedError: reading or writing failed.
+    """
+    check_renew(files, config, path)
+    note = service_note(files, config)
+    others = in_service(files, config)
+    cookie = encode(local_cookie(files, config))
+    with locked(files, [*others, path]), _failing(path):
+        # the cookie first, and it stays: with it this can be run again; the note is what counts
+        if read_cookie(files, path) is None:
+            write_cookie(files, path, cookie)
+        for name in _names_in(files, path):
+            if name != COOKIE_NAME:
+                remove_tree(files, f"{path}/{name}")
+        files.sync_dir(path)
+        ledger_dirs = [one for one in config.ledger_dirs if one in others]
+        if path in config.journal_dirs:
+            forget_journal(files, ledger_dirs, config.journal_dirs.index(path))
+        else:
+            _make_ledger_directory(files, path, ledger_dirs[0])
+        write_place(files, path, place_of(config, path))
+        _write(files, [*others, path], note.without(path))
+
+
+# ------------------------------------------------------------------ private
+
+
+def _names_in(files: FileSystem, path: str) -> list[str]:
+    return [name for name in files.list_dir(path) if name not in _NOT_OURS]
+
+
+def _make_ledger_directory(files: FileSystem, path: str, other: str) -> None:
+    """Make a ledger directory without ledgers, which has what a checkpoint has just ended in."""
+    for name in ("index", "logs"):
+        files.make_dirs(f"{path}/{name}")
+    for name in COPIED_NAMES:
+        if files.exists(f"{other}/{name}"):
+            _copy(files, f"{other}/{name}", f"{path}/{name}")
+    files.sync_dir(path)
+    mark = LastMark(files, other, FailStop()).load()
+    if mark is not None:
+        LastMark(files, path, FailStop()).write(_without_ledgers(mark))
+
+
+def _without_ledgers(mark: LogMark) -> LogMark:
+    """Return the mark of a directory in which nothing was ever stored."""
+    return msgspec.structs.replace(mark, entry_log_id=0, entry_log_size=0, has_census=False)
+
+
+def _copy(files: FileSystem, source: str, target: str) -> None:
+    old = files.open(source, write=False)
+    try:
+        content = old.pread(old.size(), 0)
+    finally:
+        old.close()
+    new = files.open(target, create=True)
+    try:
+        new.pwrite([content], 0)
+        new.sync()
+    finally:
+        new.close()
+
+
+def _of_kind(config: BookieConfig, path: str) -> Sequence[str]:
+    return config.journal_dirs if path in config.journal_dirs else config.ledger_dirs
+
+
+def _write(files: FileSystem, dirs: Sequence[str], note: ServiceNote) -> None:
+    for directory in dirs:
+        with _failing(directory):
+            write_note(files, directory, note)
+
+
+@contextmanager
+def _failing(directory: str) -> Iterator[None]:
+    fail_stop = FailStop()
+    try:
+        yield
+    except OSError as error:
+        raise fail_stop.failed(directory, "write", error) from error

@@ -1,0 +1,393 @@
+"""A bookie: its actors, its socket, its registration, put together and taken apart in order.
+
+Start       identity -> lock -> history -> incarnation -> storage (replay, fsync) -> claim of the
+            incarnation -> actors -> socket -> registration. Nothing is served before the replayed
+            journal is on stable storage and the cluster knows of this start (``history``), and
+            nobody can find the bookie before it serves.
+Stop        registration -> socket stops taking -> everything taken is synced and answered ->
+            actors -> a last checkpoint, so that the next start has nothing to replay -> storage
+            -> metadata.
+Failure     the socket closes, the process ends; the journal has what was promised.
+Unclean     a start after one that may have lost what was not synced, or after a wipe, or with
+            files gone, says of ledgers of before neither yes nor no (``losses``).
+Full disk   no failure: the bookie is read-only, in its registration, too, until there is space. At
+            the start the reserve is tried before it is one.
+
+Source: BookKeeper's ``Bookie`` and ``BookieServer``.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Final
+
+import pykka
+
+from zbk.actors.identity.history import BookieHistory
+from zbk.actors.identity.identity import check_identity, in_service, service_note
+from zbk.actors.identity.ledger_secrets import secret_of
+from zbk.actors.identity.losses import Losses
+from zbk.actors.identity.service import settle
+from zbk.actors.process.bookie_actors import BookieActors, BookieGround
+from zbk.actors.process.bookie_info import VERSION
+from zbk.actors.process.descriptor_budget import DescriptorBudget, plan_descriptors
+from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
+from zbk.actors.space_gate import SpaceGate
+from zbk.actors.upkeep.last_checkpoint import take_last_checkpoint
+from zbk.config import BookieConfig
+from zbk.errors import (
+    BookieError,
+    LostHistoryError,
+    MemoryExhaustedError,
+    NoSpaceError,
+    StorageFailedError,
+    ZbkError,
+)
+from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.connect import open_store
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.registration import Registration, RegistrationState
+from zbk.metadata.store import MetadataStore
+from zbk.metadata.values import BookieRegistration, Cookie
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.directory.identity import lock_directory
+from zbk.storage.directory.service_note import ServiceNote
+from zbk.system.boot import boot_id
+from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.descriptors import descriptor_limit
+from zbk.system.files import FileSystem, OsFiles
+from zbk.system.memory import lift_memory_limit, limit_memory
+from zbk.transport.router import Identity
+
+logger = logging.getLogger("zbk.bookie")
+
+QUIESCE_TIMEOUT_S: Final = 20.0
+
+
+class Bookie:
+    """One bookie in this process."""
+
+    def __init__(
+        self,
+        config: BookieConfig,
+        files: FileSystem | None = None,
+        *,
+        is_wiped_on_purpose: bool = False,
+    ) -> None:
+        self._config = config
+        self._is_wiped_on_purpose = is_wiped_on_purpose
+        self._budget = plan_descriptors(descriptor_limit(), config)
+        self._losses: Losses | None = None
+        self._is_clean = False  # nothing failed, and all that was promised is on stable storage
+        self._files: FileSystem = files or OsFiles()
+        self.ended = threading.Event()
+        self._supervisor = SupervisorActor.start(self.ended)
+        self._closing: list[Callable[[], None]] = []
+        self._actors: BookieActors | None = None
+        self._registered: Registration | None = None
+        self._gate: SpaceGate | None = None
+        self._error: BaseException | None = None  # of a part that could not go on
+        self._is_quiet = threading.Event()  # all that was taken is answered, or cannot be
+        self.failure: BaseException | None = None  # that ended it
+
+    # ------------------------------------------------------------------ any thread
+
+    def fail(self, error: BaseException) -> None:
+        """Note that a part of the bookie cannot go on."""
+        if isinstance(error, MemoryError):
+            lift_memory_limit()  # what is left to do needs some
+            error = MemoryExhaustedError(self._config.memory_max)
+        if not isinstance(self._error, StorageFailedError):
+            self._error = error
+        self._is_quiet.set()
+        with suppress(pykka.ActorDeadError):
+            self._supervisor.tell(Failed(error))
+
+    def request_stop(self) -> None:
+        """Ask the bookie to stop in good order."""
+        with suppress(pykka.ActorDeadError):
+            self._supervisor.tell(StopRequested())
+
+    @property
+    def losses(self) -> Losses:
+        """What it may have lost; there is an answer once the bookie has started."""
+        assert self._losses is not None, "start comes first"
+        return self._losses
+
+    def goes_with(self, close: Callable[[], None]) -> None:
+        """Call ``close`` when the bookie is taken down, before any part of it is."""
+        self._closing.append(close)
+
+    # ------------------------------------------------------------------ start
+
+    def start(self) -> BookieRegistration:
+        """Start everything; return the registration once others can find this bookie.
+
+        Raises:
+            ZbkError: it cannot start; what was started has been taken down again.
+        """
+        try:
+            return self._start()
+        except BaseException as error:
+            if isinstance(error, LostHistoryError):
+                logger.critical("%s", error)
+            self._doubt(error)
+            self._take_down()
+            raise
+
+    def _start(self) -> BookieRegistration:
+        config = self._config
+        _report(self._budget, config)
+        store = open_store(
+            config.metadata, session_timeout_ms=config.session_timeout_ms, must_exist=True
+        )
+        self._closing.append(store.close)
+        cookie = check_identity(self._files, store, config)
+        note = service_note(self._files, config)
+        for path in in_service(self._files, config):
+            lock = lock_directory(self._files, path)
+            self._closing.append(lock.close)
+        gate = self._gate = SpaceGate(cookie.bookie_id)
+        registry = BookieRegistry(store, session_timeout_ms=config.session_timeout_ms)
+        storage, history = self._open_storage(store, registry, cookie, gate, note)
+        with self._failing(storage):
+            history.claim()
+        incarnation = history.incarnation
+        actors = self._start_actors(storage, store, cookie, incarnation, gate)
+        registration = BookieRegistration(
+            bookie_id=cookie.bookie_id,
+            address=config.advertise or actors.front.endpoint,
+            incarnation=incarnation,
+            is_readonly=gate.is_readonly,
+            started_ms=wall_ms(),
+            version=VERSION,
+            rack=config.rack,
+        )
+        self._registered = registry.register(registration, self._on_registration)
+        self._closing.append(self._registered.close)
+        if config.memory_max:
+            limit_memory(config.memory_max)
+            self._closing.append(lift_memory_limit)
+        self._on_mode()  # it may have changed meanwhile
+        return registration
+
+    def _open_storage(
+        self,
+        store: MetadataStore,
+        registry: BookieRegistry,
+        cookie: Cookie,
+        gate: SpaceGate,
+        note: ServiceNote,
+    ) -> tuple[BookieStorage, BookieHistory]:
+        """Return storage that is open, and the history, in which this start is counted.
+
+        What finds no space is tried again with the reserves, one after the other.
+        """
+        storage = self._storage(cookie, gate, note)
+        if not storage.make_reserves():
+            gate.met_no_space(storage.ledger_dirs[0])
+        for _ in storage.reserves:
+            try:
+                return self._try_to_open(store, registry, cookie, storage, note)
+            except NoSpaceError as error:
+                logger.warning("there is no space to start; trying with the reserve: %s", error)
+                storage.release_reserve(str(error.args[0]))  # not only storage may have met it
+                storage = self._storage(cookie, gate, note)
+        return self._try_to_open(store, registry, cookie, storage, note)
+
+    def _try_to_open(
+        self,
+        store: MetadataStore,
+        registry: BookieRegistry,
+        cookie: Cookie,
+        storage: BookieStorage,
+        note: ServiceNote,
+    ) -> tuple[BookieStorage, BookieHistory]:
+        started_ms = monotonic_ms()
+        ledgers = LedgerStore(store)
+        losses = self._losses = self._losses_of(storage)
+        next_ledger_id = partial(ledgers.next_ledger_id, is_fresh=True)
+        journal_dirs = enumerate(self._config.journal_dirs)
+        history = BookieHistory(
+            self._files,
+            registry,
+            cookie.bookie_id,
+            journals={number: path for number, path in journal_dirs if path not in note.paths},
+            ledger_dirs=storage.ledger_dirs,
+            losses=losses,
+            next_ledger_id=next_ledger_id,
+        )
+        with self._failing(storage):
+            history.check(is_wiped_on_purpose=self._is_wiped_on_purpose)
+            history.count_up()
+        try:
+            losses.find(next_ledger_id, is_wiped_on_purpose=self._is_wiped_on_purpose)
+            settle(self._files, self._config, note, losses, next_ledger_id)
+            losses.find_lost_files(storage.owner, next_ledger_id)
+            losses.begin_serving()
+            replayed = storage.open(partial(secret_of, ledgers))
+        except ZbkError:
+            storage.close()
+            raise
+        self._closing.append(self._end_serving)
+        self._closing.append(storage.close)
+        self._closing.append(lambda: self._checkpoint_last(storage))
+        logger.info(
+            "storage open: %d journal records replayed, %d of a torn tail cut, in %d ms",
+            replayed.record_count,
+            replayed.cut_record_count,
+            monotonic_ms() - started_ms,
+        )
+        return storage, history
+
+    @contextmanager
+    def _failing(self, storage: BookieStorage) -> Iterator[None]:
+        """Make an error of a directory in service the failure of that directory."""
+        try:
+            yield
+        except OSError as error:
+            dirs = (*storage.ledger_dirs, *self._config.journal_dirs)
+            name = f"{error.filename}/"
+            where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
+            raise storage.failed(where, error) from error
+
+    def _losses_of(self, storage: BookieStorage) -> Losses:
+        config = self._config
+        return Losses(self._files, storage.limbo, storage.ledger_dirs, config.boot_id or boot_id())
+
+    def _storage(self, cookie: Cookie, gate: SpaceGate, note: ServiceNote) -> BookieStorage:
+        config = self._config
+        return BookieStorage(
+            self._files,
+            journal_dir=config.journal_dir,
+            ledger_dir=config.ledger_dir,
+            bookie_id=cookie.bookie_id,
+            segment_size=config.journal_segment_size,
+            log_size_max=config.entry_log_size_max,
+            ledger_cache_size=config.ledger_cache_size,
+            open_files_max=self._budget.open_files_max,
+            reserve_size=config.disk_reserve_size,
+            on_no_space=gate.met_no_space,
+            out_of_service=note.paths,
+        )
+
+    def _start_actors(
+        self,
+        storage: BookieStorage,
+        store: MetadataStore,
+        cookie: Cookie,
+        incarnation: int,
+        gate: SpaceGate,
+    ) -> BookieActors:
+        config = self._config
+        identity = Identity(
+            instance_id=cookie.instance_id,
+            bookie_id=cookie.bookie_id,
+            incarnation=incarnation,
+            credit_size=config.connection_credit_size,
+            entry_size_max=config.entry_size_max,
+        )
+        ground = BookieGround(
+            self._files, config, identity, store, storage, gate, self.losses, self._budget
+        )
+        actors = BookieActors(ground, on_mode=self._on_mode, stop_bookie=self.fail)
+        self._actors = actors
+        actors.start(self._closing.append)
+        return actors
+
+    def _on_mode(self) -> None:
+        """Report to clients, new ones and those that look, whether the bookie is read-only."""
+        if self._gate is not None and self._actors is not None:
+            self._actors.front.is_readonly = self._gate.is_readonly
+            if self._registered is not None:
+                self._registered.want_readonly(is_readonly=self._gate.is_readonly)
+
+    def _on_registration(self, state: RegistrationState) -> None:
+        logger.info("registration: %s", state)
+        if state is RegistrationState.FAILED:
+            self.fail(BookieError("another process holds this bookie's registration"))
+
+    # ------------------------------------------------------------------ stop
+
+    def run_until_ended(self) -> int:
+        """Wait until somebody asks to stop or something fails; take everything down.
+
+        Returns the process's exit code: 0, or 1 after a failure, of which ``failure`` tells if it
+        was the reason to end.
+        """
+        self.ended.wait()
+        error = self.failure = self._supervisor.proxy().error.get()
+        if error is not None:
+            logger.critical("the bookie stops: %s", error, exc_info=_our_own(error))
+            self._doubt(error)
+        else:
+            self._quiesce()
+        self._take_down()
+        return 0 if self._is_clean else 1
+
+    def _quiesce(self) -> None:
+        """Leave the cluster, take nothing more, keep every promise that is under way."""
+        if self._registered is not None:
+            self._registered.close()
+        if self._actors is not None:
+            with suppress(pykka.ActorDeadError):
+                self._actors.quiesce(self._is_quiet.set)
+                if not self._is_quiet.wait(QUIESCE_TIMEOUT_S):
+                    logger.warning("stopped without waiting longer for the disk")
+        self._is_clean = True
+
+    def _take_down(self) -> None:
+        while self._closing:
+            close = self._closing.pop()
+            try:
+                close()
+            except ZbkError as error:  # after a failed disk it cannot be otherwise
+                self._is_clean = False
+                self._doubt(error)
+                logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed
+            except Exception:
+                self._is_clean = False
+                logger.exception("a part of the bookie did not close")
+        self._supervisor.stop()
+
+    def _doubt(self, error: BaseException) -> None:
+        """Note that a write has failed, of what the next start would take for whole."""
+        is_disk = isinstance(error, StorageFailedError) and not isinstance(error, NoSpaceError)
+        if is_disk and self._losses is not None:
+            self._losses.doubt()
+
+    def _checkpoint_last(self, storage: BookieStorage) -> None:
+        if self._is_clean and self._error is None and not take_last_checkpoint(storage):
+            logger.info("stopped without a last checkpoint: the next start replays the journal")
+
+    def _end_serving(self) -> None:
+        """Note, behind the last sync, that nothing can get lost any more; or that it may be."""
+        if self._error is not None:
+            if self.failure is None:  # it came when everybody had been told to stop
+                logger.critical("while stopping: %s", self._error, exc_info=_our_own(self._error))
+            self._is_clean = False
+            self._doubt(self._error)
+        elif self._is_clean:
+            self.losses.end_serving()
+
+
+def _report(budget: DescriptorBudget, config: BookieConfig) -> None:
+    """Report what the descriptors are for where they are not enough for what is configured."""
+    greeted_max, open_files_max = budget.connections.greeted_max, budget.open_files_max
+    if greeted_max < config.connection_count_max or open_files_max < config.open_files_max:
+        logger.info(
+            "of %d file descriptors %d are for clients (connection_count_max is %d) and %d for "
+            "index files and entry logs that are read (open_files_max is %d)",
+            budget.limit,
+            greeted_max,
+            config.connection_count_max,
+            open_files_max,
+            config.open_files_max,
+        )
+
+
+def _our_own(error: BaseException) -> BaseException | None:
+    """Return the error if its traceback is of use: for a bug, not for a full or broken disk."""
+    return None if isinstance(error, ZbkError) else error

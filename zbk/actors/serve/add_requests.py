@@ -1,0 +1,270 @@
+"""What changes a ledger at the storage actor: adds, explicit LACs, and the sync of a VD ledger.
+
+Order of an add, as in the seed: entry log, index, journal, answer. All adds that arrived together
+are one gathered write to the entry log and one ticket of the journal (of each, if there are more).
+
+An add that came again is answered once its entries are surely durable, whatever the ledger's type;
+other bytes under the same id are refused, also from a recovery, whose copies are the same bytes.
+But where the copy here is damaged, a recovery's is stored anew, and the index points at that one.
+
+A bookie without space takes no ordinary adds. Those of recoveries, and explicit LACs, go on as long
+as the journal keeps room for fences; and whoever writes to a fenced ledger is told that instead.
+
+After a loss that may include fences, ordinary adds to ledgers of before are refused for ever
+(``zbk.durability.limbo``): their writers take another bookie.
+
+A ledger that is new here waits for the metadata store (``new_ledger_gate``).
+
+Owned and run by the storage actor.
+
+Source: the seed, section Adding entries; BookKeeper's ``BookieImpl.addEntryInternal``.
+"""
+
+from collections.abc import Sequence
+
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
+from zbk.actors.serve.new_ledger_gate import NewLedgerGate
+from zbk.actors.serve.turn import Admitted, Turn
+from zbk.actors.space_gate import SpaceGate
+from zbk.durability.level import level_of
+from zbk.errors import (
+    DuplicateEntryError,
+    EntryTooLargeError,
+    LedgerFencedError,
+    MalformedMessageError,
+    NoSuchLedgerError,
+    ZbkError,
+)
+from zbk.protocol.entry.entry import entry_overhead_size, stored_lac
+from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wire
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.directory.disk_space import leaves_room_for_fences
+from zbk.storage.journal.record import EntriesRecord
+from zbk.storage.replay import Presence
+from zbk.transport.router import Inbound, Outbound
+from zbk.wire.codec import decode_ids
+from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
+
+
+class AddRequests:
+    """Admits and stores."""
+
+    def __init__(
+        self,
+        storage: BookieStorage,
+        ledgers: LedgerTable,
+        turn: Turn,
+        *,
+        gate: NewLedgerGate,
+        space: SpaceGate,
+        entry_size_max: int,
+    ) -> None:
+        self._gate = gate
+        self._storage = storage
+        self._ledgers = ledgers
+        self._turn = turn
+        self._space = space
+        self._entry_size_max = entry_size_max
+
+    def add(self, inbound: Inbound, request: Add) -> None:
+        """Store a batch, or what of it is missing; answer as the ledger's type promises."""
+        whole = _batch_of(request, inbound.frames, self._entry_size_max)
+        if self._storage.limbo.limbo.losses and not request.is_recovery:
+            self._check_limbo(request)
+        if self._space.is_readonly:
+            self._check_space(request, EntriesRecord(whole).size)
+        slot = self._gate.slot(inbound, request)
+        if slot is None:
+            return
+        self._admit(slot, request)
+        index = slot.index = self._storage.prepare(whole, slot.index)
+        is_new = whole.first_entry_id > slot.last_entry_id
+        batch = whole if is_new else self._part_to_store(whole, request)
+        ledger, turn = slot.ledger, self._turn
+        ledger.added(request.lac)
+        answer = AddAnswer(
+            request_id=request.request_id,
+            incarnation=turn.incarnation,
+            last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
+        )
+        if batch is None:  # sent again: answered like a sync
+            turn.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
+            return
+        recorded_lac = None
+        if batch.last_entry_id > slot.last_entry_id:
+            slot.last_entry_id = batch.last_entry_id
+            recorded_lac = _recorded_lac(batch, request.lac)
+        admitted = Admitted(
+            inbound=inbound,
+            slot=slot,
+            batch=batch,
+            index=index,
+            answer=answer,
+            answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
+            recorded_lac=recorded_lac,
+            is_recovery=request.is_recovery,
+            has_cursor=level_of(request.ledger_type).has_sync_cursor,
+        )
+        turn.store(admitted)
+
+    def write_lac(self, inbound: Inbound, request: WriteLac) -> None:
+        """Keep an explicit LAC, also of a ledger that is new here: its writer may be idle."""
+        if self._space.is_readonly and not self._has_room(0):
+            raise self._space.refusal()
+        slot = self._gate.slot(inbound, request)
+        if slot is None:
+            return
+        self._admit(slot, request)
+        self._record_lac(slot, request.lac)
+        answer = LacAnswer(
+            request_id=request.request_id,
+            incarnation=self._turn.incarnation,
+            lac=slot.ledger.recorded_lac,
+        )
+        self._turn.answer_when_synced(slot, inbound, answer)  # it is, if this came again
+
+    def sync(self, inbound: Inbound, request: Sync) -> None:
+        """Answer with the sync cursor, once all that was before is on stable storage.
+
+        Raises:
+            LedgerFencedError: it is being recovered, or was.
+            NoSuchLedgerError: this bookie has nothing of it.
+            UnknownLedgerStateError: it may have had, or may have been fenced here.
+            UnauthorizedError: the key is another one.
+        """
+        slot = self._ledgers.find(request.ledger_id)
+        limbo = self._storage.limbo
+        if slot is None:
+            if limbo.limbo.is_miss_unknown(request.ledger_id, None):
+                raise limbo.unknown(request.ledger_id)
+            raise NoSuchLedgerError(request.ledger_id)
+        slot.ledger.admit_sync(request.ledger_key)
+        if limbo.limbo.may_lack_fence(request.ledger_id):
+            raise limbo.unknown(request.ledger_id)
+        self._record_lac(slot, request.lac)
+        ticket = self._turn.lane(slot).ticket
+        slot.ticket = ticket.number
+        ticket.syncs.append((inbound, slot))
+
+    # -------------------------------------------------------------- private
+
+    def _check_limbo(self, request: Add) -> None:
+        """Refuse an add to a ledger that may have been fenced here.
+
+        Raises:
+            UnknownLedgerStateError: nobody knows.
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
+        """
+        limbo = self._storage.limbo
+        if limbo.limbo.may_lack_fence(request.ledger_id):
+            self._check_known_fence(request)
+            raise limbo.unknown(request.ledger_id)
+
+    def _check_space(self, request: Add, record_size: int) -> None:
+        """Admit an add though the bookie has no space for all of them.
+
+        Raises:
+            BookieReadOnlyError: it is no recovery's, or the reserve is used up.
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: it would be refused
+                anyway, and no other bookie would take it.
+        """
+        if request.is_recovery and self._has_room(record_size):
+            return
+        self._check_known_fence(request)
+        raise self._space.refusal()
+
+    def _check_known_fence(self, request: Add) -> None:
+        """Refuse, with the better reason, an add that is to be refused in any case.
+
+        Raises:
+            LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
+        """
+        slot = self._ledgers.find(request.ledger_id)
+        if slot is not None:
+            slot.ledger.check(request.ledger_key, request.ledger_type)
+            if slot.ledger.is_fenced and not request.is_recovery:
+                raise LedgerFencedError(request.ledger_id)
+
+    def _has_room(self, record_size: int) -> bool:
+        if not self._storage.has_index_room:
+            return False
+        if self._storage.has_reserve:
+            return True
+        left_size = self._storage.journals.room_size - self._turn.waiting_size
+        return leaves_room_for_fences(left_size, record_size)
+
+    def _admit(self, slot: LedgerSlot, request: Add | WriteLac) -> None:
+        """Accept what changes a ledger; a new one is known from now on."""
+        ledger, key, kind = slot.ledger, request.ledger_key, request.ledger_type
+        try:
+            if isinstance(request, Add):
+                is_key_new = ledger.admit_add(key, kind, is_recovery=request.is_recovery)
+            else:
+                is_key_new = ledger.admit_lac(key, kind)
+            if is_key_new:
+                self._turn.record(slot, self._ledgers.store_key(slot))
+        except ZbkError:
+            self._ledgers.drop_if_new(slot)
+            raise
+
+    def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
+        """Put a LAC on stable storage with this turn's ticket, if it is news."""
+        if lac > slot.ledger.recorded_lac:
+            self._storage.set_explicit_lac(slot.ledger_id, lac)
+            self._turn.record_lac(slot, lac)
+
+    def _part_to_store(self, batch: EntryBatch, request: Add) -> EntryBatch | None:
+        """Return what of the batch is to be stored, or ``None`` if all of it is, byte for byte.
+
+        Raises:
+            DuplicateEntryError: an id is stored with other bytes.
+            EntryUnreadableError: the copy here cannot be read; a recovery's is stored anew.
+        """
+        self._turn.store_batches()  # the index has to know what came just before
+        if request.is_recovery:
+            return self._storage.part_to_mend(batch)
+        match self._storage.presence(batch):
+            case Presence.NONE:
+                return batch
+            case Presence.PART:
+                return self._storage.missing_part(batch)
+            case Presence.SAME:
+                return None
+            case Presence.OTHER:
+                raise DuplicateEntryError(request.ledger_id, batch.first_entry_id)
+
+
+def _recorded_lac(batch: EntryBatch, lac: int) -> int:
+    """Return the LAC in the header of the last entry: it is what a start would find.
+
+    The header was not verified, only its checksum on the way: what the request says bounds it.
+    """
+    # of two that are equal the one that the ledger keeps, too: one object less in its memory
+    return min(lac, stored_lac(batch.body, len(batch.body) - batch.sizes[-1]))
+
+
+def _batch_of(request: Add, frames: Sequence[bytes], entry_size_max: int) -> EntryBatch:
+    """Return the batch of an add, checked as far as a bookie checks it.
+
+    Raises:
+        MalformedMessageError: frames, counts, sizes or checksum do not fit.
+        EntryTooLargeError: an entry is over this bookie's limit.
+    """
+    if len(frames) != 2 + request.is_striped:
+        raise MalformedMessageError(f"an add of {len(frames)} frames")
+    sizes = sizes_from_wire(frames[0])
+    entry_ids: Sequence[int]
+    if request.is_striped:
+        entry_ids = decode_ids(frames[2], COUNT_MAX)
+    else:
+        entry_ids = range(request.first_entry_id, request.first_entry_id + request.count)
+    if entry_ids[0] != request.first_entry_id or len(entry_ids) != request.count:
+        raise MalformedMessageError("an add whose ids are not those of its header")
+    batch = EntryBatch(request.ledger_id, entry_ids, sizes, frames[1], request.checksum)
+    batch.validate()
+    batch.verify()
+    if batch.size > entry_size_max:  # seldom: only then it is worth to look at each
+        overhead_size = entry_overhead_size(batch.body)
+        if max(sizes) > entry_size_max + overhead_size:
+            raise EntryTooLargeError(max(sizes) - overhead_size, entry_size_max)
+    return batch

@@ -1,0 +1,367 @@
+"""The two actors of a journal: one writes, one syncs, so that this goes on at the same time.
+
+A bookie has both for each of its journals, which know nothing of each other.
+
+``JournalActor``
+    mailbox     AppendGroup, from the storage actor, in order, and in whatever thread has that
+                one's turn if it is small and the disk is quick; NoteSynced, from the ticker
+    answers     clients whose answer waits for the page cache only, through the front
+    owns        the write side of the Journal
+
+``JournalSyncActor``
+    mailbox     Flush, from the journal actor; SyncDue, from the ticker
+    answers     through ``SyncQueue``: clients whose answer waits for the disk; Synced, to the
+                storage actor
+    owns        nothing: the sync side of the Journal belongs to the ``SyncQueue``
+
+A *ticket* numbers the groups of the storage actor. Groups form by themselves: whatever queued
+while the last write, or the last fsync, was under way goes together in the next one. An fsync
+covers exactly the groups that were written before it began. ``SyncProgress`` says how far that
+came, to whoever looks; nobody is woken for it unless somebody waits.
+
+A small group that nobody follows is synced by the journal actor itself where that holds nobody up
+(``zbk.durability.lone_sync``): waking another thread would cost a lone add more than it gains.
+
+On a full disk groups wait, in order, and are tried again: nothing that follows could be promised
+without them. Adds among them are refused at once, so that their writer goes elsewhere; fences are
+answered when their group is written after all.
+
+On failure the bookie stops: after a failed write or fsync nothing can be promised.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, Protocol, TypeAlias, assert_never
+
+import msgspec
+import pykka
+
+from zbk.actors.base import BookieActor, LendingActor, StopBookie
+from zbk.actors.serve.refusals import refusal_of
+from zbk.actors.space_gate import SpaceGate
+from zbk.durability.lone_sync import LoneSync
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
+from zbk.storage.journal.record import JournalRecord
+from zbk.system.clock import monotonic_ms, monotonic_us
+from zbk.system.direct_inbox import Door
+from zbk.transport.router import Outbound
+from zbk.wire.messages import AddAnswer
+
+WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
+"""Bytes of one gathered write: more waits for the next."""
+
+OWN_SYNC_SIZE_MAX: Final = 64 * 1024
+"""Bytes of a group that the journal actor may sync itself when nobody follows."""
+
+Send: TypeAlias = Callable[[Sequence[Outbound]], None]
+
+
+class JournalFile(Protocol):
+    """What the actors need of the journal. ``append`` and ``sync`` may run at the same time."""
+
+    def append(self, records: Sequence[JournalRecord]) -> object:
+        """Write records to the page cache, in order."""
+        ...
+
+    def note_synced(self) -> None:
+        """Write the evidence of the last sync, when no record has come to carry it."""
+        ...
+
+    def sync(self) -> object:
+        """Return once everything appended before this call is on stable storage."""
+        ...
+
+
+class AppendGroup(msgspec.Struct, frozen=True):
+    """Records to write under one ticket, and who hears of it when. None is a barrier."""
+
+    ticket: int
+    records: Sequence[JournalRecord]
+    size: int  # bytes
+    after_write: Sequence[Outbound]  # answers to send once the records are in the page cache
+    after_sync: Sequence[Outbound]  # and once they are on stable storage
+    is_sync_news: bool  # the storage actor wants to hear when they are
+    is_sync_needed: bool  # somebody waits for that
+
+
+class NoteSynced(msgspec.Struct, frozen=True):
+    """Time to write down what was synced last, if nothing else is to be written."""
+
+
+class Flush(msgspec.Struct, frozen=True):
+    """Sync what has been written: somebody waits for it, or it is much."""
+
+
+class SyncDue(msgspec.Struct, frozen=True):
+    """Time to sync what nobody waits for."""
+
+
+class Synced(msgspec.Struct, frozen=True):
+    """Everything of one journal up to this ticket is on stable storage."""
+
+    ticket: int
+    journal_no: int = 0
+
+
+class SyncProgress:
+    """How far one journal is on stable storage: a number that may be read in any thread.
+
+    Whoever waits for it sets ``is_watched`` first and looks at ``synced_ticket`` then, while a sync
+    sets ``synced_ticket`` first and looks at ``is_watched`` then: one of them sees the other.
+    """
+
+    __slots__ = ("is_watched", "synced_ticket", "written_size")
+
+    def __init__(self) -> None:
+        self.synced_ticket = 0  # written by the ``SyncQueue``
+        self.is_watched = False  # written by the storage actor: it wants ``Synced`` of every sync
+        self.written_size = 0  # bytes of all groups that were written; by the ``SyncQueue``
+
+
+class ProgressSink(Protocol):
+    """Where the news go: a pykka ref in a bookie, a list in a test."""
+
+    def tell(self, message: Synced) -> None:
+        """Deliver without waiting."""
+        ...
+
+
+WriteMessage: TypeAlias = AppendGroup | NoteSynced
+SyncMessage: TypeAlias = Flush | SyncDue
+
+
+class SyncQueue:
+    """Groups that are written and not synced, and the fsync for all of them. Any thread.
+
+    ``run`` takes what is queued, syncs once, and tells everybody. One run at a time; what is
+    queued during a run waits for the next.
+    """
+
+    def __init__(
+        self,
+        journal: JournalFile,
+        storage: ProgressSink,
+        send: Send,
+        progress: SyncProgress,
+        journal_no: int = 0,
+        now_us: Callable[[], int] = monotonic_us,
+    ) -> None:
+        self.lone_sync = LoneSync()
+        self._journal = journal
+        self._journal_no = journal_no
+        self._storage = storage
+        self._send = send
+        self._progress = progress
+        self._now_us = now_us
+        self._groups: list[AppendGroup] = []
+        self._groups_lock = threading.Lock()
+        self._run_lock = threading.Lock()
+        self.unsynced_size = 0
+        self.sync_count = 0
+
+    @property
+    def is_running(self) -> bool:
+        """True while an fsync is under way."""
+        return self._run_lock.locked()
+
+    def put(self, groups: Sequence[AppendGroup]) -> None:
+        """Queue groups that have been written."""
+        with self._groups_lock:
+            self._groups += groups
+            size = sum(group.size for group in groups)
+            self.unsynced_size += size
+            self._progress.written_size += size
+
+    def run(self) -> None:
+        """Sync what is queued; return when everybody was told.
+
+        Raises:
+            StorageFailedError: the fsync failed; nobody was told anything.
+        """
+        with self._run_lock:
+            groups = self._take()
+            if groups:
+                begun_us = self._now_us()
+                self._journal.sync()  # only what was written before counts, and that are these
+                if any(group.records for group in groups):  # else it may have had nothing to do
+                    self.lone_sync.synced(self._now_us() - begun_us)
+                self._tell(groups)
+
+    def _take(self) -> list[AppendGroup]:
+        with self._groups_lock:
+            groups, self._groups = self._groups, []
+            self.unsynced_size = 0
+        return groups
+
+    def _tell(self, groups: Sequence[AppendGroup]) -> None:
+        self._progress.synced_ticket = groups[-1].ticket
+        self.sync_count += 1
+        answers = [answer for group in groups for answer in group.after_sync]
+        if answers:
+            self._send(answers)
+        if self._progress.is_watched or any(group.is_sync_news for group in groups):
+            self._storage.tell(Synced(groups[-1].ticket, self._journal_no))
+
+
+class JournalActor(LendingActor):
+    """Writes groups; does not wait for the disk if anybody waits for it."""
+
+    def __init__(
+        self,
+        journal: JournalFile,
+        queue: SyncQueue,
+        syncer: "pykka.ActorRef[JournalSyncActor]",
+        send: Send,
+        space: SpaceGate,
+        unsynced_size_max: int,
+        stop_bookie: StopBookie,
+        *,
+        door: Door | None = None,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        super().__init__(stop_bookie, door or Door())
+        self._now_ms = now_ms
+        self._journal = journal
+        self._space = space
+        self._queue = queue
+        self._syncer = syncer
+        self._send = send
+        self._unsynced_size_max = unsynced_size_max
+        self._groups: list[AppendGroup] = []
+        self._size = 0
+
+    def handle(self, message: WriteMessage) -> None:
+        """Join the group; write when nobody else waits to join, or it is large."""
+        match message:
+            case AppendGroup():
+                self._groups.append(message)
+                self._size += message.size
+            case NoteSynced():
+                if not self._groups:
+                    self._note_synced()
+                    return
+            case _:
+                assert_never(message)
+        if self._size >= WRITE_SIZE_MAX or self.actor_inbox.empty():
+            self._write()
+
+    def _write(self) -> None:
+        groups, self._groups = self._groups, []
+        self._size = 0
+        written: Sequence[AppendGroup] = groups
+        failure = self._append(groups)
+        if failure is not None:
+            written, failure = self._append_singly(groups)
+        if failure is not None:
+            self._wait_for_space(groups[len(written) :], failure)
+        if written:
+            self._written(written)
+
+    def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
+        """Append groups in one go; return why not."""
+        records = [record for group in groups for record in group.records]
+        if records:
+            try:
+                self._journal.append(records)
+            except NoSpaceError as error:
+                return error
+        return None
+
+    def _append_singly(
+        self, groups: Sequence[AppendGroup]
+    ) -> tuple[Sequence[AppendGroup], NoSpaceError | None]:
+        """Append the first groups, as many as there is space for; return them, and why no more.
+
+        The reserve has just been released: it may be enough for all.
+        """
+        for count, group in enumerate(groups):
+            failure = self._append([group])
+            if failure is not None:
+                return groups[:count], failure
+        return groups, None
+
+    def _wait_for_space(self, groups: Sequence[AppendGroup], failure: NoSpaceError) -> None:
+        is_busy = isinstance(failure, OutOfDescriptorsError)
+        error = failure if is_busy else self._space.refusal()
+        refusals = []
+        for group in groups:
+            for outbound in (*group.after_write, *group.after_sync):
+                answer = outbound.answer
+                if isinstance(answer, AddAnswer):
+                    refused = refusal_of(outbound.inbound, answer.incarnation, error)
+                    refusals.append(Outbound(outbound.inbound, refused))
+        if refusals:
+            self._send(refusals)
+        self._groups = [
+            msgspec.structs.replace(
+                group,
+                after_write=_without_adds(group.after_write),
+                after_sync=_without_adds(group.after_sync),
+            )
+            for group in groups
+        ]
+        self._size = sum(group.size for group in groups)
+
+    def _note_synced(self) -> None:
+        if self._space.is_readonly:
+            return  # notes are large, and what room there is is for fences
+        with suppress(NoSpaceError):
+            self._journal.note_synced()
+
+    def _written(self, groups: Sequence[AppendGroup]) -> None:
+        """Answer what waits for the write, and have the rest synced."""
+        size = sum(group.size for group in groups)
+        answers = [answer for group in groups for answer in group.after_write]
+        queue = self._queue
+        if answers:
+            self._send(answers)
+            queue.lone_sync.written(self._now_ms())
+        queue.put(groups)
+        if any(group.is_sync_needed for group in groups):
+            is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()
+            if is_lone and not queue.is_running and queue.lone_sync.is_for_writer(self._now_ms()):
+                queue.run()
+            else:
+                self._syncer.tell(Flush())
+        elif queue.unsynced_size >= self._unsynced_size_max:
+            self._syncer.tell(Flush())
+
+
+class JournalDoor(Door):
+    """Where the storage actor hands groups to one journal actor, in order."""
+
+    def __init__(self, queue: SyncQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def take(self, group: AppendGroup) -> None:
+        """Write a group that stands alone in the calling thread, if the group and fsyncs are small.
+
+        Otherwise the actor writes it.
+        """
+        queue = self._queue
+        is_quick = group.size <= OWN_SYNC_SIZE_MAX and queue.lone_sync.is_quick
+        if queue.is_running or not (is_quick and self.hand(group)):
+            self.tell(group)
+
+
+class JournalSyncActor(BookieActor):
+    """Runs the fsyncs that the journal actor does not wait for."""
+
+    def __init__(self, queue: SyncQueue, stop_bookie: StopBookie) -> None:
+        super().__init__(stop_bookie)
+        self._queue = queue
+
+    def handle(self, message: SyncMessage) -> None:
+        """Sync; of several wishes in a row the last one is enough."""
+        match message:
+            case Flush() | SyncDue():
+                if self.actor_inbox.empty():
+                    self._queue.run()
+            case _:
+                assert_never(message)
+
+
+def _without_adds(answers: Sequence[Outbound]) -> list[Outbound]:
+    return [one for one in answers if not isinstance(one.answer, AddAnswer)]

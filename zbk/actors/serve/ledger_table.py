@@ -1,0 +1,201 @@
+"""The ledgers that a bookie works with, each as the rules see it.
+
+A ``BookieLedger`` is made from what storage keeps of the ledger when somebody asks for it, and
+forgotten, idlest first, when there are more than ``LEDGER_COUNT_MAX`` and nothing of it is on its
+way: what storage keeps is enough to make it again. Not so while anything of it is not yet on stable
+storage: a fence, a LAC and a sync cursor that are made from storage are taken to be durable.
+
+There is one slot for a ledger, and whoever asks gets that one: a fence that was put on one object
+while adds ask another would not hold.
+
+Owned by the storage actor.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from zbk.actors.serve.journal import SyncProgress
+from zbk.durability.bookie_ledger import BookieLedger
+from zbk.durability.level import level_of
+from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
+from zbk.protocol.entry.entry import stored_lac
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.journal.record import LedgerKeyRecord
+
+logger = logging.getLogger(__name__)
+
+LEDGER_COUNT_MAX: Final = 50_000
+
+
+class LedgerSlot:
+    """One ledger in the table."""
+
+    __slots__ = (
+        "index",
+        "is_stored",
+        "journal_no",
+        "last_entry_id",
+        "ledger",
+        "ledger_id",
+        "ticket",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        ledger: BookieLedger,
+        last_entry_id: int,
+        *,
+        is_stored: bool,
+        journal_no: int,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.ledger = ledger
+        self.last_entry_id = last_entry_id  # highest id stored here
+        self.index: LedgerIndex | None = None  # as storage prepared it for the last add
+        self.is_stored = is_stored  # storage has its key and type
+        self.journal_no = journal_no  # that its records go to
+        self.ticket = 0  # of that journal, the last one with anything of this ledger in it
+
+
+class LedgerTable:
+    """Ledgers by id, bounded."""
+
+    def __init__(
+        self,
+        storage: BookieStorage,
+        progresses: Sequence[SyncProgress],
+        count_max: int = LEDGER_COUNT_MAX,
+    ) -> None:
+        self._storage = storage
+        self._progresses = progresses  # of each journal
+        self._count_max = count_max
+        self._slots: OrderedDict[int, LedgerSlot] = OrderedDict()
+        self._moved: dict[int, LedgerSlot] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def find(self, ledger_id: int) -> LedgerSlot | None:
+        """Return a ledger that this bookie has, or ``None``."""
+        slot = self._slots.get(ledger_id)
+        if slot is None:
+            return self._load(ledger_id)
+        if 2 * len(self._slots) > self._count_max:  # nothing is forgotten for a long time yet
+            self._slots.move_to_end(ledger_id)
+        return slot
+
+    def check_not_deleted(self, ledger_id: int) -> None:
+        """Accept a ledger that this bookie may take in.
+
+        Raises:
+            NoSuchLedgerError: it was deleted from the cluster, and is taken in no more.
+        """
+        if self._storage.is_deleted(ledger_id):
+            raise NoSuchLedgerError(ledger_id)
+
+    def new(self, ledger_id: int) -> LedgerSlot:
+        """Return a ledger that this bookie does not have yet; it starts empty."""
+        ledger = BookieLedger(ledger_id)
+        return self._keep(self._slot(ledger_id, ledger, NO_ENTRY, is_stored=False))
+
+    def cursor_moved(self, slot: LedgerSlot) -> None:
+        """Note that more of a ledger is on stable storage than storage knows."""
+        self._moved[slot.ledger_id] = slot
+
+    def keep_cursors(self) -> None:
+        """Hand the sync cursors that moved to storage."""
+        moved, self._moved = self._moved, {}
+        for slot in moved.values():
+            if self._storage.is_deleted(slot.ledger_id):
+                continue  # its entries were on their way to stable storage when it was forgotten
+            try:
+                self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
+            except OutOfDescriptorsError:
+                self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
+
+    def store_key(self, slot: LedgerSlot) -> LedgerKeyRecord:
+        """Store a new ledger's key and type; return the record for the journal."""
+        key, kind = slot.ledger.ledger_key, slot.ledger.ledger_type
+        assert key is not None, "the ledger was admitted"
+        assert kind is not None, "key and type are known together"
+        self._storage.set_ledger_key(slot.ledger_id, key, kind)
+        slot.is_stored = True
+        return LedgerKeyRecord(slot.ledger_id, key, kind)
+
+    def forget(self, ledger_id: int) -> None:
+        """Forget a ledger that was deleted, whatever is on its way."""
+        self._moved.pop(ledger_id, None)
+        self._slots.pop(ledger_id, None)
+
+    def drop_if_new(self, slot: LedgerSlot) -> None:
+        """Forget a ledger whose very first request was refused."""
+        if not slot.is_stored:
+            self._slots.pop(slot.ledger_id, None)
+
+    def _load(self, ledger_id: int) -> LedgerSlot | None:
+        if self._storage.is_deleted(ledger_id):
+            return None
+        info = self._storage.ledger_info(ledger_id)
+        if info is None:
+            return None
+        ledger = BookieLedger(
+            ledger_id,
+            ledger_key=info.ledger_key,
+            ledger_type=info.ledger_type,
+            is_fenced=info.is_fenced,
+            lac=max(info.explicit_lac, self._last_lac(ledger_id, info.last_entry_id)),
+            last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
+        )
+        return self._keep(self._slot(ledger_id, ledger, info.last_entry_id, is_stored=True))
+
+    def _slot(
+        self, ledger_id: int, ledger: BookieLedger, last_entry_id: int, *, is_stored: bool
+    ) -> LedgerSlot:
+        journal_no = self._storage.journals.of(ledger_id)
+        return LedgerSlot(
+            ledger_id, ledger, last_entry_id, is_stored=is_stored, journal_no=journal_no
+        )
+
+    def _last_lac(self, ledger_id: int, last_entry_id: int) -> int:
+        """Return the LAC that came with the last entry: once told to a reader, it stays."""
+        if last_entry_id == NO_ENTRY:
+            return NO_ENTRY
+        resolved = self._storage.resolve(ledger_id, range(last_entry_id, last_entry_id + 1), 1)
+        if resolved is None:
+            return NO_ENTRY
+        try:
+            _count, body = self._storage.fetch(resolved)
+        except EntryUnreadableError as error:
+            logger.warning("the LAC of its last entry is not known: %s", error)
+            return NO_ENTRY
+        if not self._storage.is_as_written(resolved, body):
+            logger.warning(
+                "the LAC of its last entry is not known: ledger %d entry %d is damaged",
+                ledger_id,
+                last_entry_id,
+            )
+            return NO_ENTRY
+        return stored_lac(body)
+
+    def _durable_until(self, ledger_id: int, ledger_type: LedgerType, floor: int) -> int:
+        # a ledger is loaded only when all of it is on stable storage: at the start everything
+        # replayed has been synced, and later nothing is forgotten that is still on its way
+        if not level_of(ledger_type).has_sync_cursor:
+            return NO_ENTRY
+        return self._storage.contiguous_until(ledger_id, floor)
+
+    def _keep(self, slot: LedgerSlot) -> LedgerSlot:
+        self._slots[slot.ledger_id] = slot
+        if len(self._slots) > self._count_max:
+            synced = [one.synced_ticket for one in self._progresses]
+            for ledger_id, old in self._slots.items():
+                is_synced = old.ticket <= synced[old.journal_no]
+                if is_synced and old is not slot:
+                    del self._slots[ledger_id]
+                    break
+        return slot

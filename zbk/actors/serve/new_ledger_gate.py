@@ -1,0 +1,78 @@
+"""Where requests for ledgers that the bookie does not hold wait for the metadata store.
+
+The rules are those of ``zbk.durability.new_ledgers``. Requests of ledgers that are held pass.
+
+Owned and run by the storage actor.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from zbk.actors.serve.ledger_lookups import LookUp
+from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
+from zbk.durability.new_ledgers import Finding, WaitingRoom, check_claim
+from zbk.transport.router import Inbound
+from zbk.wire.messages import Add, GetLedgerInfo, Read, ReadLac, Sync, WriteLac
+
+
+class NewLedgerGate:
+    """Holds requests back, and lets them go."""
+
+    def __init__(self, ledgers: LedgerTable, ask: Callable[[LookUp], None]) -> None:
+        self._ledgers = ledgers
+        self._ask = ask
+        self._room: WaitingRoom[Inbound] = WaitingRoom()
+        self._findings: dict[int, Finding] = {}  # of the ledger whose requests are let go
+
+    def holds_back(self, inbound: Inbound) -> bool:
+        """Return whether a request has to wait behind others of its ledger; then it does.
+
+        Raises:
+            BusyError: too much waits.
+        """
+        if not len(self._room):
+            return False
+        request = inbound.request
+        if not isinstance(request, Add | Read | ReadLac | WriteLac | Sync | GetLedgerInfo):
+            return False
+        is_waiting = self._room.has(request.ledger_id)
+        if is_waiting:
+            self._room.put(request.ledger_id, inbound, inbound.size)
+        return is_waiting
+
+    def slot(self, inbound: Inbound, request: Add | Read | ReadLac | WriteLac) -> LedgerSlot | None:
+        """Return a ledger for what makes it known; ``None``: the request waits from now on.
+
+        Raises:
+            NoSuchLedgerError: it was deleted, or there never was one.
+            MetadataUnavailableError: nobody can say whether there is.
+            UnauthorizedError, UnsupportedLedgerError: the ledger has another key, or type.
+            BusyError: too much waits.
+        """
+        ledger_id = request.ledger_id
+        slot = self._ledgers.find(ledger_id)
+        if slot is None:
+            self._ledgers.check_not_deleted(ledger_id)
+            found = self._findings.get(ledger_id)
+            if found is None:
+                self._room.put(ledger_id, inbound, inbound.size)
+                return None
+            check_claim(ledger_id, request.ledger_key, request.ledger_type, found)
+            slot = self._ledgers.new(ledger_id)
+        return slot
+
+    def ask(self) -> None:
+        """Ask for the ledgers whose requests wait, if there are any and no question is open."""
+        ledger_ids = self._room.next_batch()
+        if ledger_ids:
+            self._ask(LookUp(ledger_ids))
+
+    def released(self, findings: Mapping[int, Finding]) -> Iterator[Inbound]:
+        """Yield what waits no longer, in order; each is to be served before the next is taken."""
+        for one in self._room.answered(findings):
+            self._findings[one.ledger_id] = one.found
+            yield from one.requests
+            del self._findings[one.ledger_id]
+
+    def give_up(self) -> Sequence[Inbound]:
+        """Return everything that waits: it is to be refused."""
+        return self._room.take_all()

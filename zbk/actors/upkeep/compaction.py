@@ -1,0 +1,346 @@
+"""Compaction of the entry logs of one ledger directory, in steps of the gc actor.
+
+The order of the steps, and what each leaves after a crash, stands in ``zbk.storage.gc.compaction``;
+which logs are taken, in ``upkeep.compaction``. Here they are carried out: pieces of a log are
+read and written in the gc actor's thread, no faster than the throttle says; the storage actor is
+asked for slices so short that adds do not notice.
+
+What cannot be done is given up, and nothing is lost by it: a source that is damaged is left alone
+until the next start; without space the sources stay, and the next compaction tries again.
+
+When the index is not written down in ``CHECKPOINT_WAIT_MS``, as on a full disk, the sources stay
+until a later round finds that it was.
+
+Owned and run by the gc actor. Source: BookKeeper's ``TransactionalEntryLogCompactor``.
+"""
+
+import logging
+from collections.abc import Callable, Generator, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from zbk.actors.upkeep.gc_waits import Waits
+from zbk.errors import CorruptRecordError, NoSpaceError
+from zbk.protocol.repair.throttle import Throttle
+from zbk.protocol.upkeep.compaction import LogShare, choose_sources
+from zbk.storage.entry_logs.runs import Piece, Run
+from zbk.storage.gc.compaction_log import CompactionLog, merge
+from zbk.storage.gc.compaction_note import CompactionPlan
+from zbk.storage.gc.garbage import Garbage
+
+logger = logging.getLogger("zbk.bookie")
+
+T = TypeVar("T")
+
+SLICE_MS: Final = 2
+SLICE_COUNT: Final = 8_192
+"""After so much time, or so many entries, the storage actor turns to its clients."""
+
+CHECKPOINT_WAIT_MS: Final = 60_000
+
+
+class CompactionCounts(msgspec.Struct):
+    """What was compacted, of all directories; written by the actor's thread. Sizes in bytes."""
+
+    log_count: int = 0  # sources removed
+    copied_size: int = 0
+    freed_size: int = 0  # of the sources, less what was made of them
+    gave_up: str = ""  # why the last one that was begun, or looked for, did less than it might
+
+
+class DirectoryCompaction:
+    """Carries out the compaction of one ledger directory."""
+
+    def __init__(
+        self,
+        garbage: Garbage,
+        waits: Waits,
+        *,
+        counts: CompactionCounts,
+        throttle: Throttle,
+        ask_checkpoint: Callable[[Callable[[], None]], None],
+        room_size: Callable[[str], int],
+    ) -> None:
+        self._garbage = garbage
+        self._core = garbage.compaction
+        self._waits = waits
+        self._counts = counts
+        self._throttle = throttle
+        self._ask_checkpoint = ask_checkpoint
+        self._room_size = room_size
+        self._verified_id = 0  # the target of the plan that waits for the disk
+        self._durable_id = 0  # the target of the last plan of which the index is on stable storage
+        self._is_checkpoint_late = False  # one that was asked for while entries move
+        self.shares: list[LogShare] = []  # of the logs that were left when the round looked
+
+    @property
+    def is_open(self) -> bool:
+        """True while a compaction has made its log, and the sources are not gone."""
+        return self._core.open_plan is not None
+
+    # ------------------------------------------------------------------ rounds
+
+    def look(self, *, is_counting: bool) -> Iterator[bool]:
+        """Find out how much of each log is live: of one that was not looked at, by counting."""
+        core = self._core
+        self.shares = []
+        for log_id in self._garbage.left_logs():
+            is_new = core.is_compactable(log_id) and not core.counts.is_known(log_id)
+            if is_counting and is_new:
+                try:
+                    yield from self._count(log_id)
+                except CorruptRecordError as error:
+                    self._spoil(log_id, error)
+            self.shares.append(core.share_of(log_id))
+            yield True
+
+    def compact(
+        self, threshold: float, should_end: Callable[[], bool]
+    ) -> Generator[bool, None, bool]:
+        """Compact logs below a threshold; return false if it should end before all are done.
+
+        It makes one log at least: rounds that never stop must not keep it from ever beginning.
+        """
+        while True:
+            if self.is_open:
+                self._give_up("the index of the last compaction is not on stable storage yet")
+                return True
+            sources = self._choose(threshold)
+            if not sources:
+                return True
+            taken = {one.log_id for one in sources}
+            is_done = yield from self._compact(sources)
+            if not is_done:
+                return True
+            if not self.is_open:
+                self.shares = [one for one in self.shares if one.log_id not in taken]
+            if should_end():
+                return False
+
+    def finish(self) -> Iterator[bool]:
+        """Carry to its end what a crash cut short, or what waited for the disk."""
+        plan = self._core.open_plan
+        if plan is None:
+            return
+        if self._verified_id != plan.target_id:
+            try:
+                is_through = yield from self._relocate(plan)
+                if not is_through:
+                    return
+                yield from self._verify(plan)
+            except CorruptRecordError as error:
+                for log_id in self._core.left_sources(plan):
+                    self._spoil(log_id, error)
+                self._core.give_up(plan)
+                return
+            self._verified_id = plan.target_id
+        yield from self._waits.until_told(
+            CHECKPOINT_WAIT_MS, lambda wake: self._ask_checkpoint(lambda: self._note(plan, wake))
+        )
+        if self._durable_id == plan.target_id:
+            self._remove(plan)
+
+    # ------------------------------------------------------------------ counting
+
+    def _count(self, log_id: int) -> Iterator[bool]:
+        core = self._core
+        if core.has_map(log_id):
+            is_live = yield from self._is_tail_live(log_id)
+            if is_live:
+                core.counts.trust(log_id)
+                return
+        sizes: dict[int, int] = {}
+        for piece in core.pieces(log_id):
+            yield from self._pace(piece.size)
+            for run, places in (yield from self._live(piece)):
+                if places:
+                    sizes[run.ledger_id] = sizes.get(run.ledger_id, 0) + run.size_of(places)
+        yield from self._verify_torn(log_id)
+        core.counts.keep(log_id, sizes)
+
+    def _is_tail_live(self, log_id: int) -> Generator[bool, None, bool]:
+        """Return whether nothing in the last blocks is dead, but for deleted ledgers."""
+        for piece in self._core.tail(log_id):
+            yield from self._pace(piece.size)
+            live = yield from self._live(piece)
+            for run, places in live:
+                if len(places) < run.count and not self._garbage.is_noted(run.ledger_id):
+                    return False
+        return True
+
+    def _live(self, piece: Piece) -> Generator[bool, None, list[tuple[Run, Sequence[int]]]]:
+        places = yield from self._in_slices(piece.runs, self._core.live_places)
+        return [*zip(piece.runs, places, strict=True)]
+
+    # ------------------------------------------------------------------ one compaction
+
+    def _choose(self, threshold: float) -> list[LogShare]:
+        shares = self.shares
+        room_size = self._room_size(self._core.directory)
+        size_max = self._core.log_size_max
+        sources = choose_sources(
+            shares, threshold, target_size_max=size_max, room_size=max(0, room_size)
+        )
+        if not sources and choose_sources(
+            shares, threshold, target_size_max=size_max, room_size=1 << 62
+        ):
+            self._give_up(f"{self._core.directory} has no room for the copies")
+        return sources
+
+    def _compact(self, sources: Sequence[LogShare]) -> Generator[bool, None, bool]:
+        """Compact these logs; return false if there is no space for it."""
+        core = self._core
+        target_id = yield from self._waits.in_storage(core.take_log_id)
+        plan = CompactionPlan(target_id, tuple(one.log_id for one in sources))
+        if not core.note(plan):
+            self._give_up(f"{core.directory} has no room for a note")
+            return False
+        yield True
+        log = core.begin_log(plan)
+        try:
+            for source_id in plan.source_ids:
+                try:
+                    yield from self._copy(source_id, log)
+                except CorruptRecordError as error:
+                    core.abandon(log)
+                    self._spoil(source_id, error)
+                    return True
+            core.finish(plan, log)
+        except NoSpaceError as error:
+            core.abandon(log)
+            self._give_up(str(error))
+            return False
+        finally:
+            log.close()
+        self._counts.copied_size += log.size
+        yield True
+        yield from self.finish()
+        return True
+
+    def _copy(self, source_id: int, log: CompactionLog) -> Iterator[bool]:
+        for piece in self._core.pieces(source_id):
+            yield from self._pace(piece.size)
+            live = yield from self._live(piece)
+            size = log.append(merge(live))
+            yield from self._pace(size)
+
+    def _relocate(self, plan: CompactionPlan) -> Generator[bool, None, bool]:
+        """Point the index at what was made; false if it has to be written down first."""
+        core = self._core
+        if not core.is_made(plan):
+            return True
+        source_ids = frozenset(plan.source_ids)
+        for piece in core.pieces(plan.target_id):
+            yield from self._pace(piece.size)
+            yield from self._in_slices(piece.runs, lambda run: core.relocate(run, source_ids))
+            if (yield from self._is_index_crowded()):
+                # or the storage actor would have to wait for the disk
+                yield from self._waits.until_told(CHECKPOINT_WAIT_MS, self._ask_with)
+                if self._is_checkpoint_late and (yield from self._is_index_crowded()):
+                    return False
+        return True
+
+    def _is_index_crowded(self) -> Generator[bool, None, bool]:
+        return (yield from self._waits.in_storage(lambda: self._core.is_index_crowded))
+
+    def _verify(self, plan: CompactionPlan) -> Iterator[bool]:
+        """Look each entry of the sources up.
+
+        Raises:
+            CorruptRecordError: one is pointed at, or nobody can tell.
+        """
+        for source_id in self._core.left_sources(plan):
+            for piece in self._core.pieces(source_id):
+                yield from self._pace(piece.size)
+                pointed = yield from self._in_slices(piece.runs, self._core.has_pointer)
+                if any(pointed):
+                    run = piece.runs[pointed.index(True)]
+                    told = f"entries of ledger {run.ledger_id} are read there still"
+                    raise self._core.damage(source_id, told)
+            yield from self._verify_torn(source_id)
+
+    def _verify_torn(self, source_id: int) -> Iterator[bool]:
+        """Look up all that may be in the block that a crash has cut off: none was ever promised."""
+        header = self._core.torn_block(source_id)
+        from_id = None if header is None else header.first_entry_id
+        while header is not None and from_id is not None:
+            look = partial(self._core.look_behind, source_id, header, from_id, SLICE_COUNT)
+            is_pointed, from_id = yield from self._waits.in_storage(look)
+            if is_pointed:
+                told = f"it ends early, and entries of ledger {header.ledger_id} are read there"
+                raise self._core.damage(source_id, told)
+
+    def _note(self, plan: CompactionPlan, wake: Callable[[int], None]) -> None:
+        """Note that a checkpoint has ended that began after the last change. Any thread."""
+        self._durable_id = plan.target_id
+        wake(0)
+
+    def _remove(self, plan: CompactionPlan) -> None:
+        core, counts = self._core, self._counts
+        if not core.forget_sources(plan):
+            self._give_up("there is no space to note that the sources go")
+            return
+        log_count = len(core.left_sources(plan))
+        freed_size = core.remove_sources(plan) - core.made_size(plan)
+        counts.log_count += log_count
+        counts.freed_size += max(0, freed_size)
+        logger.info(
+            "compaction: %d logs became log %08x, %d bytes freed",
+            log_count,
+            plan.target_id,
+            freed_size,
+        )
+
+    # ------------------------------------------------------------------ steps
+
+    def _in_slices(
+        self, runs: Sequence[Run], look: Callable[[Run], T]
+    ) -> Generator[bool, None, list[T]]:
+        """Ask the storage actor to look at runs, a few at a time; return what it found of each."""
+        found: list[T] = []
+        while len(found) < len(runs):
+            left = runs[len(found) :]
+            found += yield from self._waits.in_storage(partial(self._slice, left, look))
+        return found
+
+    def _slice(self, runs: Sequence[Run], look: Callable[[Run], T]) -> list[T]:
+        """Look at runs until it is time to let others on. The storage actor's thread."""
+        end_ms = self._waits.now_ms() + SLICE_MS
+        found: list[T] = []
+        count = 0
+        for run in runs:
+            found.append(look(run))
+            count += run.count
+            if count >= SLICE_COUNT or self._waits.now_ms() >= end_ms:
+                break
+        return found
+
+    def _pace(self, size: int) -> Iterator[bool]:
+        now_ms = self._waits.now_ms()
+        wait_ms = self._throttle.wait_ms(size, now_ms)
+        if wait_ms:
+            yield from self._waits.until(now_ms + wait_ms)
+        else:
+            yield True
+
+    def _ask_with(self, wake: Callable[[int], None]) -> None:
+        self._is_checkpoint_late = True
+
+        def done() -> None:
+            self._is_checkpoint_late = False
+            wake(0)
+
+        self._ask_checkpoint(done)
+
+    # ------------------------------------------------------------------ giving up
+
+    def _spoil(self, log_id: int, error: CorruptRecordError) -> None:
+        self._core.spoil(log_id)
+        logger.warning("log %08x is not compacted until the next start: %s", log_id, error)
+        self._counts.gave_up = f"log {log_id:08x} is damaged"
+
+    def _give_up(self, reason: str) -> None:
+        self._counts.gave_up = reason
+        logger.info("compaction: %s", reason)
