@@ -21,60 +21,60 @@ from zbk import errors as _errors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Aborted": "zbk.client.datasets",
+    "Aborted": "zbk.client.dataset.datasets",
     "BookieInfo": "zbk.wire.messages",
     "BookieRegistration": "zbk.metadata.values",
     "Client": "zbk.client.api",
     "ClientConfig": "zbk.config",
     "ClientOptions": "zbk.config",
-    "Collected": "zbk.client.dataset_garbage",
+    "Collected": "zbk.client.dataset.garbage",
     "ColumnStats": "zbk.protocol.dataset.manifest",
     "connect": "zbk.client.api",
     "DataLedger": "zbk.protocol.dataset.manifest",
     "DataSet": "zbk.protocol.dataset.dataset",
-    "DataSets": "zbk.client.datasets",
+    "DataSets": "zbk.client.dataset.datasets",
     "DigestType": "zbk.protocol.entry.words",
     "Entry": "zbk.protocol.entry.entry",
     "Fragment": "zbk.protocol.ledger.metadata",
     "GarbageStatus": "zbk.wire.messages",
     "LedgerMetadata": "zbk.protocol.ledger.metadata",
-    "LedgerOptions": "zbk.client.ledger_creation",
-    "LedgerReader": "zbk.client.ledger_reader",
+    "LedgerOptions": "zbk.client.write.ledger_creation",
+    "LedgerReader": "zbk.client.read.ledger_reader",
     "LedgerState": "zbk.protocol.entry.words",
-    "LedgerTail": "zbk.client.tail",
-    "TailGroup": "zbk.client.tail_group",
-    "TailedBatch": "zbk.client.tail_group",
+    "LedgerTail": "zbk.client.read.tail",
+    "TailGroup": "zbk.client.read.tail_group",
+    "TailedBatch": "zbk.client.read.tail_group",
     "LedgerType": "zbk.protocol.entry.words",
-    "LedgerWriter": "zbk.client.ledger_writer",
+    "LedgerWriter": "zbk.client.write.ledger_writer",
     "Load": "zbk.protocol.dataset.dataset",
     "LoadKind": "zbk.protocol.dataset.dataset",
     "LoadState": "zbk.protocol.dataset.dataset",
-    "LoadTicket": "zbk.client.datasets",
-    "Log": "zbk.client.log",
+    "LoadTicket": "zbk.client.dataset.datasets",
+    "Log": "zbk.client.log.log",
     "LogEntry": "zbk.protocol.log.position",
     "LogMetadata": "zbk.protocol.log.metadata",
     "LogPosition": "zbk.protocol.log.position",
     "LogRange": "zbk.protocol.log.position",
-    "LogTail": "zbk.client.log_tail",
+    "LogTail": "zbk.client.log.tail",
     "NO_ENTRY": "zbk.protocol.entry.words",
     "ReadBatch": "zbk.protocol.entry.read_batch",
     "ScrubStatus": "zbk.wire.messages",
-    "Snapshot": "zbk.client.datasets",
+    "Snapshot": "zbk.client.dataset.datasets",
     "UnderreplicatedLedger": "zbk.protocol.repair.underreplicated",
     "Version": "zbk.protocol.dataset.dataset",
 }
 
 if TYPE_CHECKING:
     from zbk.client.api import Client, connect
-    from zbk.client.dataset_garbage import Collected
-    from zbk.client.datasets import Aborted, DataSets, LoadTicket, Snapshot
-    from zbk.client.ledger_creation import LedgerOptions
-    from zbk.client.ledger_reader import LedgerReader
-    from zbk.client.ledger_writer import LedgerWriter
-    from zbk.client.log import Log
-    from zbk.client.log_tail import LogTail
-    from zbk.client.tail import LedgerTail
-    from zbk.client.tail_group import TailedBatch, TailGroup
+    from zbk.client.dataset.datasets import Aborted, DataSets, LoadTicket, Snapshot
+    from zbk.client.dataset.garbage import Collected
+    from zbk.client.log.log import Log
+    from zbk.client.log.tail import LogTail
+    from zbk.client.read.ledger_reader import LedgerReader
+    from zbk.client.read.tail import LedgerTail
+    from zbk.client.read.tail_group import TailedBatch, TailGroup
+    from zbk.client.write.ledger_creation import LedgerOptions
+    from zbk.client.write.ledger_writer import LedgerWriter
     from zbk.config import ClientConfig, ClientOptions
     from zbk.errors import (
         AppendUnansweredError,

@@ -13,7 +13,7 @@ import zbk
 from tests.support.at_once import run_at_once
 from tests.support.cluster import Shell, zookeeper_cluster
 from tests.support.fake_data_sets import SCHEMA, Clock, write_ledger
-from zbk.client.dataset_loads import TTL_MS
+from zbk.client.dataset.loads import TTL_MS
 from zbk.cluster.local import LocalCluster
 from zbk.protocol.dataset.dataset import MANIFEST_COUNT_MAX
 from zbk.system.clock import wall_ms

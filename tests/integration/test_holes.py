@@ -18,7 +18,7 @@ from zbk.auditor.ground import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cli.main import cli
 from zbk.cli.session import Session
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.underreplication import MissingReason

@@ -15,7 +15,7 @@ from tests.support.cluster import QUICK
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
-from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
 from zbk.system.clock import monotonic_s

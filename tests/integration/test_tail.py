@@ -11,7 +11,7 @@ import pytest
 
 import zbk
 from tests.support.waiting import wait_until
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
 from zbk.protocol.entry.digest import checksum, ledger_key
 from zbk.protocol.entry.entry_batch import sizes_to_wire

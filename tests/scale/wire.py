@@ -21,7 +21,7 @@ import msgspec
 from tests.support.checkpoints import is_marked
 from tests.support.made_ledgers import make_ledgers
 from zbk.bench.percentiles import Percentiles, percentiles
-from zbk.client.requests import Requests
+from zbk.client.cluster.requests import Requests
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.connect import open_store
 from zbk.metadata.instance import instance_id

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tests.simulation.world import World
-from zbk.client.dataset_ledgers import LoadTicket
+from zbk.client.dataset.ledgers import LoadTicket
 from zbk.protocol.dataset.dataset import DataSet, LoadKind, Version
 from zbk.protocol.dataset.manifest import DataLedger, decode_manifest
 

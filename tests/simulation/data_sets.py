@@ -22,8 +22,8 @@ from tests.simulation.passwords import PASSWORDS
 from tests.simulation.world import World
 from tests.simulation.writer_body import WriterBody
 from tests.support.history import hash_of
-from zbk.client.dataset_ledgers import DATA_SET_TAG, LOAD_TAG, NAME_TAG, DataSetClient, LoadTicket
-from zbk.client.datasets import Aborted, Collected, DataSets
+from zbk.client.dataset.datasets import Aborted, Collected, DataSets
+from zbk.client.dataset.ledgers import DATA_SET_TAG, LOAD_TAG, NAME_TAG, DataSetClient, LoadTicket
 from zbk.errors import (
     DataSetConflictError,
     LoadAbortedError,

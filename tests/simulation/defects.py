@@ -42,7 +42,7 @@ from zbk.actors.serve.turn import Turn
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.auditor.worker import ReplicationWorker
 from zbk.client.deadlines import Deadlines
-from zbk.client.writer_actor import WriterActor
+from zbk.client.write.writer_actor import WriterActor
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck

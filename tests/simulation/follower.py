@@ -1,7 +1,7 @@
 """A client that follows a ledger while it is written: the real ``TailCore`` and its body.
 
-The body does what ``zbk.client.tail_body`` does; metadata come as from a watch, late. Half of the
-followers wait for LACs with the client's own sessions (``zbk.client.lac_watches``), the others with
+The body does what ``read.tail_body`` does; metadata come as from a watch, late. Half of the
+followers wait for LACs with the client's own sessions (``read.lac_watches``), the others with
 long polls, as clients of version 2 do. It is judged here:
 entries come in order, none is left out, and the tail ends when the ledger is closed and not before;
 the checker judges that nothing was read, and no LAC was told, that is gone later (I2, I3, I6).
@@ -14,8 +14,8 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.reader import ReaderBody
 from tests.simulation.world import World
-from zbk.client.lac_watches import LacWatches
-from zbk.client.requests import Requests
+from zbk.client.cluster.requests import Requests
+from zbk.client.read.lac_watches import LacWatches
 from zbk.errors import BookieUnavailableError, NoSuchLedgerError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -1,6 +1,6 @@
 """Owners of a log in the simulation: the real ``LogOwner``, and an application that appends.
 
-The body does what ``zbk.client.log_driver`` does: the list through the real ``LogStore``, its
+The body does what ``zbk.client.log.driver`` does: the list through the real ``LogStore``, its
 ledgers through writers and recoveries of the simulation. Several owners duel for one log.
 """
 

@@ -1,6 +1,6 @@
 """A client that syncs a ledger which somebody else writes: the real ``OutsideSync`` and its body.
 
-The body does what ``zbk.client.outside_sync_pump`` does. What a sync returns is judged like what a
+The body does what ``operations.outside_sync_pump`` does. What a sync returns is judged like what a
 writer's sync returns: it is durable on an ack quorum, and the ledger never ends below it.
 """
 

@@ -1,6 +1,6 @@
 """A client of the simulation that recovers a ledger: the real ``RecoveryCore`` and its body.
 
-The body does what ``zbk.client.recovery_pump`` does.
+The body does what ``zbk.client.operations.recovery_pump`` does.
 """
 
 from collections.abc import Callable, Sequence

@@ -13,8 +13,8 @@ import msgspec
 from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
 from zbk.auditor.ground import RepairGround
-from zbk.client.placer import BookiePlacer
-from zbk.client.requests import Requests
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, READONLY_NAME
 from zbk.metadata.underreplication import UnderreplicationStore

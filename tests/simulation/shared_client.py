@@ -23,13 +23,13 @@ from tests.simulation.world import World
 from tests.simulation.writer import Plan
 from tests.simulation.writer_oracle import WriterOracle, may_lose
 from tests.support.history import Event, hash_of
-from zbk.client.append_budget import AppendBudget
-from zbk.client.ledger_writer import LedgerWriter
-from zbk.client.mailbox import AppendMailbox
-from zbk.client.metadata_actor import MetadataTask
-from zbk.client.writer_actor import Join, WriterActor, WriterDoor
-from zbk.client.writer_body import WriterBody, WriterSetup
-from zbk.client.writer_metadata import WriterMetadata
+from zbk.client.cluster.metadata_actor import MetadataTask
+from zbk.client.write.append_budget import AppendBudget
+from zbk.client.write.ledger_writer import LedgerWriter
+from zbk.client.write.mailbox import AppendMailbox
+from zbk.client.write.writer_actor import Join, WriterActor, WriterDoor
+from zbk.client.write.writer_body import WriterBody, WriterSetup
+from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.errors import MetadataUnavailableError, NotDurableError, ZbkError
 from zbk.metadata.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 
 from zbk.client.deadlines import Deadlines
-from zbk.client.writer_actor import WriterActor
-from zbk.client.writer_body import WriterBody
+from zbk.client.write.writer_actor import WriterActor
+from zbk.client.write.writer_body import WriterBody
 from zbk.errors import BookieUnavailableError
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport import bundles

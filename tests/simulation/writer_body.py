@@ -1,6 +1,6 @@
 """The body of a writer in the simulation, around the real ``WriterCore``.
 
-It does what ``zbk.client.writer_actor`` does: requests out, news in, changes of the metadata
+It does what ``zbk.client.write.writer_actor`` does: requests out, news in, changes of the metadata
 through the real ``LedgerStore``. What becomes of each call goes into the history.
 """
 

@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 from zbk.actors.identity.identity import init_identity
 from zbk.actors.process.bookie import Bookie
 from zbk.client.api import Client
-from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.config import BookieConfig
 from zbk.metadata.connect import open_store
 from zbk.metadata.ledgers import initialise

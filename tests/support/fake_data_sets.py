@@ -7,8 +7,8 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 from uuid import uuid4
 
-from zbk.client.datasets import DataSetClient, DataSets, LoadTicket
-from zbk.client.ledger_creation import plan_ledger
+from zbk.client.dataset.datasets import DataSetClient, DataSets, LoadTicket
+from zbk.client.write.ledger_creation import plan_ledger
 from zbk.errors import NotEnoughBookiesError, UnauthorizedError
 from zbk.metadata.datasets import DataSetStore
 from zbk.metadata.ledgers import LedgerStore

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.errors import EntryUnreadableError, NoSuchEntryError, ZbkError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries

@@ -14,7 +14,7 @@ from typing import Final, Protocol, Self, assert_never
 
 import msgspec
 
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -8,9 +8,9 @@ import threading
 from types import TracebackType
 from typing import Final, Self
 
-from zbk.client.directory import BookieDirectory
-from zbk.client.placer import BookiePlacer
-from zbk.client.requests import Requests
+from zbk.client.cluster.directory import BookieDirectory
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.client.cluster.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import ClientClosedError
 from zbk.metadata.bookies import BookieRegistry

@@ -23,7 +23,7 @@ from typing import Final
 import msgspec
 
 from zbk.auditor.copier import RequestSender, Secret
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
 from zbk.protocol.entry.read_batch import decode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata

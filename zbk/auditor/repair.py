@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, assert_never
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.targets import TargetPolicy
-from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
+from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import (
     ClientClosedError,
     MetadataConflictError,

@@ -12,7 +12,7 @@ Source: the autorecovery page, The Rereplication process; BookKeeper's ``Replica
 
 from typing import Protocol
 
-from zbk.client.placer import BookiePlacer
+from zbk.client.cluster.placer import BookiePlacer
 from zbk.protocol.repair.ledger_repair_events import ChooseTarget, TargetChosen
 
 

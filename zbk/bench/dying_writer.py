@@ -17,7 +17,7 @@ import msgspec
 from zbk.bench.numbered import NumberedPayloads, batches
 from zbk.bench.program import tell
 from zbk.client.api import connect
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.load import load
 from zbk.errors import RequestTimeoutError
 from zbk.system.clock import monotonic_s

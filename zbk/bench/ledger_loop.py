@@ -21,7 +21,7 @@ from zbk.bench.histogram import Histogram
 from zbk.bench.load import Api, WriteLoad, create_ledger
 from zbk.bench.pace import Pace
 from zbk.client.api import Client
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 

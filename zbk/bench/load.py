@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 
 from zbk.client.api import Client
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.protocol.entry.words import LedgerType
 
 

@@ -22,7 +22,7 @@ from typing import Final, Self
 import msgspec
 
 from zbk.client.api import Client, connect
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import NotEnoughBookiesError, RequestTimeoutError
 from zbk.metadata.connect import open_store

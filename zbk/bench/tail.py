@@ -26,7 +26,7 @@ from zbk.bench.percentiles import Percentiles, percentiles
 from zbk.bench.program import Program
 from zbk.bench.tail_reader import EntriesSeen, TailStarted
 from zbk.client.api import Client
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.durability.level import level_of
 from zbk.errors import NoSuchEntryError, RequestTimeoutError
 from zbk.protocol.entry.words import LedgerType

@@ -12,7 +12,7 @@ from zbk.cli.output import Format, print_object, print_rows, time_text
 from zbk.cli.session import Session
 
 if TYPE_CHECKING:
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
     from zbk.protocol.dataset.dataset import DataSet, Load, Version
     from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 
@@ -34,7 +34,7 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
     With their last version: how many rows, ledgers and bytes of payload it has, when it was
     committed, and by whom.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
 
     columns = ["dataset", "version", "row_count", "ledger_count", "size", "committed", "who"]
     with session.open_client(metadata) as client:
@@ -78,7 +78,7 @@ def show(
 
     Its columns, and the loads that are under way in the data set.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
 
     with session.open_client(metadata) as client:
@@ -128,7 +128,7 @@ def history(session: Session, name: str, metadata: str | None, output: Format) -
 
     Each one has the rows of those before it, back to the last overwrite.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
 
     columns = [
         "version", "kind", "row_count", "ledger_count", "size", "committed", "who", "load_id",
@@ -156,7 +156,7 @@ def loads(session: Session, name: str, is_all: bool, metadata: str | None, outpu
     A load is under way until its driver commits or aborts it. One that its driver has left is
     aborted by others once its time is over; `zbk dataset abort` does not wait for that.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
 
     with session.open_client(metadata) as client:

@@ -11,7 +11,7 @@ from zbk.cli.output import Format, note, print_object, print_rows
 from zbk.cli.session import Session
 
 if TYPE_CHECKING:
-    from zbk.client.datasets import Collected
+    from zbk.client.dataset.datasets import Collected
 
 EXIT_REFUSED = 1
 
@@ -49,7 +49,7 @@ def drop(
     A data set goes with all of its versions and ledgers; loads under way end with an error. Of a
     version only what no other one lists can go: `zbk dataset gc` deletes it.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
 
     with session.open_client(metadata) as client:
         data_sets = DataSets(client)
@@ -98,7 +98,7 @@ def abort(
     The load can never become visible after that, and its ledgers are deleted. A driver that still
     runs gets an error when it commits. A load that was committed stays, and the exit code is 1.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
 
     with session.open_client(metadata) as client:
@@ -156,7 +156,7 @@ def gc(
     Ledgers that no version lists: of failed attempts, of aborted loads, of versions that were
     dropped. Loads whose time is over are aborted; live ones, and all that a version lists, stay.
     """
-    from zbk.client.datasets import DataSets
+    from zbk.client.dataset.datasets import DataSets
 
     if (name is None) is not is_all:
         raise click.UsageError("Give the NAME of a data set, or --all.")

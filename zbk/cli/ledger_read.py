@@ -30,7 +30,7 @@ from zbk.errors import EXIT_DAMAGE
 
 if TYPE_CHECKING:
     from zbk.client.api import Client
-    from zbk.client.ledger_reader import LedgerReader
+    from zbk.client.read.ledger_reader import LedgerReader
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
 

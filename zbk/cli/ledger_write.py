@@ -27,7 +27,7 @@ from zbk.errors import NotDurableError, ZbkError
 from zbk.protocol.entry.spans import spans_text
 
 if TYPE_CHECKING:
-    from zbk.client.ledger_writer import LedgerWriter
+    from zbk.client.write.ledger_writer import LedgerWriter
     from zbk.cluster.load import Loaded
 
 FAILED_CLOSE_S: Final = 10.0

@@ -26,7 +26,7 @@ from zbk.cli.streams import is_terminal
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from zbk.client.log import Log
+    from zbk.client.log.log import Log
     from zbk.cluster.load import Loaded
     from zbk.protocol.log.position import LogRange
 

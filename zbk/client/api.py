@@ -16,19 +16,23 @@ from typing import TYPE_CHECKING, Final, Self, Unpack
 import pykka
 
 from zbk.client import arguments
-from zbk.client.confirmed_look import MetadataOutcome
-from zbk.client.directory import BookieDirectory
-from zbk.client.garbage_collection import CompactionName, collect_garbage, compaction_name
-from zbk.client.lac_watches import LacWatches
-from zbk.client.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
-from zbk.client.ledger_reader import LedgerReader, ReaderSetup
-from zbk.client.log_calls import LogCalls
-from zbk.client.metadata_actor import MetadataActors, MetadataTask
-from zbk.client.placer import BookiePlacer
-from zbk.client.requests import Requests
-from zbk.client.scrub import ask_scrub, follow_scrub
-from zbk.client.tail_body import LedgerNews
-from zbk.client.tail_group import TailGroup
+from zbk.client.cluster.directory import BookieDirectory
+from zbk.client.cluster.metadata_actor import MetadataActors, MetadataTask
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.client.cluster.requests import Requests
+from zbk.client.log.calls import LogCalls
+from zbk.client.operations.garbage_collection import (
+    CompactionName,
+    collect_garbage,
+    compaction_name,
+)
+from zbk.client.operations.scrub import ask_scrub, follow_scrub
+from zbk.client.read.confirmed_look import MetadataOutcome
+from zbk.client.read.lac_watches import LacWatches
+from zbk.client.read.ledger_reader import LedgerReader, ReaderSetup
+from zbk.client.read.tail_body import LedgerNews
+from zbk.client.read.tail_group import TailGroup
+from zbk.client.write.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
 from zbk.config import ClientConfig, ClientOptions, convert
 from zbk.durability.level import level_of
 from zbk.errors import (
@@ -65,8 +69,8 @@ from zbk.transport.news import DealerOptions
 from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubStatus
 
 if TYPE_CHECKING:
-    from zbk.client.ledger_writer import LedgerWriter
-    from zbk.client.open_writers import OpenWriters
+    from zbk.client.write.ledger_writer import LedgerWriter
+    from zbk.client.write.open_writers import OpenWriters
 
 METADATA_VARIABLE: Final = "ZBK_METADATA"
 SOFTWARE: Final = "zbk-python"
@@ -191,7 +195,7 @@ class Client(LogCalls):
     @property
     def _writers(self) -> "OpenWriters":
         """The writers, which are loaded and made with the first one: half of a client's code."""
-        from zbk.client.open_writers import OpenWriters, WriterGround
+        from zbk.client.write.open_writers import OpenWriters, WriterGround
 
         with self._lock:
             if self._is_closed:
@@ -316,7 +320,7 @@ class Client(LogCalls):
         Raises:
             ZbkError: as ``LedgerWriter.close``.
         """
-        from zbk.client.ledger_writer import LedgerWriter, close_all
+        from zbk.client.write.ledger_writer import LedgerWriter, close_all
 
         default_s = self._config.default_timeout_ms / 1000
         timeout_s = default_s if timeout is None else arguments.seconds(timeout)
@@ -429,7 +433,7 @@ class Client(LogCalls):
             return self._recover_ledger(ledger_id, password, timeout_s)
 
     def _recover_ledger(self, ledger_id: int, password: bytes, timeout_s: float) -> LedgerReader:
-        from zbk.client.recovery_pump import RecoveryPump, RecoverySetup
+        from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
         from zbk.protocol.ledger.changes import begin_recovery
 
         def begin(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -543,7 +547,7 @@ class Client(LogCalls):
         if not level_of(metadata.ledger_type).has_sync_cursor:
             with self.open_ledger(ledger_id, password) as reader:
                 return reader.last_add_confirmed
-        from zbk.client.outside_sync_pump import sync_from_outside
+        from zbk.client.operations.outside_sync_pump import sync_from_outside
 
         return sync_from_outside(metadata, ledger_key(password, ledger_id), self._requests)
 

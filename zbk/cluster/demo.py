@@ -18,7 +18,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from zbk.client.api import Client
-from zbk.client.ledger_reader import LedgerReader
+from zbk.client.read.ledger_reader import LedgerReader
 from zbk.cluster.demo_failures import (
     BookieReplaced,
     Compared,

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from zbk.client.api import Client
-from zbk.client.ledger_reader import LedgerReader
-from zbk.client.ledger_writer import LedgerWriter
+from zbk.client.read.ledger_reader import LedgerReader
+from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import LedgerFencedError, UnavailableError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY

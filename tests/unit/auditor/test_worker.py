@@ -18,7 +18,7 @@ from zbk.auditor.worker import (
     ReplicationWorker,
     aim_of,
 )
-from zbk.client.requests import ReplyBox
+from zbk.client.cluster.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.ledgers import LedgerStore, initialise

@@ -15,7 +15,7 @@ from zbk.cli.dataset_schema import columns_of
 from zbk.cli.main import cli
 from zbk.cli.session import Session
 from zbk.client.api import Client
-from zbk.client.datasets import DataSets
+from zbk.client.dataset.datasets import DataSets
 from zbk.errors import LoadAbortedError
 from zbk.metadata.ledgers import initialise
 from zbk.metadata.memory import MemoryTree

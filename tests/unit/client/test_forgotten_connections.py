@@ -11,7 +11,7 @@ import pytest
 from tests.support.bookie_here import ONE, BookieHere
 from tests.support.waiting import wait_until
 from zbk.client.api import Client
-from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_creation import LedgerOptions
 
 
 @pytest.fixture

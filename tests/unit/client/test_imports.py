@@ -10,7 +10,7 @@ LATE = (
     "tomllib",
     "zbk.protocol.write.writer",
     "zbk.protocol.recovery.recovery",
-    "zbk.client.log",
+    "zbk.client.log.log",
 )
 
 

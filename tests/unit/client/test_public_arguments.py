@@ -22,7 +22,7 @@ import pytest
 
 import zbk
 from tests.support.wire_peers import BOOKIE_ID, Echo, front
-from zbk.client.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.config import ClientConfig
 from zbk.errors import (
     EntryTooLargeError,

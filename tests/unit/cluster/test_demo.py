@@ -14,7 +14,7 @@ from zbk.errors import DigestMismatchError, InvalidOptionError
 from zbk.protocol.entry.words import LedgerType
 
 if TYPE_CHECKING:
-    from zbk.client.ledger_reader import LedgerReader
+    from zbk.client.read.ledger_reader import LedgerReader
 
 BOOKIE = LocalBookie(
     index=2, bookie_id="b", pid=1, address="tcp://h:1", incarnation=1, folder=Path("/f")

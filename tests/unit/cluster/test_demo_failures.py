@@ -10,7 +10,7 @@ from zbk.cluster.demo_failures import compared
 from zbk.errors import DigestMismatchError
 
 if TYPE_CHECKING:
-    from zbk.client.ledger_reader import LedgerReader
+    from zbk.client.read.ledger_reader import LedgerReader
 
 NUMBERS = [b"this is entry %d" % n for n in range(5)]
 

@@ -10,7 +10,7 @@ together.
 A session ends with an error that any of its requests meets, and all of its watches end with it. A
 bookie that has forgotten a session says so: its watches join the next one, and nobody notices.
 
-Pure. One for each bookie of a client, owned by ``zbk.client.lac_watches``.
+Pure. One for each bookie of a client, owned by ``zbk.client.read.lac_watches``.
 
 Source: issue of many readers; Kafka's KIP-227 (incremental fetch sessions).
 """

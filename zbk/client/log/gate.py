@@ -1,0 +1,139 @@
+"""Where appends to a log go: to one ledger at a time, in order, and never past a switch.
+
+Appends hold the gate while they are handed to the current ledger's writer. A *switch* to the next
+ledger holds it, too, until all that went to the old one is answered; whoever appends meanwhile
+waits. So no entry of the new ledger is acknowledged before an older one of the old ledger.
+
+Any thread.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Final
+
+from zbk.client.write.ledger_writer import LedgerWriter
+from zbk.durability.level import level_of
+from zbk.errors import RequestTimeoutError, ZbkError
+from zbk.protocol.log.position import LogPosition
+from zbk.system.clock import monotonic_ms, monotonic_s
+
+DRAIN_WAIT_S: Final = 1.0
+"""How long a switch sleeps before it looks whether the client is still there."""
+
+
+class AppendGate:
+    """The current ledger's writer, and who may use it when."""
+
+    def __init__(self, check_usable: Callable[[], None]) -> None:
+        self._check_usable = check_usable
+        self._lock = threading.Lock()
+        self._writer: LedgerWriter | None = None
+        self._last: Future[Any] | None = None  # of the appends: they are answered in order
+        self._last_position: LogPosition | None = None  # in the ledgers before the current one
+        self._end: ZbkError | None = None
+        self._entry_count = 0
+        self._size = 0
+        self._first_ms = 0
+
+    @property
+    def writer(self) -> LedgerWriter:
+        """The writer of the current ledger.
+
+        Raises:
+            ZbkError: the gate is closed.
+        """
+        if self._end is not None:
+            raise self._end
+        assert self._writer is not None, "the take-over has ended"
+        return self._writer
+
+    @property
+    def entry_count(self) -> int:
+        """Entries appended to the current ledger."""
+        return self._entry_count
+
+    @property
+    def size(self) -> int:
+        """Bytes of payload appended to the current ledger."""
+        return self._size
+
+    @property
+    def age_ms(self) -> int:
+        """Time since the first append to the current ledger."""
+        return monotonic_ms() - self._first_ms if self._entry_count else 0
+
+    @property
+    def last_position(self) -> LogPosition | None:
+        """The last position in the ledgers before the current one that were filled here."""
+        return self._last_position
+
+    def append(
+        self,
+        send: "Callable[[LedgerWriter, float], Future[Any]]",
+        payloads: Sequence[bytes],
+        timeout_s: float,
+    ) -> "tuple[int, Future[Any]]":
+        """Hand entries to the current ledger by ``send``; return its id and what that returned.
+
+        ``send`` gets the writer, and the seconds that are left of ``timeout_s``.
+
+        Raises:
+            RequestTimeoutError: the gate was held for ``timeout_s``; nothing was appended.
+            ZbkError: the gate is closed, or ``send`` failed.
+        """
+        with self._held(timeout_s) as left_s:
+            writer = self.writer
+            future = send(writer, left_s)
+            self._last = future
+            if not self._entry_count:
+                self._first_ms = monotonic_ms()
+            self._entry_count += len(payloads)
+            self._size += sum(map(len, payloads))
+            return writer.ledger_id, future
+
+    def switch(self, new: LedgerWriter) -> None:
+        """Wait for all appends to the current ledger; from then on they go to ``new``.
+
+        Raises:
+            CannotAdvanceError, RequestTimeoutError: a VD ledger could not be synced.
+            ZbkError: an append failed.
+        """
+        with self._lock:
+            old = self._writer
+            if old is not None and self._last is not None:
+                self._drain(old, self._last)
+                self._last_position = LogPosition(old.ledger_id, old.last_add_pushed)
+            self._writer = new
+            self._last = None
+            self._entry_count = self._size = 0
+
+    def close(self, error: ZbkError) -> None:
+        """Refuse every append from now on. The first error stays."""
+        if self._end is None:
+            self._end = error
+
+    def _drain(self, writer: LedgerWriter, last: "Future[Any]") -> None:
+        while not last.done():
+            self._check_usable()
+            try:
+                last.exception(DRAIN_WAIT_S)
+            except TimeoutError:
+                continue
+        error = last.exception()
+        if error is not None:
+            raise error
+        if level_of(writer.metadata.ledger_type).has_sync_cursor:
+            writer.sync()
+
+    @contextmanager
+    def _held(self, timeout_s: float) -> Iterator[float]:
+        """Hold the gate; yield the seconds that are left of ``timeout_s``."""
+        deadline_s = monotonic_s() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            raise RequestTimeoutError("append: the log stayed busy", timeout_s)
+        try:
+            yield max(0.0, deadline_s - monotonic_s())
+        finally:
+            self._lock.release()

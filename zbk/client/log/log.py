@@ -1,0 +1,344 @@
+"""What an application holds of a log that it owns: what ``Client.open_log`` returns."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from zbk.client import arguments
+from zbk.client.log.driver import LedgerClient, LogDriver
+from zbk.client.log.gate import AppendGate
+from zbk.client.log.reader import LogReading
+from zbk.client.log.tail import LogTail
+from zbk.client.log.truncation import truncate
+from zbk.client.write.ledger_creation import LedgerOptions
+from zbk.client.write.ledger_writer import BytesLike, LedgerWriter
+from zbk.config import ENTRY_SIZE_MAX_LIMIT
+from zbk.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    LogClosedError,
+    LogFencedError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.metadata.logs import LogStore
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.log.metadata import LogMetadata
+from zbk.protocol.log.owner_events import CloseAsked, RollAsked, TakeOverAsked
+from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
+from zbk.system.clock import monotonic_ms, monotonic_s
+
+ResultT = TypeVar("ResultT")
+
+ROLL_RETRY_MS: Final = 5_000
+"""How long a roll that failed is not tried again by itself."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogSetup(msgspec.Struct, frozen=True):
+    """Everything a log stands on."""
+
+    name: str
+    client: LedgerClient
+    store: LogStore
+    options: LedgerOptions  # of each new ledger
+    roll_size: int  # bytes of payload after which the log goes on in a new ledger
+    roll_ms: int  # age of a ledger's first entry after which it does; 0: any age
+    default_timeout_s: float
+
+
+class Log:
+    """A log that this client owns. Any thread may append; entries are in the order of the calls.
+
+    There is one owner at a time. When another client takes the log over, the next append here
+    fails with ``LogFencedError``: that append may or may not be in the log, as may those that were
+    not yet answered. Everything that was acknowledged is, and in order.
+
+    A log is a list of ledgers. It goes on in a new one, *rolls*, when the current one has taken
+    ``roll_size`` bytes, at the first append ``roll_ms`` after its first entry, or when ``roll`` is
+    called: in a thread of its own, while appends go on.
+
+    As a context manager it closes the current ledger at the end.
+
+    Source: "The BookKeeper protocol", section Ledgers to logs.
+    """
+
+    def __init__(self, setup: LogSetup) -> None:
+        self._setup = setup
+        self._gate = AppendGate(setup.client.check_usable)
+        self._driver = LogDriver(setup.name, setup.client, setup.store, setup.options, self._gate)
+        self._roll_lock = threading.Lock()
+        self._is_rolling = False
+        self._roll_from_ms = 0
+        self._is_closed = False
+        try:
+            self._driver.run(TakeOverAsked())
+        except BaseException:
+            self._driver.abandon()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "lost" if self._driver.end else "open"
+        return f"<zbk.Log {self.name} {state}>"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except ZbkError as error:
+            if error is not exc:
+                exc.add_note(f"zbk: closing log {self.name} failed too: {error}")
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._setup.name
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger that takes appends now.
+
+        Raises:
+            LogFencedError, LogClosedError: none does any more.
+        """
+        return self._gate.writer.ledger_id
+
+    @property
+    def metadata(self) -> LogMetadata:
+        """The list of ledgers as this owner last read or wrote it."""
+        found = self._driver.log
+        assert found is not None, "the take-over has read it"
+        return found
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, payload: BytesLike, *, timeout: float | None = None) -> LogPosition:
+        """Add one entry; return its position once it is as durable as the ledger type promises.
+
+        ``timeout``, in seconds, is for all that this waits for together.
+
+        Raises:
+            EntryTooLargeError: over the entry limit; nothing was added.
+            LogFencedError: another client owns the log; the entry may or may not be in it.
+            LogClosedError: this handle was closed; nothing was added.
+            RequestTimeoutError: no answer yet; the entry may be added still.
+        """
+        timeout_s = self._timeout_s(timeout)  # before anything is added, not after
+        deadline_s = monotonic_s() + timeout_s
+        future = self.append_async(payload, timeout=timeout_s)
+        return self._wait(future, timeout_s, deadline_s)
+
+    def append_async(
+        self, payload: BytesLike, *, timeout: float | None = None
+    ) -> "Future[LogPosition]":
+        """Add one entry; return a future of its position. Blocks while too much is pending.
+
+        Callbacks of the future run in a thread of the client: they must not block.
+        """
+        timeout_s = self._timeout_s(timeout)
+        data = arguments.payload(payload)
+        return self._append(
+            lambda writer, left_s: writer.append_async(data, timeout=left_s),
+            LogPosition,
+            [data],
+            timeout_s,
+        )
+
+    def append_many(
+        self, payloads: Iterable[BytesLike], *, timeout: float | None = None
+    ) -> "Future[LogRange]":
+        """Add many entries in one go, all to one ledger; return a future of their positions."""
+        timeout_s = self._timeout_s(timeout)
+        batch, _size = arguments.payloads(payloads, ENTRY_SIZE_MAX_LIMIT)
+        return self._append(
+            lambda writer, left_s: writer.append_many(batch, timeout=left_s),
+            LogRange,
+            batch,
+            timeout_s,
+        )
+
+    def sync(self, *, timeout: float | None = None) -> LogPosition | None:
+        """Make everything appended so far durable; return the last position that is.
+
+        ``None``: nothing was appended by this owner.
+
+        Raises:
+            CannotAdvanceError: too few bookies hold what was appended.
+        """
+        timeout_s = self._timeout_s(timeout)
+        writer, before = self._gate.writer, self._gate.last_position
+        try:
+            last = writer.sync(timeout=timeout_s)
+        except (LedgerFencedError, LedgerClosedError) as error:
+            raise self._lose(writer.ledger_id, error) from error
+        return before if last == NO_ENTRY else LogPosition(writer.ledger_id, last)
+
+    # ------------------------------------------------------------------ ledgers
+
+    def roll(self) -> None:
+        """Go on in a new ledger. Nothing happens while the current one has no entry.
+
+        Raises:
+            LogFencedError: another client owns the log.
+            ZbkError: no new ledger could be made or added; the log goes on in the current one.
+        """
+        self._check_open()
+        if self._gate.entry_count:
+            self._driver.run(RollAsked())
+
+    def truncate(self, position: LogPosition) -> int:
+        """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
+
+        The last ledger stays, and so does one that is not closed yet.
+
+        Raises:
+            InvalidOptionError: the log has no such ledger.
+        """
+        position = arguments.position("position", position)
+        self._check_open()
+        return truncate(self._setup.client, self._setup.store, self.name, position)
+
+    # ------------------------------------------------------------------ reading
+
+    def read(self, start: LogPosition | None = None) -> Iterator[LogEntry]:
+        """Yield the entries from ``start`` (default: the first) up to what is confirmed now.
+
+        That is at least what was confirmed to this owner.
+        """
+        start = arguments.optional_position("start", start)
+        self._check_open()
+        return self._reading().entries(start)
+
+    def tail(self, start: LogPosition | None = None, *, timeout: float | None = None) -> LogTail:
+        """Return an iterator over the entries from ``start`` on, those to come too."""
+        start = arguments.optional_position("start", start)
+        timeout_s = None if timeout is None else arguments.seconds(timeout)
+        self._check_open()
+        return self._reading().tail(start, timeout=timeout_s)
+
+    # ------------------------------------------------------------------ close
+
+    def close(self) -> None:
+        """Finish what was appended and close the current ledger. Twice is fine.
+
+        After an error other than ``LogFencedError`` the ledger may be open with all that was
+        appended. Closing again tries again; if nothing does, the log's next owner recovers it.
+
+        Raises:
+            LogFencedError: another client owns the log.
+            NotDurableError: acknowledged entries of a VD ledger are not durable yet.
+            MetadataUnavailableError: the metadata store does not answer.
+        """
+        self._is_closed = True
+        self._gate.close(LogClosedError(self.name))
+        try:
+            self._driver.run(CloseAsked())
+        finally:
+            if self._driver.end is not None:
+                self._driver.abandon()
+
+    # ------------------------------------------------------------------ private
+
+    def _append(
+        self,
+        send: "Callable[[LedgerWriter, float], Future[Any]]",
+        place: Callable[[int, Any], ResultT],
+        payloads: Sequence[bytes],
+        timeout_s: float,
+    ) -> "Future[ResultT]":
+        try:
+            ledger_id, inner = self._gate.append(send, payloads, timeout_s)
+        except (LedgerFencedError, LedgerClosedError) as error:
+            raise self._lose(error.args[0], error) from error
+        outer: Future[ResultT] = Future()
+        outer.set_running_or_notify_cancel()  # an entry on its way cannot be called back
+
+        def resolve(done: "Future[Any]") -> None:
+            error = done.exception()
+            if error is None:
+                outer.set_result(place(ledger_id, done.result()))
+            elif isinstance(error, ZbkError):
+                outer.set_exception(self._lose(ledger_id, error))
+            else:
+                outer.set_exception(error)
+
+        inner.add_done_callback(resolve)
+        self._roll_if_due()
+        return outer
+
+    def _lose(self, ledger_id: int, error: ZbkError) -> ZbkError:
+        """Note that a ledger takes no more; return what the application is told."""
+        self._driver.lose(ledger_id, error)
+        if isinstance(error, LedgerFencedError | LedgerClosedError):
+            return LogFencedError(self.name)
+        return error
+
+    def _roll_if_due(self) -> None:
+        setup, gate = self._setup, self._gate
+        is_due = gate.size >= setup.roll_size or 0 < setup.roll_ms <= gate.age_ms
+        if is_due and monotonic_ms() >= self._roll_from_ms and self._begin_roll():
+            name = f"zbk-roll-{self.name}"
+            threading.Thread(target=self._roll, name=name, daemon=True).start()
+
+    def _begin_roll(self) -> bool:
+        """Return whether this thread is the one that may start a roll now."""
+        with self._roll_lock:
+            if self._is_rolling or self._is_closed:
+                return False
+            self._is_rolling = True
+            return True
+
+    def _roll(self) -> None:
+        try:
+            self.roll()
+        except ZbkError as error:
+            self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
+            if not self._is_closed:
+                logger.warning("log %s could not be rolled: %s", self.name, error)
+        except Exception:
+            self._roll_from_ms = monotonic_ms() + ROLL_RETRY_MS
+            logger.exception("rolling log %s failed", self.name)
+        finally:
+            self._is_rolling = False
+
+    def _reading(self) -> LogReading:
+        setup = self._setup
+        return LogReading(
+            setup.name,
+            setup.client,
+            setup.store,
+            setup.options.get("password", b""),
+            confirmed=self._driver.confirmed,
+        )
+
+    def _check_open(self) -> None:
+        self._setup.client.check_usable()
+        if self._is_closed:
+            raise LogClosedError(self.name)
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self._setup.default_timeout_s if timeout is None else arguments.seconds(timeout)
+
+    def _wait(self, future: "Future[ResultT]", timeout_s: float, deadline_s: float) -> ResultT:
+        try:
+            return future.result(max(0.0, deadline_s - monotonic_s()))
+        except TimeoutError:
+            raise RequestTimeoutError(f"log {self.name}", timeout_s) from None

@@ -1,0 +1,74 @@
+"""Carries out the sync of a ledger that somebody else writes: the requests of an ``OutsideSync``.
+
+Runs in the thread of the caller, who waits.
+"""
+
+from typing import assert_never
+
+from zbk.client.cluster.requests import Requests
+from zbk.durability.outside_sync import (
+    AskSync,
+    Event,
+    LacTold,
+    OutsideSync,
+    OutsideSyncDone,
+    OutsideSyncFailed,
+    SlotNotSynced,
+    SlotSynced,
+    SyncStarted,
+    TellLac,
+)
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.system.clock import monotonic_ms
+from zbk.transport.news import Reply
+from zbk.wire.messages import Sync, SyncAnswer, WriteLac
+
+
+def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Requests) -> int:
+    """Make the entries of an open VD ledger durable; return the last one that is.
+
+    Raises:
+        CannotAdvanceError: too few bookies answered.
+    """
+    fragment = metadata.last_fragment
+    core = OutsideSync(metadata.ledger_id, metadata.quorum, fragment.first_entry_id - 1)
+    bookies = fragment.bookies
+    events: list[Event] = [SyncStarted()]
+    while True:
+        effects = [effect for event in events for effect in core.handle(event, monotonic_ms())]
+        events = []
+        for effect in effects:
+            match effect:
+                case AskSync():
+                    sync = Sync(
+                        request_id=0,
+                        ledger_id=metadata.ledger_id,
+                        ledger_key=ledger_key,
+                        lac=effect.lac,
+                    )
+                    replies = requests.ask_all(bookies, sync)
+                    events += [_event_of(i, replies[b]) for i, b in enumerate(bookies)]
+                case TellLac():
+                    write_lac = WriteLac(
+                        request_id=0,
+                        ledger_id=metadata.ledger_id,
+                        ledger_key=ledger_key,
+                        ledger_type=metadata.ledger_type,
+                        lac=effect.lac,
+                    )
+                    requests.ask_all(bookies, write_lac)
+                    events += [LacTold(slot) for slot in range(len(bookies))]
+                case OutsideSyncDone():
+                    return effect.lac
+                case OutsideSyncFailed():
+                    raise effect.error
+                case _:
+                    assert_never(effect)
+
+
+def _event_of(slot: int, reply: Reply) -> Event:
+    match reply.outcome:
+        case SyncAnswer() as answer:
+            return SlotSynced(slot, answer.incarnation, answer.last_add_synced)
+        case _:
+            return SlotNotSynced(slot, reply.error)

@@ -1,0 +1,308 @@
+"""Reads a range chunk by chunk, several chunks ahead of the application.
+
+Each chunk is a ``RangeRead`` of one fragment. Chunks are asked for from the replicas in turn, so
+that all of them work; a bookie that failed or was slow is asked last for a while. The size of a
+chunk follows the size of the entries met so far.
+
+A chunk that cannot be read may have been moved since its reader was opened: then the metadata are
+wanted, and if other bookies hold it now, it is asked for there. No other failure is retried.
+
+Nothing here waits: replies, metadata and time are handed in by the owner, in one thread.
+``ReadPump`` waits for the application of a range, a tail for that of a ledger that grows.
+
+``lac`` rises with what bookies tell beside entries, and with what writers put into them: whatever
+was a ledger's LAC once is durable for good.
+"""
+
+from collections import deque
+from typing import Final
+
+from zbk.client.cluster.requests import Requests
+from zbk.config import ClientConfig
+from zbk.errors import (
+    MetadataUnavailableError,
+    NoSuchEntryError,
+    ZbkError,
+)
+from zbk.protocol.entry.digest import DigestFunction
+from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.words import NO_ENTRY, DigestType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.read.range_read import (
+    Delivered,
+    Effect,
+    Event,
+    RangeRead,
+    ReadAnswered,
+    ReadFailed,
+    ReadRefused,
+    ReadStarted,
+    ReadTicked,
+    SendRead,
+)
+from zbk.system.clock import monotonic_ms
+from zbk.transport.news import Reply, Sink
+from zbk.wire.codec import encode_ids
+from zbk.wire.messages import Read, ReadAnswer
+
+CHUNK_COUNT: Final = 256
+"""Entries of the first chunks, while the size of entries is not known."""
+
+CHUNK_COUNT_MAX: Final = 8_192
+
+MOVE_COUNT_MAX: Final = 8
+"""How often one chunk is asked for elsewhere because its ensemble has changed."""
+
+AVOIDED_CHUNK_COUNT: Final = 32
+"""For so many chunks a bookie that failed or was slow is asked last."""
+
+
+class _Chunk:
+    __slots__ = (
+        "batches", "core", "error", "fragment", "is_refreshed", "last", "move_count", "next_id",
+        "number",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, fragment: Fragment, core: RangeRead, first: int, last: int
+    ) -> None:
+        self.number = number
+        self.fragment = fragment
+        self.core = core
+        self.next_id = first  # of what was not delivered yet
+        self.last = last
+        self.move_count = 0
+        self.batches: deque[ReadBatch] = deque()
+        self.error: ZbkError | None = None
+        self.is_refreshed = False  # the metadata were read since it failed
+
+
+class ReadAhead:
+    """One pass over the entries ``first .. last`` of a ledger. Replies go to ``sink``."""
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        ledger_key: bytes,
+        digest: DigestFunction,
+        requests: Requests,
+        config: ClientConfig,
+        sink: Sink,
+        first: int,
+        last: int,
+        *,
+        bookie_id: str | None = None,
+    ) -> None:
+        self._metadata = metadata
+        self._next_id = first  # of what no chunk was begun for
+        self._last = last
+        self._sink = sink
+        self._ledger_key = ledger_key
+        self._digest = digest
+        self._requests = requests
+        self._config = config
+        self._bookie_id = bookie_id
+        self._lac = NO_ENTRY
+        self._chunks: deque[_Chunk] = deque()
+        self._by_number: dict[int, _Chunk] = {}
+        self._number = 0
+        self._avoided_until: dict[str, int] = {}  # number of a chunk, by bookie
+        self._chunk_count = CHUNK_COUNT
+        self._ahead_count = 1  # grows: a reader of one entry does not ask for thousands
+
+    @property
+    def lac(self) -> int:
+        """The highest LAC that came beside entries, or in them; -1 is none."""
+        return self._lac
+
+    @property
+    def is_over(self) -> bool:
+        """True when ``next_batch`` has returned everything."""
+        return not self._chunks and self._next_id > self._last
+
+    @property
+    def wants_metadata(self) -> bool:
+        """True when ``refreshed`` or ``not_refreshed`` is to be called before anything goes on."""
+        return bool(self._chunks) and self._is_lost(self._chunks[0])
+
+    @property
+    def due_ms(self) -> int | None:
+        """When to call ``tick``: a chunk may want to ask another replica then."""
+        due_ms = [chunk.core.speculate_at_ms for chunk in self._chunks]
+        return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
+
+    def next_batch(self) -> ReadBatch | None:
+        """Return the next entries in order; ``None``: there are none now, or no more.
+
+        Raises:
+            ZbkError: the next entry cannot be read.
+        """
+        while True:
+            self._begin_ahead()
+            if not self._chunks:
+                return None
+            chunk = self._chunks[0]
+            if chunk.batches:
+                batch = chunk.batches.popleft()
+                self._learn(batch)
+                return batch
+            if chunk.error is not None:
+                if self._is_lost(chunk):
+                    return None
+                self._move(chunk, chunk.error)
+            elif chunk.core.is_over:
+                self._end(chunk)
+                self._ahead_count = self._config.read_ahead_count
+            else:
+                return None
+
+    def take(self, reply: Reply) -> None:
+        """Handle a reply to one of the requests."""
+        if isinstance(reply.outcome, ReadAnswer):
+            self._lac = max(self._lac, reply.outcome.lac)
+        assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
+        number, slot, read_id = reply.key
+        found = self._by_number.get(number)
+        if found is not None:
+            self._handle(found, _event_of(slot, read_id, reply))
+
+    def tick(self) -> None:
+        """Note that time has passed."""
+        for chunk in self._chunks:
+            self._handle(chunk, ReadTicked())
+
+    def refreshed(self, metadata: LedgerMetadata) -> None:
+        """Record the metadata as they are now."""
+        self._metadata = metadata
+        if self._chunks:
+            self._chunks[0].is_refreshed = True
+
+    def not_refreshed(self, unknown: MetadataUnavailableError) -> None:
+        """Note that the metadata cannot be read."""
+        chunk = self._chunks[0]
+        chunk.is_refreshed = True
+        if isinstance(chunk.error, NoSuchEntryError):
+            chunk.error = unknown  # it may be elsewhere: nothing says that it is nowhere
+
+    def _begin_ahead(self) -> None:
+        while self._next_id <= self._last and len(self._chunks) < self._ahead_count:
+            chunk, self._next_id = self._begin(self._next_id, self._last)
+            if chunk is not None:  # else the one bookie asked holds nothing of it
+                self._chunks.append(chunk)
+
+    def _begin(self, first: int, last: int) -> tuple[_Chunk | None, int]:
+        """Start the chunk at ``first``; return it, if it has entries, and where the next begins."""
+        fragment, fragment_last = self._metadata.fragment_of(first)
+        stop = first + self._chunk_count - 1
+        last = min(last, stop, stop if fragment_last is None else max(fragment_last, first))
+        only_slot = None
+        if self._bookie_id is not None:
+            if self._bookie_id not in fragment.bookies:
+                return None, last + 1
+            only_slot = fragment.bookies.index(self._bookie_id)
+        core = RangeRead(
+            self._metadata.ledger_id,
+            self._metadata.quorum,
+            first,
+            last,
+            digest_type=self._metadata.digest_type,
+            digest=self._digest,
+            slot_order=self._slot_order(fragment),
+            only_slot=only_slot,
+            speculative_ms=self._config.speculative_read_ms,
+        )
+        chunk = _Chunk(self._number, fragment, core, first, last)
+        self._number += 1
+        self._by_number[chunk.number] = chunk
+        self._handle(chunk, ReadStarted())
+        return chunk, last + 1
+
+    def _slot_order(self, fragment: Fragment) -> list[int]:
+        size = self._metadata.ensemble_size
+        turn = (self._metadata.ledger_id + self._number) % size
+        order = [(turn + i) % size for i in range(size)]
+        avoided = self._avoided_until
+        return sorted(order, key=lambda s: avoided.get(fragment.bookies[s], 0) > self._number)
+
+    def _end(self, chunk: _Chunk) -> None:
+        assert self._chunks[0] is chunk, "chunks end in order"
+        self._chunks.popleft()
+        del self._by_number[chunk.number]
+        for slot, bookie_id in enumerate(chunk.fragment.bookies):
+            if chunk.core.strike_count(slot):
+                self._avoided_until[bookie_id] = self._number + AVOIDED_CHUNK_COUNT
+
+    def _is_lost(self, chunk: _Chunk) -> bool:
+        """Return whether a chunk cannot be read where it was, and may be elsewhere."""
+        return (
+            chunk.error is not None
+            and not chunk.batches
+            and not chunk.is_refreshed
+            and self._bookie_id is None
+            and chunk.move_count < MOVE_COUNT_MAX
+            and not self._is_moved(chunk)
+        )
+
+    def _move(self, chunk: _Chunk, error: ZbkError) -> None:
+        """Begin what is left of a failed chunk again, if it is elsewhere now; else raise."""
+        is_stuck = self._bookie_id is not None or chunk.move_count == MOVE_COUNT_MAX
+        if is_stuck or not self._is_moved(chunk):
+            raise error
+        self._end(chunk)
+        parts: list[_Chunk] = []
+        next_id = chunk.next_id
+        while next_id <= chunk.last:  # it may lie in several fragments now
+            part, next_id = self._begin(next_id, chunk.last)
+            assert part is not None, "without a bookie's id every chunk has entries"
+            part.move_count = chunk.move_count + 1
+            parts.append(part)
+        self._chunks.extendleft(reversed(parts))
+
+    def _is_moved(self, chunk: _Chunk) -> bool:
+        fragment, _ = self._metadata.fragment_of(chunk.next_id)
+        return fragment.bookies != chunk.fragment.bookies
+
+    def _handle(self, chunk: _Chunk, event: Event) -> None:
+        for effect in chunk.core.handle(event, monotonic_ms()):
+            self._carry_out(chunk, effect)
+
+    def _carry_out(self, chunk: _Chunk, effect: Effect) -> None:
+        match effect:
+            case SendRead():
+                self._send(chunk, effect)
+            case Delivered():
+                chunk.batches.append(effect.batch)
+                chunk.next_id = effect.batch.last_entry_id + 1
+            case ReadFailed():
+                chunk.error = effect.error
+
+    def _send(self, chunk: _Chunk, effect: SendRead) -> None:
+        ids = effect.entry_ids
+        is_striped = not isinstance(ids, range)
+        request = Read(
+            request_id=0,
+            ledger_id=self._metadata.ledger_id,
+            ledger_key=self._ledger_key,
+            ledger_type=self._metadata.ledger_type,
+            first_entry_id=ids[0],
+            last_entry_id=ids[-1],
+            size_max=self._config.read_size_max,
+            is_striped=is_striped,
+        )
+        frames = (encode_ids(ids),) if is_striped else ()
+        key = (chunk.number, effect.slot, effect.read_id)
+        self._requests.send(chunk.fragment.bookies[effect.slot], request, frames, self._sink, key)
+
+    def _learn(self, batch: ReadBatch) -> None:
+        if batch.digest_type is not DigestType.NONE:  # without a digest it may be anything
+            self._lac = max(self._lac, batch.last_lac)
+        mean_size = max(1, sum(batch.sizes) // max(1, len(batch)))
+        self._chunk_count = min(CHUNK_COUNT_MAX, max(1, self._config.read_size_max // mean_size))
+
+
+def _event_of(slot: int, read_id: int, reply: Reply) -> ReadAnswered | ReadRefused:
+    match reply.outcome:
+        case ReadAnswer() if len(reply.frames) == 1:
+            return ReadAnswered(slot, read_id, reply.frames[0])
+        case _:
+            return ReadRefused(slot, read_id, reply.error)

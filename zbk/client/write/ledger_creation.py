@@ -1,0 +1,149 @@
+"""How a ledger is made: what may be asked for, and what goes into the metadata store.
+
+The keywords of ``Client.create_ledger`` and its siblings are ``LedgerOptions``; ``plan_ledger``
+checks them once and turns them into a ``LedgerPlan``, which also holds the defaults.
+
+Source: BookKeeper's ``CreateBuilder`` and ``LedgerCreateOp``.
+"""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Literal, TypedDict
+from uuid import uuid4
+
+import msgspec
+
+from zbk.client import arguments
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.durability.level import level_of
+from zbk.errors import ArgumentTypeError, ArgumentValueError, ZbkError
+from zbk.metadata.ledgers import CREATE_COUNT_MAX, LedgerStore
+from zbk.protocol.entry.digest import ledger_key, password_digest
+from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.system.clock import wall_ms
+
+
+class LedgerOptions(TypedDict, total=False):
+    """The keywords that make a ledger; what each of them means when it is left out."""
+
+    ensemble_size: int  # 3
+    write_quorum_size: int  # 3: bookies that each entry goes to
+    ack_quorum_size: int  # 2: bookies that have to have it
+    ledger_type: LedgerType | Literal["PD_JOURNAL", "VD_JOURNAL"]  # PD_JOURNAL
+    digest_type: DigestType | Literal["XXH3", "MAC", "NONE"]  # XXH3
+    password: bytes  # empty
+    custom_metadata: Mapping[str, bytes] | None  # none
+
+
+class LedgerPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """A ledger that may be made."""
+
+    quorum: Quorum
+    ledger_type: LedgerType
+    digest_type: DigestType
+    password: bytes
+    custom_metadata: Mapping[str, bytes]
+
+
+def plan_ledger(options: LedgerOptions) -> LedgerPlan:
+    """Check what was asked for, and fill in what was not.
+
+    Raises:
+        ArgumentTypeError: a keyword that does not exist, or a value of another type.
+        ArgumentValueError: no such ledger or digest type, a value out of its limits, or a digest
+            of type MAC without a password.
+        InvalidQuorumError: the sizes do not fit together.
+        UnsupportedLedgerError: the ledger type cannot work with these sizes.
+    """
+    unknown = sorted(options.keys() - LedgerOptions.__annotations__.keys())
+    if unknown:
+        known = ", ".join(LedgerOptions.__annotations__)
+        raise ArgumentTypeError(
+            unknown[0], "", f"a ledger has no option {unknown[0]!r}; known: {known}"
+        )
+    quorum = Quorum(
+        _size("ensemble_size", options.get("ensemble_size", 3)),
+        _size("write_quorum_size", options.get("write_quorum_size", 3)),
+        _size("ack_quorum_size", options.get("ack_quorum_size", 2)),
+    )
+    ledger_type = options.get("ledger_type", LedgerType.PD_JOURNAL)
+    digest_type = options.get("digest_type", DigestType.XXH3)
+    plan = LedgerPlan(
+        quorum=quorum,
+        ledger_type=arguments.member(LedgerType, "ledger_type", ledger_type),
+        digest_type=arguments.member(DigestType, "digest_type", digest_type),
+        password=arguments.password(options.get("password", b"")),
+        custom_metadata=arguments.custom_metadata(options.get("custom_metadata")),
+    )
+    if plan.digest_type is DigestType.MAC and not plan.password:
+        why = "needs a password: without one, anybody can compute the MAC of a made-up entry"
+        raise ArgumentValueError("digest_type", plan.digest_type.value, why)
+    level_of(plan.ledger_type).check_quorum(quorum)
+    return plan
+
+
+class LedgerCreator:
+    """Makes ledgers in the metadata store, on bookies that take new entries."""
+
+    def __init__(self, ledgers: LedgerStore, placer: BookiePlacer, wait_ms: int) -> None:
+        self._ledgers = ledgers
+        self._placer = placer
+        self._wait_ms = wait_ms  # for bookies, if there are too few
+
+    def create(self, plan: LedgerPlan, *, has_writer: bool) -> LedgerMetadata:
+        """Make a ledger and return its metadata.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+        """
+        return self._create_some(plan, 1, has_writer=has_writer)[0]
+
+    def create_many(self, plan: LedgerPlan, count: int) -> list[LedgerMetadata]:
+        """Make ledgers that have writers, in few steps of the store; delete all if one step fails.
+
+        Raises:
+            NotEnoughBookiesError: fewer bookies are writable than the ensemble needs.
+        """
+        made: list[LedgerMetadata] = []
+        try:
+            while len(made) < count:
+                some = min(CREATE_COUNT_MAX, count - len(made))
+                made += self._create_some(plan, some, has_writer=True)
+        except ZbkError:
+            for one in made:
+                with suppress(ZbkError):  # empty ledgers without a handle: recovery closes them
+                    self._ledgers.delete(one.ledger_id)
+            raise
+        return made
+
+    def _create_some(
+        self, plan: LedgerPlan, count: int, *, has_writer: bool
+    ) -> list[LedgerMetadata]:
+        token = uuid4().hex
+        created_ms = wall_ms()
+
+        def make(ledger_id: int) -> LedgerMetadata:
+            ensemble = self._placer.new_ensemble(plan.quorum.ensemble_size, self._wait_ms / 1000)
+            return LedgerMetadata(
+                ledger_id=ledger_id,
+                ensemble_size=plan.quorum.ensemble_size,
+                write_quorum_size=plan.quorum.write_size,
+                ack_quorum_size=plan.quorum.ack_size,
+                ledger_type=plan.ledger_type,
+                digest_type=plan.digest_type,
+                password_digest=password_digest(plan.password, ledger_id),
+                ledger_key=ledger_key(plan.password, ledger_id),
+                fragments=(Fragment(0, ensemble),),
+                created_ms=created_ms,
+                creation_token=token,
+                has_writer=has_writer,
+                custom_metadata=dict(plan.custom_metadata),
+            )
+
+        return [metadata for metadata, _version in self._ledgers.create_many(make, count)]
+
+
+def _size(name: str, value: object) -> int:
+    return arguments.integer(name, value, -arguments.NUMBER_MAX, arguments.NUMBER_MAX)

@@ -1,0 +1,361 @@
+"""What an application holds of a ledger that it writes."""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Final, Self, TypeAlias, TypeVar
+
+from zbk.client import arguments
+from zbk.client.write.append_future import AppendFuture
+from zbk.client.write.mailbox import AppendMailbox
+from zbk.client.write.writer_body import AskClose, AskSync
+from zbk.client.write.writer_metadata import WriterMetadata
+from zbk.errors import (
+    CannotAdvanceError,
+    EntryTooLargeError,
+    MetadataUnavailableError,
+    NotDurableError,
+    RequestTimeoutError,
+    ZbkError,
+)
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.writer import WriterCore
+from zbk.system.clock import monotonic_s
+
+ENTRY_OVERHEAD_SIZE: Final = 64
+"""Bytes of an entry beside its payload, while it is pending: header, digest, its place in lists."""
+
+ResultT = TypeVar("ResultT")
+
+WAIT_SHARE: Final = 0.9
+"""Of the time-out of a close, the part in which bookies may make entries durable."""
+
+LOSSY_WAIT_SHARE: Final = 0.5
+"""The same of a close that accepts a loss: the rest is for closing."""
+
+NAMED_COUNT_MAX: Final = 10
+"""Ledgers that an error names, of those that were not closed together."""
+
+BytesLike: TypeAlias = bytes | bytearray | memoryview
+"""Anything with the buffer protocol is taken; these are what type checkers know of it."""
+
+
+class LedgerWriter:
+    """The single writer of one ledger. Any thread may call; entries get ids in order of the calls.
+
+    Made by ``Client.create_ledger``. As a context manager it closes the ledger at the end, also
+    after an error, by ``close()``: every acknowledged entry is in the closed ledger, or the ledger
+    stays open. The error of the block is the one that is raised; that of the close is added to it
+    as a note.
+
+    Source: BookKeeper's ``WriteHandle``; ``sync`` from the relaxed-durability proposal.
+    """
+
+    def __init__(
+        self,
+        metadata: WriterMetadata,
+        core: WriterCore,
+        mailbox: AppendMailbox,
+        condition: threading.Condition,
+        tell: Callable[[AskSync | AskClose], None],
+        end: Callable[[], None],
+        *,
+        entry_size_max: int,
+        default_timeout_s: float,
+        check_usable: Callable[[], None],
+    ) -> None:
+        self._metadata = metadata
+        self._core = core
+        self._mailbox = mailbox
+        self._condition = condition
+        self._tell_body = tell
+        self._end_body = end
+        self._entry_size_max = entry_size_max
+        self._default_timeout_s = default_timeout_s
+        self._check_usable = check_usable
+        self._close_future: Future[int] | None = None
+
+    def __repr__(self) -> str:
+        m = self.metadata
+        return (
+            f"<LedgerWriter {m.ledger_id} {m.ledger_type} "
+            f"{m.ensemble_size}/{m.write_quorum_size}/{m.ack_quorum_size} "
+            f"lac={self.last_add_confirmed} lap={self.last_add_pushed}>"
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exc is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception as error:  # noqa: BLE001 - the body's own error is the one to raise
+            exc.add_note(f"zbk: closing ledger {self.ledger_id} failed too: {error}")
+
+    # ------------------------------------------------------------------ what it is
+
+    @property
+    def ledger_id(self) -> int:
+        """The ledger's id."""
+        return self.metadata.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The ledger's metadata as this writer knows it: its ensembles, and its end once closed."""
+        return self._metadata.current
+
+    @property
+    def last_add_pushed(self) -> int:
+        """The LAP: the highest entry id that this writer has given out; -1 is none."""
+        return self._core.last_pushed_id
+
+    @property
+    def last_add_confirmed(self) -> int:
+        """The LAC: every entry up to it is durable on an ack quorum; -1 is none."""
+        return self._core.lac
+
+    @property
+    def last_add_acknowledged(self) -> int:
+        """The last entry whose append was answered. On a VD ledger it runs ahead of the LAC."""
+        return self._core.last_acked_id
+
+    @property
+    def unanswered_size(self) -> int:
+        """Bytes of encoded entries that are held here: some bookie has not answered them.
+
+        An ack quorum may have: then it is what a slow bookie still has to get, or one that is
+        away, should it come back. It is bounded by
+        ``backlog_size`` of the client's options, and a batch more.
+        """
+        return self._core.backlog_size
+
+    @property
+    def under_replicated(self) -> Mapping[str, Sequence[Span]]:
+        """Ranges of acknowledged entries that bookies lack, by bookie id; usually none.
+
+        Each is a first and a last id; on a striped ledger it means those that are due on the
+        bookie. They have fewer copies than the write quorum, and an ack quorum at least. This
+        writer will not write them any more: a bookie was away for longer than ``backlog_size``
+        lasts, or was replaced, or had not answered when the ledger was closed. Autorecovery is told
+        of them when the ensemble changes and when the ledger is closed.
+        """
+        end = self.metadata.last_entry_id
+        return self._core.missing.up_to(self.last_add_acknowledged if end is None else end)
+
+    # ------------------------------------------------------------------ append
+
+    def append(self, payload: BytesLike, *, timeout: float | None = None) -> int:
+        """Add one entry; return its id once it is as durable as the ledger's type promises.
+
+        ``timeout``, in seconds, is for the wait for room and for the answer together; ``math.inf``
+        is no limit, ``None`` the client's default.
+
+        Raises:
+            ArgumentTypeError, ArgumentValueError: a bad payload or time-out; nothing was added.
+            EntryTooLargeError: over the entry limit; nothing was added.
+            LedgerClosedError, LedgerFencedError, NotEnoughBookiesError: the ledger takes no more;
+                ``outcome`` says whether the entry may be in it.
+            RequestTimeoutError: no answer yet; the entry may be added still.
+        """
+        timeout_s = self._timeout_s(timeout)  # before anything is added, not after
+        deadline_s = monotonic_s() + timeout_s
+        future = self.append_async(payload, timeout=timeout_s)
+        return self._wait(future, timeout_s, deadline_s)
+
+    def append_async(self, payload: BytesLike, *, timeout: float | None = None) -> "Future[int]":
+        """Add one entry; return a future of its id. Blocks while too many bytes are pending.
+
+        ``timeout``, in seconds, is for the blocking. Callbacks of the future run in a thread that
+        the client works with: they must not block.
+
+        Raises:
+            EntryTooLargeError: over the entry limit; nothing was added.
+            RequestTimeoutError: no room in time; nothing was added.
+        """
+        data = payload if type(payload) is bytes else arguments.payload(payload)
+        timeout_s = self._default_timeout_s if timeout is None else arguments.seconds(timeout)
+        if len(data) > self._entry_size_max:
+            raise EntryTooLargeError(len(data), self._entry_size_max)
+        self._check_usable()
+        future = AppendFuture(self._condition, len(data) + ENTRY_OVERHEAD_SIZE)
+        self._mailbox.put(future, (data,), timeout_s)
+        return future
+
+    def append_many(
+        self, payloads: Iterable[BytesLike], *, timeout: float | None = None
+    ) -> "Future[range]":
+        """Add many entries in one go; return one future of the range of their ids.
+
+        The fast way: everything costs once a batch. Blocks while too many bytes are pending.
+
+        Raises:
+            EntryTooLargeError: one is over the entry limit; nothing was added.
+            RequestTimeoutError: no room in time; nothing was added.
+        """
+        timeout_s = self._timeout_s(timeout)
+        data, size = arguments.payloads(payloads, self._entry_size_max)
+        self._check_usable()
+        size += ENTRY_OVERHEAD_SIZE * len(data)
+        future = AppendFuture(self._condition, size, is_many=True)
+        self._mailbox.put(future, data, timeout_s)
+        return future
+
+    # ------------------------------------------------------------------ sync and close
+
+    def sync(self, *, timeout: float | None = None, partial: bool = False) -> int:
+        """Make every entry appended so far durable; return the last id that is (the LAC).
+
+        Waits for what is in flight, asks every bookie of the ensemble to fsync, then tells them the
+        LAC, so that a reader that is opened afterwards reads as far. Where readers need not, the
+        client's option ``explicit_lac_ms=0`` saves that last step.
+
+        Where too few bookies hold what was appended this is an error, so that a caller who does not
+        compare ids is never wrong. With ``partial`` the smaller id is returned instead, as in the
+        proposal of this call; it is ``NO_ENTRY`` where nothing is durable.
+
+        Raises:
+            CannotAdvanceError: too few bookies hold what was appended; ``last_durable_id`` says
+                how far it is durable. Not with ``partial``.
+            RequestTimeoutError: no answer in time; it may happen still.
+        """
+        timeout_s = self._timeout_s(timeout)
+        partial = arguments.flag("partial", partial)
+        try:
+            return self._wait(self.sync_async(), timeout_s, monotonic_s() + timeout_s)
+        except CannotAdvanceError as error:
+            if not partial:
+                raise
+            return error.last_durable_id
+
+    def sync_async(self) -> "Future[int]":
+        """As ``sync``, but return a future."""
+        self._check_usable()
+        future: Future[int] = AppendFuture()
+        self._tell(AskSync(future))
+        return future
+
+    def close(self, *, timeout: float | None = None, accept_loss: bool = False) -> int:
+        """Finish what was appended, sync a VD ledger, close the ledger; return its last entry id.
+
+        The ledger is closed at the last acknowledged entry, never before it. On a VD ledger those
+        entries have to be durable first: this waits for bookies that are away as long as
+        ``timeout`` (seconds) allows. If they do not come back in time the ledger stays open, and
+        ``NotDurableError`` says how far it is durable: call ``close()`` again, or give the writer
+        up and let ``Client.recover_ledger`` find the end. Either way this writer takes no more
+        appends.
+
+        After an append has failed, a PD ledger is closed like that, too. A VD ledger stays open,
+        with ``NotDurableError``: bookies may have entries of which this writer heard nothing, and a
+        ``Client.sync_ledger`` somewhere else may have found them durable. Only a recovery knows.
+
+        ``accept_loss=True`` gives up acknowledged entries that are not durable after
+        ``quorum_grace_ms``, or half of ``timeout`` if that is less: the ledger is closed at its
+        LAC, which is returned, and what comes after it is lost. Nothing else drops such entries.
+
+        Closing twice is fine and gives the same answer; after ``NotDurableError``, or if the
+        metadata store did not answer, it is tried again.
+
+        Raises:
+            NotDurableError: acknowledged entries are not durable, or the end of a VD ledger is in
+                doubt; the ledger is open.
+            LedgerFencedError: another client recovers the ledger; its end is for that client.
+            LedgerClosedError: another client has closed it at another end.
+            RequestTimeoutError: no answer in time; the ledger may be closed still.
+        """
+        timeout_s = self._timeout_s(timeout)
+        deadline_s = monotonic_s() + timeout_s
+        future = self._begin_close(timeout_s, accept_loss=accept_loss)
+        return self._finish_close(future, deadline_s, timeout_s)
+
+    def _begin_close(self, timeout_s: float, *, accept_loss: bool = False) -> "Future[int]":
+        """Ask for a close, and do not wait: ``_finish_close`` does, with the future returned here.
+
+        Both are for closing many ledgers at the same time: ``Client.close_all``.
+        """
+        accept_loss = arguments.flag("accept_loss", accept_loss)
+        self._check_usable()
+        future = self._close_future
+        if future is None or _may_work_now(future):
+            future = AppendFuture()
+        if not future.done():
+            share = LOSSY_WAIT_SHARE if accept_loss else WAIT_SHARE
+            self._tell(AskClose(future, int(timeout_s * 1000 * share), accept_loss))
+        self._close_future = future
+        return future
+
+    def _finish_close(self, future: "Future[int]", deadline_s: float, timeout_s: float) -> int:
+        """Wait for a close that was begun; as ``close``."""
+        try:
+            return future.result(max(0.0, deadline_s - monotonic_s()))
+        except TimeoutError:
+            raise self._not_closed(timeout_s) from None
+        finally:
+            if future.done() and not _may_work_now(future):
+                self._end_body()
+
+    def _not_closed(self, timeout_s: float) -> NotDurableError | RequestTimeoutError:
+        lac, last_acked_id = self._core.lac, self._core.last_acked_id
+        if lac < last_acked_id:
+            reason = f"no answer within {timeout_s:g} s"
+            return NotDurableError(self.ledger_id, lac, last_acked_id, reason)
+        return RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s)
+
+    def _tell(self, message: AskSync | AskClose) -> None:
+        self._mailbox.ask(message.future, is_close=isinstance(message, AskClose))
+        self._tell_body(message)  # if it ends before this comes, its end resolves the future
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        return self._default_timeout_s if timeout is None else arguments.seconds(timeout)
+
+    def _wait(self, future: "Future[ResultT]", timeout_s: float, deadline_s: float) -> ResultT:
+        try:
+            return future.result(max(0.0, deadline_s - monotonic_s()))
+        except TimeoutError:
+            raise RequestTimeoutError(f"ledger {self.ledger_id}", timeout_s) from None
+
+
+def close_all(writers: Sequence[LedgerWriter], timeout_s: float) -> list[int]:
+    """Close ledgers at the same time, as ``Client.close_all``."""
+    deadline_s = monotonic_s() + timeout_s
+    failed: dict[int, ZbkError] = {}
+    begun: list[tuple[LedgerWriter, Future[int]]] = []
+    for writer in writers:
+        try:
+            future = writer._begin_close(timeout_s)  # noqa: SLF001 - of this module
+        except ZbkError as error:
+            failed[writer.ledger_id] = error
+        else:
+            begun.append((writer, future))
+    last_entry_ids: list[int] = []
+    for writer, future in begun:
+        try:
+            end = writer._finish_close(future, deadline_s, timeout_s)  # noqa: SLF001 - as above
+            last_entry_ids.append(end)
+        except ZbkError as error:
+            failed[writer.ledger_id] = error
+    if failed:
+        (_ledger_id, first), *others = sorted(failed.items())
+        if others:
+            named = ", ".join(str(ledger_id) for ledger_id, _error in others[:NAMED_COUNT_MAX])
+            more = f" and {len(others) - NAMED_COUNT_MAX} more" * (len(others) > NAMED_COUNT_MAX)
+            first.add_note(
+                f"zbk: of {len(writers)} ledgers these are not closed either: {named}{more}"
+            )
+        raise first
+    return last_entry_ids
+
+
+def _may_work_now(close: "Future[int]") -> bool:
+    """Return whether a close failed in a way that another one may not."""
+    failure = close.exception() if close.done() else None
+    return isinstance(failure, MetadataUnavailableError | NotDurableError)

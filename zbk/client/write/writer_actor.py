@@ -1,0 +1,325 @@
+"""The writer actor: serves many ledgers that this client writes, each with a ``WriterBody``.
+
+mailbox     Drain, when appends wait in the mailboxes of writers; Deliver, news from the
+            connections; ForWriter, what one writer was asked, or heard from the metadata actor;
+            Join and Leave, when a writer begins and ends; WritableChanged, from the directory of
+            bookies; TimePassed, from the connections' timers, when a writer is due; LookAround,
+            seldom, from the ticker
+answers     the futures of the application, in this actor's thread or in that of the connections,
+            which handles messages itself while the actor is idle (``DirectInbox``)
+owns        the writers' bodies, and when each of them is due (``deadlines``)
+on failure  of a writer: it ends, with all that waits for it, and its ledger is left to recovery;
+            the others go on. Of the actor itself: all of them end
+
+A turn handles everything that waits for any of the ledgers. An open ledger costs memory, and no
+thread and no tick.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Final, TypeAlias, assert_never
+
+import msgspec
+import pykka
+
+from zbk.client.deadlines import Deadlines
+from zbk.client.write.writer_body import WriterBody, WriterMessage
+from zbk.client.write.writer_requests import writer_of
+from zbk.errors import BookieUnavailableError, LedgerClosedError, ZbkError
+from zbk.system.clock import monotonic_ms
+from zbk.system.direct_inbox import DirectInbox, Door, Failed
+from zbk.transport.dealer import BookiePool
+from zbk.transport.news import News
+
+logger = logging.getLogger(__name__)
+
+
+LENT_SIZE_MAX: Final = 64 * 1024
+"""Bytes of one writer's appends that the thread of the connections encodes itself."""
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """Appends wait in the mailboxes of writers."""
+
+
+class Deliver(msgspec.Struct, frozen=True):
+    """News from the connections."""
+
+    news: list[News]
+
+
+class ForWriter(msgspec.Struct, frozen=True):
+    """A message for one writer."""
+
+    writer: WriterBody
+    message: WriterMessage
+
+
+class Join(msgspec.Struct, frozen=True):
+    """A writer begins."""
+
+    writer: WriterBody
+
+
+class Leave(msgspec.Struct, frozen=True):
+    """A writer ends: its ledger was closed, or failed to be."""
+
+    writer: WriterBody
+
+
+class WritableChanged(msgspec.Struct, frozen=True):
+    """Bookies have begun or ceased to take new entries."""
+
+
+class TimePassed(msgspec.Struct, frozen=True):
+    """A writer may be due."""
+
+    asked_ms: int  # the time that this call was asked for
+
+
+class LookAround(msgspec.Struct, frozen=True):
+    """Handles of writers were dropped, and not closed."""
+
+
+ActorMessage: TypeAlias = (
+    Drain | Deliver | ForWriter | Join | Leave | WritableChanged | TimePassed | LookAround | Failed
+)
+
+
+class WriterDoor(Door):
+    """Where others reach a writer actor. Any thread, if not said otherwise.
+
+    A message for an idle actor would wake it for little work, so the thread of the connections
+    handles it. The application's thread does not: an interrupt would stop it in the middle of one.
+    """
+
+    def __init__(self, pool: BookiePool) -> None:
+        super().__init__()
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._roused: list[WriterBody] = []
+        self._is_roused = False
+        self.dropped: list[WriterBody] = []  # their handles are gone, and they have not ended
+
+    def rouse(self, writer: WriterBody, *, is_lone: bool) -> None:
+        """Report that appends wait in the mailbox of a writer; once until they are taken."""
+        with self._lock:
+            self._roused.append(writer)
+            if self._is_roused:
+                return
+            self._is_roused = True
+        if not (is_lone and self._pool.call_soon(self._drain)):
+            self.leave_message(Drain())
+
+    def take_roused(self) -> list[WriterBody]:
+        """Return the writers in whose mailboxes appends wait. The actor's thread."""
+        with self._lock:
+            writers, self._roused = self._roused, []
+            self._is_roused = False
+        return writers
+
+    @property
+    def is_open(self) -> bool:
+        """True while there is an actor."""
+        return self.actor is not None and self.actor.actor_ref.is_alive()
+
+    @property
+    def writer_count(self) -> int:
+        """How many writers the actor serves."""
+        return self.actor.writer_count if isinstance(self.actor, WriterActor) else 0
+
+    def stop(self) -> None:
+        """Stop the actor, once it has handled what was left before, and wait for that."""
+        if self.actor is not None:
+            self.actor.actor_ref.stop()
+
+    def tell_writer(self, writer: WriterBody, message: WriterMessage) -> None:
+        """Leave a message for a writer; where the actor has stopped, the writer has ended."""
+        self.leave_message(ForWriter(writer, message))
+
+    def end_writer(self, writer: WriterBody) -> None:
+        """End a writer, once it has handled what was left before."""
+        self.leave_message(Leave(writer))
+
+    def forget(self, writer: WriterBody) -> None:
+        """Note that a writer has ended. The actor's thread."""
+        assert isinstance(self.actor, WriterActor), "writers run in an actor"
+        self.actor.forget(writer)
+
+    def leave_message(self, message: ActorMessage) -> bool:
+        """Leave a message for the actor; return false if it has stopped."""
+        try:
+            self.tell(message)
+        except pykka.ActorDeadError:
+            return False
+        return True
+
+    def deliver(self, news: list[News]) -> None:
+        """Hand news on. The thread of the connections."""
+        self._hand_on(Deliver(news))
+
+    def time_passed(self, asked_ms: int) -> None:
+        """Report that a time has come that was asked for. The thread of the connections."""
+        self._hand_on(TimePassed(asked_ms))
+
+    def _drain(self) -> None:
+        self._hand_on(Drain())
+
+    def _hand_on(self, message: Deliver | Drain | TimePassed) -> None:
+        if not self.hand(message):
+            self.leave_message(message)
+
+
+class WriterActor(DirectInbox, pykka.ThreadingActor):
+    """The body of many writers."""
+
+    use_daemon_thread = True
+
+    def __init__(
+        self, door: WriterDoor, pool: BookiePool, now_ms: Callable[[], int] = monotonic_ms
+    ) -> None:
+        super().__init__()
+        self._door = door
+        self._pool = pool
+        self._now_ms = now_ms
+        self._writers: dict[WriterBody, None] = {}
+        self._deadlines = Deadlines[WriterBody]()
+        self._undrained: dict[WriterBody, None] = {}  # with appends in their mailboxes, in turn
+        self._asked_ms: int | None = None  # when the connections' timer calls
+        self._thread_id = 0
+        door.actor = self
+
+    def on_start(self) -> None:
+        """Note the actor's own thread."""
+        self._thread_id = threading.get_ident()
+
+    def on_receive(self, message: ActorMessage) -> None:  # noqa: C901 - a case for each message
+        """Pass a message to the writers that it concerns; then drain mailboxes."""
+        now_ms = self._now_ms()
+        match message:
+            case Deliver(news):
+                self._take_in(news, now_ms)
+            case Drain():
+                roused = self._door.take_roused()
+                # else its own turn has drained it, or will once it is held up no longer
+                self._undrained.update({one: None for one in roused if one.may_drain})
+            case TimePassed(asked_ms):
+                if asked_ms == self._asked_ms:
+                    self._asked_ms = None
+                self._each(self._deadlines.take_due(now_ms), WriterBody.tick, now_ms)
+            case ForWriter(writer, wanted):
+                self._each([writer], lambda one, now_ms: one.handle(wanted, now_ms), now_ms)
+            case Join(writer):
+                self._writers[writer] = None
+                self._each([writer], lambda one, _now_ms: one.start(), now_ms)
+            case Leave(writer):
+                writer.end(LedgerClosedError(writer.ledger_id))
+            case WritableChanged():
+                self._each(list(self._writers), WriterBody.bookies_changed, now_ms)
+            case LookAround():
+                self._end_dropped()
+            case Failed():
+                raise message.error
+            case _:
+                assert_never(message)
+        self._drain()
+        self._ask_for_time()
+
+    def on_stop(self) -> None:
+        """End all writers; everything that waits fails."""
+        for writer in list(self._writers):
+            writer.end(LedgerClosedError(writer.ledger_id))
+
+    def on_failure(
+        self,
+        exception_type: type[BaseException] | None,
+        exception_value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Fail everything that waits: a bug of ours, and nothing may hang on it."""
+        del exception_type, traceback
+        for writer in list(self._writers):
+            writer.end(_failure(exception_value))
+
+    @property
+    def writer_count(self) -> int:
+        """How many writers are open."""
+        return len(self._writers)
+
+    def forget(self, writer: WriterBody) -> None:
+        """Note that a writer has ended. It calls this itself."""
+        self._writers.pop(writer, None)
+        self._undrained.pop(writer, None)
+        self._deadlines.put(writer, None)
+
+    # -------------------------------------------------------------- a turn
+
+    def _take_in(self, news: list[News], now_ms: int) -> None:
+        by_writer: dict[WriterBody, list[News]] = {}
+        for one in news:
+            by_writer.setdefault(writer_of(one), []).append(one)
+        self._each(
+            by_writer, lambda writer, now_ms: writer.take_in(by_writer[writer], now_ms), now_ms
+        )
+
+    def _drain(self) -> None:
+        """Remove appends from mailboxes, of each writer in turn, while nothing else waits.
+
+        One that appends as fast as it can holds up no other for longer than its slice takes.
+        """
+        if not self._undrained:
+            return
+        is_lent = threading.get_ident() != self._thread_id
+        while self._undrained:
+            writers, self._undrained = list(self._undrained), {}
+            large: dict[WriterBody, None] = {}
+            if is_lent:  # to encode much takes time that the connections' thread does not have
+                large = dict.fromkeys(one for one in writers if one.waiting_size > LENT_SIZE_MAX)
+                writers = [one for one in writers if one not in large]
+            self._each(writers, WriterBody.drain, self._now_ms())
+            if large:
+                self._undrained.update(large)
+                self.actor_ref.tell(Drain())
+                return
+            if self.actor_inbox.has_waiting:
+                return  # each message that is handled comes back here
+
+    def _each(
+        self, writers: Iterable[WriterBody], act: Callable[[WriterBody, int], None], now_ms: int
+    ) -> None:
+        for writer in writers:
+            if not writer.is_ended:
+                try:
+                    act(writer, now_ms)
+                except Exception as error:  # noqa: BLE001 - it ends this writer, and no other
+                    self._fail(writer, error)
+                if writer.may_drain:
+                    self._undrained[writer] = None
+                self._deadlines.put(writer, writer.due_ms(now_ms))
+
+    def _fail(self, writer: WriterBody, error: Exception) -> None:
+        logger.error("the writer of ledger %d failed", writer.ledger_id, exc_info=error)
+        writer.end(_failure(error))
+
+    def _end_dropped(self) -> None:
+        """End writers as if their client had been closed: their ledgers are left to recovery."""
+        dropped = self._door.dropped
+        writers = [dropped.pop() for _ in range(len(dropped))]  # the garbage collector adds some
+        for writer in writers:
+            if writer.is_done_with:
+                writer.end(LedgerClosedError(writer.ledger_id))
+            elif not writer.is_ended:
+                dropped.append(writer)
+
+    def _ask_for_time(self) -> None:
+        next_ms = self._deadlines.next_ms
+        if next_ms is not None and (self._asked_ms is None or next_ms < self._asked_ms):
+            self._asked_ms = next_ms
+            self._pool.call_at(next_ms, partial(self._door.time_passed, next_ms))
+
+
+def _failure(error: BaseException | None) -> ZbkError:
+    return BookieUnavailableError("(all)", f"the writer failed: {error!r}")

@@ -1,0 +1,178 @@
+"""What a writer does in the metadata store: another ensemble, what bookies lack, the ledger's end.
+
+The store blocks, so the metadata actor waits for it; what comes of it is told to the writer's actor
+as a message. ``current`` may be read in any thread; everything else is the writer's actor's.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.client.cluster.metadata_actor import MetadataActors, MetadataTask
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.errors import NotEnoughBookiesError, ZbkError
+from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
+from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.write.events import (
+    ChangeEnsemble,
+    CloseLedger,
+    EnsembleChanged,
+    EnsembleChangeFailed,
+    EnsembleChangeTurn,
+    ReportMissing,
+)
+
+LOG = logging.getLogger("zbk.client")
+
+
+class EnsembleTurn(msgspec.Struct, frozen=True):
+    """A change of the ensemble waits for its turn at the store, or its turn has come."""
+
+    event: EnsembleChangeTurn
+    metadata: None = None
+
+
+class EnsembleSettled(msgspec.Struct, frozen=True):
+    """What came of a change of the ensemble; the metadata as they are now, if they were read."""
+
+    event: EnsembleChanged | EnsembleChangeFailed
+    metadata: LedgerMetadata | None = None
+
+
+class ClosedInMetadata(msgspec.Struct, frozen=True):
+    """What came of closing the ledger."""
+
+    future: "Future[int]"
+    last_entry_id: int
+    outcome: ZbkError | None  # what close() raises
+    metadata: LedgerMetadata | None = None
+
+
+class MissingNoted(msgspec.Struct, frozen=True):
+    """Autorecovery has been told what bookies lack."""
+
+    report: ReportMissing
+    metadata: None = None
+
+
+MetadataNews: TypeAlias = EnsembleTurn | EnsembleSettled | ClosedInMetadata | MissingNoted
+
+
+class WriterMetadata:
+    """One ledger's metadata, as its writer knows and changes them."""
+
+    __slots__ = (
+        "_actors", "_closer", "_current", "_decided_id", "_ledgers", "_placer", "_replaced",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        ledgers: LedgerStore,
+        tasks: UnderreplicationStore,
+        placer: BookiePlacer,
+        metadata_actors: MetadataActors,
+    ) -> None:
+        self._current = metadata
+        self._ledgers = ledgers
+        self._closer = LedgerCloser(ledgers, tasks)
+        self._placer = placer
+        self._actors = metadata_actors
+        self._decided_id = -1
+        self._replaced: Mapping[int, tuple[str, str]] = {}
+
+    @property
+    def current(self) -> LedgerMetadata:
+        """The metadata as last read or written by this writer."""
+        return self._current
+
+    def take_in(self, news: MetadataNews) -> None:
+        """Note what the metadata are now."""
+        self._current = news.metadata or self._current
+
+    def change_ensemble(
+        self,
+        change: ChangeEnsemble,
+        ensemble: Sequence[str],
+        tell: Callable[[EnsembleTurn | EnsembleSettled], None],
+    ) -> None:
+        """Find replacements, and put them into the metadata; ``tell`` what came of it, once."""
+        change_id, first_entry_id = change.change_id, change.first_entry_id
+        replaced = self._decide(change, ensemble)
+        if not replaced:
+            error = NotEnoughBookiesError(len(change.failed), 0, "no bookie is left to replace one")
+            tell(EnsembleSettled(EnsembleChangeFailed(change_id, error)))
+            return
+
+        def write() -> LedgerMetadata:
+            tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=True)))
+            metadata, _version = self._ledgers.update(
+                self._current.ledger_id,
+                lambda current: change_ensemble(
+                    current, first_entry_id, replaced, change.length_before
+                ),
+            )
+            return metadata
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                tell(EnsembleSettled(EnsembleChangeFailed(change_id, outcome)))
+                return
+            last = outcome.last_fragment
+            event = EnsembleChanged(change_id, last.first_entry_id, last.bookies)
+            tell(EnsembleSettled(event, outcome))
+
+        tell(EnsembleTurn(EnsembleChangeTurn(change_id, has_come=False)))
+        self._actors.tell(self._current.ledger_id, MetadataTask(write, done))
+
+    def _decide(
+        self, change: ChangeEnsemble, ensemble: Sequence[str]
+    ) -> Mapping[int, tuple[str, str]]:
+        if change.change_id != self._decided_id:  # else: again, with the same bookies
+            self._placer.note_failed(change.failed.values())
+            found = self._placer.replacements(
+                ensemble, change.failed.keys(), may_avoided=change.is_urgent
+            )
+            self._decided_id = change.change_id
+            self._replaced = {slot: (change.failed[slot], new) for slot, new in found.items()}
+        return self._replaced
+
+    def report_missing(self, report: ReportMissing, tell: Callable[[MissingNoted], None]) -> None:
+        """Report to autorecovery what bookies lack; ``tell`` once it is noted, if it is."""
+        ledger_id = self._current.ledger_id
+
+        def done(outcome: ZbkError | None) -> None:
+            if outcome is None:
+                tell(MissingNoted(report))
+            else:
+                LOG.info("ledger %d: missing entries are reported later: %s", ledger_id, outcome)
+
+        note = MissingReport.not_written(report.missing)
+        task = MetadataTask(lambda: self._closer.report(ledger_id, note), done)
+        self._actors.tell(ledger_id, task)
+
+    def close(self, end: CloseLedger, tell: Callable[[ClosedInMetadata], None]) -> None:
+        """Close the ledger at its end, and report what it lacks; ``tell`` what came of it, once."""
+        future: Future[int] = end.ticket
+        last_entry_id, length = end.last_entry_id, end.length
+
+        def write() -> LedgerMetadata:
+            return self._closer.close(
+                self._current.ledger_id,
+                lambda current: close_by_writer(current, last_entry_id, length),
+                lambda _closed: MissingReport.not_written(end.missing),
+            )
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                tell(ClosedInMetadata(future, last_entry_id, outcome))
+            else:
+                tell(ClosedInMetadata(future, last_entry_id, None, outcome))
+
+        self._actors.tell(self._current.ledger_id, MetadataTask(write, done))
