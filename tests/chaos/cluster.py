@@ -21,8 +21,8 @@ from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.errors import BookieError
-from zbk.metadata.connect import open_store
-from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.connect import open_store
 
 SESSION_TIMEOUT_MS = 2_000
 ZOOKEEPER_ROOT = "/zbk"

@@ -12,9 +12,9 @@ from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster.child import Child
 from zbk.cluster.local import LocalCluster
 from zbk.config import BookieConfig
-from zbk.metadata.connect import open_store
-from zbk.metadata.election import read_auditor
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.election import read_auditor
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 
 WAIT_S = 60.0
 LEDGER_COUNT = 8

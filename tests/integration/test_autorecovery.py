@@ -25,7 +25,7 @@ from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
-from zbk.metadata.underreplication import MissingReason
+from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 

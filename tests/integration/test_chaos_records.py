@@ -10,8 +10,8 @@ from tests.chaos.recording import MetadataLine, Recorder, merge, read_lines
 from tests.support.ledgers import metadata_maker
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.errors import LedgerFencedError, NoSuchEntryError
-from zbk.metadata.connect import open_store
-from zbk.metadata.ledgers import LedgerStore, initialise
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import decode
 from zbk.protocol.ledger.metadata import LedgerMetadata
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.cluster import Shell
 from zbk.cluster.zookeeper import LocalZooKeeper
-from zbk.metadata.connect import open_store
+from zbk.metadata.stores.connect import open_store
 
 CONTENT = b"".join(b"entry %d of the input\n" % number for number in range(30_000)) + b"\n\nend"
 

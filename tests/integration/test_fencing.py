@@ -10,7 +10,7 @@ from tests.support.made_ledgers import make_ledgers
 from tests.support.storage_actor import LEDGER_ID, add, batch, read, read_lac, write_lac
 from zbk.cluster.local import LocalCluster
 from zbk.errors import LedgerFencedError, NoSuchEntryError, ZbkError
-from zbk.metadata.connect import open_store
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.entry.words import LedgerType
 from zbk.system.clock import monotonic_ms
 from zbk.wire.messages import (

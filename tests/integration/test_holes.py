@@ -21,7 +21,7 @@ from zbk.cli.session import Session
 from zbk.client.cluster.requests import ReplyBox
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
-from zbk.metadata.underreplication import MissingReason
+from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import LedgerState, LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata

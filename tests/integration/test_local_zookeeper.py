@@ -13,7 +13,7 @@ from tests.support.waiting import wait_until
 from zbk.cluster.java import find_java
 from zbk.cluster.zookeeper import START_TIMEOUT_S, LocalZooKeeper
 from zbk.errors import MetadataUnavailableError
-from zbk.metadata.connect import open_store
+from zbk.metadata.stores.connect import open_store
 from zbk.system.clock import monotonic_s
 
 

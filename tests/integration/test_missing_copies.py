@@ -17,7 +17,7 @@ from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.cluster.local import LocalCluster
-from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
 from zbk.system.clock import monotonic_s
 
 SILENCE_MS = 400

@@ -15,7 +15,7 @@ from zbk.auditor.ground import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
-from zbk.metadata.underreplication import MissingReason
+from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.entry.words import LedgerState
 
 

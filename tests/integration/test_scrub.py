@@ -10,8 +10,8 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
 from zbk.cluster.local import LocalCluster
-from zbk.metadata.connect import open_store
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.repair.underreplicated import MissingReason
 
 MIB = 1024 * 1024

@@ -23,8 +23,8 @@ from tests.support.made_ledgers import make_ledgers
 from zbk.bench.percentiles import Percentiles, percentiles
 from zbk.client.cluster.requests import Requests
 from zbk.cluster.local import LocalCluster
-from zbk.metadata.connect import open_store
-from zbk.metadata.instance import instance_id
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire

@@ -17,8 +17,8 @@ from tests.simulation.world import World
 from zbk.auditor.audit_steps import AuditSteps
 from zbk.auditor.auditor import settings_of
 from zbk.errors import ZbkError
-from zbk.metadata.election import AuditorElection
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
+from zbk.metadata.records.election import AuditorElection
 from zbk.protocol.repair import audit_events as ev
 from zbk.protocol.repair.audit import Auditor
 

@@ -14,7 +14,7 @@ from tests.simulation.repair_ground import RepairPlan
 from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 
 RESPAWN_US: Final = 500 * MS
 LOOK_US: Final = 50 * MS

@@ -49,9 +49,9 @@ from zbk.errors import (
     WrongBookieError,
     ZbkError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.instance import instance_id
 from zbk.metadata.paths import registration_path
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import instance_id
 from zbk.metadata.values import Cookie, encode
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from zbk.metadata.ledger_closing import MissingReport
+from zbk.metadata.records.ledger_closing import MissingReport
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.write.write_path import WritePath
 from zbk.protocol.write.write_window import WriteWindow

@@ -31,7 +31,7 @@ from zbk.errors import (
     NotEnoughBookiesError,
     ZbkError,
 )
-from zbk.metadata.datasets import DataSetStore
+from zbk.metadata.records.datasets import DataSetStore
 from zbk.protocol.dataset.dataset import DataSet, LoadKind, LoadState
 from zbk.protocol.dataset.manifest import DataLedger, encode_manifest
 from zbk.protocol.entry.digest import checksum

@@ -28,8 +28,8 @@ from zbk.errors import (
     NoSuchEntryError,
     ZbkError,
 )
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.store import Operation, SetValue
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.store import Operation, SetValue
 from zbk.metadata.values import encode
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -48,8 +48,8 @@ from zbk.durability.limbo import Limbo
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.durability.sync_cursor import SyncCursor
 from zbk.durability.synced_lac import SyncedLac
-from zbk.metadata.election import AuditorElection
-from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.records.election import AuditorElection
+from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.dataset.dataset import DataSet
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.log.owner import LogOwner

@@ -16,9 +16,9 @@ from typing import Final
 from tests.simulation.kernel import MS, Node
 from tests.simulation.metadata import MetadataServer, Session
 from zbk.errors import MetadataUnavailableError, NoNodeError
-from zbk.metadata.callbacks import Reading, Subscription
-from zbk.metadata.store import Node as TreeNode
-from zbk.metadata.store import SessionState, Watch
+from zbk.metadata.stores.callbacks import Reading, Subscription
+from zbk.metadata.stores.store import Node as TreeNode
+from zbk.metadata.stores.store import SessionState, Watch
 
 TIMEOUT_US: Final = 1_000 * MS
 BEAT_US: Final = 200 * MS

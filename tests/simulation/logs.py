@@ -22,7 +22,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.metadata.logs import LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum

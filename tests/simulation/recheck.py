@@ -15,7 +15,7 @@ from zbk.actors.identity.losses import Losses
 from zbk.durability import limbo_recheck_events as ev
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.errors import NoSuchLedgerError, ZbkError
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
 ROUND_US: Final = 300 * MS

@@ -11,7 +11,7 @@ from tests.simulation.metadata import Session
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from zbk.errors import BookieUnavailableError, ZbkError
-from zbk.metadata.ledger_closing import MissingReport
+from zbk.metadata.records.ledger_closing import MissingReport
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -11,7 +11,7 @@ from zbk.auditor.worker import ReplicationWorker
 from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.limbo import LossReason
 from zbk.durability.limbo_recheck import LedgerRecheck
-from zbk.metadata.election import AuditorElection
+from zbk.metadata.records.election import AuditorElection
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.ledger.metadata import Fragment

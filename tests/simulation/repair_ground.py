@@ -17,7 +17,7 @@ from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, READONLY_NAME
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.placement import Candidate, RandomPlacement
 from zbk.protocol.repair.ledger_repair_events import ChooseTarget, TargetChosen
 

@@ -18,7 +18,7 @@ from tests.simulation.kernel import MS
 from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
 from zbk.metadata.paths import AUDITOR_LEADER, AVAILABLE
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import ends_of

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection
 from tests.simulation.bookie_parts import never_stops
 from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue
-from zbk.metadata.underreplication import MissingReason
+from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.scrub.scrub_step import ScrubStep

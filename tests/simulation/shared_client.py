@@ -31,7 +31,7 @@ from zbk.client.write.writer_actor import Join, WriterActor, WriterDoor
 from zbk.client.write.writer_body import WriterBody, WriterSetup
 from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.errors import MetadataUnavailableError, NotDurableError, ZbkError
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport.bundles import BundleLimits

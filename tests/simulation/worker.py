@@ -16,7 +16,7 @@ from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.world import World
 from zbk.auditor.worker import ReplicationWorker, _Work, aim_of
 from zbk.errors import ZbkError
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.repair.ledger_repair_events import RepairLimits, RepairResult
 
 POLL_US: Final = 100 * MS

@@ -23,7 +23,7 @@ from zbk.errors import (
     NotEnoughBookiesError,
     ZbkError,
 )
-from zbk.metadata.ledger_closing import MissingReport
+from zbk.metadata.records.ledger_closing import MissingReport
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write import events as ev

@@ -11,8 +11,8 @@ from zbk.actors.process.bookie import Bookie
 from zbk.client.api import Client
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.config import BookieConfig
-from zbk.metadata.connect import open_store
-from zbk.metadata.ledgers import initialise
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.connect import open_store
 
 ONE: Final = LedgerOptions(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
 """How ledgers of the one bookie are made."""

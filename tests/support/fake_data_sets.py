@@ -10,9 +10,9 @@ from uuid import uuid4
 from zbk.client.dataset.datasets import DataSetClient, DataSets, LoadTicket
 from zbk.client.write.ledger_creation import plan_ledger
 from zbk.errors import NotEnoughBookiesError, UnauthorizedError
-from zbk.metadata.datasets import DataSetStore
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.dataset.manifest import DataLedger
 from zbk.protocol.entry.digest import password_digest

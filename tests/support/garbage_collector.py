@@ -8,11 +8,11 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
 from zbk.actors.upkeep.gc import GcActor, GcDue
-from zbk.metadata.instance import initialise, instance_id
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import LEDGERS
-from zbk.metadata.store import Node
+from zbk.metadata.records.instance import initialise, instance_id
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.store import Node
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.protocol.upkeep.gc_events import RoundResult
 

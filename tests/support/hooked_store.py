@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from zbk.metadata.memory import MemoryStore
-from zbk.metadata.store import Node, Operation
+from zbk.metadata.stores.memory import MemoryStore
+from zbk.metadata.stores.store import Node, Operation
 
 
 class HookedStore(MemoryStore):

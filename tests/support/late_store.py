@@ -1,7 +1,7 @@
 """A metadata store in memory that applies a creation late: after its client has begun the next."""
 
 from zbk.errors import MetadataUnavailableError
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 
 
 class LateCreations(MemoryStore):

@@ -10,8 +10,8 @@ import zbk
 from tests.support.waiting import wait_until
 from zbk.auditor.ground import RepairGround
 from zbk.cluster.child import Child
-from zbk.metadata.auditor_notes import AuditorNotes
-from zbk.metadata.election import read_auditor
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.records.election import read_auditor
 from zbk.metadata.values import AuditorStatus, TaskProgress
 
 KINDS: Final[tuple[Mapping[str, object], ...]] = (

@@ -6,11 +6,11 @@ from typing import Protocol
 from uuid import uuid4
 
 from tests.support.zookeeper import expire_session
-from zbk.metadata import sqlite_tree
-from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.metadata.sqlite import SqliteStore
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.zookeeper import ZooKeeperStore
+from zbk.metadata.stores import sqlite_tree
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.sqlite import SqliteStore
+from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
 
 
 class Body(Protocol):

@@ -1,6 +1,6 @@
 """Sessions with metadata in memory, which ``tests/conftest.py`` closes after each test."""
 
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 
 _opened: list[MemoryStore] = []
 

@@ -4,7 +4,7 @@ import socket
 
 from kazoo.client import KazooClient
 
-from zbk.metadata.zookeeper import ZooKeeperStore
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
 
 
 def expire_session(store: ZooKeeperStore) -> None:

@@ -31,10 +31,10 @@ from zbk.auditor.audit_steps import CONCURRENT_COUNT, AuditSteps
 from zbk.auditor.ground import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
-from zbk.metadata.auditor_notes import AuditorNotes
-from zbk.metadata.election import AuditorElection
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
-from zbk.metadata.store import Watch
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.records.election import AuditorElection
+from zbk.metadata.stores.store import Watch
 from zbk.protocol.repair.audit import Auditor
 from zbk.protocol.repair.audit_events import (
     AuditSettings,

@@ -43,8 +43,8 @@ from zbk.auditor.repair import LedgerRepairer, RepairWatcher
 from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
-from zbk.metadata.store import SessionState, Watch
-from zbk.metadata.underreplication import MissingReason, UnderreplicatedLedger
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
+from zbk.metadata.stores.store import SessionState, Watch
 from zbk.protocol.repair.absences import Absences
 from zbk.protocol.repair.backoff import RepairBackoff
 from zbk.protocol.repair.copy_order import CopyOrder

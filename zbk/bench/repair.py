@@ -25,8 +25,8 @@ from zbk.client.api import Client, connect
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import NotEnoughBookiesError, RequestTimeoutError
-from zbk.metadata.connect import open_store
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
 from zbk.system.clock import monotonic_s
 
 COPY_COUNT: Final = 2

@@ -13,7 +13,7 @@ from zbk.cli.output import Format, duration_text, print_object, time_text
 if TYPE_CHECKING:
     from msgspec import UnsetType
 
-    from zbk.metadata.store import MetadataStore
+    from zbk.metadata.stores.store import MetadataStore
 
 
 @click.command(
@@ -47,7 +47,7 @@ def whoisauditor(metadata: str | None, output: Format) -> None:
 
     Its host and process id, or its bookie. The exit code is 3 if nobody audits.
     """
-    from zbk.metadata.election import read_auditor
+    from zbk.metadata.records.election import read_auditor
 
     with cluster_store(metadata) as store:
         vote = read_auditor(store)
@@ -62,9 +62,9 @@ def whoisauditor(metadata: str | None, output: Format) -> None:
 
 
 def _status(store: "MetadataStore", output: Format) -> dict[str, Any]:
-    from zbk.metadata.auditor_notes import AuditorNotes
-    from zbk.metadata.election import read_auditor
-    from zbk.metadata.underreplication import UnderreplicationStore
+    from zbk.metadata.records.auditor_notes import AuditorNotes
+    from zbk.metadata.records.election import read_auditor
+    from zbk.metadata.records.underreplication import UnderreplicationStore
 
     tasks = UnderreplicationStore(store)
     vote = read_auditor(store)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from zbk.errors import InvalidOptionError
 
 if TYPE_CHECKING:
-    from zbk.metadata.store import MetadataStore
+    from zbk.metadata.stores.store import MetadataStore
 
 
 @contextmanager
@@ -18,8 +18,8 @@ def cluster_store(metadata: str | None) -> Iterator["MetadataStore"]:
         InvalidOptionError: no address is given, or no cluster is there.
         MetadataUnavailableError: nobody answers.
     """
-    from zbk.metadata.connect import open_store
-    from zbk.metadata.instance import instance_id
+    from zbk.metadata.records.instance import instance_id
+    from zbk.metadata.stores.connect import open_store
     from zbk.system.context import read_context
 
     address = metadata or read_context()

@@ -10,7 +10,7 @@ from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, note, print_object
 
 if TYPE_CHECKING:
-    from zbk.metadata.store import MetadataStore
+    from zbk.metadata.stores.store import MetadataStore
 
 
 @click.command(
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @output_option
 def enable(metadata: str | None, output: Format) -> None:
     """Enable autorecovery, all over the cluster."""
-    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+    from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).enable()
@@ -43,7 +43,7 @@ def disable(metadata: str | None, output: Format) -> None:
     Nothing is audited, and no task is begun, until it is enabled again. Workers finish what they
     are at.
     """
-    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+    from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).disable()
@@ -64,7 +64,7 @@ def trigger(metadata: str | None, output: Format) -> None:
     The auditor reads the metadata of all ledgers, and reports those that name a bookie that is not
     there, at once, whatever the delay is. Ledgers that could not be repaired are tried again.
     """
-    from zbk.metadata.underreplication import UnderreplicationStore
+    from zbk.metadata.records.underreplication import UnderreplicationStore
 
     with cluster_store(metadata) as store:
         tasks = UnderreplicationStore(store)
@@ -94,7 +94,7 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
     cluster, whatever its auditors are configured to.
     """
     from zbk.config import parse_duration_ms
-    from zbk.metadata.autorecovery_switches import AutorecoverySwitches
+    from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         switches = AutorecoverySwitches(store)
@@ -112,8 +112,8 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
 def _print_state(store: "MetadataStore", output: Format) -> None:
     """Report to programs how autorecovery stands now; people read the notes."""
     if output == "json":
-        from zbk.metadata.election import read_auditor
-        from zbk.metadata.underreplication import UnderreplicationStore
+        from zbk.metadata.records.election import read_auditor
+        from zbk.metadata.records.underreplication import UnderreplicationStore
 
         vote = read_auditor(store)
         is_enabled = UnderreplicationStore(store).is_enabled()
@@ -121,7 +121,7 @@ def _print_state(store: "MetadataStore", output: Format) -> None:
 
 
 def _note_if_nobody_audits(store: "MetadataStore") -> None:
-    from zbk.metadata.election import read_auditor
+    from zbk.metadata.records.election import read_auditor
 
     if read_auditor(store) is None:
         note("zbk: nobody audits now: start `zbk autorecovery run`")

@@ -15,7 +15,7 @@ from zbk.errors import InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from zbk.actors.identity.cookies import FoundCookie
-    from zbk.metadata.store import MetadataStore
+    from zbk.metadata.stores.store import MetadataStore
 
 COLUMNS = [
     "place", "state", "bookie_id", "incarnation", "has_served", "instance_id", "created",
@@ -174,7 +174,7 @@ def _given(metadata: str | None) -> str:
 
 @contextmanager
 def _store(address: str) -> "Iterator[MetadataStore]":
-    from zbk.metadata.connect import open_store
+    from zbk.metadata.stores.connect import open_store
 
     store = open_store(address, must_exist=True)
     try:

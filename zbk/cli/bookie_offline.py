@@ -16,7 +16,7 @@ from zbk.cli.output import Format, note, print_json, print_object, print_rows
 from zbk.errors import DamageError, InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
-    from zbk.metadata.store import MetadataStore
+    from zbk.metadata.stores.store import MetadataStore
 
 COLUMNS = ["path", "offset", "reason"]
 
@@ -198,7 +198,7 @@ def _store_or_why_not(
 
 @contextmanager
 def _store(address: str) -> "Iterator[MetadataStore | None]":
-    from zbk.metadata.connect import open_store
+    from zbk.metadata.stores.connect import open_store
 
     if not address:
         yield None

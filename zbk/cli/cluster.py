@@ -33,8 +33,8 @@ def init(layout: str, metadata: str | None, output: Format) -> None:
     refused.
     """
     from zbk.errors import InvalidOptionError
-    from zbk.metadata.connect import open_store
-    from zbk.metadata.instance import initialise_new
+    from zbk.metadata.records.instance import initialise_new
+    from zbk.metadata.stores.connect import open_store
     from zbk.metadata.values import Layout, LedgerLayout
 
     if metadata is None:  # never that of the running `zbk up`: it holds a cluster

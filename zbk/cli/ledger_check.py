@@ -11,8 +11,8 @@ from zbk.cli.options import ledger_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, note, print_object, print_rows, time_text
 
 if TYPE_CHECKING:
-    from zbk.metadata.store import MetadataStore
-    from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
+    from zbk.metadata.records.underreplication import UnderreplicatedLedger, UnderreplicationStore
+    from zbk.metadata.stores.store import MetadataStore
     from zbk.metadata.values import TaskProgress
 
 WATCH_S: Final = 1.0
@@ -43,7 +43,7 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     password; see why. Missing: the entries that are reported, by bookie; where there are none, the
     bookies are asked. "unchecked" is no damage: a writer has gone, and its bookies are compared.
     """
-    from zbk.metadata.underreplication import UnderreplicationStore
+    from zbk.metadata.records.underreplication import UnderreplicationStore
 
     with cluster_store(metadata) as store:
         tasks = UnderreplicationStore(store)
@@ -191,7 +191,7 @@ def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[
 
 def _lost_bookies(store: "MetadataStore") -> set[str]:
     """Return the bookies that belong to the cluster and are not there."""
-    from zbk.metadata.bookies import BookieRegistry
+    from zbk.metadata.records.bookies import BookieRegistry
 
     registry = BookieRegistry(store)
     return registry.cookies().keys() - registry.available().keys() - registry.readonly().keys()
@@ -199,8 +199,8 @@ def _lost_bookies(store: "MetadataStore") -> set[str]:
 
 def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
     """Return whether whoever audits has still to say what these lost bookies held."""
-    from zbk.metadata.auditor_notes import AuditorNotes
-    from zbk.metadata.election import read_auditor
+    from zbk.metadata.records.auditor_notes import AuditorNotes
+    from zbk.metadata.records.election import read_auditor
 
     vote = read_auditor(store)
     if vote is None or not lost:

@@ -46,14 +46,14 @@ from zbk.errors import (
     UnsupportedLedgerError,
     ZbkError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
-from zbk.metadata.datasets import DataSetStore
-from zbk.metadata.instance import instance_id
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.logs import LogStore
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import UnderreplicatedLedger, UnderreplicationStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.logs import LogStore
+from zbk.metadata.records.underreplication import UnderreplicatedLedger, UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.entry.digest import digest_function, is_same_secret, ledger_key, password_digest
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState

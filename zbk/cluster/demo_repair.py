@@ -17,8 +17,8 @@ import msgspec
 from zbk.client.api import Client
 from zbk.cluster.local import LocalBookie, LocalCluster
 from zbk.errors import UnavailableError
-from zbk.metadata.connect import open_store
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
 from zbk.system.clock import monotonic_s
 
 LOOK_INTERVAL_S: Final = 0.02

@@ -33,8 +33,8 @@ from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster.child import Child
 from zbk.config import BookieConfig, convert
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from uuid import uuid4
 
 from zbk.errors import InvalidOptionError, NoNodeError
-from zbk.metadata.connect import open_store
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from zbk.errors import InvalidOptionError
-from zbk.metadata.store import Check, Create, Delete, Operation, SetValue
+from zbk.metadata.stores.store import Check, Create, Delete, Operation, SetValue
 
 VALUE_SIZE_MAX: Final = 1_000_000
 """Bytes of one value, and of all values and paths of one ``multi``.

@@ -8,8 +8,8 @@ import pytest
 from tests.support.metadata_bodies import Body, MemoryBody, SqliteBody, ZooKeeperBody
 from tests.support.zookeeper_proxy import ZooKeeperProxy
 from zbk.cluster.zookeeper import LocalZooKeeper
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.zookeeper import ZooKeeperStore
+from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
 
 
 @pytest.fixture(params=["memory", "sqlite", "zookeeper"])

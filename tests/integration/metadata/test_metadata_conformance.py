@@ -23,7 +23,7 @@ from zbk.errors import (
     NotEmptyError,
 )
 from zbk.metadata.arguments import VALUE_SIZE_MAX
-from zbk.metadata.store import (
+from zbk.metadata.stores.store import (
     Check,
     Create,
     Delete,
@@ -377,7 +377,7 @@ def test_the_ephemeral_nodes_of_a_killed_process_go_with_its_session(
 ) -> None:
     code = (
         "import sys, threading\n"
-        "from zbk.metadata.connect import open_store\n"
+        "from zbk.metadata.stores.connect import open_store\n"
         f"store = open_store({body.uri!r}, session_timeout_ms=1000)\n"
         "store.create('/theirs', is_ephemeral=True)\n"
         "store.create('/stays')\n"

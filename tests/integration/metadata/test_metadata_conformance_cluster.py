@@ -10,10 +10,10 @@ from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.errors import IllegalTransitionError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.registration import RegistrationState
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.registration import RegistrationState
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, IdCounter
 from zbk.protocol.ledger.metadata import LedgerMetadata
 

@@ -15,9 +15,9 @@ from zbk.errors import (
     NoSuchDataSetError,
     NoSuchVersionError,
 )
-from zbk.metadata.datasets import DataSetStore
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
 
 NAME = "events"

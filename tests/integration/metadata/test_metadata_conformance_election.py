@@ -7,9 +7,9 @@ import pytest
 from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
-from zbk.metadata.election import AuditorElection, read_auditor
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.election import AuditorElection, read_auditor
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.store import MetadataStore
 
 
 class Candidate:

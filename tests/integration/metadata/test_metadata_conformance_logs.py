@@ -8,9 +8,9 @@ from tests.support.at_once import run_at_once
 from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
 from zbk.errors import BadVersionError, NoSuchLogError
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.logs import LogStore
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.logs import LogStore
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.log.metadata import LogMetadata
 
 

@@ -8,9 +8,9 @@ from tests.support.at_once import run_at_once
 from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.store import MetadataStore
 
 LOST = MissingReason.LOST
 DAMAGED = MissingReason.DAMAGED

@@ -4,7 +4,7 @@ import threading
 
 from tests.support.metadata_bodies import Body
 from tests.support.recorder import Recorder
-from zbk.metadata.store import Create, MetadataStore, Node, SessionState, Watch
+from zbk.metadata.stores.store import Create, MetadataStore, Node, SessionState, Watch
 
 Names = list[str]
 

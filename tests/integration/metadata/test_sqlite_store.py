@@ -16,8 +16,8 @@ from zbk.errors import (
     MetadataUnavailableError,
     UnsupportedVersionError,
 )
-from zbk.metadata.sqlite import SqliteStore
-from zbk.metadata.store import Node, SessionState
+from zbk.metadata.stores.sqlite import SqliteStore
+from zbk.metadata.stores.store import Node, SessionState
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import within
 

@@ -14,13 +14,13 @@ from tests.support.zookeeper import drop_connection
 from tests.support.zookeeper_proxy import EXISTS, ZooKeeperProxy
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.errors import ForkedProcessError, MetadataUnavailableError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.registration import RegistrationState
-from zbk.metadata.store import MetadataStore, Node, SessionState
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.registration import RegistrationState
+from zbk.metadata.stores.store import MetadataStore, Node, SessionState
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
+from zbk.metadata.stores.zookeeper_connection import CLOSE_TIMEOUT_S
 from zbk.metadata.values import BookieRegistration
-from zbk.metadata.zookeeper import ZooKeeperStore
-from zbk.metadata.zookeeper_connection import CLOSE_TIMEOUT_S
 from zbk.system.clock import monotonic_s
 
 SOON_S = 8.0

@@ -5,11 +5,11 @@ import pytest
 from tests.support.ledgers import metadata_maker
 from tests.support.zookeeper_proxy import CREATE, DELETE, GET, MULTI, SET, ZooKeeperProxy
 from zbk.errors import BadVersionError, MetadataUnavailableError, NoSuchLedgerError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import LedgerStore, initialise, instance_id
-from zbk.metadata.store import Node
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import LedgerStore, initialise, instance_id
+from zbk.metadata.stores.store import Node
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
 from zbk.metadata.values import BookieRegistration, Cookie
-from zbk.metadata.zookeeper import ZooKeeperStore
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 

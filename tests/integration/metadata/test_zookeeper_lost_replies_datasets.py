@@ -6,9 +6,9 @@ import pytest
 
 from tests.support.zookeeper_proxy import CREATE, MULTI, SET, ZooKeeperProxy
 from zbk.errors import LoadAbortedError
-from zbk.metadata.datasets import DataSetStore
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.zookeeper import ZooKeeperStore
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.zookeeper import ZooKeeperStore
 from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadKind, LoadState, new_load_id
 
 NAME = "events"

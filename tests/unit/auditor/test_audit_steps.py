@@ -10,10 +10,10 @@ import pytest
 from tests.support.hooked_store import HookedStore
 from zbk.auditor.audit_steps import AuditSteps
 from zbk.auditor.ground import RepairGround
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.repair.audit_events import BookiesSeen, Publish, Published, Report, StepFailed
 from zbk.protocol.repair.underreplicated import MissingReason
 

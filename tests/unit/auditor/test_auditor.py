@@ -14,13 +14,13 @@ from tests.support.waiting import wait_until
 from zbk.auditor.auditor import AuditorThread
 from zbk.auditor.ground import RepairGround
 from zbk.config import AutorecoveryConfig
-from zbk.metadata.auditor_notes import AuditorNotes
-from zbk.metadata.election import AuditorElection
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.records.election import AuditorElection
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import wall_ms
 

@@ -12,9 +12,9 @@ from zbk.actors.identity.losses import Losses
 from zbk.auditor.ground import RepairGround
 from zbk.auditor.recheck import LimboRecheck
 from zbk.durability.limbo import LossReason
-from zbk.metadata.instance import initialise
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.memory import named_tree
+from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.memory import named_tree
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.fail_stop import FailStop

@@ -21,13 +21,13 @@ from zbk.auditor.worker import (
 from zbk.client.cluster.requests import ReplyBox
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.memory import MemoryStore, MemoryTree
-from zbk.metadata.underreplication import (
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.underreplication import (
     MissingReason,
     UnderreplicatedLedger,
     UnderreplicationStore,
 )
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.system.clock import monotonic_ms
 from zbk.transport.news import Reply
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read

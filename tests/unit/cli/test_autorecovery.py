@@ -11,13 +11,13 @@ from tests.support.recorder import Recorder
 from zbk.cli.autorecovery_options import AUTORECOVERY_HELP, autorecovery_config
 from zbk.config import AutorecoveryConfig
 from zbk.errors import InvalidOptionError
-from zbk.metadata.auditor_notes import AuditorNotes
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
-from zbk.metadata.election import AuditorElection
-from zbk.metadata.instance import instance_id
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.election import AuditorElection
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import AuditorStatus, Cookie
 from zbk.system.clock import wall_ms
 

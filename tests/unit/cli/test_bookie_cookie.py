@@ -8,8 +8,8 @@ import pytest
 from tests.support.cli import Run
 from zbk.actors.process.bookie_process import init_bookie
 from zbk.config import BookieConfig
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.connect import open_store
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from tests.support.bookie_storages import KEY
 from tests.support.cli import Run
 from zbk.actors.process.bookie_process import init_bookie
 from zbk.config import BookieConfig
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory, next_incarnation

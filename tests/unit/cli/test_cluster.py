@@ -8,8 +8,8 @@ import pytest
 from tests.support.cli import Run
 from zbk.actors.process.bookie_process import init_bookie
 from zbk.config import BookieConfig
-from zbk.metadata.connect import open_store
-from zbk.metadata.instance import instance_id, read_layout
+from zbk.metadata.records.instance import instance_id, read_layout
+from zbk.metadata.stores.connect import open_store
 
 
 @pytest.mark.parametrize("layout", ["flat", "hierarchical"])

@@ -17,8 +17,8 @@ from zbk.cli.session import Session
 from zbk.client.api import Client
 from zbk.client.dataset.datasets import DataSets
 from zbk.errors import LoadAbortedError
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import MemoryTree
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind
 from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 from zbk.system.clock import wall_ms

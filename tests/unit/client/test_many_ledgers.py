@@ -14,9 +14,9 @@ from zbk.errors import (
     MetadataUnavailableError,
     NotEnoughBookiesError,
 )
-from zbk.metadata.ledgers import CREATE_COUNT_MAX
-from zbk.metadata.memory import MemoryStore
-from zbk.metadata.store import Operation
+from zbk.metadata.records.ledgers import CREATE_COUNT_MAX
+from zbk.metadata.stores.memory import MemoryStore
+from zbk.metadata.stores.store import Operation
 
 
 @pytest.fixture

@@ -30,9 +30,9 @@ from zbk.errors import (
     InvalidQuorumError,
     NotEnoughBookiesError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import named_tree
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import named_tree
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.dataset.dataset import LoadKind, new_load_id
 from zbk.protocol.dataset.manifest import DataLedger

@@ -11,9 +11,9 @@ from tests.support.audit_ledgers import ledger
 from zbk.cluster.demo_repair import LostForGood, MadeWhole, QueueLength, SecondLost, repair
 from zbk.cluster.local import LocalBookie
 from zbk.errors import UnavailableError
-from zbk.metadata.connect import open_store
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from zbk.metadata.arguments import (
     check_path,
     check_value,
 )
-from zbk.metadata.store import Check, Create, Delete, Operation, SetValue
+from zbk.metadata.stores.store import Check, Create, Delete, Operation, SetValue
 
 
 @pytest.mark.parametrize("path", ["/", "/a", "/a/b.c:d-e_f", "/\u00e9", "/" + "a" * 1023])

@@ -23,9 +23,9 @@ from zbk.errors import (
     NoNodeError,
     UnsupportedVersionError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.instance import instance_id
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
 from zbk.storage.directory.history import missing_history
 from zbk.storage.directory.identity import (

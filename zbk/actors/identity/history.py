@@ -32,7 +32,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from zbk.actors.identity.losses import Losses
 from zbk.errors import CookieMismatchError, LostHistoryError, NoNodeError
-from zbk.metadata.bookies import BookieRegistry
+from zbk.metadata.records.bookies import BookieRegistry
 from zbk.storage.directory import unfinished
 from zbk.storage.directory.history import KnownHistory, MissingHistory, has_marks, missing_history
 from zbk.storage.directory.identity import next_incarnation, write_incarnation

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError, InvalidOptionError, ZbkError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.instance import initialise, instance_id
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.instance import initialise, instance_id
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, decode, encode
 from zbk.storage.directory.identity import (
     COOKIE_NAME,

@@ -7,7 +7,7 @@ tried, and no password.
 from collections.abc import Sequence
 
 from zbk.errors import InvalidOptionError, NoSuchLedgerError
-from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.entry.digest import is_same_secret, ledger_key, password_digest
 from zbk.storage.tools.rebuild_sources import LedgerSecret
 

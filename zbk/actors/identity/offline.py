@@ -13,9 +13,9 @@ from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.locks import locked
 from zbk.config import BookieConfig
 from zbk.errors import CorruptRecordError, InvalidOptionError, StorageFailedError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import Cookie, decode
 from zbk.storage.directory import unfinished, wipe
 from zbk.storage.directory.history import missing_history

@@ -45,11 +45,11 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.registration import Registration, RegistrationState
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.registration import Registration, RegistrationState
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, Cookie
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory

@@ -37,9 +37,9 @@ from zbk.actors.upkeep.gc import GcActor, GcDue
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.store import MetadataStore
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.journal.journal import Journal

@@ -13,7 +13,7 @@ from zbk.actors.identity.service import failed_directory, take_out
 from zbk.actors.process.bookie import Bookie
 from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, StorageFailedError
-from zbk.metadata.connect import open_store
+from zbk.metadata.stores.connect import open_store
 from zbk.metadata.values import BookieRegistration
 from zbk.system.descriptors import raise_descriptor_limit
 from zbk.system.files import FileSystem, OsFiles

@@ -19,7 +19,7 @@ import msgspec
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.durability.new_ledgers import Finding, KnownLedger
 from zbk.errors import MetadataUnavailableError, NoSuchLedgerError, ZbkError
-from zbk.metadata.ledgers import LedgerStore
+from zbk.metadata.records.ledgers import LedgerStore
 
 NOT_READ: Final = -1
 

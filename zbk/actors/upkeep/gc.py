@@ -32,7 +32,7 @@ from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRou
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.actors.upkeep.gc_waits import GcTicker, Resume, Waits
 from zbk.errors import OutOfDescriptorsError
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.upkeep.compaction import CompactionKind
 from zbk.protocol.upkeep.gc import GarbageRound
 from zbk.protocol.upkeep.gc_events import (

@@ -10,10 +10,10 @@ from itertools import islice
 from typing import Final
 
 from zbk.errors import CookieMismatchError, MetadataUnavailableError, NoSuchLedgerError, ZbkError
-from zbk.metadata.instance import instance_id
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.session_number import SessionNumber
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.session_number import SessionNumber
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.upkeep.gc_events import (
     CounterRead,
     Effect,

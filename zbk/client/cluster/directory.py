@@ -7,8 +7,8 @@ What was known stays known while the store does not answer: a bookie that answer
 import threading
 from collections.abc import Callable, Mapping
 
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.store import Watch
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.store import Watch
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.ledger.placement import Candidate
 from zbk.system.clock import monotonic_s

@@ -39,7 +39,7 @@ from zbk.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from zbk.metadata.datasets import DataSetStore
+from zbk.metadata.records.datasets import DataSetStore
 from zbk.protocol.dataset.dataset import (
     REMEMBERED_COUNT,
     DataSet,

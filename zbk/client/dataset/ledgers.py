@@ -25,7 +25,7 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.metadata.datasets import DataSetStore
+from zbk.metadata.records.datasets import DataSetStore
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.dataset.dataset import Load, LoadKind
 from zbk.protocol.dataset.manifest import DataLedger, Manifest, decode_manifest, encode_manifest

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 from zbk.client import arguments
 from zbk.client.write.ledger_creation import LedgerOptions, plan_ledger
 from zbk.config import MIB, ClientConfig
-from zbk.metadata.logs import LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.position import LogEntry, LogPosition

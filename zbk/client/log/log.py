@@ -26,7 +26,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.metadata.logs import LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.owner_events import CloseAsked, RollAsked, TakeOverAsked

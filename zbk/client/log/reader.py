@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from zbk.client.log.driver import LedgerClient
 from zbk.client.log.tail import LogTail
 from zbk.errors import NoSuchLedgerError, NoSuchLogError, ZbkError
-from zbk.metadata.logs import LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.log.metadata import LogMetadata

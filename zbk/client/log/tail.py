@@ -19,8 +19,8 @@ from zbk.errors import (
     UnavailableError,
     ZbkError,
 )
-from zbk.metadata.logs import LogStore
-from zbk.metadata.store import Watch
+from zbk.metadata.records.logs import LogStore
+from zbk.metadata.stores.store import Watch
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.position import LogEntry, LogPosition

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from zbk.client.log.driver import LedgerClient
 from zbk.errors import LogTruncatedError, NoSuchLedgerError
-from zbk.metadata.logs import LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.owner import FENCED_COUNT
 from zbk.protocol.log.position import LogPosition

@@ -12,9 +12,9 @@ import msgspec
 from zbk.client.cluster.requests import ReplyBox
 from zbk.config import ClientConfig
 from zbk.errors import MetadataUnavailableError, ZbkError
-from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.ledger.changes import close_by_recovery

@@ -23,8 +23,8 @@ from zbk.errors import (
     NoSuchLedgerError,
     ZbkError,
 )
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.store import Watch
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.store import Watch
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.tail import (

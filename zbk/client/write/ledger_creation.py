@@ -17,7 +17,7 @@ from zbk.client import arguments
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.durability.level import level_of
 from zbk.errors import ArgumentTypeError, ArgumentValueError, ZbkError
-from zbk.metadata.ledgers import CREATE_COUNT_MAX, LedgerStore
+from zbk.metadata.records.ledgers import CREATE_COUNT_MAX, LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata

@@ -28,8 +28,8 @@ from zbk.client.write.writer_metadata import WriterMetadata
 from zbk.config import ClientConfig
 from zbk.durability.level import level_of
 from zbk.errors import BusyError, ClientClosedError
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import digest_function, ledger_key
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.events import WriterLimits

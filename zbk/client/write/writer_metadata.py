@@ -14,9 +14,9 @@ import msgspec
 from zbk.client.cluster.metadata_actor import MetadataActors, MetadataTask
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.errors import NotEnoughBookiesError, ZbkError
-from zbk.metadata.ledger_closing import LedgerCloser, MissingReport
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write.events import (

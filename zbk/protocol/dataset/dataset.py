@@ -26,7 +26,7 @@ that lost a race all go by one rule.
 A load lists its own ledgers and nothing else. So of the ledgers that carry its id, those that its
 manifest lists are the ones that any version can list, ever.
 
-Everything here is a value; ``zbk.metadata.datasets`` writes them, load and data set in one step.
+Everything here is a value; ``records.datasets`` writes them, load and data set in one step.
 
 Limits: what is kept of a data set is one value of the metadata store. With ``VERSION_COUNT_MAX``
 versions of ``MANIFEST_COUNT_MAX`` manifests, ``STREAM_COUNT_MAX`` streams and texts as long as they

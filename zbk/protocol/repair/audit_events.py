@@ -1,6 +1,6 @@
 """What the auditor is told, and what it wants done (``zbk.protocol.repair.audit``).
 
-A *term* is a time in which this process leads, by number; see ``zbk.metadata.election``. A *job* is
+A *term* is a time in which this process leads, by number; see ``records.election``. A *job* is
 one pass over all ledgers, by number: answers carry the number of the job that asked.
 """
 

@@ -9,8 +9,8 @@ from zbk.actors.identity.cookies import delete, generate, look
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError, DirectoryInUseError, InvalidOptionError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration
 from zbk.storage.directory.identity import lock_directory, next_incarnation
 from zbk.storage.disk.fail_stop import FailStop

@@ -24,9 +24,9 @@ from zbk.errors import (
     NodeExistsError,
     exit_code_of,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.memory import MemoryStore, MemoryTree
 from zbk.metadata.paths import cookie_path
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration, StoredCookie, encode
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage

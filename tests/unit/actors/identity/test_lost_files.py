@@ -16,9 +16,9 @@ from zbk.client.api import Client, connect
 from zbk.config import BookieConfig
 from zbk.durability.limbo import LossReason
 from zbk.errors import EntryUnreadableError, NotEnoughBookiesError, ZbkError
-from zbk.metadata.connect import open_store
-from zbk.metadata.store import MetadataStore
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.last_mark import LastMark
 from zbk.storage.tools.sanity import Problem

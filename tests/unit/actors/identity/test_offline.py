@@ -19,9 +19,9 @@ from zbk.errors import (
     InvalidOptionError,
     ZbkError,
 )
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata

@@ -25,7 +25,7 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie

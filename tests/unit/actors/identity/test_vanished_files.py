@@ -12,9 +12,9 @@ from zbk.actors.process.bookie import Bookie
 from zbk.client.api import Client, connect
 from zbk.config import BookieConfig
 from zbk.errors import LostHistoryError, NotEnoughBookiesError, UnavailableError
-from zbk.metadata.bookies import BookieRegistry
-from zbk.metadata.connect import open_store
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.entry.words import LedgerState
 from zbk.storage.directory.identity import COOKIE_NAME
 

@@ -12,8 +12,8 @@ from zbk.actors.process.bookie import Bookie
 from zbk.client.api import connect
 from zbk.config import BookieConfig
 from zbk.errors import StorageFailedError
-from zbk.metadata.connect import open_store
-from zbk.metadata.store import MetadataStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory import serving

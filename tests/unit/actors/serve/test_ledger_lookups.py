@@ -9,10 +9,10 @@ from tests.support.ledgers import metadata_maker
 from zbk.actors.serve.ledger_lookups import LedgerLookup
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.errors import CorruptRecordError, MetadataUnavailableError, NoNodeError, NoSuchLedgerError
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import ledger_path
-from zbk.metadata.store import Node
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.stores.memory import MemoryTree
+from zbk.metadata.stores.store import Node
 from zbk.metadata.values import LedgerLayout
 from zbk.protocol.entry.words import LedgerType
 

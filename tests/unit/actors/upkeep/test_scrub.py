@@ -24,8 +24,8 @@ from zbk.errors import (
     EntryUnreadableError,
     MetadataUnavailableError,
 )
-from zbk.metadata.memory import MemoryTree
-from zbk.metadata.underreplication import UnderreplicationStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.location import split_location

@@ -22,8 +22,8 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoSuchDataSetError,
 )
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import MemoryTree
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind
 from zbk.protocol.dataset.manifest import DataLedger
 

@@ -21,8 +21,8 @@ from zbk.errors import (
     NotEnoughBookiesError,
     UnauthorizedError,
 )
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import MemoryTree
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import (
     MANIFEST_COUNT_MAX,
     TEXT_SIZE_MAX,

@@ -7,8 +7,8 @@ import pytest
 from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
 from zbk.client.dataset.datasets import DataSets, LoadTicket
 from zbk.errors import LoadAbortedError
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import MemoryTree
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind, LoadState
 
 NAME = "events"

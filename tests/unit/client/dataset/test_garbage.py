@@ -23,9 +23,9 @@ from zbk.errors import (
     NoSuchVersionError,
     UnauthorizedError,
 )
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.memory import MemoryTree
 from zbk.metadata.paths import load_path
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.values import encode
 from zbk.protocol.dataset.dataset import (
     LOAD_COUNT_MAX,

@@ -19,9 +19,9 @@ from zbk.errors import (
     NotEnoughBookiesError,
     RequestTimeoutError,
 )
-from zbk.metadata.ledgers import initialise
-from zbk.metadata.logs import LogStore
-from zbk.metadata.memory import MemoryStore, MemoryTree
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.logs import LogStore
+from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.log.position import LogPosition, LogRange
 

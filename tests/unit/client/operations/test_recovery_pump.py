@@ -16,9 +16,9 @@ from zbk.errors import (
     NotEnoughBookiesError,
     ZbkError,
 )
-from zbk.metadata.instance import initialise
-from zbk.metadata.ledgers import LedgerStore
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.instance import initialise
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_from_wire
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery

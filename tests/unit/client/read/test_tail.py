@@ -19,7 +19,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.metadata.store import Watch
+from zbk.metadata.stores.store import Watch
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.read_batch import ReadBatch, decode_entries

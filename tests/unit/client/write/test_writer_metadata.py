@@ -26,9 +26,9 @@ from zbk.errors import (
     NotEnoughBookiesError,
     ZbkError,
 )
-from zbk.metadata.ledgers import LedgerStore, initialise
-from zbk.metadata.memory import MemoryTree
-from zbk.metadata.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.values import Layout
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata

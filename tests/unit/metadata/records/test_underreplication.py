@@ -1,0 +1,199 @@
+"""Tasks of ledgers that are not whole, on a store in memory that fails on cue."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from zbk.errors import CorruptRecordError, InvalidOptionError, MetadataUnavailableError
+from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
+from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
+from zbk.metadata.stores.memory import MemoryTree
+
+LOST = MissingReason.LOST
+
+
+class Cluster:
+    """A tree, and two workers' stores."""
+
+    def __init__(self) -> None:
+        self.tree = MemoryTree("tasks")
+        self.store = self.tree.open_session()
+        self.other_store = self.tree.open_session()
+        initialise(self.store)
+        self.tasks = UnderreplicationStore(self.store, wall_clock_ms=lambda: 1_000)
+        self.others = UnderreplicationStore(self.other_store, wall_clock_ms=lambda: 2_000)
+
+    def close(self) -> None:
+        self.store.close()
+        self.other_store.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def test_a_report_whose_reply_was_lost_is_noted_once(cluster: Cluster) -> None:
+    cluster.tasks.report(1, ["b1"], LOST)  # makes the parents
+    cluster.store.lose_next_reply()
+
+    assert cluster.tasks.report(7, ["b1"], LOST)
+
+    found = cluster.others.read(7)
+    assert found is not None
+    assert (found[0].report_count, found[1]) == (1, 0)
+
+
+def test_a_merge_whose_reply_was_lost_is_noted_once(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    cluster.store.lose_next_reply(2)  # one of them of the first attempt, to create, which fails
+
+    cluster.tasks.report(7, ["b2"], LOST)
+
+    found = cluster.others.read(7)
+    assert found is not None
+    assert list(found[0].missing) == ["b1", "b2"]
+
+
+def test_a_report_of_which_nobody_knows_says_so(cluster: Cluster) -> None:
+    cluster.store.suspend()
+
+    with pytest.raises(MetadataUnavailableError):
+        cluster.tasks.report(7, ["b1"], LOST)
+
+
+def test_a_lock_whose_reply_was_lost_is_known_to_be_taken(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    cluster.store.lose_next_reply()
+
+    assert cluster.tasks.lock(7, "w1")
+    assert not cluster.others.lock(7, "w2")
+
+
+def test_a_lock_that_may_have_been_taken_is_found_by_the_next_attempt(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    cluster.store.fail_next(2)
+
+    with pytest.raises(MetadataUnavailableError):
+        cluster.tasks.lock(7, "w1")
+
+    assert cluster.tasks.lock(7, "w1")
+
+
+def test_a_lock_that_may_not_have_been_given_back_is_nobody_elses_until_then(
+    cluster: Cluster,
+) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    cluster.store.suspend()
+    with pytest.raises(MetadataUnavailableError):
+        cluster.tasks.unlock(7)
+    cluster.store.resume()
+
+    assert cluster.others.locked_ids() == {7}
+    assert cluster.tasks.locked_ids() == set(), "so that its own process asks for it"
+    assert cluster.tasks.lock(7, "w1")
+    assert cluster.tasks.finish(7, 0)
+
+
+def test_a_finish_whose_reply_was_lost_is_known_to_be_done(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    cluster.store.lose_next_reply()
+
+    assert cluster.tasks.finish(7, 0)
+    assert cluster.others.locked_ids() == set()
+
+
+def test_a_finish_that_was_not_made_is_made_again(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    cluster.store.fail_next()
+
+    assert cluster.tasks.finish(7, 0)
+    assert cluster.others.read(7) is None
+
+
+def test_putting_aside_with_a_lost_reply_is_done_once(cluster: Cluster) -> None:
+    """B41: one state of its own, one report."""
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    assert cluster.tasks.note_failure(7, 0, "b1 is gone") == 1
+    cluster.store.lose_next_reply(2)  # the first one made the parents
+
+    assert cluster.tasks.mark_unrepairable(7, 1, "no replica left")
+
+    shelved = cluster.others.read_unrepairable(7)
+    assert shelved is not None
+    assert (shelved.unrepairable, shelved.unrepairable_ms) == ("no replica left", 1_000)
+    assert cluster.others.read(7) is None
+
+
+def test_a_task_that_somebody_removed_is_finished(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    cluster.other_store.delete("/underreplication/ledgers/00/0000/L0007")
+
+    assert cluster.tasks.finish(7, 0)
+    assert cluster.others.locked_ids() == set()
+
+
+def test_a_twin_of_what_is_worked_on_goes_with_the_next_retry(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    assert cluster.tasks.mark_unrepairable(7, 0, "why")
+    path = "/underreplication/unrepairable/00/0000/L0007"
+    value = cluster.store.get(path).value
+    cluster.tasks.retry_unrepairable()
+    cluster.store.create(path, value, make_parents=True)  # as a race would leave it
+
+    assert cluster.tasks.report(7, ["b1"], LOST), "there is a task to work on"
+    assert cluster.tasks.retry_unrepairable() == 1
+
+    assert list(cluster.tasks.list_unrepairable()) == []
+    assert list(cluster.tasks.list()) == [7]
+
+
+def test_a_twin_is_overwritten_by_the_next_marking(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST)
+    assert cluster.tasks.lock(7, "w1")
+    assert cluster.tasks.mark_unrepairable(7, 0, "first")
+    path = "/underreplication/unrepairable/00/0000/L0007"
+    value = cluster.store.get(path).value
+    cluster.tasks.retry_unrepairable()
+    cluster.store.create(path, value, make_parents=True)
+    assert cluster.tasks.lock(7, "w1")
+
+    assert cluster.tasks.mark_unrepairable(7, 0, "second")
+
+    shelved = cluster.tasks.read_unrepairable(7)
+    assert shelved is not None
+    assert shelved.unrepairable == "second"
+
+
+def test_damage_among_the_tasks_is_said(cluster: Cluster) -> None:
+    cluster.store.create("/underreplication/ledgers/nonsense")
+    cluster.store.create("/underreplication/locks/nonsense")
+
+    with pytest.raises(CorruptRecordError):
+        list(cluster.tasks.list())
+    with pytest.raises(CorruptRecordError):
+        cluster.tasks.locked_ids()
+
+
+def test_an_impossible_delay_is_refused(cluster: Cluster) -> None:
+    for delay_ms in (-1, LOST_BOOKIE_DELAY_MAX_MS + 1):
+        with pytest.raises(InvalidOptionError):
+            cluster.tasks.set_lost_bookie_delay_ms(delay_ms)
+
+
+def test_a_report_is_noted_also_where_nobody_can_be_told(cluster: Cluster) -> None:
+    cluster.tasks.report(7, ["b1"], LOST, is_quiet=True)
+    cluster.store.fail_next()
+
+    cluster.tasks.announce()
+
+    assert list(cluster.others.list()) == [7]

@@ -1,0 +1,175 @@
+"""What operators tell autorecovery through the metadata store: rest, look now, how long to wait.
+
+    /underreplication/disable           while it is there nobody audits and nobody takes a task
+    /underreplication/trigger           a counter; the auditor audits when it grows
+    /underreplication/lostbookiedelay   overrides the auditor's own configuration
+
+Any thread; every method blocks. A watch's callback runs in the store's callback thread and must
+neither block nor call the store.
+
+Source: BookKeeper's ``ZkLedgerUnderreplicationManager``. There a delay that is written again with
+the same value triggers an audit; here that has a node of its own.
+"""
+
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+from zbk.errors import (
+    BadVersionError,
+    InvalidOptionError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    ZbkError,
+)
+from zbk.metadata.paths import AUDIT_TRIGGER, LOST_BOOKIE_DELAY, UNDERREPLICATION_DISABLED
+from zbk.metadata.stores.store import MetadataStore, Node, Watch
+from zbk.metadata.values import AuditCounter, LostBookieDelay, decode, encode
+
+LOST_BOOKIE_DELAY_MAX_MS: Final = 7 * 86_400_000
+
+SET_ATTEMPT_COUNT_MAX: Final = 8
+
+LOG = logging.getLogger("zbk.metadata")
+
+
+class AutorecoverySwitches:
+    """The switches of the cluster whose metadata is in ``store``."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    # ------------------------------------------------------------------ on and off
+
+    def is_enabled(self) -> bool:
+        """Return whether autorecovery may audit and repair."""
+        return self._find(UNDERREPLICATION_DISABLED) is None
+
+    def enable(self) -> None:
+        """Enable autorecovery. Twice is fine.
+
+        Raises:
+            MetadataUnavailableError: it may still be disabled.
+        """
+        with suppress(NoNodeError):
+            self._store.delete(UNDERREPLICATION_DISABLED)
+
+    def disable(self) -> None:
+        """Disable autorecovery, all over the cluster. Twice is fine.
+
+        Workers finish the fragment that they are at. Reports are still taken.
+
+        Raises:
+            MetadataUnavailableError: it may still be enabled.
+        """
+        with suppress(NodeExistsError):
+            self._store.create(UNDERREPLICATION_DISABLED, make_parents=True)
+
+    def watch_enabled(self, callback: Callable[[bool], None]) -> Watch:
+        """Call back with ``is_enabled()``: now, and after each change."""
+        return self._store.watch_node(
+            UNDERREPLICATION_DISABLED, lambda node: callback(node is None)
+        )
+
+    # ------------------------------------------------------------------ look now
+
+    def trigger_audit(self) -> None:
+        """Ask the auditor to look now, whatever its intervals.
+
+        Raises:
+            MetadataUnavailableError: it may not have heard.
+        """
+        self._count_up(AUDIT_TRIGGER)
+
+    def watch_trigger(self, callback: Callable[[int], None]) -> Watch:
+        """Call back with a number that grows with each trigger: now, and after each."""
+        return self._store.watch_node(
+            AUDIT_TRIGGER, lambda node: callback(-1 if node is None else node.version)
+        )
+
+    # ------------------------------------------------------------------ the delay
+
+    def lost_bookie_delay_ms(self) -> int | None:
+        """Return how long one lost bookie may take to come back; ``None``: nobody has said so.
+
+        Raises:
+            CorruptRecordError: what is there is damaged.
+        """
+        return _delay_ms(self._find(LOST_BOOKIE_DELAY))
+
+    def set_lost_bookie_delay_ms(self, delay_ms: int | None) -> None:
+        """Say how long one lost bookie may take to come back; ``None``: as configured.
+
+        Raises:
+            InvalidOptionError: below 0, or over ``LOST_BOOKIE_DELAY_MAX_MS``.
+            MetadataUnavailableError: it may not have been set; setting it again is safe.
+        """
+        if delay_ms is None:
+            with suppress(NoNodeError):
+                self._store.delete(LOST_BOOKIE_DELAY)
+            return
+        if not 0 <= delay_ms <= LOST_BOOKIE_DELAY_MAX_MS:
+            raise InvalidOptionError(
+                "lost bookie delay", delay_ms, f"must be 0 to {LOST_BOOKIE_DELAY_MAX_MS} ms"
+            )
+        value = encode(LostBookieDelay(delay_ms=delay_ms))
+        for _ in range(SET_ATTEMPT_COUNT_MAX):
+            node = self._find(LOST_BOOKIE_DELAY)
+            with suppress(BadVersionError, NoNodeError, NodeExistsError):
+                if node is None:
+                    self._store.create(LOST_BOOKIE_DELAY, value, make_parents=True)
+                else:
+                    self._store.set(LOST_BOOKIE_DELAY, value, node.version)
+                return
+        raise MetadataConflictError(
+            LOST_BOOKIE_DELAY, f"others changed it, {SET_ATTEMPT_COUNT_MAX} times in a row"
+        )
+
+    def watch_lost_bookie_delay(self, callback: Callable[[int | None], None]) -> Watch:
+        """Call back with ``lost_bookie_delay_ms()``: now, and after each change.
+
+        What is damaged is logged and left out.
+        """
+
+        def on_node(node: Node | None) -> None:
+            try:
+                delay_ms = _delay_ms(node)
+            except ZbkError as error:
+                LOG.error("watching the delay of lost bookies: %s", error)  # noqa: TRY400 - the text says all
+            else:
+                callback(delay_ms)
+
+        return self._store.watch_node(LOST_BOOKIE_DELAY, on_node)
+
+    # ------------------------------------------------------------------ inside
+
+    def _find(self, path: str) -> Node | None:
+        try:
+            return self._store.get(path)
+        except NoNodeError:
+            return None
+
+    def _count_up(self, path: str) -> None:
+        """Increment the counter. A conflict is success: another session has incremented it."""
+        node = self._find(path)
+        count = 0 if node is None else decode(AuditCounter, node.value, path).count
+        value = encode(AuditCounter(count=count + 1))
+        with suppress(BadVersionError, NoNodeError, NodeExistsError):
+            if node is None:
+                self._store.create(path, value, make_parents=True)
+            else:
+                self._store.set(path, value, node.version)
+
+    def _count_up_if_possible(self, path: str) -> None:
+        """Increment the counter, or not, where those who are to hear of it look by themselves."""
+        with suppress(MetadataUnavailableError):
+            self._count_up(path)
+
+
+def _delay_ms(node: Node | None) -> int | None:
+    if node is None:
+        return None
+    return decode(LostBookieDelay, node.value, LOST_BOOKIE_DELAY).delay_ms

@@ -1,0 +1,380 @@
+"""The bookies in the metadata store: their cookies, and those that are there now.
+
+A cookie there has the bookie's history beside its identity: the highest incarnation that was let
+serve, and whether its directories show since then that it has served. Before a bookie serves it
+raises the incarnation by compare-and-swap; two processes cannot both raise it to the same one.
+After a lost reply the node is read back: a value with a write token of ours was written by us.
+
+Any thread may call; calls block. A watch reads in a thread of its own, because the store's
+callbacks may not call the store, and calls back from there.
+
+Source: BookKeeper's ``ZKRegistrationManager`` and ``ZKRegistrationClient``.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from zbk.errors import (
+    BadVersionError,
+    ClientClosedError,
+    CorruptRecordError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    UnsupportedVersionError,
+    ZbkError,
+)
+from zbk.metadata.paths import (
+    AVAILABLE,
+    COOKIES,
+    READONLY,
+    READONLY_NAME,
+    cookie_path,
+    registration_path,
+)
+from zbk.metadata.records.instance import not_initialised
+from zbk.metadata.records.registration import Registration, RegistrationState
+from zbk.metadata.records.retries import Retries, wait_s
+from zbk.metadata.stores.store import MetadataStore, Watch
+from zbk.metadata.values import BookieRegistration, Cookie, StoredCookie, decode, encode
+from zbk.system.clock import monotonic_s
+
+RETRY_S: Final = 0.25
+"""How long a watch waits after the store did not answer."""
+
+CHANGE_TIMEOUT_S: Final = 30.0
+"""How long a change of a cookie is tried while the store does not answer, or others change it."""
+
+UNREGISTERED_RETRY_S: Final = 0.1
+
+_CANCEL_TIMEOUT_S = 1.0
+
+LOG = logging.getLogger("zbk.metadata")
+
+BookiesCallback = Callable[[Mapping[str, BookieRegistration]], None]
+
+
+class BookieRegistry:
+    """The bookies of the cluster whose metadata is in ``store``.
+
+    ``session_timeout_ms`` is the one that bookies open their stores with: how long a dead bookie's
+    registration may stay.
+    """
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        session_timeout_ms: int = 10_000,
+        pause: Callable[[float], None] = wait_s,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._store = store
+        self._session_timeout_ms = session_timeout_ms
+        self._pause = pause
+        self._retries = Retries(pause, rng)
+
+    # ------------------------------------------------------------------ cookies
+
+    def create_cookie(self, cookie: Cookie) -> None:
+        """Keep a new bookie's cookie.
+
+        Raises:
+            NodeExistsError: the bookie has one already.
+            InvalidOptionError: the store holds no cluster, or the id cannot be a name.
+        """
+        path = cookie_path(cookie.bookie_id)
+        value = encode(cookie)
+        try:
+            self._store.create(path, value)
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+        except NodeExistsError:
+            raise NodeExistsError(path, f"bookie {cookie.bookie_id} has a cookie already") from None
+        except MetadataUnavailableError:
+            try:
+                found = self._store.get(path)
+            except NoNodeError:  # it was not made: safe to try again
+                self._store.create(path, value)
+                return
+            if found.value != value:
+                raise NodeExistsError(
+                    path, f"bookie {cookie.bookie_id} has a cookie already"
+                ) from None
+
+    def read_cookie(self, bookie_id: str, *, is_fresh: bool = False) -> Cookie | None:
+        """Return a bookie's cookie, or ``None`` if the store says that there is none.
+
+        ``is_fresh`` as in ``MetadataStore.get``.
+        """
+        path = cookie_path(bookie_id)
+        try:
+            return decode(Cookie, self._store.get(path, is_fresh=is_fresh).value, path)
+        except NoNodeError:
+            return None
+
+    def read_stored_cookie(self, bookie_id: str) -> StoredCookie | None:
+        """Return a bookie's cookie with its history, as it is now, or ``None`` likewise."""
+        path = cookie_path(bookie_id)
+        try:
+            return decode(StoredCookie, self._store.get(path, is_fresh=True).value, path)
+        except NoNodeError:
+            return None
+
+    def raise_incarnation(self, bookie_id: str, incarnation: int, *, has_served: bool) -> bool:
+        """Record that a bookie is let serve; return false, and change nothing, if it must not be.
+
+        It must not be if the store has this incarnation or a higher one: another process of the
+        bookie has raised it. ``has_served`` is never taken back here.
+
+        Raises:
+            NoNodeError: the bookie has no cookie.
+            MetadataUnavailableError: it may or may not have been recorded.
+            BadVersionError: others change it all the time.
+        """
+
+        def raised(now: StoredCookie) -> StoredCookie | None:
+            if now.incarnation >= incarnation:
+                return None
+            return msgspec.structs.replace(
+                now, incarnation=incarnation, has_served=now.has_served or has_served
+            )
+
+        return self._change_cookie(bookie_id, raised)
+
+    def forget_served(self, bookie_id: str) -> None:
+        """Record that a bookie's directories need not show that it has served: they were wiped.
+
+        Raises:
+            NoNodeError, MetadataUnavailableError, BadVersionError: as ``raise_incarnation``.
+        """
+
+        def forgotten(now: StoredCookie) -> StoredCookie | None:
+            return msgspec.structs.replace(now, has_served=False) if now.has_served else None
+
+        self._change_cookie(bookie_id, forgotten)
+
+    def _change_cookie(
+        self, bookie_id: str, change: Callable[[StoredCookie], StoredCookie | None]
+    ) -> bool:
+        """Change a cookie; return false if ``change`` finds nothing to do on what is there."""
+        path = cookie_path(bookie_id)
+        tried: set[bytes] = set()  # an attempt without an answer may be applied later, too
+        deadline_s = monotonic_s() + CHANGE_TIMEOUT_S
+        attempt = 0
+        while True:
+            try:
+                node = self._store.get(path, is_fresh=True)
+                if node.value in tried:
+                    return True
+                wanted = change(decode(StoredCookie, node.value, path))
+                if wanted is None:
+                    return False
+                value = encode(wanted, write_token=uuid4().hex)
+                tried.add(value)
+                self._store.set(path, value, node.version)
+            except (BadVersionError, MetadataUnavailableError):
+                if monotonic_s() > deadline_s:
+                    raise
+                self._retries.wait(min(attempt, 10))
+                attempt += 1
+            else:
+                return True
+
+    def delete_cookie(self, bookie_id: str) -> None:
+        """Forget a bookie that was taken out of service, for good.
+
+        Raises:
+            NoNodeError: it has no cookie.
+        """
+        self._store.delete(cookie_path(bookie_id))
+
+    def cookies(self) -> dict[str, Cookie]:
+        """Return all cookies by bookie id: every bookie that belongs to the cluster."""
+        try:
+            names = self._store.children(COOKIES)
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+        found = {name: self.read_cookie(name) for name in names}
+        return {name: cookie for name, cookie in found.items() if cookie is not None}
+
+    # ------------------------------------------------------------------ registrations
+
+    def register(
+        self,
+        registration: BookieRegistration,
+        on_change: Callable[[RegistrationState], None] | None = None,
+        *,
+        timeout_s: float | None = None,
+    ) -> Registration:
+        """Register a running bookie and keep it registered; return when it is.
+
+        A registration of an earlier process of the same bookie gets one and a half session
+        timeouts to vanish. ``on_change`` is told of everything that happens, in order.
+
+        Raises:
+            NodeExistsError: another process of this bookie is registered, and alive.
+            MetadataUnavailableError: not registered within ``timeout_s``.
+            InvalidOptionError: the store holds no cluster.
+        """
+        wait_ms = self._session_timeout_ms * 3 // 2
+        made = Registration(
+            self._store, registration, wait_ms=wait_ms, on_change=on_change or (lambda _state: None)
+        )
+        try:
+            made.wait_registered(wait_ms / 1000 + 30 if timeout_s is None else timeout_s)
+        except ZbkError:
+            made.close()
+            raise
+        return made
+
+    def wait_unregistered(self, bookie_id: str) -> None:
+        """Return once no process is registered as a bookie that is about to start.
+
+        The registration of an earlier process gets one and a half session timeouts to vanish; time
+        in which the store does not answer does not count, for up to ``CHANGE_TIMEOUT_S``.
+
+        Raises:
+            NodeExistsError: another process of this bookie is registered, and alive.
+            MetadataUnavailableError: the store did not answer.
+        """
+        wait_s = self._session_timeout_ms * 3 / 2000
+        deadline_s = monotonic_s() + wait_s + CHANGE_TIMEOUT_S
+        blocked_since_s: float | None = None
+        while True:
+            try:
+                held = self._registered_as(bookie_id)
+            except MetadataUnavailableError:
+                if monotonic_s() > deadline_s:
+                    raise
+                blocked_since_s = None
+            else:
+                if not held:
+                    return
+                if blocked_since_s is None:
+                    blocked_since_s = monotonic_s()
+                    LOG.info("%s; waiting for it to go", held)
+                if monotonic_s() - blocked_since_s > wait_s:
+                    path = registration_path(bookie_id, is_readonly=False)
+                    told = f"{held}, for over {wait_s:g} s: does this bookie run twice?"
+                    raise NodeExistsError(path, told)
+            self._pause(UNREGISTERED_RETRY_S)
+
+    def _registered_as(self, bookie_id: str) -> str:
+        """Return what holds the registration of a bookie; empty: nothing does."""
+        try:
+            found = self.resolve(bookie_id)
+        except (CorruptRecordError, UnsupportedVersionError) as error:
+            return f"bookie {bookie_id} is registered, as something else ({error})"
+        if found is None:
+            return ""
+        return f"bookie {bookie_id} is registered at {found.address}"
+
+    def available(self) -> dict[str, BookieRegistration]:
+        """Return the bookies that take new entries, by id. What cannot be read is left out."""
+        return self._read_all(AVAILABLE)
+
+    def readonly(self) -> dict[str, BookieRegistration]:
+        """Return the bookies that only serve what they have, by id."""
+        return self._read_all(READONLY)
+
+    def resolve(self, bookie_id: str) -> BookieRegistration | None:
+        """Return a bookie's registration, or ``None`` if it has none.
+
+        Raises:
+            CorruptRecordError: it has one that cannot be read.
+        """
+        # a bookie that becomes writable between the first two looks is found by the third
+        for is_readonly in (False, True, False):
+            path = registration_path(bookie_id, is_readonly=is_readonly)
+            try:
+                return decode(BookieRegistration, self._store.get(path).value, path)
+            except NoNodeError:
+                continue
+        return None
+
+    def watch_available(self, callback: BookiesCallback) -> Watch:
+        """Call back with ``available()``: now, and after each change."""
+        return _BookiesWatch(self._store, AVAILABLE, self.available, callback)
+
+    def watch_readonly(self, callback: BookiesCallback) -> Watch:
+        """Call back with ``readonly()``: now, and after each change."""
+        return _BookiesWatch(self._store, READONLY, self.readonly, callback)
+
+    def _read_all(self, parent: str) -> dict[str, BookieRegistration]:
+        try:
+            names = self._store.children(parent)
+        except NoNodeError:  # no cluster yet, so no bookies
+            return {}
+        found = {}
+        for name in names:
+            if name == READONLY_NAME:
+                continue
+            path = f"{parent}/{name}"
+            try:
+                found[name] = decode(BookieRegistration, self._store.get(path).value, path)
+            except NoNodeError:  # gone since we read its name
+                continue
+            except (CorruptRecordError, UnsupportedVersionError) as error:
+                LOG.warning("leaving out a bookie whose registration cannot be read: %s", error)
+        return found
+
+
+class _BookiesWatch:
+    """Reads the registrations whenever their names change, and tells the callback."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        path: str,
+        read: Callable[[], Mapping[str, BookieRegistration]],
+        callback: BookiesCallback,
+    ) -> None:
+        self._read = read
+        self._callback = callback
+        self._changed = threading.Condition()
+        self._is_stale = False
+        self._is_cancelled = False
+        self._watch = store.watch_children(path, self._note)
+        self._thread = threading.Thread(target=self._run, name="zbk-bookies-watch", daemon=True)
+        self._thread.start()
+
+    def cancel(self) -> None:
+        """Stop it. A callback that is under way may still come."""
+        with self._changed:
+            self._is_cancelled = True
+            self._changed.notify()
+        self._watch.cancel()
+        if threading.current_thread() is not self._thread:
+            self._thread.join(_CANCEL_TIMEOUT_S)
+
+    def _note(self, _names: list[str]) -> None:
+        with self._changed:
+            self._is_stale = True
+            self._changed.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._is_stale and not self._is_cancelled:
+                    self._changed.wait()
+                if self._is_cancelled:
+                    return
+                self._is_stale = False
+            try:
+                self._callback(self._read())
+            except MetadataUnavailableError:
+                with self._changed:
+                    self._is_stale = True
+                    if not self._is_cancelled:
+                        self._changed.wait(RETRY_S)
+            except ClientClosedError:
+                return
+            except Exception:
+                LOG.exception("the callback of a watch on bookies failed")

@@ -1,0 +1,396 @@
+"""The data sets in the store: create, load, commit, abort, drop, listing.
+
+As with logs (``records.logs``) a data set has two nodes: ``/datasets/<name>`` is its head and
+names a *data set id*; below it, under that id, are its versions. Below those is a node for each
+load. A commit writes versions and load in one step, each at the version it was read with; an abort
+writes the load alone. So of commit and abort of one load exactly one happens, whatever replies are
+lost: both read back what became of the load, and say that.
+
+Versions and loads are read fresh (``MetadataStore.get``): whoever asks what became of a load, or
+what is listed, is never answered by a server that has not heard of the last change yet. A head
+never changes; one that is old is found out, as what it names is not there any more.
+
+Any thread; every method blocks.
+
+Source: BookKeeper's ``MetadataUpdateLoop`` for the loops; Delta's log, Iceberg's snapshots.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Final, TypeVar
+from uuid import uuid4
+
+from zbk.errors import (
+    BadVersionError,
+    BusyError,
+    CorruptRecordError,
+    LoadAbortedError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NoSuchDataSetError,
+    NotEmptyError,
+)
+from zbk.metadata.paths import DATA_SETS, data_set_list_path, data_set_path, load_path
+from zbk.metadata.records.retries import Retries, wait_s
+from zbk.metadata.stores.store import Create, Delete, MetadataStore, Operation, SetValue
+from zbk.metadata.values import DataSetHead, decode, encode
+from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadState, Version
+
+ATTEMPT_COUNT_MAX: Final = 32
+
+DROP_LOAD_COUNT_MAX: Final = 200
+"""Loads that may be under way when a data set is dropped: they go in one step with it."""
+
+
+T = TypeVar("T")
+
+
+class DataSetStore:
+    """The data sets of the cluster whose metadata is in ``store``."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        pause: Callable[[float], None] = wait_s,
+        rng: random.Random | None = None,
+        new_id: Callable[[], str] = lambda: uuid4().hex,
+    ) -> None:
+        """``new_id`` returns 32 hexadecimal digits that no data set and no load has."""
+        self._store = store
+        self._retries = Retries(pause, rng)
+        self.new_id = new_id
+
+    def create(self, name: str, created_ms: int) -> None:
+        """Make an empty data set, if there is none of this name.
+
+        Raises:
+            InvalidOptionError: no data set can have this name.
+            MetadataUnavailableError: it may or may not have been made.
+        """
+        path = data_set_path(name)
+        data_set_id = self.new_id()
+        data_set = DataSet(name=name, data_set_id=data_set_id, created_ms=created_ms)
+        make = [
+            Create(path, encode(DataSetHead(data_set_id=data_set_id))),
+            Create(data_set_list_path(name, data_set_id), encode(data_set)),
+        ]
+
+        def attempt() -> bool | None:
+            try:
+                self._store.multi(make)
+            except NodeExistsError:
+                return True
+            except NoNodeError:
+                with suppress(NodeExistsError):
+                    self._store.create(DATA_SETS, make_parents=True)
+                return None
+            except MetadataUnavailableError:
+                return True if self._is_there(path) else None  # whoever made it
+            return True
+
+        self._until_done(path, attempt)
+
+    def read(self, name: str) -> tuple[DataSet, int]:
+        """Return a data set and the version of its node, as of now.
+
+        Raises:
+            NoSuchDataSetError: the store says that there is none.
+            CorruptRecordError: what is there is damaged.
+        """
+        path = data_set_path(name)
+        for _ in range(ATTEMPT_COUNT_MAX):
+            try:
+                head = decode(DataSetHead, self._store.get(path).value, path)
+            except NoNodeError as error:
+                raise NoSuchDataSetError(name) from error
+            list_path = data_set_list_path(name, head.data_set_id)
+            try:
+                node = self._store.get(list_path, is_fresh=True)
+            except NoNodeError:
+                continue  # dropped between the two; maybe there is a new one by now
+            found = decode(DataSet, node.value, list_path)
+            if (found.name, found.data_set_id) != (name, head.data_set_id):
+                raise CorruptRecordError(list_path, 0, f"holds data set {found.name}")
+            return found, node.version
+        raise NoSuchDataSetError(name)
+
+    def read_same(self, name: str, data_set_id: str) -> tuple[DataSet, int]:
+        """Return a data set, as ``read`` does, if it is the one with this id.
+
+        Raises:
+            NoSuchDataSetError: there is none, or it was dropped, and another one has its name.
+        """
+        data_set, version = self.read(name)
+        if data_set.data_set_id != data_set_id:
+            raise NoSuchDataSetError(name)
+        return data_set, version
+
+    # ------------------------------------------------------------------ loads
+
+    def begin(self, name: str, load: Load) -> None:
+        """Make a load known; before any ledger of it is made.
+
+        Raises:
+            NoSuchDataSetError: the data set was dropped since it was read.
+            MetadataUnavailableError: it may or may not be known.
+        """
+        path = load_path(name, load.data_set_id, load.load_id)
+        value = encode(load)
+
+        def attempt() -> bool | None:
+            try:
+                self._store.create(path, value)
+            except NodeExistsError:
+                return True  # an attempt of ours was made: nobody else has this id
+            except NoNodeError as error:
+                raise NoSuchDataSetError(name) from error
+            except MetadataUnavailableError:
+                return True if self._is_there(path) else None
+            return True
+
+        self._until_done(path, attempt)
+
+    def read_load(self, name: str, data_set_id: str, load_id: str) -> tuple[Load, int] | None:
+        """Return a load and the version of its node; ``None``: it was forgotten, or never known."""
+        path = load_path(name, data_set_id, load_id)
+        try:
+            node = self._store.get(path, is_fresh=True)
+        except NoNodeError:
+            return None
+        load = decode(Load, node.value, path)
+        if (load.data_set_id, load.load_id) != (data_set_id, load_id):
+            raise CorruptRecordError(path, 0, f"holds load {load.load_id}")
+        return load, node.version
+
+    def load_ids(self, name: str, data_set_id: str) -> list[str]:
+        """Return the ids of the loads that are known, sorted: those whose time ends first, first.
+
+        Raises:
+            NoSuchDataSetError: the data set was dropped.
+        """
+        try:
+            return sorted(self._store.children(data_set_list_path(name, data_set_id)))
+        except NoNodeError as error:
+            raise NoSuchDataSetError(name) from error
+
+    def loads(self, name: str, data_set_id: str) -> dict[str, Load]:
+        """Return the loads that are known, by id.
+
+        Raises:
+            NoSuchDataSetError: the data set was dropped.
+        """
+        names = self.load_ids(name, data_set_id)
+        found = {load_id: self.read_load(name, data_set_id, load_id) for load_id in names}
+        return {load_id: pair[0] for load_id, pair in found.items() if pair is not None}
+
+    def committed(
+        self, name: str, data_set_id: str, load_id: str, base_version: int
+    ) -> DataSet | None:
+        """Return the data set if a load's commit is done with; ``None``: the load is OPEN.
+
+        Raises:
+            NoSuchDataSetError: it was dropped.
+            LoadAbortedError: the load was aborted.
+            DataSetConflictError: the load is forgotten, and nobody knows how it ended.
+        """
+        found = self.read_load(name, data_set_id, load_id)
+        data_set, _version = self.read_same(name, data_set_id)
+        if found is None:
+            data_set.check_remembered(load_id, base_version)
+            return data_set
+        load, _version = found
+        if load.state is LoadState.ABORTED and not data_set.has_batch(load):
+            raise LoadAbortedError(name, load_id)
+        return None if load.state is LoadState.OPEN else data_set
+
+    def commit(
+        self,
+        name: str,
+        data_set_id: str,
+        load_id: str,
+        base_version: int,
+        contents: Contents,
+        now_ms: int,
+        merged: Version | None = None,
+    ) -> tuple[DataSet, Load | None] | None:
+        """Commit a load, as ``DataSet.committed`` says; return both as they are now.
+
+        Another load that is quicker is no conflict here: the rules are asked again. The load is
+        ``None`` where it is forgotten, and a version is its own; all is ``None`` where the last
+        version's manifests must be merged first.
+
+        Raises:
+            NoSuchDataSetError: it was dropped.
+            LoadAbortedError: somebody aborted the load.
+            DataSetConflictError: as the rules say; or the load is forgotten, and nobody knows how
+                it ended.
+            MetadataUnavailableError: it may or may not have been committed: ask ``committed``.
+        """
+
+        def attempt() -> tuple[tuple[DataSet, Load | None] | None] | None:
+            found = self.read_load(name, data_set_id, load_id)
+            data_set, version = self.read_same(name, data_set_id)
+            if found is None:
+                data_set.check_remembered(load_id, base_version)
+                return ((data_set, None),)
+            load, load_version = found
+            decided = data_set.committed(load, contents, now_ms, merged)
+            if decided is None:
+                return (None,)
+            after, done = decided
+            changes: list[Operation] = []
+            if done is not load:
+                path = load_path(name, data_set_id, load_id)
+                changes.append(SetValue(path, encode(done), load_version))
+            if after is not data_set:
+                path = data_set_list_path(name, data_set_id)
+                changes.append(SetValue(path, encode(after), version))
+            if not changes:
+                return ((data_set, load),)
+            try:
+                self._store.multi(changes)
+            except (BadVersionError, NoNodeError, MetadataUnavailableError):
+                return None  # maybe made: the next attempt reads what became of the load
+            return ((after, done),)
+
+        return self._until_done(data_set_path(name), attempt)[0]
+
+    def abort(self, name: str, data_set_id: str, load_id: str) -> Load | None:
+        """Abort a load that is OPEN; return what it is now: it may be COMMITTED.
+
+        ``None``: nobody knows the load.
+
+        Raises:
+            MetadataUnavailableError: it may or may not have been aborted.
+        """
+        path = load_path(name, data_set_id, load_id)
+
+        def attempt() -> tuple[Load | None] | None:
+            found = self.read_load(name, data_set_id, load_id)
+            if found is None:
+                return (None,)
+            load, version = found
+            wanted = load.aborted()
+            if wanted is load:
+                return (load,)
+            try:
+                self._store.set(path, encode(wanted), version)
+            except (BadVersionError, NoNodeError, MetadataUnavailableError):
+                return None  # maybe made: the next attempt sees
+            return (wanted,)
+
+        return self._until_done(path, attempt)[0]
+
+    def forget_load(self, name: str, data_set_id: str, load_id: str) -> None:
+        """Remove the node of a load that has ended: such a load never changes again.
+
+        Raises:
+            MetadataUnavailableError: it may or may not have been removed.
+        """
+        with suppress(NoNodeError):
+            self._store.delete(load_path(name, data_set_id, load_id))
+
+    # ------------------------------------------------------------------ versions
+
+    def drop_version(self, name: str, number: int) -> DataSet:
+        """Remove one version, as ``DataSet.without_version`` says; return what is left.
+
+        Raises:
+            NoSuchDataSetError, NoSuchVersionError, DataSetConflictError: as the rules say.
+            MetadataUnavailableError: it may or may not have been taken away.
+        """
+        sent: list[DataSet] = []  # what may have been written, though nobody said so
+
+        def attempt() -> DataSet | None:
+            data_set, version = self.read(name)
+            is_ours = bool(sent) and data_set.data_set_id == sent[0].data_set_id
+            if is_ours and all(one.version != number for one in data_set.versions):
+                return data_set
+            after = data_set.without_version(number)
+            path = data_set_list_path(name, data_set.data_set_id)
+            try:
+                self._store.set(path, encode(after), version)
+            except (BadVersionError, NoNodeError):
+                return None
+            except MetadataUnavailableError:
+                sent[:] = [after]
+                return None
+            return after
+
+        return self._until_done(data_set_path(name), attempt)
+
+    def drop(self, name: str) -> DataSet:
+        """Remove a data set with its loads; return what it was. Its ledgers are still there.
+
+        Raises:
+            NoSuchDataSetError: there is none.
+            BusyError: too many loads are under way.
+            MetadataUnavailableError: it may or may not have been removed.
+        """
+        dropped: list[DataSet] = []  # the one that is to go: never one that is made after it
+
+        def attempt() -> DataSet | None:
+            try:
+                data_set, version = self.read(name)
+            except NoSuchDataSetError:
+                if dropped:
+                    return dropped[0]
+                raise
+            if dropped and dropped[0].data_set_id != data_set.data_set_id:
+                return dropped[0]
+            try:
+                self._store.multi(self._deletes(data_set, version))
+            except (BadVersionError, NoNodeError, NotEmptyError, NoSuchDataSetError):
+                return None  # a load began or ended meanwhile, or somebody else drops it
+            except MetadataUnavailableError:
+                dropped[:] = [data_set]
+                return None
+            return data_set
+
+        return self._until_done(data_set_path(name), attempt)
+
+    def list(self) -> list[str]:
+        """Return the names of all data sets, sorted."""
+        try:
+            return sorted(self._store.children(DATA_SETS))
+        except NoNodeError:  # made with the first one
+            return []
+
+    # ------------------------------------------------------------------ inside
+
+    def _deletes(self, data_set: DataSet, version: int) -> Sequence[Operation]:
+        """Return what removes a data set in one step; loads that have ended go before."""
+        name, data_set_id = data_set.name, data_set.data_set_id
+        loads = self.loads(name, data_set_id)
+        live = [load_id for load_id, load in loads.items() if load.state is LoadState.OPEN]
+        if len(live) > DROP_LOAD_COUNT_MAX:
+            raise BusyError(
+                f"data set {name!r}: {len(live)} loads are under way, and no more than "
+                f"{DROP_LOAD_COUNT_MAX} can be dropped with it"
+            )
+        for load_id in loads.keys() - set(live):
+            self.forget_load(name, data_set_id, load_id)
+        return [
+            *(Delete(load_path(name, data_set_id, load_id)) for load_id in live),
+            Delete(data_set_list_path(name, data_set_id), version),
+            Delete(data_set_path(name)),
+        ]
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._store.get(path, is_fresh=True)
+        except NoNodeError:
+            return False
+        return True
+
+    def _until_done(self, path: str, attempt: Callable[[], T | None]) -> T:
+        for number in range(ATTEMPT_COUNT_MAX):
+            done = attempt()
+            if done is not None:
+                return done
+            self._retries.wait(number)
+        raise MetadataConflictError(path, f"others changed it, {ATTEMPT_COUNT_MAX} times in a row")

@@ -1,0 +1,235 @@
+"""Who works on which ledger: the locks of tasks, and how far their owners have come.
+
+A lock is two ephemeral nodes, made and removed together: one with the ledger's name, which only one
+can have, and one with the owner's token in its name. Whoever ends a task removes the second one in
+the same ``multi``. A worker whose session ended can so never end a task, not even one that was
+finished and reported again meanwhile and has the same version as its own had. The second node also
+holds the progress: telling it does not touch the task.
+
+A lock that was taken, or not given back, while the store did not answer is found again by the next
+``lock`` of the same store; ``locked_ids`` leaves it out, so that somebody asks.
+
+A lock is advice (it keeps two from doing the same work): what a worker does to a ledger is safe by
+compare-and-swap of the ledger's metadata.
+
+Any thread; every method blocks. Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from zbk.errors import (
+    BadVersionError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+)
+from zbk.metadata.arguments import parent_of
+from zbk.metadata.paths import UNDERREPLICATION_LOCKS, task_lock_of, task_lock_path
+from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
+from zbk.metadata.stores.store import Create, Delete, MetadataStore, Operation
+from zbk.metadata.values import TaskLock, TaskProgress, decode, encode
+from zbk.system.clock import wall_ms
+
+ATTEMPT_COUNT_MAX: Final = 32
+
+
+class _Lock(msgspec.Struct):
+    """A lock that this store has, or may have."""
+
+    token: str
+    is_in_use: bool = False  # false: its owner does not know that it has it
+    is_busy: bool = False  # it is being taken, or given back: nobody here may before that is over
+
+    @property
+    def is_doubtful(self) -> bool:
+        """True when only the store knows whether it is there."""
+        return not self.is_in_use and not self.is_busy
+
+
+class TaskLocks(AutorecoverySwitches):
+    """The locks of one store's workers, and a view of all others."""
+
+    def __init__(self, store: MetadataStore, *, wall_clock_ms: Callable[[], int] = wall_ms) -> None:
+        super().__init__(store)
+        self._wall_clock_ms = wall_clock_ms
+        self._guard = threading.Lock()
+        self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
+
+    def lock(self, ledger_id: int, owner: str) -> bool:
+        """Acquire the lock of a task for as long as this session lasts; false: somebody has it.
+
+        Read the task after it. ``owner`` is for people.
+
+        Raises:
+            MetadataUnavailableError: taken or not; asking again finds out.
+        """
+        with self._guard:
+            ours = self._locks.setdefault(ledger_id, _Lock(uuid4().hex))
+            if not ours.is_doubtful:
+                return False
+            ours.is_busy = True
+        try:
+            ours.is_in_use = self._take(ledger_id, owner, ours.token)
+        finally:
+            ours.is_busy = False
+        return ours.is_in_use
+
+    def _take(self, ledger_id: int, owner: str, token: str) -> bool:
+        path = task_lock_path(ledger_id)
+        for _ in range(ATTEMPT_COUNT_MAX):
+            if self._try_lock(ledger_id, owner, token):
+                return True
+            holder = self._find(path)
+            if holder is None:
+                continue
+            is_ours = decode(TaskLock, holder.value, path).token == token
+            if not is_ours:
+                self._forget_lock(ledger_id)
+            return is_ours
+        raise self._too_many(path)
+
+    def _try_lock(self, ledger_id: int, owner: str, token: str) -> bool:
+        path = task_lock_path(ledger_id)
+        now_ms = self._wall_clock_ms()
+        lock = encode(TaskLock(owner=owner, token=token, locked_ms=now_ms))
+        progress = encode(TaskProgress(owner=owner, updated_ms=now_ms))
+        own = Create(task_lock_path(ledger_id, token), progress, is_ephemeral=True)
+        made = self._attempt(path, lock, [Create(path, lock, is_ephemeral=True), own])
+        return made is True
+
+    def holds(self, ledger_id: int) -> bool:
+        """Ask the metadata store whether this store still has the lock that it took."""
+        ours = self._lock_in_use(ledger_id)
+        return ours is not None and self._find(task_lock_path(ledger_id, ours.token)) is not None
+
+    def unlock(self, ledger_id: int) -> None:
+        """Give the lock back; the task stays. Nothing to do if it is not ours any more.
+
+        Raises:
+            MetadataUnavailableError: it may still be locked; the next ``lock`` here finds it.
+        """
+        with self._guard:
+            ours = self._locks.get(ledger_id)
+            if ours is None or ours.is_busy:
+                return
+            ours.is_in_use, ours.is_busy = False, True
+        try:
+            self._give_back(ledger_id, task_lock_path(ledger_id, ours.token))
+        finally:
+            ours.is_busy = False
+
+    def _give_back(self, ledger_id: int, own: str) -> None:
+        for _ in range(ATTEMPT_COUNT_MAX):
+            try:
+                self._store.multi([Delete(own), Delete(task_lock_path(ledger_id))])
+            except NoNodeError:
+                pass
+            except MetadataUnavailableError:
+                if self._find(own) is not None:
+                    continue
+            self._forget_lock(ledger_id)
+            return
+        raise self._no_answer(own)
+
+    def locked_ids(self) -> set[int]:
+        """Return the ids of the ledgers that somebody works on, with one read."""
+        with self._guard:
+            doubtful = {one for one, lock in self._locks.items() if lock.is_doubtful}
+        return {one for one, token in self._lock_names() if not token} - doubtful
+
+    def locked(self) -> dict[int, str]:
+        """Return who works on what, by ledger id: one read each."""
+        found = {}
+        for ledger_id in sorted(self.locked_ids()):
+            path = task_lock_path(ledger_id)
+            node = self._find(path)
+            if node is not None:
+                found[ledger_id] = decode(TaskLock, node.value, path).owner
+        return found
+
+    def note_progress(self, ledger_id: int, copied_count: int, to_copy_count: int) -> bool:
+        """Report how far this store's worker has come; false: the lock is not ours any more.
+
+        The task and its version stay as they are.
+
+        Raises:
+            MetadataUnavailableError: noted or not.
+        """
+        ours = self._lock_in_use(ledger_id)
+        if ours is None:
+            return False
+        path = task_lock_path(ledger_id, ours.token)
+        for _ in range(ATTEMPT_COUNT_MAX):
+            node = self._find(path)
+            if node is None:
+                return False
+            progress = TaskProgress(
+                owner=decode(TaskProgress, node.value, path).owner,
+                copied_count=copied_count,
+                to_copy_count=to_copy_count,
+                updated_ms=self._wall_clock_ms(),
+            )
+            with suppress(BadVersionError, NoNodeError):
+                self._store.set(path, encode(progress), node.version)
+                return True
+        raise self._too_many(path)
+
+    def progress(self) -> dict[int, TaskProgress]:
+        """Return how far the workers have come, by ledger id: one read each."""
+        found = {}
+        for ledger_id, token in sorted(self._lock_names()):
+            path = task_lock_path(ledger_id, token)
+            node = self._find(path) if token else None
+            if node is not None:
+                found[ledger_id] = decode(TaskProgress, node.value, path)
+        return found
+
+    # ------------------------------------------------------------------ inside
+
+    def _lock_in_use(self, ledger_id: int) -> _Lock | None:
+        with self._guard:
+            ours = self._locks.get(ledger_id)
+            return ours if ours is not None and ours.is_in_use else None
+
+    def _forget_lock(self, ledger_id: int) -> None:
+        with self._guard:
+            self._locks.pop(ledger_id, None)
+
+    def _lock_names(self) -> Iterator[tuple[int, str]]:
+        with suppress(NoNodeError):
+            for name in self._store.children(UNDERREPLICATION_LOCKS):
+                yield task_lock_of(name)
+
+    def _attempt(self, path: str, value: bytes, operations: Sequence[Operation]) -> bool | None:
+        """Put ``value`` at ``path``, in one step with all else; ``None``: somebody was quicker."""
+        try:
+            self._store.multi(operations)
+        except NoNodeError:
+            self._make_parents(path)
+            return None
+        except (BadVersionError, NodeExistsError):
+            return None
+        except MetadataUnavailableError:
+            node = self._find(path)
+            return True if node is not None and node.value == value else None
+        return True
+
+    def _make_parents(self, path: str) -> None:
+        # whether they were made shows when the node itself is made next
+        with suppress(NodeExistsError, MetadataUnavailableError):
+            self._store.create(parent_of(path), make_parents=True)
+
+    def _too_many(self, path: str) -> MetadataConflictError:
+        return MetadataConflictError(path, f"others changed it, {ATTEMPT_COUNT_MAX} times in a row")
+
+    def _no_answer(self, path: str) -> MetadataUnavailableError:
+        return MetadataUnavailableError(
+            self._store.address, f"{path}: no answer, {ATTEMPT_COUNT_MAX} times"
+        )

@@ -1,0 +1,158 @@
+"""Where a store's callbacks run, and what they are told.
+
+Words: a *reading* is what a watch found at one moment; its *stamp* tells it from an earlier one
+even where the names or the value are the same again (a node that was removed and made anew).
+
+One thread per store runs all callbacks, one at a time, in the order they were posted. A callback
+that raises is logged and the next one runs. The queue holds at most one entry for each change that
+was seen; a callback that blocks delays those behind it and nothing else of the store.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from queue import SimpleQueue
+
+import msgspec
+
+from zbk.metadata.stores.store import Node, SessionState
+
+LOG = logging.getLogger("zbk.metadata")
+
+CLOSE_TIMEOUT_S = 2.0
+"""How long ``close`` waits for a callback that is under way."""
+
+
+class CallbackThread:
+    """A daemon thread that runs what is posted to it."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def post(self, work: Callable[[], None]) -> None:
+        """Run ``work`` in the thread, after all that was posted before. Never blocks."""
+        self._queue.put(work)
+
+    def is_current(self) -> bool:
+        """Return whether the caller runs in this thread."""
+        return threading.current_thread() is self._thread
+
+    def settle(self, timeout_s: float) -> bool:
+        """Wait until all that was posted before has run; false if it takes longer."""
+        done = threading.Event()
+        self.post(done.set)
+        return done.wait(timeout_s)
+
+    def close(self) -> None:
+        """End the thread after what was posted; wait ``CLOSE_TIMEOUT_S`` at the most."""
+        self._queue.put(None)
+        if not self.is_current():
+            self._thread.join(CLOSE_TIMEOUT_S)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            try:
+                work()
+            except Exception:
+                LOG.exception("a callback of the metadata store failed")
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """What is there: the children of a node, or a node. Empty stamp: nothing is there."""
+
+    stamp: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()  # sorted; of a watch on children
+    node: Node | None = None  # of a watch on a node
+
+
+NOTHING = Reading()
+
+
+def children_reading(created: int, child_version: int, names: list[str]) -> Reading:
+    """Return the reading of a node's children.
+
+    ``created`` tells this node from others that had its path; ``child_version`` grows when a child
+    comes or goes. A node without children is as good as none.
+    """
+    if not names:
+        return NOTHING
+    return Reading(stamp=(created, child_version), names=tuple(sorted(names)))
+
+
+def node_reading(created: int, node: Node) -> Reading:
+    """Return the reading of a node. ``created`` tells it from others that had its path."""
+    return Reading(stamp=(created, node.version), node=node)
+
+
+class Subscription:
+    """One watch of one caller. ``offer`` runs in the callback thread only."""
+
+    def __init__(
+        self, path: str, deliver: Callable[[Reading], None], on_cancel: Callable[[], None]
+    ) -> None:
+        self.path = path
+        self._deliver = deliver
+        self._on_cancel = on_cancel
+        self._last_stamp: tuple[int, ...] | None = None
+        self._is_cancelled = False
+
+    def offer(self, reading: Reading) -> None:
+        """Call back, unless this is what the caller knows already."""
+        if self._is_cancelled or reading.stamp == self._last_stamp:
+            return
+        self._last_stamp = reading.stamp
+        self._deliver(reading)
+
+    def cancel(self) -> None:
+        """Stop. A callback that is under way may still come."""
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self._on_cancel()
+
+
+class SessionListeners:
+    """The callbacks of ``on_session``."""
+
+    def __init__(self, callbacks: CallbackThread) -> None:
+        self._callbacks = callbacks
+        self._lock = threading.Lock()
+        self._listeners: dict[int, Callable[[SessionState], None]] = {}
+        self._next_key = 0
+
+    def add(self, callback: Callable[[SessionState], None]) -> "Listener":
+        """Report to ``callback`` every change from now on."""
+        with self._lock:
+            key = self._next_key
+            self._next_key += 1
+            self._listeners[key] = callback
+        return Listener(lambda: self._remove(key))
+
+    def post(self, state: SessionState) -> None:
+        """Notify all of them, in the callback thread."""
+        with self._lock:
+            listeners = list(self._listeners)
+        for key in listeners:
+            self._callbacks.post(partial(self._tell, key, state))
+
+    def _tell(self, key: int, state: SessionState) -> None:
+        callback = self._listeners.get(key)
+        if callback is not None:
+            callback(state)
+
+    def _remove(self, key: int) -> None:
+        with self._lock:
+            self._listeners.pop(key, None)
+
+
+class Listener:
+    """A running ``on_session``."""
+
+    def __init__(self, on_cancel: Callable[[], None]) -> None:
+        self._on_cancel = on_cancel
+
+    def cancel(self) -> None:
+        """Stop it. A callback that is under way may still come."""
+        self._on_cancel()

@@ -1,0 +1,453 @@
+"""The metadata store in an SQLite file: for one host, ``sqlite:///abs/path/to/file.db``.
+
+For one host only: every process must run on the machine that holds the file, on a local file
+system (SQLite's WAL needs shared memory, and leases are measured on the host's own clock).
+
+An ephemeral node belongs to a *session*, a row with a lease. Its owner renews the row at a third
+of the lease; whoever polls and finds a lease over removes the session with its nodes. The deadline
+in the row is monotonic time of the host, which all its processes share and which no clock
+adjustment moves. After a restart of the host that clock starts anew; a deadline further ahead than
+a lease can reach is of an earlier life, and over. A store that was itself away (its process
+stopped, the machine asleep) gives the others half a lease to renew before it judges them.
+
+Threads: callers share one connection under a lock. A poll thread with a connection of its own
+renews the lease, removes dead sessions and asks ``PRAGMA data_version`` whether somebody committed;
+then it reads what is watched and hands news to the callback thread, so that a slow callback delays
+callbacks and no lease.
+
+Session states: SUSPENDED when two thirds of the lease have passed without a renewal (and, for
+``session_state``, whenever the lease is over, even if the poll thread could not say so yet); LOST
+when the row is gone; then a new session, CONNECTED.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from typing import TypeVar
+
+from zbk.errors import (
+    ClientClosedError,
+    ForkedProcessError,
+    MetadataUnavailableError,
+    NoNodeError,
+)
+from zbk.metadata.arguments import (
+    check_change,
+    check_operations,
+    check_path,
+    check_value,
+    parent_of,
+)
+from zbk.metadata.stores import sqlite_tree as tree
+from zbk.metadata.stores.callbacks import (
+    LOG,
+    CallbackThread,
+    Reading,
+    SessionListeners,
+    Subscription,
+)
+from zbk.metadata.stores.poll_pace import PollPace
+from zbk.metadata.stores.sqlite_file import database_path, open_database
+from zbk.metadata.stores.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
+from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.deadline import left_s
+
+POLL_MS = 50
+"""How often the poll thread looks; about how late a watch of another process's change is,"""
+
+QUIET_POLL_MS = 500
+"""and that of the first change after a quiet time: see ``zbk.metadata.stores.poll_pace``."""
+
+QUIET_POLL_LEASE_SHARE = 8
+"""Looks are not rarer than this part of a lease, which has to be renewed at a third of it."""
+
+_POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long behind other writers
+_LOCK_LOOK_MS = 2  # how often, about, one that waits for the write lock looks whether it is free
+_CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
+
+ResultT = TypeVar("ResultT")
+_Read = Callable[[sqlite3.Connection, str], Reading]
+
+
+class SqliteStore:
+    """A ``MetadataStore`` in a file.
+
+    ``timeout_s`` bounds each call, as does ``zbk.system.deadline``; ``session_timeout_ms`` is the
+    lease. Without ``must_exist`` a file that is not there is made.
+
+    Raises:
+        InvalidOptionError: no such folder or file, or not a database of zbk.
+        MetadataUnavailableError: the file cannot be opened now.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        *,
+        timeout_s: float = 10.0,
+        session_timeout_ms: int = 10_000,
+        poll_ms: int = POLL_MS,
+        must_exist: bool = False,
+        now_ms: Callable[[], int] = monotonic_ms,
+    ) -> None:
+        self._address = uri
+        self._timeout_s = timeout_s
+        self._lease_ms = session_timeout_ms
+        longest_ms = min(QUIET_POLL_MS, session_timeout_ms // QUIET_POLL_LEASE_SHARE)
+        self._pace = PollPace(busy_ms=poll_ms, quiet_ms=max(poll_ms, longest_ms))
+        self._now_ms = now_ms
+        self._pid = os.getpid()
+        self._lock = threading.Lock()  # of the callers' connection
+        self._connection, self._session_id = self._open(database_path(uri, must_exist=must_exist))
+        self._renewed_ms = self._polled_ms = self._judge_ms = now_ms()
+        self._pace.changed(self._polled_ms)
+        self._poll_connection = open_database(database_path(uri), uri, timeout_s)
+        self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
+        # a lease need not outlive a power loss, and its renewals shall not disturb the disk
+        self._poll_connection.execute("PRAGMA synchronous = NORMAL")
+        self._watched: dict[Subscription, _Watched] = {}
+        self._watched_lock = threading.Lock()
+        self._callbacks = CallbackThread("zbk-sqlite-callbacks")
+        self._listeners = SessionListeners(self._callbacks)
+        self._is_closed = False
+        self._state = SessionState.CONNECTED
+        self._data_version = 0
+        self._must_look = True
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="zbk-sqlite-poll", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------------ the port
+
+    @property
+    def address(self) -> str:
+        """The URI that it was opened with."""
+        return self._address
+
+    def create(
+        self,
+        path: str,
+        value: bytes = b"",
+        *,
+        is_ephemeral: bool = False,
+        make_parents: bool = False,
+    ) -> None:
+        """Make a node."""
+        check_change(path)
+        check_value(value)
+
+        def work(connection: sqlite3.Connection) -> None:
+            missing: list[Operation] = []
+            parent = parent_of(path)
+            while make_parents and tree.find(connection, parent) is None:
+                missing.append(Create(parent))
+                parent = parent_of(parent)
+            operations = [*reversed(missing), Create(path, value, is_ephemeral)]
+            self._apply(connection, operations)
+
+        self._change(work)
+
+    def get(self, path: str, *, is_fresh: bool = False) -> Node:
+        """Return a node. A transaction sees what was committed before, so it is always fresh."""
+        del is_fresh
+        check_path(path)
+        node = self._read(lambda connection: tree.find(connection, path))
+        if node is None:
+            raise NoNodeError(path, "there is no such node")
+        return node
+
+    def set(self, path: str, value: bytes, version: int) -> int:
+        """Change a node whose version is ``version``; return its new version."""
+        check_path(path)
+        check_value(value)
+        self._change(lambda connection: self._apply(connection, [SetValue(path, value, version)]))
+        return version + 1
+
+    def delete(self, path: str, version: int | None = None) -> None:
+        """Remove a node, at this version if one is given."""
+        check_change(path)
+        self._change(lambda connection: self._apply(connection, [Delete(path, version)]))
+
+    def children(self, path: str) -> list[str]:
+        """Return the names of a node's children, sorted."""
+        check_path(path)
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            if tree.find(connection, path) is None:
+                raise NoNodeError(path, "there is no such node")
+            return tree.child_names(connection, path)
+
+        return self._read(work)
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        """Do all of it or none."""
+        check_operations(operations)
+        self._change(lambda connection: self._apply(connection, operations))
+
+    def watch_children(self, path: str, callback: Callable[[list[str]], None]) -> Watch:
+        """Call back with the sorted children: now and after each change."""
+        return self._watch(path, tree.read_children, lambda reading: callback(list(reading.names)))
+
+    def watch_node(self, path: str, callback: Callable[[Node | None], None]) -> Watch:
+        """Call back with the node, or None: now, and after each change."""
+        return self._watch(path, tree.read_node, lambda reading: callback(reading.node))
+
+    def on_session(self, callback: Callable[[SessionState], None]) -> Watch:
+        """Call back at each change of the session's state."""
+        self._check_usable()
+        return self._listeners.add(callback)
+
+    def session_state(self) -> SessionState:
+        """Return what is known of the session now."""
+        if self._is_closed:
+            return SessionState.LOST
+        is_over = self._now_ms() >= self._renewed_ms + self._lease_ms
+        return SessionState.SUSPENDED if is_over else self._state
+
+    def close(self) -> None:
+        """End the session; its ephemerals go at once. Twice is fine."""
+        assert not self._callbacks.is_current(), "a callback may not call its store"
+        if self._pid != os.getpid():
+            return  # a forked child must not even close the connections: they are the parent's
+        with self._watched_lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._watched.clear()
+        self._wake.set()
+        self._thread.join(_CLOSE_TIMEOUT_S)
+        with self._lock:
+            try:
+                with self._writing(self._connection):
+                    tree.end_session(self._connection, self._session_id)
+            except sqlite3.Error as error:
+                LOG.info("%s: the session ends with its lease: %s", self._address, error)
+            self._connection.close()
+        if not self._thread.is_alive():  # else it hangs in the disk, and ends with the process
+            self._poll_connection.close()
+        self._callbacks.close()
+
+    # ------------------------------------------------------------------ calls
+
+    def _apply(self, connection: sqlite3.Connection, operations: Sequence[Operation]) -> None:
+        is_bound = any(isinstance(o, Create) and o.is_ephemeral for o in operations)
+        if is_bound and not tree.has_session(connection, self._session_id):
+            self._wake.set()
+            raise MetadataUnavailableError(self._address, "the session is lost")
+        tree.apply(connection, operations, self._session_id)
+
+    def _change(self, work: Callable[[sqlite3.Connection], None]) -> None:
+        with self._locked() as connection, self._writing(connection):
+            work(connection)
+        self._must_look = True
+        self._wake.set()
+
+    def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[None]:
+        """Return a transaction of a caller, or of the store itself, that writes."""
+        timeout_ms = int(self._timeout_s * 1000)
+        return _writing(connection, timeout_ms, timeout_ms)
+
+    def _read(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
+        with self._locked() as connection, _reading(connection):
+            return work(connection)
+
+    @contextmanager
+    def _locked(self) -> Iterator[sqlite3.Connection]:
+        self._check_usable()
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        if not self._lock.acquire(timeout=timeout_s):
+            raise MetadataUnavailableError(self._address, "another call takes too long")
+        try:
+            if timeout_s < self._timeout_s:
+                self._set_busy_timeout(max(0.0, deadline_s - monotonic_s()))
+            yield self._connection
+        except sqlite3.ProgrammingError:
+            if self._is_closed:
+                raise ClientClosedError from None
+            raise
+        except sqlite3.Error as error:
+            raise MetadataUnavailableError(self._address, str(error)) from error
+        finally:
+            if timeout_s < self._timeout_s and not self._is_closed:
+                self._set_busy_timeout(self._timeout_s)
+            self._lock.release()
+
+    def _set_busy_timeout(self, timeout_s: float) -> None:
+        """Wait for other processes as long as this; the caller holds the lock."""
+        self._connection.execute(f"PRAGMA busy_timeout = {int(1000 * timeout_s)}")
+
+    def _check_usable(self) -> None:
+        assert not self._callbacks.is_current(), "a callback may not call its store"
+        if self._pid != os.getpid():
+            raise ForkedProcessError(self._pid, os.getpid())
+        if self._is_closed:
+            raise ClientClosedError
+
+    def _watch(self, path: str, read: _Read, deliver: Callable[[Reading], None]) -> Watch:
+        check_path(path)
+        self._check_usable()
+        subscription = Subscription(path, deliver, lambda: self._unwatch(subscription))
+        with self._watched_lock:
+            self._watched[subscription] = _Watched(read)
+        self._must_look = True
+        self._wake.set()
+        return subscription
+
+    def _unwatch(self, subscription: Subscription) -> None:
+        with self._watched_lock:
+            self._watched.pop(subscription, None)
+
+    # ------------------------------------------------------------------ the poll thread
+
+    def _run(self) -> None:
+        last_trouble = ""
+        while not self._is_closed:
+            if self._wake.wait(self._pace.pause_ms(self._now_ms()) / 1000):
+                self._pace.changed(self._now_ms())
+            self._wake.clear()
+            now_ms = self._now_ms()
+            if now_ms - self._polled_ms > self._lease_ms // 3:
+                self._judge_ms = now_ms + self._lease_ms // 2  # we were away: others perhaps too
+            self._polled_ms = now_ms
+            trouble = ""
+            for step in (self._look, self._renew, self._remove_dead):
+                try:
+                    step()
+                except sqlite3.Error as error:  # mostly "database is locked": next time
+                    trouble = str(error)
+            if trouble and trouble != last_trouble:
+                LOG.info("%s: %s", self._address, trouble)
+            last_trouble = trouble
+            if self._now_ms() >= self._renewed_ms + self._lease_ms * 2 // 3:
+                self._become(SessionState.SUSPENDED)
+
+    def _look(self) -> None:
+        connection = self._poll_connection
+        data_version = tree.data_version(connection)
+        if data_version == self._data_version and not self._must_look:
+            return
+        self._must_look = False
+        self._data_version = data_version
+        with self._watched_lock:
+            watched = list(self._watched.items())
+        try:
+            with _reading(connection):
+                is_lost = not tree.has_session(connection, self._session_id)
+                for subscription, watch in watched:
+                    reading = watch.read(connection, subscription.path)
+                    if reading.stamp != watch.posted_stamp:
+                        self._pace.changed(self._now_ms())
+                        watch.posted_stamp = reading.stamp
+                        self._callbacks.post(partial(subscription.offer, reading))
+        except sqlite3.Error:
+            self._must_look = True
+            raise
+        if is_lost:
+            self._renew(is_due=True)
+
+    def _renew(self, *, is_due: bool = False) -> None:
+        if not is_due and self._now_ms() < self._renewed_ms + self._lease_ms // 3:
+            return
+        session_id = self._session_id
+        with _writing(self._poll_connection, self._renewal_patience_ms(), _POLL_BUSY_TIMEOUT_MS):
+            now_ms = self._now_ms()
+            if not tree.renew_session(self._poll_connection, session_id, now_ms):
+                session_id = tree.begin_session(self._poll_connection, self._lease_ms, now_ms)
+        self._renewed_ms = now_ms
+        if session_id != self._session_id:
+            self._session_id = session_id
+            self._become(SessionState.SUSPENDED)
+            self._become(SessionState.LOST)
+        self._become(SessionState.CONNECTED)
+
+    def _renewal_patience_ms(self) -> int:
+        """Return how long a renewal may wait for the lock: to the end of what the lease allows."""
+        now_ms = self._now_ms()
+        suspended_ms = self._renewed_ms + self._lease_ms * 2 // 3
+        end_ms = suspended_ms if now_ms < suspended_ms else self._renewed_ms + self._lease_ms
+        return max(_POLL_BUSY_TIMEOUT_MS, end_ms - now_ms)
+
+    def _remove_dead(self) -> None:
+        if self._now_ms() < self._judge_ms or not self._dead():
+            return
+        with _writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
+            for session_id in self._dead():  # a renewal may have come before the lock
+                tree.end_session(self._poll_connection, session_id)
+        self._must_look = True  # our own commits do not change data_version
+        self._wake.set()
+
+    def _dead(self) -> list[int]:
+        expired = tree.expired_sessions(self._poll_connection, self._now_ms())
+        return [session_id for session_id in expired if session_id != self._session_id]
+
+    def _open(self, path: str) -> tuple[sqlite3.Connection, int]:
+        connection = open_database(path, self._address, left_s(self._timeout_s))
+        try:
+            with self._writing(connection):
+                return connection, tree.begin_session(connection, self._lease_ms, self._now_ms())
+        except sqlite3.Error as error:
+            connection.close()
+            raise MetadataUnavailableError(self._address, str(error)) from error
+
+    def _become(self, state: SessionState) -> None:
+        if state is not self._state:
+            self._state = state
+            self._listeners.post(state)
+
+
+class _Watched:
+    """A subscription's way to read, and what was posted to it last."""
+
+    def __init__(self, read: _Read) -> None:
+        self.read = read
+        self.posted_stamp: tuple[int, ...] | None = None
+
+
+@contextmanager
+def _writing(
+    connection: sqlite3.Connection, patience_ms: int, busy_timeout_ms: int
+) -> Iterator[None]:
+    """Run a transaction that writes; wait ``patience_ms`` for the lock.
+
+    SQLite looks for the lock at intervals that grow to 100 ms, and a process that writes all the
+    time takes it again within a part of one: then others get no lock for seconds, and lose their
+    sessions. So we look often. ``busy_timeout_ms`` is the connection's for everything else.
+    """
+    end_ms = monotonic_ms() + patience_ms
+    connection.execute(f"PRAGMA busy_timeout = {_LOCK_LOOK_MS}")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic_ms() >= end_ms:
+                    raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def _reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction that only reads."""
+    connection.execute("BEGIN DEFERRED")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def _ending(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit the transaction that was begun, or undo it."""
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # some errors have rolled it back already
+            connection.execute("ROLLBACK")
+        raise

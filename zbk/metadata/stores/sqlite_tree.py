@@ -1,0 +1,256 @@
+"""The tree in an SQLite file: schema and statements. No thread, lock or session rule is here.
+
+    node     id             INTEGER  never given out twice: tells a node from one made anew
+             path, parent   TEXT     parent of the root is NULL
+             value          BLOB
+             version        INTEGER  0, then one more with each set
+             child_version  INTEGER  one more when a child comes or goes
+             session_id     INTEGER  of an ephemeral node, else NULL
+    session  id             INTEGER  never given out twice
+             lease_ms       INTEGER
+             deadline_ms    INTEGER  monotonic milliseconds of this host
+
+The file says whose it is (``application_id``) and in which format (``user_version``). WAL, and a
+full fsync at each commit: what was committed survives a power loss. The order in which an
+operation's conditions are checked is ZooKeeper's.
+
+Every function runs in the caller's thread, with a connection that the caller has locked, and lets
+``sqlite3.Error`` through.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Final
+
+from zbk.errors import (
+    BadVersionError,
+    InvalidOptionError,
+    MetadataConflictError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    UnsupportedVersionError,
+)
+from zbk.metadata.arguments import parent_of
+from zbk.metadata.stores.callbacks import NOTHING, Reading, children_reading, node_reading
+from zbk.metadata.stores.store import Check, Create, Delete, Node, Operation, SetValue
+
+SCHEMA_VERSION: Final = 1
+_APPLICATION_ID: Final = 0x7A626B6D  # "zbkm"
+
+_SCHEMA = """
+CREATE TABLE node (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    path TEXT NOT NULL UNIQUE,
+    parent TEXT,
+    value BLOB NOT NULL,
+    version INTEGER NOT NULL DEFAULT 0,
+    child_version INTEGER NOT NULL DEFAULT 0,
+    session_id INTEGER
+);
+CREATE INDEX node_parent ON node (parent);
+CREATE INDEX node_session ON node (session_id) WHERE session_id IS NOT NULL;
+CREATE TABLE session (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    lease_ms INTEGER NOT NULL,
+    deadline_ms INTEGER NOT NULL
+);
+INSERT INTO node (path, parent, value) VALUES ('/', NULL, x'');
+"""
+
+
+def connect(path: str, busy_timeout_s: float) -> sqlite3.Connection:
+    """Open the file, making it if need be; wait ``busy_timeout_s`` for other writers.
+
+    Raises:
+        InvalidOptionError: it is another program's.
+        UnsupportedVersionError: a newer zbk made it.
+    """
+    connection = sqlite3.connect(
+        path, timeout=busy_timeout_s, isolation_level=None, check_same_thread=False
+    )
+    try:
+        _check_owner(connection, path)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        if _pragma(connection, "user_version") == 0:
+            _create_schema(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_owner(connection: sqlite3.Connection, path: str) -> None:
+    connection.execute("BEGIN")  # one moment for all three: another process may be making the file
+    try:
+        owner = _pragma(connection, "application_id")
+        version = _pragma(connection, "user_version")
+        is_empty = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    if owner != _APPLICATION_ID and not (owner == 0 and version == 0 and is_empty):
+        raise InvalidOptionError("metadata", path, "is a database of another program")
+    if version > SCHEMA_VERSION:
+        raise UnsupportedVersionError(
+            f"{path}: schema version {version}, this zbk knows {SCHEMA_VERSION}"
+        )
+
+
+def _create_schema(connection: sqlite3.Connection) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if _pragma(connection, "user_version") == 0:  # nobody else was quicker
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def data_version(connection: sqlite3.Connection) -> int:
+    """Return a number that changes when another connection has committed something."""
+    return _pragma(connection, "data_version")
+
+
+# ------------------------------------------------------------------ nodes
+
+
+def find(connection: sqlite3.Connection, path: str) -> Node | None:
+    """Return a node, or ``None``."""
+    row = connection.execute("SELECT value, version FROM node WHERE path = ?", (path,)).fetchone()
+    return None if row is None else Node(row[0], row[1])
+
+
+def child_names(connection: sqlite3.Connection, path: str) -> list[str]:
+    """Return the names of a node's children, sorted."""
+    rows = connection.execute("SELECT path FROM node WHERE parent = ?", (path,)).fetchall()
+    return sorted(row[0].rpartition("/")[2] for row in rows)
+
+
+def read_children(connection: sqlite3.Connection, path: str) -> Reading:
+    """Return what a watch on the children of ``path`` finds. Needs a transaction around it."""
+    row = connection.execute(
+        "SELECT id, child_version FROM node WHERE path = ?", (path,)
+    ).fetchone()
+    if row is None:
+        return NOTHING
+    return children_reading(row[0], row[1], child_names(connection, path))
+
+
+def read_node(connection: sqlite3.Connection, path: str) -> Reading:
+    """Return what a watch on ``path`` finds."""
+    row = connection.execute(
+        "SELECT id, value, version FROM node WHERE path = ?", (path,)
+    ).fetchone()
+    return NOTHING if row is None else node_reading(row[0], Node(row[1], row[2]))
+
+
+def apply(connection: sqlite3.Connection, operations: Sequence[Operation], session_id: int) -> None:
+    """Do the operations, in a transaction that the caller rolls back if this raises."""
+    for operation in operations:
+        match operation:
+            case Create():
+                _create(connection, operation, session_id)
+            case SetValue(path, value, version):
+                _check_version(connection, path, version)
+                connection.execute(
+                    "UPDATE node SET value = ?, version = version + 1 WHERE path = ?",
+                    (value, path),
+                )
+            case Delete(path, version):
+                _check_version(connection, path, version)
+                if child_names(connection, path):
+                    raise NotEmptyError(path, "has children")
+                connection.execute("DELETE FROM node WHERE path = ?", (path,))
+                _count_child_change(connection, path)
+            case Check(path, version):
+                _check_version(connection, path, version)
+
+
+def _create(connection: sqlite3.Connection, operation: Create, session_id: int) -> None:
+    path = operation.path
+    parent = parent_of(path)
+    row = connection.execute("SELECT session_id FROM node WHERE path = ?", (parent,)).fetchone()
+    if row is None:
+        raise NoNodeError(path, f"there is no {parent}")
+    if find(connection, path) is not None:
+        raise NodeExistsError(path, "exists already")
+    if row[0] is not None:
+        raise MetadataConflictError(path, "an ephemeral node has no children")
+    connection.execute(
+        "INSERT INTO node (path, parent, value, session_id) VALUES (?, ?, ?, ?)",
+        (path, parent, operation.value, session_id if operation.is_ephemeral else None),
+    )
+    _count_child_change(connection, path)
+
+
+def _check_version(connection: sqlite3.Connection, path: str, version: int | None) -> None:
+    row = connection.execute("SELECT version FROM node WHERE path = ?", (path,)).fetchone()
+    if row is None:
+        raise NoNodeError(path, "there is no such node")
+    if version is not None and row[0] != version:
+        raise BadVersionError(path, f"has version {row[0]}, not {version}")
+
+
+def _count_child_change(connection: sqlite3.Connection, path: str) -> None:
+    connection.execute(
+        "UPDATE node SET child_version = child_version + 1 WHERE path = ?", (parent_of(path),)
+    )
+
+
+# ------------------------------------------------------------------ sessions
+
+
+def begin_session(connection: sqlite3.Connection, lease_ms: int, now_ms: int) -> int:
+    """Return the id of a new session whose lease starts now."""
+    cursor = connection.execute(
+        "INSERT INTO session (lease_ms, deadline_ms) VALUES (?, ?)", (lease_ms, now_ms + lease_ms)
+    )
+    assert cursor.lastrowid is not None, "an INSERT has a row id"
+    return cursor.lastrowid
+
+
+def renew_session(connection: sqlite3.Connection, session_id: int, now_ms: int) -> bool:
+    """Renew a session's lease; false if the session is gone."""
+    cursor = connection.execute(
+        "UPDATE session SET deadline_ms = lease_ms + ? WHERE id = ?", (now_ms, session_id)
+    )
+    return cursor.rowcount == 1
+
+
+def has_session(connection: sqlite3.Connection, session_id: int) -> bool:
+    """Return whether a session is still there."""
+    row = connection.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone()
+    return row is not None
+
+
+def expired_sessions(connection: sqlite3.Connection, now_ms: int) -> list[int]:
+    """Return the sessions whose lease is over.
+
+    So is one that was renewed in the future: before the host started anew, with another clock.
+    """
+    rows = connection.execute(
+        "SELECT id FROM session WHERE deadline_ms <= ? OR deadline_ms - lease_ms > ?",
+        (now_ms, now_ms),
+    ).fetchall()
+    return [row[0] for row in rows]
+
+
+def end_session(connection: sqlite3.Connection, session_id: int) -> None:
+    """Remove a session and its ephemeral nodes."""
+    connection.execute(
+        "UPDATE node SET child_version = child_version + 1 WHERE path IN "
+        "(SELECT parent FROM node WHERE session_id = ?)",
+        (session_id,),
+    )
+    connection.execute("DELETE FROM node WHERE session_id = ?", (session_id,))
+    connection.execute("DELETE FROM session WHERE id = ?", (session_id,))

@@ -1,0 +1,346 @@
+"""One kazoo client, kept alive and made honest: deadlines, our errors, our session states.
+
+What kazoo does badly is not used:
+
+* a call inside its state listener deadlocks: ours notes the state and hands it on;
+* its ``stop`` may hang: ``close`` waits ``CLOSE_TIMEOUT_S`` and leaves the rest to a daemon thread;
+* its connection thread dies of replies that it does not understand: another client takes over;
+* its retries back off up to an hour, and repeat writes. Here reads are repeated, a few times and
+  until the call's deadline (``zbk.system.deadline``); a write is sent once, and whoever gets
+  ``MetadataUnavailableError`` reads back. After a write whose fate is unknown the next read is
+  preceded by a ``sync``: it finds the write if it was made, also on a follower that lags behind;
+* "no such node" from a lagging follower is no answer to delete data on: ``NoNodeError`` is raised
+  only after a ``sync`` and a second look;
+* its warnings about lost connections are news, not errors: they go to ``zbk.metadata`` at INFO.
+
+Threads: kazoo's own three per client; any thread may call.
+"""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from kazoo import exceptions as kz
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.interfaces import IAsyncResult
+from kazoo.protocol.states import KazooState, KeeperState
+
+from zbk.errors import (
+    BadVersionError,
+    ClientClosedError,
+    ForkedProcessError,
+    MetadataConflictError,
+    MetadataUnavailableError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    ZbkError,
+)
+from zbk.metadata.stores.callbacks import LOG
+from zbk.metadata.stores.store import SessionState
+from zbk.metadata.stores.zookeeper_address import parse_address, why_unreachable
+from zbk.system.clock import monotonic_s
+from zbk.system.deadline import left_s, rounded_s
+
+READ_ATTEMPT_COUNT_MAX: Final = 5
+CLOSE_TIMEOUT_S: Final = 2.0
+PROBE_SHARE: Final = 0.2
+"""Of the time to connect, the part that is kept to find out why there is no session,"""
+
+PROBE_S_MAX: Final = 1.0
+"""and no more than this."""
+
+_REPLACE_DELAY_S = 0.5
+
+_RECONNECT = {"max_tries": -1, "delay": 0.05, "backoff": 2, "max_delay": 2.0, "max_jitter": 0.4}
+
+_UNKNOWN_OUTCOME = (
+    kz.ConnectionLoss,
+    kz.SessionExpiredError,
+    kz.SessionMovedError,
+    kz.OperationTimeoutError,
+    kz.ConnectionClosedError,
+    KazooTimeoutError,
+)
+
+_CONFLICTS: dict[type[Exception], tuple[type[MetadataConflictError], str]] = {
+    kz.NoNodeError: (NoNodeError, "there is no such node"),
+    kz.NodeExistsError: (NodeExistsError, "exists already"),
+    kz.BadVersionError: (BadVersionError, "has another version"),
+    kz.NotEmptyError: (NotEmptyError, "has children"),
+    kz.NoChildrenForEphemeralsError: (
+        MetadataConflictError,
+        "an ephemeral node has no children",
+    ),
+}
+
+_STATES = {
+    KazooState.CONNECTED: SessionState.CONNECTED,
+    KazooState.SUSPENDED: SessionState.SUSPENDED,
+    KazooState.LOST: SessionState.LOST,
+}
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
+
+class _Demoted(logging.LoggerAdapter[logging.Logger]):
+    """Our logger as kazoo gets it: nothing that it says is above INFO."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:  # noqa: ANN401 - as in logging
+        super().log(min(level, logging.INFO), msg, *args, **kwargs)
+
+
+class ZooKeeperConnection:
+    """The session with an ensemble.
+
+    ``timeout_s`` bounds the first connection and each call. ``on_state`` is called in kazoo's
+    thread and must not wait.
+
+    Raises:
+        InvalidOptionError: the address is malformed.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        timeout_s: float,
+        session_timeout_ms: int,
+        on_state: Callable[[SessionState], None],
+    ) -> None:
+        self._uri = uri
+        self._place = parse_address(uri)
+        self._timeout_s = timeout_s
+        self._session_timeout_ms = session_timeout_ms
+        self._on_state = on_state
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._closing = threading.Event()
+        self._lock = threading.Lock()
+        self._state = SessionState.SUSPENDED
+        self._is_connected = threading.Event()
+        self._unknown_count = 0  # writes whose fate was unknown
+        self._synced_count = 0  # of them, those that a sync has followed
+        self._client = self._new_client()
+
+    @property
+    def client(self) -> KazooClient:
+        """The client in use: another one after ``_replace``."""
+        return self._client
+
+    @property
+    def state(self) -> SessionState:
+        """What is known of the session."""
+        return SessionState.LOST if self._is_closed else self._state
+
+    def full(self, path: str) -> str:
+        """Return a path of ours with the root before it."""
+        return self._place.root if path == "/" else self._place.root + path
+
+    def connect(self) -> None:
+        """Wait for a session; make the root if it is missing.
+
+        Raises:
+            MetadataUnavailableError: no server answers in time. The connection is closed.
+        """
+        timeout_s = left_s(self._timeout_s)
+        deadline_s = monotonic_s() + timeout_s
+        try:
+            self._client.start_async()
+            if not self._is_connected.wait(timeout_s - min(PROBE_S_MAX, PROBE_SHARE * timeout_s)):
+                why = why_unreachable(self._place, max(0.0, deadline_s - monotonic_s()))
+                if not self._is_connected.is_set():
+                    raise MetadataUnavailableError(
+                        self._uri, f"no ZooKeeper session within {rounded_s(timeout_s):g} s: {why}"
+                    )
+            try:
+                self.read("/", lambda client: client.get_async(self._place.root))
+            except NoNodeError:
+                self._make_root()
+        except ZbkError:
+            self.close(0)
+            raise
+
+    def write(self, path: str, start: Callable[[KazooClient], IAsyncResult]) -> Any:  # noqa: ANN401 - kazoo has no types
+        """Send a change, once, and return its result.
+
+        Raises:
+            MetadataConflictError: as its own error.
+            MetadataUnavailableError: it may or may not have been made.
+        """
+        timeout_s = self._time_left_s(path)
+        deadline_s = monotonic_s() + timeout_s
+        self._await_connected(deadline_s, timeout_s)
+        result = start(self._client)
+        try:
+            return result.get(timeout=max(0.0, deadline_s - monotonic_s()))
+        except Exception as error:  # also what kazoo's reader stumbled over
+            if _is_unknown(error):
+                with self._lock:
+                    self._unknown_count += 1
+            raise self.translated(path, error, timeout_s) from error
+
+    def read(
+        self,
+        path: str,
+        start: Callable[[KazooClient], IAsyncResult],
+        *,
+        is_fresh: bool = False,
+    ) -> Any:  # noqa: ANN401 - kazoo has no types
+        """Ask until there is an answer, ``READ_ATTEMPT_COUNT_MAX`` times or until the deadline.
+
+        ``is_fresh``: only after a ``sync``.
+
+        Raises:
+            NoNodeError: there is none, and a ``sync`` has made sure.
+            MetadataUnavailableError: no answer.
+        """
+        timeout_s = self._time_left_s(path)
+        deadline_s = monotonic_s() + timeout_s
+        failure_count = 0
+        must_sync = is_fresh
+        while True:
+            self._await_connected(deadline_s, timeout_s)
+            has_synced = False
+            try:
+                if must_sync or self._synced_count != self._unknown_count:
+                    self._sync(deadline_s)
+                    has_synced = True
+                return start(self._client).get(timeout=max(0.0, deadline_s - monotonic_s()))
+            except kz.NoNodeError as error:
+                if has_synced:
+                    raise self.translated(path, error) from error
+                must_sync = True
+            except Exception as error:  # also what kazoo's reader stumbled over
+                failure_count += 1
+                is_final = failure_count >= READ_ATTEMPT_COUNT_MAX or not _is_unknown(error)
+                if is_final or monotonic_s() >= deadline_s:
+                    raise self.translated(path, error, timeout_s) from error
+
+    def translated(self, path: str, error: Exception, timeout_s: float = 0.0) -> ZbkError:
+        """Return our error for one of kazoo's; ``timeout_s`` is what the call had."""
+        conflict = _CONFLICTS.get(type(error))
+        if conflict is not None:
+            conflict_type, reason = conflict
+            return conflict_type(path, reason)
+        reason = f"{type(error).__name__} {error}".strip()
+        if isinstance(error, KazooTimeoutError):
+            reason = f"no answer within {rounded_s(timeout_s):g} s"
+        return MetadataUnavailableError(self._uri, f"{path}: {reason}")
+
+    def check_usable(self) -> None:
+        """Raise unless this process opened the connection, and has not closed it.
+
+        Raises:
+            ForkedProcessError: the parent process did.
+            ClientClosedError: it is closed.
+        """
+        if self._pid != os.getpid():
+            raise ForkedProcessError(self._pid, os.getpid())
+        if self._is_closed:
+            raise ClientClosedError
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        """End the session, waiting ``timeout_s`` at the most; return false if it was closed."""
+        if self._pid != os.getpid():
+            return False  # a forked child must not end its parent's session
+        with self._lock:
+            if self._is_closed:
+                return False
+            self._is_closed = True
+        self._closing.set()
+        self._is_connected.set()  # whoever waits for a connection finds it closed
+        self._end(self._client, left_s(timeout_s))
+        return True
+
+    def _sync(self, deadline_s: float) -> None:
+        unknown_count = self._unknown_count
+        self._client.sync_async(self.full("/")).get(timeout=max(0.0, deadline_s - monotonic_s()))
+        with self._lock:
+            self._synced_count = max(self._synced_count, unknown_count)
+
+    def _time_left_s(self, path: str) -> float:
+        """Return how long a call may take.
+
+        Raises:
+            MetadataUnavailableError: the time of what it is a part of is over; nothing was sent.
+        """
+        timeout_s = left_s(self._timeout_s)
+        if timeout_s <= 0:
+            raise MetadataUnavailableError(self._uri, f"{path}: not asked, no time was left for it")
+        return timeout_s
+
+    def _await_connected(self, deadline_s: float, timeout_s: float) -> None:
+        self.check_usable()
+        if not self._is_connected.wait(max(0.0, deadline_s - monotonic_s())):
+            raise MetadataUnavailableError(
+                self._uri, f"not connected to ZooKeeper for {rounded_s(timeout_s):g} s"
+            )
+        if self._is_closed:
+            raise ClientClosedError
+
+    def _new_client(self) -> KazooClient:
+        client = KazooClient(
+            hosts=self._place.hosts,
+            timeout=self._session_timeout_ms / 1000,
+            connection_retry=dict(_RECONNECT),
+            logger=_Demoted(LOG),
+        )
+        client.add_listener(lambda state: self._on_kazoo_state(client, state))
+        return client
+
+    def _make_root(self) -> None:
+        names = self._place.root[1:].split("/")
+        for count in range(1, len(names) + 1):
+            full = "/" + "/".join(names[:count])
+            try:
+                self.write("/", lambda client, full=full: client.create_async(full))  # type: ignore[misc] # a default binds the loop's value
+            except NodeExistsError:
+                continue
+
+    def _on_kazoo_state(self, client: KazooClient, state: str) -> None:
+        """Note the state. Runs in kazoo's connection thread: nothing here may wait."""
+        if client is not self._client or self._is_closed:
+            return
+        self._state = _STATES[state]
+        if self._state is SessionState.CONNECTED:
+            self._is_connected.set()
+        else:
+            self._is_connected.clear()
+        self._on_state(self._state)
+        if client.client_state == KeeperState.CLOSED:  # not by us: its thread ends with this call
+            threading.Thread(
+                target=self._replace, args=(client,), name="zbk-zookeeper-replace", daemon=True
+            ).start()
+
+    def _replace(self, dead: KazooClient) -> None:
+        """Begin anew, after a while, where kazoo's connection thread has died."""
+        LOG.warning("%s: the ZooKeeper client died; another one takes over", self._uri)
+        self._closing.wait(_REPLACE_DELAY_S)
+        with self._lock:
+            if self._is_closed:
+                return
+            self._client = self._new_client()
+            self._client.start_async()
+        self._end(dead, timeout_s=0)
+
+    def _end(self, client: KazooClient, timeout_s: float) -> None:
+        def end() -> None:
+            try:
+                client.stop()
+                client.close()
+            except Exception as error:  # noqa: BLE001 - the top of a thread; whatever it is, the client is gone
+                LOG.info("%s: closing: %r", self._uri, error)
+
+        thread = threading.Thread(target=end, name="zbk-zookeeper-close", daemon=True)
+        thread.start()
+        thread.join(timeout_s)
+        if timeout_s and thread.is_alive():
+            LOG.info("%s: closing takes long; the session ends by itself", self._uri)
+
+
+def _is_unknown(error: Exception) -> bool:
+    """Return whether the server may have done what it was asked for."""
+    return isinstance(error, _UNKNOWN_OUTCOME) or not isinstance(error, kz.KazooException)

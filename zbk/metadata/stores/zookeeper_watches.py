@@ -1,0 +1,119 @@
+"""Watches on ZooKeeper that outlive what they watch, reconnects and sessions.
+
+ZooKeeper's own watch fires once, and kazoo forgets all of them with the connection. Here every
+watched path is read and armed again after each event and each reconnect; stamps (see
+``callbacks``) keep what the caller knows already from being told twice. A reading carries the
+*ticket* of its request; requests are answered in order, so a smaller ticket is older news.
+
+Every method but ``add``, ``post_event`` and ``close`` runs in the callback thread, which owns all
+state here.
+
+Decisions: kazoo cannot take a watch back. A path that was watched once keeps its one armed watch
+until it fires or the session ends, also after ``cancel``; watching it again adds none.
+"""
+
+from collections.abc import Callable
+from enum import StrEnum
+from functools import partial
+from typing import Protocol
+
+import msgspec
+
+from zbk.metadata.stores.callbacks import CallbackThread, Reading, Subscription
+from zbk.metadata.stores.store import Watch
+
+
+class WatchKind(StrEnum):
+    """What a watch is on."""
+
+    CHILDREN = "children"
+    NODE = "node"
+
+
+class WatchKey(msgspec.Struct, frozen=True):
+    """One watch at the server."""
+
+    kind: WatchKind
+    path: str
+
+
+class StartRead(Protocol):
+    """How to read and arm a key, without waiting."""
+
+    def __call__(self, key: WatchKey, on_done: Callable[[Reading | None], None]) -> None:
+        """Call ``on_done`` in any thread, with ``None`` where no answer came."""
+        ...
+
+
+class _PathWatch:
+    """The subscriptions to one key."""
+
+    def __init__(self) -> None:
+        self.subscriptions: list[Subscription] = []
+        self.last_ticket = 0  # given to the last request
+        self.shown_ticket = 0  # of the last reading that was shown
+
+
+class ZooKeeperWatches:
+    """All watches of one store."""
+
+    def __init__(self, callbacks: CallbackThread, start_read: StartRead) -> None:
+        self._callbacks = callbacks
+        self._start_read = start_read
+        self._by_key: dict[WatchKey, _PathWatch] = {}
+        self._is_closed = False
+
+    def add(self, kind: WatchKind, path: str, deliver: Callable[[Reading], None]) -> Watch:
+        """Report to ``deliver`` what is there: now, and after each change."""
+        key = WatchKey(kind, path)
+        subscription = Subscription(
+            path,
+            deliver,
+            lambda: self._callbacks.post(partial(self._remove, key, subscription)),
+        )
+        self._callbacks.post(partial(self._add, key, subscription))
+        return subscription
+
+    def post_event(self, key: WatchKey) -> None:
+        """Note, from any thread, that an armed watch has fired."""
+        self._callbacks.post(partial(self._read, key))
+
+    def rearm(self) -> None:
+        """Read everything again: a connection is there, and no watch is armed on it."""
+        for key in list(self._by_key):
+            self._read(key)
+
+    def close(self) -> None:
+        """Report nothing from now on."""
+        self._is_closed = True
+
+    def _add(self, key: WatchKey, subscription: Subscription) -> None:
+        self._by_key.setdefault(key, _PathWatch()).subscriptions.append(subscription)
+        self._read(key)
+
+    def _remove(self, key: WatchKey, subscription: Subscription) -> None:
+        watch = self._by_key.get(key)
+        if watch is not None and subscription in watch.subscriptions:
+            watch.subscriptions.remove(subscription)
+            if not watch.subscriptions:
+                del self._by_key[key]
+
+    def _read(self, key: WatchKey) -> None:
+        watch = self._by_key.get(key)
+        if watch is None or self._is_closed:
+            return
+        watch.last_ticket += 1
+        ticket = watch.last_ticket
+
+        def on_done(reading: Reading | None) -> None:
+            if reading is not None:  # else the next connection reads again
+                self._callbacks.post(partial(self._show, key, watch, ticket, reading))
+
+        self._start_read(key, on_done)
+
+    def _show(self, key: WatchKey, watch: _PathWatch, ticket: int, reading: Reading) -> None:
+        if self._by_key.get(key) is not watch or ticket <= watch.shown_ticket or self._is_closed:
+            return
+        watch.shown_ticket = ticket
+        for subscription in list(watch.subscriptions):
+            subscription.offer(reading)
