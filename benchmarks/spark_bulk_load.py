@@ -134,7 +134,7 @@ class Bench:
     @contextmanager
     def _cluster(self, sync_delay_ms: int) -> Iterator[str]:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        program = ("-m", "zbk.cli.slow_bookie", "--sync-delay", f"{sync_delay_ms}ms")
+        program = ("-m", "zbk.cli.bench.slow_bookie", "--sync-delay", f"{sync_delay_ms}ms")
         programs = dict.fromkeys(range(BOOKIE_COUNT), program) if sync_delay_ms else {}
         try:
             with LocalCluster(folder / "cluster", bookie_programs=programs) as cluster:

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from zbk.bench.percentiles import Percentiles, percentiles
-from zbk.cli.bench_output import fields_of
+from zbk.cli.bench.output import fields_of
 from zbk.system.process import ProcessUsage, usage
 
 Api = Literal["many", "async", "sync"]

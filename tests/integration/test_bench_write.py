@@ -158,7 +158,7 @@ def test_a_neighbor_is_written_as_long_as_the_load(shell: Shell, cluster: LocalC
 
 @pytest.fixture
 def slow_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    slow = ("-m", "zbk.cli.slow_bookie", "--sync-delay", "60ms")
+    slow = ("-m", "zbk.cli.bench.slow_bookie", "--sync-delay", "60ms")
     with LocalCluster(tmp_path / "slow", bookie_count=1, bookie_programs={0: slow}) as running:
         yield running
 

@@ -30,27 +30,33 @@ from zbk.system.memory import use_one_arena
 EXIT_INTERRUPTED = 130
 
 COMMANDS = {
-    "demo": LazyCommand("zbk.cli.demo:demo", "Show what zbk does: a story that ends by itself."),
+    "demo": LazyCommand(
+        "zbk.cli.demo.demo:demo", "Show what zbk does: a story that ends by itself."
+    ),
     "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
-    "ledger": LazyCommand("zbk.cli.ledger:ledger", "Create, fill, read and look at ledgers."),
-    "log": LazyCommand("zbk.cli.log:log", "Append to, read and look at logs made of ledgers."),
+    "ledger": LazyCommand("zbk.cli.ledger.group:ledger", "Create, fill, read and look at ledgers."),
+    "log": LazyCommand(
+        "zbk.cli.log.group:log", "Append to, read and look at logs made of ledgers."
+    ),
     "dataset": LazyCommand(
-        "zbk.cli.dataset:dataset", "Look at, drop and tidy the data sets that Spark loads."
+        "zbk.cli.dataset.group:dataset", "Look at, drop and tidy the data sets that Spark loads."
     ),
     "cluster": LazyCommand(
         "zbk.cli.cluster:cluster", "Make clusters with a layout of your choice."
     ),
-    "bookie": LazyCommand("zbk.cli.bookie:bookie", "Make, run and look at bookies."),
+    "bookie": LazyCommand("zbk.cli.bookie.group:bookie", "Make, run and look at bookies."),
     "autorecovery": LazyCommand(
-        "zbk.cli.autorecovery:autorecovery",
+        "zbk.cli.autorecovery.group:autorecovery",
         "Make ledgers whole again that a dead bookie held.",
     ),
     "inspect": LazyCommand(
-        "zbk.cli.inspect:inspect", "Look into a bookie's files; change nothing."
+        "zbk.cli.inspect.group:inspect", "Look into a bookie's files; change nothing."
     ),
-    "config": LazyCommand("zbk.cli.config:config", "Show, check and make configuration files."),
+    "config": LazyCommand(
+        "zbk.cli.config.command:config", "Show, check and make configuration files."
+    ),
     "bench": LazyCommand(
-        "zbk.cli.bench:bench", "Measure writes, reads, syncs, repairs and the floor."
+        "zbk.cli.bench.group:bench", "Measure writes, reads, syncs, repairs and the floor."
     ),
     "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
 }

@@ -6,7 +6,7 @@ from benchmarks.matrix import LONG_RUN_SECONDS, ROUND_COUNT, SECONDS_MAX, cases,
 from benchmarks.measuring import run_case
 from benchmarks.pictures import PICTURES
 from tests.support.bench_lines import lines_of
-from zbk.cli.bench import bench
+from zbk.cli.bench.group import bench
 
 CASES = cases()
 STEPS = [pytest.param(step, id=f"{case.name}-{step.name}") for case in CASES for step in case.steps]

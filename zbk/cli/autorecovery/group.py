@@ -1,0 +1,106 @@
+"""``zbk autorecovery``: run the auditor and the workers, look at them, switch them."""
+
+import sys
+from typing import Any
+
+import click
+
+from zbk.cli.autorecovery.options import autorecovery_config, autorecovery_options
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.config.file import read_tables
+from zbk.config import LogConfig, build
+
+
+@click.command(
+    "run",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk autorecovery run --metadata zk://zk1:2181/zbk", "as a service, on any host"),
+        ("zbk autorecovery run --lost-bookie-delay-ms 10min", "a bookie may be restarted"),
+    ],
+)
+@autorecovery_options
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    envvar="ZBK_LOG_FORMAT",
+    show_envvar=True,
+    help="Log lines on standard error.  [default: text]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="ZBK_LOG_LEVEL",
+    show_envvar=True,
+    help="The least that is logged.  [default: info]",
+)
+@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
+def run(
+    log_format: str | None,
+    log_level: str | None,
+    stop_with_parent: bool,
+    **options: Any,  # noqa: ANN401 - fields of AutorecoveryConfig
+) -> None:
+    """Audit and repair until SIGTERM or Ctrl-C.
+
+    Run as many as you like: one of them audits, all of them repair. READY is logged when it begins.
+    Each option may also come from the environment: --brake-hold-ms from
+    ZBK_AUTORECOVERY_BRAKE_HOLD_MS.
+    """
+    log = build(
+        LogConfig,
+        flags={"format": log_format, "level": log_level},
+        environment={},  # click has looked there
+        table=read_tables(options["config_file"]).get("log", {}),
+    )
+    config = autorecovery_config(options)
+    from zbk.auditor.process import run_autorecovery
+    from zbk.cli.logs import log_to_stderr
+    from zbk.cli.parent import stop_with_parent as watch_parent
+
+    log_to_stderr(log.format, log.level)
+    if stop_with_parent:
+        watch_parent()
+    sys.exit(run_autorecovery(config, on_ready=_log_ready))
+
+
+@click.group(
+    "autorecovery",
+    cls=LazyGroup,
+    lazy={
+        "run": LazyCommand(
+            "zbk.cli.autorecovery.group:run", "Audit and repair until SIGTERM or Ctrl-C."
+        ),
+        "status": LazyCommand(
+            "zbk.cli.autorecovery.look:status", "Show who audits, what is lost, what is to do."
+        ),
+        "whoisauditor": LazyCommand(
+            "zbk.cli.autorecovery.look:whoisauditor", "Name the process that audits now."
+        ),
+        "enable": LazyCommand(
+            "zbk.cli.autorecovery.switch:enable", "Enable autorecovery, all over the cluster."
+        ),
+        "disable": LazyCommand(
+            "zbk.cli.autorecovery.switch:disable", "Disable autorecovery, all over the cluster."
+        ),
+        "trigger": LazyCommand("zbk.cli.autorecovery.switch:trigger", "Look for lost bookies now."),
+        "delay": LazyCommand(
+            "zbk.cli.autorecovery.switch:delay", "Say how long one lost bookie may take to return."
+        ),
+    },
+    examples=[
+        ("zbk autorecovery run", "on each host, or `zbk bookie run --autorecovery`"),
+        ("zbk autorecovery status", "how it goes"),
+    ],
+)
+def autorecovery() -> None:
+    """Make ledgers whole again that a dead bookie held."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _log_ready(name: str) -> None:
+    import logging
+
+    logging.getLogger("zbk.auditor").info("READY autorecovery %s", name)

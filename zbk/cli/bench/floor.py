@@ -1,0 +1,80 @@
+"""``zbk bench floor``: what the machine gives to the same batches with no protocol at all."""
+
+from typing import Final
+
+import click
+
+from zbk.cli.bench.options import count_option, shape_options, size_option, type_option
+from zbk.cli.bench.output import fields_of, flattened
+from zbk.cli.bench.place import bench_folder, run_floor
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import LEDGER_TYPES, output_option
+from zbk.cli.output import Format, print_object
+
+PROBE_SIZE: Final = 4096
+PROBE_COUNT: Final = 1000
+
+
+@click.command(
+    "floor",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bench floor --type vd", "three bare processes, two files each, no fsync"),
+        ("zbk bench floor --api sync --count 2000 --fsync-probe", "one lone entry after another"),
+    ],
+)
+@size_option
+@count_option(1_000_000)
+@type_option
+@click.option(
+    "--api",
+    type=click.Choice(["many", "sync"]),
+    default="many",
+    show_default=True,
+    help="Batches, as append_many makes them, or one entry at a time, as append does.",
+)
+@shape_options
+@click.option(
+    "--fsync-probe",
+    is_flag=True,
+    help="Also measure one fsync after another: of 4 KiB, and of one entry as it is stored.",
+)
+@output_option
+def floor(
+    size: int,
+    count: int,
+    ledger_type: str,
+    api: str,
+    batch_count: int,
+    window: int,
+    fsync_probe: bool,
+    output: Format,
+) -> None:
+    """Run the floor: the same batches to three bare processes, no protocol at all."""
+    from zbk.bench.load import WriteLoad
+    from zbk.protocol.entry.words import LedgerType
+
+    is_lone = api == "sync"
+    load = WriteLoad(
+        entry_size=size,
+        entry_count=count,
+        ledger_type=LedgerType(LEDGER_TYPES[ledger_type]),
+        batch_count=1 if is_lone else batch_count,
+        window=1 if is_lone else window,
+    )
+    with bench_folder() as folder:
+        result = run_floor(folder, load, load.batch_count)
+        print_object({"measured": "floor"} | fields_of(result), output)
+        if fsync_probe:
+            print_object({"measured": "fsync"} | _probed(str(folder), size), output)
+
+
+def _probed(folder: str, size: int) -> dict[str, object]:
+    from zbk.bench.fsync import run_fsync
+    from zbk.protocol.entry.entry import entry_size
+    from zbk.protocol.entry.words import DigestType
+
+    stored_size = entry_size(size, DigestType.XXH3)
+    block = run_fsync(folder, size=PROBE_SIZE, count=PROBE_COUNT)
+    entry = run_fsync(folder, size=stored_size, count=PROBE_COUNT)
+    return flattened("fsync_4_kib", fields_of(block)) | flattened("fsync_entry", fields_of(entry))

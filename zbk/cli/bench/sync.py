@@ -1,0 +1,52 @@
+"""``zbk bench sync``: what it costs to make a VD ledger durable."""
+
+import click
+
+from zbk.cli.bench.options import count_option, size_option, zookeeper_option
+from zbk.cli.bench.output import fields_of
+from zbk.cli.bench.place import bench_client, bench_folder
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object
+from zbk.cli.session import Session
+
+
+@click.command(
+    "sync",
+    cls=ZbkCommand,
+    examples=[("zbk bench sync --entries 1000", "sync() after every 1000 entries")],
+)
+@size_option
+@count_option(500, "How many times to sync.")
+@click.option(
+    "--entries",
+    "entries_per_sync",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    help="Entries appended before each sync.",
+)
+@zookeeper_option
+@metadata_option
+@output_option
+@click.pass_obj
+def sync(
+    session: Session,
+    size: int,
+    count: int,
+    entries_per_sync: int,
+    use_zookeeper: bool,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Append to a VD ledger and sync, in turn, and tell the latencies."""
+    from zbk.bench.sync_load import run_sync
+
+    with (
+        bench_folder() as folder,
+        bench_client(session, metadata, folder, use_zookeeper=use_zookeeper) as client,
+    ):
+        result = run_sync(
+            client, entry_size=size, sync_count=count, entries_per_sync=entries_per_sync
+        )
+    print_object(fields_of(result), output)

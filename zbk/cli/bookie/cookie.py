@@ -1,0 +1,202 @@
+"""``zbk bookie cookie``: who directories belong to, and what to do when that is broken."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.bookie.directory_options import directory_options, metadata_address, offline_config
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.confirmation import is_confirmed, yes_option
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.errors import InvalidOptionError, MetadataUnavailableError
+
+if TYPE_CHECKING:
+    from zbk.actors.identity.cookies import FoundCookie
+    from zbk.metadata.stores.store import MetadataStore
+
+COLUMNS = [
+    "place", "state", "bookie_id", "incarnation", "has_served", "instance_id", "created",
+    "journal_dirs", "ledger_dirs",
+]  # fmt: skip
+
+DELETE_WARNING = (
+    "a bookie without its cookie in the metadata never starts again; entries of which it has the "
+    "only copy are lost"
+)
+
+GENERATE_WARNING = (
+    "with its cookie the bookie takes the directory for whole: if anything that was in it is "
+    "missing, the bookie denies entries that it has acknowledged, and recovery may cut them off. "
+    "Go on only if {directory} holds all that it held when the bookie last stopped"
+)
+
+
+@click.command(
+    "show",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie cookie show --config bookie.toml", "directories and metadata side by side"),
+        ("zbk bookie cookie show", "of all bookies, what the metadata say"),
+        ("zbk bookie cookie show b-0123456789 -o json", "of one"),
+    ],
+)
+@click.argument("bookie_id", metavar="[ID]", default="")
+@directory_options
+@output_option
+def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN401 - BookieConfig's
+    """Show the cookies in directories and in the metadata.
+
+    With them, the history: what the cluster knows that a directory does not show is said in its
+    state. If the metadata store does not answer, the directories are shown, and the exit code is 3.
+    """
+    from zbk.actors.identity.cookies import look
+    from zbk.system.files import OsFiles
+
+    config = offline_config(options)
+    address = metadata_address(config)
+    has_directories = bool(config.journal_dirs or config.ledger_dirs)
+    if not address and not has_directories:
+        raise InvalidOptionError("metadata", "", "give --metadata, or directories to look into")
+    unanswered: MetadataUnavailableError | None = None
+    with ExitStack() as stack:
+        try:
+            store = stack.enter_context(_store(address)) if address else None
+            found = look(OsFiles(), store, config, bookie_id)
+        except MetadataUnavailableError as error:
+            if not has_directories:
+                raise
+            unanswered = error
+            found = look(OsFiles(), None, config, bookie_id)
+    print_rows(map(_row, found), COLUMNS, output)
+    if unanswered is not None:
+        raise unanswered
+
+
+@click.command(
+    "delete",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie cookie delete b-0123456789", "its disks are lost; asks first"),
+        ("zbk bookie cookie delete b-0123456789 --yes", "in a script"),
+    ],
+)
+@click.argument("bookie_id", metavar="ID")
+@yes_option
+@metadata_option
+@output_option
+def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> None:
+    """Remove a bookie from the cluster for good.
+
+    Refused while it is registered. Its directories stay as they are.
+    """
+    from zbk.actors.identity.cookies import delete as delete_cookie
+
+    with _store(_given(metadata)) as store:
+        if not is_confirmed(DELETE_WARNING, f"Delete the cookie of {bookie_id}?", yes=yes):
+            return
+        delete_cookie(store, bookie_id)
+    print_object({"bookie_id": bookie_id, "is_deleted": True}, output)
+
+
+@click.command(
+    "generate",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie cookie generate b-0123456789 /ledgers/zbk", "restored from a backup"),
+    ],
+)
+@click.argument("bookie_id", metavar="ID")
+@click.argument("directory", metavar="DIR")
+@yes_option
+@metadata_option
+@output_option
+def generate(
+    bookie_id: str, directory: str, yes: bool, metadata: str | None, output: Format
+) -> None:
+    """Write a directory's cookie anew, as the metadata have it.
+
+    For a disk that was restored whole, but for its cookie. Refused for a directory that has a
+    cookie, that is not one of the bookie's, or that holds no data, and while the bookie is
+    registered.
+    """
+    from zbk.actors.identity.cookies import check_generate
+    from zbk.actors.identity.cookies import generate as generate_cookie
+    from zbk.system.files import OsFiles
+
+    with _store(_given(metadata)) as store:
+        check_generate(OsFiles(), store, bookie_id, directory)
+        warning = GENERATE_WARNING.format(directory=directory)
+        if not is_confirmed(warning, f"Write the cookie into {directory}?", yes=yes):
+            return
+        generate_cookie(OsFiles(), store, bookie_id, directory)
+    print_object({"bookie_id": bookie_id, "directory": directory, "is_written": True}, output)
+
+
+@click.group(
+    "cookie",
+    cls=LazyGroup,
+    lazy={
+        "show": LazyCommand(
+            "zbk.cli.bookie.cookie:show", "Show the cookies in directories and in the metadata."
+        ),
+        "delete": LazyCommand(
+            "zbk.cli.bookie.cookie:delete", "Remove a bookie from the cluster for good."
+        ),
+        "generate": LazyCommand(
+            "zbk.cli.bookie.cookie:generate",
+            "Write a directory's cookie anew, as the metadata have it.",
+        ),
+    },
+    examples=[
+        ("zbk bookie cookie show --config bookie.toml", "why does the bookie not start?"),
+    ],
+)
+def cookie() -> None:
+    """Look after the cookies that say who a bookie is."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _given(metadata: str | None) -> str:
+    from zbk.config import BookieConfig
+
+    address = metadata_address(BookieConfig(metadata=metadata or ""))
+    if not address:
+        raise InvalidOptionError(
+            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
+        )
+    return address
+
+
+@contextmanager
+def _store(address: str) -> "Iterator[MetadataStore]":
+    from zbk.metadata.stores.connect import open_store
+
+    store = open_store(address, must_exist=True)
+    try:
+        yield store
+    finally:
+        store.close()
+
+
+def _row(found: "FoundCookie") -> dict[str, Any]:
+    cookie = found.cookie
+    row: dict[str, Any] = dict.fromkeys(COLUMNS) | {
+        "place": found.place,
+        "state": found.state,
+        "incarnation": found.incarnation,
+        "has_served": found.has_served,
+    }
+    if cookie is not None:
+        row |= {
+            "bookie_id": cookie.bookie_id,
+            "instance_id": cookie.instance_id,
+            "created": time_text(cookie.created_ms),
+            "journal_dirs": list(cookie.journal_dirs),
+            "ledger_dirs": list(cookie.ledger_dirs),
+        }
+    return row

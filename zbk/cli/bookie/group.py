@@ -1,0 +1,233 @@
+"""``zbk bookie``: make and run one bookie, look at all of them."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from zbk.cli.autorecovery.options import autorecovery_beside
+from zbk.cli.bookie.options import bookie_config, config_options
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.config.file import read_tables
+from zbk.cli.options import metadata_option, output_option
+from zbk.cli.output import Format, print_object, print_rows, readable, time_text
+from zbk.cli.session import Session
+from zbk.config import LogConfig, build
+
+if TYPE_CHECKING:
+    from zbk.metadata.values import BookieRegistration
+
+
+@click.command(
+    "init",
+    cls=ZbkCommand,
+    examples=[
+        (
+            "zbk bookie init --metadata zk://zk1:2181/zbk --journal-dir /j --ledger-dir /l",
+            "once, before the first `zbk bookie run`",
+        )
+    ],
+)
+@config_options
+@output_option
+def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of BookieConfig
+    """Make a bookie: id, cookie, directories.
+
+    The id is printed. It stays with the directories, whatever the address. Each option may also
+    come from the environment: --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
+    """
+    config = bookie_config(options)
+    from zbk.actors.process.bookie_process import init_bookie
+
+    bookie_id = init_bookie(config)
+    if output == "json":
+        print_object({"bookie_id": bookie_id}, output)
+    else:
+        click.echo(bookie_id)
+
+
+@click.command(
+    "run",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
+        ("zbk bookie run ... --log-format json", "log lines for machines"),
+    ],
+)
+@config_options
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    envvar="ZBK_LOG_FORMAT",
+    show_envvar=True,
+    help="Log lines on standard error.  [default: text]",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    envvar="ZBK_LOG_LEVEL",
+    show_envvar=True,
+    help="The least that is logged.  [default: info]",
+)
+@click.option(
+    "--wiped-on-purpose",
+    is_flag=True,
+    help="Start though the data are gone for good: peers give them back.",
+)
+@click.option(
+    "--autorecovery",
+    is_flag=True,
+    help="Audit and repair in this process, too, as `zbk autorecovery run` does.",
+)
+@click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
+def run(
+    log_format: str | None,
+    log_level: str | None,
+    stop_with_parent: bool,
+    wiped_on_purpose: bool,
+    autorecovery: bool,
+    **options: Any,  # noqa: ANN401 - fields of BookieConfig
+) -> None:
+    """Serve until SIGTERM or Ctrl-C.
+
+    READY is logged once clients can come. Each option may also come from the environment:
+    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. The exit code is 7, after a line that says what is
+    missing, if the cluster knows that the bookie has served and its directories do not show it.
+    Such a bookie starts with --wiped-on-purpose only, and then denies nothing until it has checked
+    each ledger against its peers.
+    """
+    log = build(
+        LogConfig,
+        flags={"format": log_format, "level": log_level},
+        environment={},  # click has looked there
+        table=read_tables(options["config_file"]).get("log", {}),
+    )
+    config_file = options["config_file"]
+    config = bookie_config(options)
+    beside = autorecovery_beside(config.metadata, config_file) if autorecovery else None
+    from zbk.auditor.bookie_process import run_bookie
+    from zbk.cli.logs import log_to_stderr
+    from zbk.cli.parent import stop_with_parent as watch_parent
+
+    log_to_stderr(log.format, log.level)
+
+    if stop_with_parent:
+        watch_parent()
+    sys.exit(
+        run_bookie(
+            config,
+            on_ready=_log_ready,
+            is_wiped_on_purpose=wiped_on_purpose,
+            autorecovery=beside,
+        )
+    )
+
+
+@click.command(
+    "ls",
+    cls=ZbkCommand,
+    examples=[("zbk bookie ls", "who is there"), ("zbk bookie ls -o json", "an object a line")],
+)
+@metadata_option
+@output_option
+@click.pass_obj
+def ls(session: Session, metadata: str | None, output: Format) -> None:
+    """List the bookies that are registered."""
+    columns = ["bookie_id", "address", "state", "incarnation", "rack", "started", "version"]
+    with session.open_client(metadata) as client:
+        print_rows(map(_row, client.list_bookies()), columns, output)
+
+
+@click.command(
+    "show",
+    cls=ZbkCommand,
+    examples=[("zbk bookie show ID", "counts, sizes, marks, as the bookie itself tells them")],
+)
+@click.argument("bookie_id", metavar="ID")
+@metadata_option
+@output_option
+@click.pass_obj
+def show(session: Session, bookie_id: str, metadata: str | None, output: Format) -> None:
+    """Ask a bookie about itself.
+
+    In JSON, sizes are bytes, durations are milliseconds, and scrub_ended_ms is since 1970.
+    """
+    import msgspec
+
+    with session.open_client(metadata) as client:
+        info = client.bookie_info(bookie_id)
+    shown = msgspec.structs.asdict(info)
+    del shown["request_id"]
+    print_object(shown if output == "json" else readable(shown), output)
+
+
+@click.group(
+    "bookie",
+    cls=LazyGroup,
+    lazy={
+        "init": LazyCommand("zbk.cli.bookie.group:init", "Make a bookie: id, cookie, directories."),
+        "run": LazyCommand("zbk.cli.bookie.group:run", "Serve until SIGTERM or Ctrl-C."),
+        "ls": LazyCommand("zbk.cli.bookie.group:ls", "List the bookies that are registered."),
+        "show": LazyCommand("zbk.cli.bookie.group:show", "Ask a bookie about itself."),
+        "gc": LazyCommand("zbk.cli.bookie.gc:gc", "Ask a bookie to drop what was deleted."),
+        "scrub": LazyCommand(
+            "zbk.cli.bookie.scrub:scrub", "Ask running bookies to look for damage on their disks."
+        ),
+        "recover": LazyCommand(
+            "zbk.cli.bookie.recover:recover", "Copy what a bookie holds to others."
+        ),
+        "decommission": LazyCommand(
+            "zbk.cli.bookie.recover:decommission",
+            "Remove a stopped bookie from service, for good.",
+        ),
+        "cookie": LazyCommand(
+            "zbk.cli.bookie.cookie:cookie", "Look after the cookies that say who a bookie is."
+        ),
+        "sanity": LazyCommand(
+            "zbk.cli.bookie.offline:sanity", "Check the files of a stopped bookie."
+        ),
+        "rebuild-index": LazyCommand(
+            "zbk.cli.bookie.offline:rebuild_index", "Make the index of a stopped bookie anew."
+        ),
+        "retire-dir": LazyCommand(
+            "zbk.cli.bookie.directory:retire_dir",
+            "Retire one of several directories of a stopped bookie.",
+        ),
+        "renew-dir": LazyCommand(
+            "zbk.cli.bookie.directory:renew_dir",
+            "Bring a directory of a stopped bookie back into service, empty.",
+        ),
+        "format": LazyCommand(
+            "zbk.cli.bookie.offline:format_", "Remove all data of a stopped bookie."
+        ),
+    },
+    examples=[("zbk bookie ls", "who is there"), ("zbk bookie run --help", "all options")],
+)
+def bookie() -> None:
+    """Make, run and look at bookies."""
+
+
+# ------------------------------------------------------------------ private
+
+
+def _log_ready(registration: "BookieRegistration") -> None:
+    import logging
+
+    logging.getLogger("zbk.bookie").info(
+        "READY bookie %s at %s, incarnation %d",
+        registration.bookie_id,
+        registration.address,
+        registration.incarnation,
+    )
+
+
+def _row(found: "BookieRegistration") -> dict[str, Any]:
+    return {
+        "bookie_id": found.bookie_id,
+        "address": found.address,
+        "state": "read-only" if found.is_readonly else "writable",
+        "incarnation": found.incarnation,
+        "rack": found.rack,
+        "started": time_text(found.started_ms),
+        "version": found.version,
+    }

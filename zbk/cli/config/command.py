@@ -1,0 +1,178 @@
+"""``zbk config``: what is set, where it comes from, and what may be set."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from zbk.cli.bookie.options import value_text
+from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.config.file import config_option, read_tables, read_text
+from zbk.cli.config.help import SECTION_HELP
+from zbk.cli.options import output_option
+from zbk.cli.output import Format, print_json, print_object, print_rows
+from zbk.config import (
+    SECTIONS,
+    convert,
+    given_values,
+    parse_toml,
+    unknown_tables,
+    variable_of,
+)
+from zbk.errors import InvalidOptionError
+
+
+@click.command(
+    "show",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk config show --config /etc/zbk/zbk.toml --sources", "and where each comes from"),
+        ("zbk config show -o json", "sizes in bytes, durations in the unit of the name"),
+    ],
+)
+@config_option
+@click.option("--sources", is_flag=True, help="Show where each value comes from.")
+@output_option
+def show(config_file: Path | None, sources: bool, output: Format) -> None:
+    """Show the values that commands and servers use.
+
+    From the environment, the file and the defaults, in this order; flags of a command win over
+    them.
+    """
+    columns = ["section", "option", "value", *(["source"] if sources else [])]
+    rows = (
+        row if sources else {name: row[name] for name in columns}
+        for row in _rows(config_file, is_typed=output == "table")
+    )
+    if output == "json":
+        for row in rows:
+            print_json(row)
+    else:
+        print_rows(rows, columns, output)
+
+
+@click.command(
+    "check",
+    cls=ZbkCommand,
+    examples=[("zbk config check /etc/zbk/zbk.toml", "before a restart")],
+)
+@click.argument(
+    "file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+@output_option
+def check(file: Path, output: Format) -> None:
+    """Check a configuration file.
+
+    Its tables, the names of its options, the kinds and ranges of their values. The environment is
+    not looked at. The exit code is 1 if anything is wrong; each wrong table and option is reported.
+    """
+    tables = parse_toml(str(file), read_text(file))
+    wrong = [f"zbk: {error}" for error in unknown_tables(str(file), tables)]
+    wrong += [
+        f"zbk: {file}: [{section}] {error}"
+        for section, table in tables.items()
+        if section in SECTIONS and isinstance(table, dict)
+        for error in _problems(SECTIONS[section], table)
+    ]
+    if wrong:
+        click.echo("\n".join(wrong), err=True)
+        click.get_current_context().exit(1)
+    count = sum(map(len, tables.values()))
+    print_object({"file": str(file), "tables": list(tables), "option_count": count}, output)
+
+
+def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[InvalidOptionError]:
+    """Yield what is wrong with each option by itself; if nothing is, with all of them."""
+    is_each_right = True
+    for name, value in table.items():
+        try:
+            convert(config_type, {name: value})
+        except InvalidOptionError as error:
+            is_each_right = False
+            yield error
+    if is_each_right:
+        try:
+            convert(config_type, table)
+        except InvalidOptionError as error:
+            yield error
+
+
+@click.command(
+    "default",
+    cls=ZbkCommand,
+    examples=[("zbk config default > zbk.toml", "then take away the # before what you change")],
+)
+@output_option
+def default(output: Format) -> None:
+    """Print a configuration file with every option and its default."""
+    if output == "json":
+        for section in SECTION_HELP:
+            defaults = SECTIONS[section]()
+            for name, text in SECTION_HELP[section].items():
+                row = {"section": section, "option": name, "default": getattr(defaults, name)}
+                print_json(row | {"help": text})
+        return
+    click.echo("# Options of zbk. Each is at its default: take away the # to change it.")
+    click.echo('# Sizes are bytes, or texts like "64 MiB"; durations milliseconds, or "2s".')
+    for section, help_by_name in SECTION_HELP.items():
+        click.echo(f"\n[{section}]")
+        defaults = SECTIONS[section]()
+        for name, text in help_by_name.items():
+            value = value_text(name, getattr(defaults, name))
+            is_number = value.replace(".", "", 1).isdecimal()
+            click.echo(f"# {text}")
+            click.echo(f"#{name} = {value if is_number else json.dumps(value)}")
+
+
+@click.group(
+    "config",
+    cls=LazyGroup,
+    lazy={
+        "show": LazyCommand(
+            "zbk.cli.config.command:show", "Show the values that commands and servers use."
+        ),
+        "check": LazyCommand("zbk.cli.config.command:check", "Check a configuration file."),
+        "default": LazyCommand(
+            "zbk.cli.config.command:default",
+            "Print a configuration file with every option and its default.",
+        ),
+    },
+    examples=[
+        ("zbk config default > zbk.toml", "to begin with"),
+        ("zbk config show --config zbk.toml --sources", "what counts, and why"),
+    ],
+)
+def config() -> None:
+    """Show, check and make configuration files.
+
+    One TOML file for a process, with tables [bookie], [client], [autorecovery] and [log]. A flag
+    wins over ZBK_... in the environment, that over the file, that over the default.
+    """
+
+
+# ------------------------------------------------------------------ private
+
+
+def _rows(path: Path | None, *, is_typed: bool) -> Iterator[dict[str, Any]]:
+    tables = read_tables(path)
+    for section, config_type in SECTIONS.items():
+        table = tables.get(section, {})
+        values = convert(
+            config_type, given_values(config_type, environment=os.environ, table=table)
+        )
+        for name in config_type.__struct_fields__:
+            value = getattr(values, name)
+            variable = variable_of(config_type, name)
+            if variable in os.environ:
+                source = variable
+            else:
+                source = str(path) if name in table else "default"
+            yield {
+                "section": section,
+                "option": name,
+                "value": value_text(name, value) if is_typed else value,
+                "source": source,
+            }

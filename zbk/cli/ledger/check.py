@@ -1,0 +1,211 @@
+"""``zbk ledger check`` and ``zbk ledger underreplicated``: are ledgers where they should be?"""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from zbk.cli.autorecovery.store import cluster_store
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import ledger_id_argument, metadata_option, output_option
+from zbk.cli.output import Format, note, print_object, print_rows, time_text
+
+if TYPE_CHECKING:
+    from zbk.metadata.records.underreplication import UnderreplicatedLedger, UnderreplicationStore
+    from zbk.metadata.stores.store import MetadataStore
+    from zbk.metadata.values import TaskProgress
+
+WATCH_S: Final = 1.0
+
+COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "missing", "reported", "why"]
+
+
+@click.command(
+    "underreplicated",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger underreplicated", "which ledgers wait to be repaired, and which never will"),
+        ("zbk ledger underreplicated --watch", "how many are left, each second, until none is"),
+    ],
+)
+@click.option(
+    "--watch",
+    "is_watching",
+    is_flag=True,
+    help="Count them each second, until none is left and no lost bookie is still to be looked at.",
+)
+@metadata_option
+@output_option
+def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> None:
+    """List the ledgers that lack replicas.
+
+    State: waiting, working, or unrepairable: no replica of some entries is left, or it needs its
+    password; see why. Missing: the entries that are reported, by bookie; where there are none, the
+    bookies are asked. "unchecked" is no damage: a writer has gone, and its bookies are compared.
+    """
+    from zbk.metadata.records.underreplication import UnderreplicationStore
+
+    with cluster_store(metadata) as store:
+        tasks = UnderreplicationStore(store)
+        if is_watching:
+            columns = ["time", "lost_bookies", "waiting", "working", "unrepairable"]
+            print_rows(_counts(store, tasks), columns, output, is_live=True)
+        else:
+            print_rows(_tasks(tasks, output), COLUMNS, output)
+
+
+@click.command(
+    "check",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger check 7", "which entries each bookie lacks"),
+        ("zbk ledger check 7 --report", "and have autorecovery copy them now"),
+        ("zbk ledger check 7 --full", "every entry of every replica: slow, finds all damage"),
+    ],
+)
+@ledger_id_argument
+@click.option("--full", "is_full", is_flag=True, help="Read every entry of every replica.")
+@click.option(
+    "--report",
+    "is_reporting",
+    is_flag=True,
+    help="Report what is missing: autorecovery repairs it at once, not at its next check.",
+)
+@metadata_option
+@output_option
+def check(
+    ledger_id: int, is_full: bool, is_reporting: bool, metadata: str | None, output: Format
+) -> None:
+    """Look whether the replicas of a ledger are where its metadata say.
+
+    Each bookie is asked which entries it holds, so every hole is found, and the first and the last
+    entry of each fragment are read. Damage in between is found with --full only. Without --report
+    nothing is changed; ends with 4 if replicas are missing, with 3 if a bookie did not say.
+    """
+    from zbk.auditor.audit_steps import reports_of
+    from zbk.auditor.ground import RepairGround
+    from zbk.auditor.ledger_checks import LedgerChecker
+    from zbk.cli.ledger.missing import missing_shown
+    from zbk.errors import DamageError, UnavailableError
+
+    with cluster_store(metadata) as store:
+        address = store.address
+    with RepairGround(address) as ground:
+        found, _version = ground.ledgers.read(ledger_id)
+        checker = LedgerChecker(ground.requests)
+        checked = checker.read_replicas(found, is_full=is_full)
+        checker.add_holdings(checked, found)
+        for one in reports_of(ledger_id, checked) if is_reporting else ():
+            ground.tasks.report(ledger_id, one.bookie_ids, one.reason, ranges=dict(one.ranges))
+    missing = {bookie: str(reason) for bookie, reason in sorted(checked.missing.items())}
+    entries = dict(sorted(checked.ranges.items()))
+    undecided = sorted(checked.undecided - checked.missing.keys())
+    shown = {
+        "ledger_id": ledger_id,
+        "state": str(found.state),
+        "is_whole": not missing and not undecided,
+        "missing": missing if output == "json" else _listed(missing),
+        "missing_entries": missing_shown(entries, output),
+        "undecided": undecided if output == "json" else ", ".join(undecided),
+    }
+    print_object(shown, output)
+    if undecided and missing:
+        note("zbk: undecided bookies did not say; ask again when they are back")
+    if missing:
+        what = missing_shown(entries, "table") or ", ".join(missing)
+        way_out = "it is reported, and autorecovery copies them"
+        if not is_reporting:
+            way_out = f"`zbk ledger check {ledger_id} --report` has autorecovery copy them"
+        raise DamageError(f"ledger {ledger_id} lacks replicas at {what}: {way_out}")
+    if undecided:
+        raise UnavailableError(
+            f"ledger {ledger_id}: it is not known whether these bookies have all of it, as they "
+            f"did not say: {', '.join(undecided)}; `zbk bookie ls` shows which are there, check "
+            "again when they are back"
+        )
+
+
+# ------------------------------------------------------------------ private
+
+
+def _listed(missing: dict[str, str]) -> str:
+    return ", ".join(f"{bookie} ({reason})" for bookie, reason in missing.items())
+
+
+def _tasks(tasks: "UnderreplicationStore", output: Format) -> Iterator[dict[str, Any]]:
+    progress = tasks.progress()
+    for ledger_id in tasks.list():
+        found = tasks.read(ledger_id)
+        if found is not None:
+            yield _row(found[0], progress.get(ledger_id), output)
+    for ledger_id in tasks.list_unrepairable():
+        task = tasks.read_unrepairable(ledger_id)
+        if task is not None:
+            yield _row(task, None, output)
+
+
+def _row(
+    task: "UnderreplicatedLedger", at_work: "TaskProgress | None", output: Format
+) -> dict[str, Any]:
+    from zbk.cli.ledger.missing import missing_shown
+
+    state = "unrepairable" if task.unrepairable else "working" if at_work else "waiting"
+    return {
+        "ledger_id": task.ledger_id,
+        "state": state,
+        "owner": at_work.owner if at_work else "",
+        "copied": f"{at_work.copied_count}/{at_work.to_copy_count}" if at_work else "",
+        "bookies": ", ".join(task.missing),
+        "missing": missing_shown(task.ranges, output),
+        "reported": time_text(task.reported_ms),
+        "why": task.unrepairable or task.failure or ", ".join(_reasons(task)),
+    }
+
+
+def _reasons(task: "UnderreplicatedLedger") -> list[str]:
+    return sorted({str(reason) for reasons in task.missing.values() for reason in reasons})
+
+
+def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[dict[str, Any]]:
+    import threading
+
+    from zbk.system.clock import wall_ms
+
+    pause = threading.Event()
+    while True:
+        lost = _lost_bookies(store)
+        is_more_to_come = tasks.is_enabled() and _is_auditor_behind(store, lost)
+        ids = set(tasks.list())
+        working_count = len(ids & tasks.locked_ids())
+        yield {
+            "time": time_text(wall_ms()),
+            "lost_bookies": len(lost),
+            "waiting": len(ids) - working_count,
+            "working": working_count,
+            "unrepairable": sum(1 for _ in tasks.list_unrepairable()),
+        }
+        if not ids and not is_more_to_come:
+            return
+        pause.wait(WATCH_S)
+
+
+def _lost_bookies(store: "MetadataStore") -> set[str]:
+    """Return the bookies that belong to the cluster and are not there."""
+    from zbk.metadata.records.bookies import BookieRegistry
+
+    registry = BookieRegistry(store)
+    return registry.cookies().keys() - registry.available().keys() - registry.readonly().keys()
+
+
+def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
+    """Return whether whoever audits has still to say what these lost bookies held."""
+    from zbk.metadata.records.auditor_notes import AuditorNotes
+    from zbk.metadata.records.election import read_auditor
+
+    vote = read_auditor(store)
+    if vote is None or not lost:
+        return False
+    told = AuditorNotes(store).status()
+    if told is None or told.candidate_id != vote.candidate_id:
+        return True
+    return bool(told.pending or told.brake or told.doing or not lost <= set(told.lost))

@@ -1,0 +1,41 @@
+"""``zbk ledger``: the group. Commands: ``ledger_write``, ``_read``, ``_recover``, ``_check``."""
+
+import click
+
+from zbk.cli.command import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "create": LazyCommand("zbk.cli.ledger.write:create", "Reserve a ledger; print its id."),
+    "append": LazyCommand("zbk.cli.ledger.write:append", "Write a file or a pipe into a ledger."),
+    "cat": LazyCommand("zbk.cli.ledger.read:cat", "Write a ledger's payloads to standard output."),
+    "read": LazyCommand("zbk.cli.ledger.read:read", "List a ledger's entries."),
+    "ls": LazyCommand("zbk.cli.ledger.read:ls", "List the ledgers."),
+    "show": LazyCommand("zbk.cli.ledger.read:show", "Show what the metadata say of a ledger."),
+    "sync": LazyCommand("zbk.cli.ledger.write:sync", "Make an open ledger's entries durable."),
+    "recover": LazyCommand(
+        "zbk.cli.ledger.recover:recover",
+        "Close a ledger whose writer is gone, or is to be stopped.",
+    ),
+    "check": LazyCommand(
+        "zbk.cli.ledger.check:check",
+        "Look whether the replicas of a ledger are where its metadata say.",
+    ),
+    "underreplicated": LazyCommand(
+        "zbk.cli.ledger.check:underreplicated", "List the ledgers that lack replicas."
+    ),
+    "close": LazyCommand("zbk.cli.ledger.write:close", "Close a reserved ledger, empty."),
+    "delete": LazyCommand("zbk.cli.ledger.write:delete", "Delete a ledger for good."),
+}
+
+
+@click.group(
+    "ledger",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    examples=[
+        ("zbk ledger append access.log", "a new ledger, a line an entry"),
+        ("zbk ledger cat 0 --lines", "the lines again"),
+    ],
+)
+def ledger() -> None:
+    """Create, fill, read and look at ledgers."""

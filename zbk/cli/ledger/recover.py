@@ -1,0 +1,71 @@
+"""``zbk ledger recover``: closes a ledger in the place of its writer."""
+
+import click
+
+from zbk.cli.command import ZbkCommand
+from zbk.cli.options import (
+    ledger_id_argument,
+    metadata_option,
+    output_option,
+    parse_duration_option,
+    password_option,
+)
+from zbk.cli.output import Format, print_object
+from zbk.cli.session import Session
+from zbk.system.clock import monotonic_s
+
+
+@click.command(
+    "recover",
+    cls=ZbkCommand,
+    examples=[
+        ("zbk ledger recover 7", "its writer is gone"),
+        ("zbk ledger recover 7 --timeout 5min", "its bookies are being restarted"),
+    ],
+)
+@ledger_id_argument
+@click.option(
+    "--timeout",
+    "timeout_ms",
+    metavar="DURATION",
+    default="60s",
+    show_default=True,
+    callback=parse_duration_option,
+    help="How long to try.",
+)
+@password_option
+@metadata_option
+@output_option
+@click.pass_obj
+def recover(
+    session: Session,
+    ledger_id: int,
+    timeout_ms: int,
+    password: bytes,
+    metadata: str | None,
+    output: Format,
+) -> None:
+    """Close a ledger whose writer is gone, or is to be stopped.
+
+    The writer can add nothing more. Every entry that was acknowledged is in the ledger then. Safe
+    to run twice, and by several at once; a closed ledger stays as it is. Repair: what autorecovery
+    has still to check, or to copy. Seconds: what the recovery took, without connecting.
+    """
+    from zbk.cli.ledger.missing import task_shown
+
+    with session.open_client(metadata) as client:
+        start_s = monotonic_s()
+        with client.recover_ledger(ledger_id, password, timeout=timeout_ms / 1000) as reader:
+            seconds = monotonic_s() - start_s
+            found = reader.metadata
+        task = client.get_underreplicated(ledger_id)
+    shown = {
+        "ledger_id": ledger_id,
+        "state": found.state.value,
+        "last_entry_id": found.last_entry_id,
+        "payload_size": found.length,
+        "fragment_count": len(found.fragments),
+        "seconds": round(seconds, 3),
+        **task_shown(task, output),
+    }
+    print_object(shown, output)

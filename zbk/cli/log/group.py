@@ -1,0 +1,31 @@
+"""``zbk log``: the group; its commands live in ``log_write`` and ``log_read``."""
+
+import click
+
+from zbk.cli.command import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "append": LazyCommand("zbk.cli.log.write:append", "Write a file or a pipe to a log's end."),
+    "cat": LazyCommand("zbk.cli.log.read:cat", "Write a log's payloads to standard output."),
+    "ls": LazyCommand("zbk.cli.log.read:ls", "List the logs."),
+    "show": LazyCommand("zbk.cli.log.read:show", "Show the ledgers that a log is made of."),
+    "truncate": LazyCommand("zbk.cli.log.write:truncate", "Delete a log's oldest ledgers."),
+    "delete": LazyCommand("zbk.cli.log.write:delete", "Delete a log and its ledgers for good."),
+}
+
+
+@click.group(
+    "log",
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    examples=[
+        ("zbk log append orders < orders.txt", "a line an entry, behind what is there"),
+        ("zbk log cat orders --lines --follow", "the lines, and those to come"),
+    ],
+)
+def log() -> None:
+    """Append to, read and look at logs made of ledgers.
+
+    A log is a list of ledgers with one owner at a time. Whoever appends takes it over: the former
+    owner cannot append any more, and nothing that it was told is safe is lost.
+    """
