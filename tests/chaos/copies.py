@@ -7,8 +7,8 @@ entry. Only a cluster with autorecovery promises it.
 import threading
 from collections.abc import Sequence
 
-from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import ZbkError
 from zbk.system.clock import monotonic_s
 

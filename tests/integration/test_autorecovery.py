@@ -22,7 +22,7 @@ from tests.support.lost_bookies import (
     Watched,
 )
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.records.underreplication import MissingReason

@@ -16,7 +16,7 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.lost_bookies import KINDS, Autorecoveries, Ledgers
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.errors import BookieError
 

@@ -17,7 +17,7 @@ from tests.support.lost_bookies import (
     Watched,
 )
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.system.clock import monotonic_s

@@ -9,7 +9,7 @@ import pytest
 import zbk
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.local import LocalCluster
 
 ENTRY = b"%08d" + b"." * 92

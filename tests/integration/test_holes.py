@@ -14,7 +14,7 @@ from tests.support.cli import Run
 from tests.support.cluster import cluster
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cli.main import cli
 from zbk.cli.session import Session

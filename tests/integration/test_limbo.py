@@ -9,7 +9,7 @@ import pytest
 import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.local import LocalCluster
 from zbk.errors import BookieError, BookieUnavailableError, UnknownLedgerStateError
 from zbk.wire.messages import BookieInfo, GetLedgerInfo, LedgerInfo

@@ -13,8 +13,8 @@ import pytest
 import zbk
 from tests.support.cluster import QUICK
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.auditor.repair_parts import RepairGround
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger

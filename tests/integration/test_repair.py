@@ -11,7 +11,7 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.lost_bookies import Ledgers
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig

@@ -31,7 +31,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.system.clock import monotonic_s
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions, News, Outgoing, Reply
+from zbk.transport.events import DealerOptions, News, Outgoing, Reply
 from zbk.wire.messages import Add, BookieInfo, GetBookieInfo, Message, Read, ReadAnswer
 
 TIMEOUT_MS: Final = 120_000

@@ -10,7 +10,7 @@ from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
-from zbk.transport.news import News
+from zbk.transport.events import News
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, ReadLac, Request, WriteLac
 

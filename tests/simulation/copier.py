@@ -15,7 +15,7 @@ from zbk.errors import ZbkError
 from zbk.protocol.repair import fragment_copy_events as ev
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
-from zbk.transport.news import News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, LedgerInfo, Read, ReadAnswer
 

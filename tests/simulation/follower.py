@@ -20,7 +20,7 @@ from zbk.errors import BookieUnavailableError, NoSuchLedgerError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read import tail as ev
-from zbk.transport.news import News, Reply, Sink
+from zbk.transport.events import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, Message, ReadLac, WatchLacs
 
 WATCH_US_MAX: Final = 100 * MS

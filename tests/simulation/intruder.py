@@ -15,7 +15,7 @@ from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.transport.news import News
+from zbk.transport.events import News
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, Read, ReadLac, Request, Sync, WriteLac
 

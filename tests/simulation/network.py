@@ -35,7 +35,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.transport.bundles import Part
-from zbk.transport.news import BookieDown, BookieUp, News, Reply
+from zbk.transport.events import BookieDown, BookieUp, News, Reply
 from zbk.transport.router import Inbound
 from zbk.wire.messages import Message, Refused, Request
 

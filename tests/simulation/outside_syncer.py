@@ -13,7 +13,7 @@ from zbk.durability import outside_sync as ev
 from zbk.durability.level import level_of
 from zbk.errors import BookieUnavailableError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.transport.news import News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
 
 

@@ -18,7 +18,7 @@ from zbk.errors import (
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.read import lac_read
 from zbk.protocol.read import range_read as reader
-from zbk.transport.news import News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import LacAnswer, Read, ReadAnswer, ReadLac
 

@@ -17,7 +17,7 @@ from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.recovery import events as ev
 from zbk.protocol.recovery.recovery import RecoveryCore
-from zbk.transport.news import News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac
 

@@ -1,6 +1,6 @@
 """The body of the repair of one ledger, around the real ``LedgerRepair``.
 
-It does what ``zbk.auditor.repair`` does, without waiting.
+It does what ``zbk.auditor.ledger_repairer`` does, without waiting.
 """
 
 import threading

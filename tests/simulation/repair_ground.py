@@ -1,6 +1,6 @@
 """What auditors and workers of the simulation stand on: a session, the tasks, who is registered.
 
-``SimulatedGround`` is in the place of ``zbk.auditor.ground.RepairGround`` for the real
+``SimulatedGround`` is in the place of ``zbk.auditor.repair_parts.RepairGround`` for the real
 ``AuditSteps`` and ``ReplicationWorker``. What waits for bookies there, simulated bodies do here.
 """
 
@@ -12,7 +12,7 @@ import msgspec
 
 from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig

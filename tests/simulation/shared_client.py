@@ -35,7 +35,7 @@ from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport.bundles import BundleLimits
-from zbk.transport.news import BookieDown, BookieUp, News, Outgoing, Sink
+from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Sink
 from zbk.wire.messages import Add
 
 LIMITS: Final = (

@@ -27,7 +27,7 @@ from zbk.metadata.records.ledger_closing import MissingReport
 from zbk.protocol.ledger.changes import change_ensemble, close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.write import events as ev
-from zbk.transport.news import BookieDown, BookieUp, News, Reply
+from zbk.transport.events import BookieDown, BookieUp, News, Reply
 from zbk.wire.codec import encode_batch
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
 

@@ -4,7 +4,7 @@ from tests.support.wire_peers import Inbox
 from zbk.cluster.local import LocalCluster
 from zbk.errors import ZbkError
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions, Outgoing, Reply
+from zbk.transport.events import DealerOptions, Outgoing, Reply
 from zbk.wire.messages import Message
 
 REQUEST_TIMEOUT_MS = 10_000

@@ -7,7 +7,7 @@ from zbk.errors import EntryUnreadableError, NoSuchEntryError, ZbkError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
 

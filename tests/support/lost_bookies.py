@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import zbk
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.cluster.child import Child
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.election import read_auditor

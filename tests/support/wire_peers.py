@@ -6,7 +6,7 @@ from collections.abc import Callable
 from zbk.system.clock import monotonic_s
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions, News, Outgoing
+from zbk.transport.events import DealerOptions, News, Outgoing
 from zbk.transport.router import Identity, Inbound, Outbound, RouterFront
 from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
 

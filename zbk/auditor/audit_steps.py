@@ -16,8 +16,8 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from zbk.auditor.ground import RepairGround
 from zbk.auditor.ledger_checks import LedgerChecker
+from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import (
     DamageError,
     MetadataConflictError,

@@ -26,9 +26,9 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from zbk.auditor.audit_news import AuditNews
+from zbk.auditor.audit_status import AuditNews
 from zbk.auditor.audit_steps import CONCURRENT_COUNT, AuditSteps
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY

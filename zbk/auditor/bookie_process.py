@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from zbk.actors.process import bookie_process
 from zbk.actors.process.bookie import Bookie
-from zbk.auditor.ground import RepairGround
 from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
+from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.metadata.values import BookieRegistration
 from zbk.system.files import FileSystem

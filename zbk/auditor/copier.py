@@ -41,7 +41,7 @@ from zbk.protocol.repair.fragment_copy_events import (
 )
 from zbk.protocol.repair.throttle import Throttle
 from zbk.system.clock import monotonic_ms
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import (
     Add,

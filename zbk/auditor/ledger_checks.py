@@ -36,7 +36,7 @@ from zbk.protocol.repair.fragment_check import (
     probes,
 )
 from zbk.protocol.repair.holdings import HoldingsComparison
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
 

@@ -19,8 +19,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from zbk.auditor.copier import Copier
-from zbk.auditor.ground import RepairGround
-from zbk.auditor.repair import LedgerRepairer, RepairWatcher
+from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
 from zbk.errors import (
     BookieInUseError,

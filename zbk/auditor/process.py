@@ -19,7 +19,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from zbk.auditor.auditor import AuditorThread
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.worker import ReplicationWorker
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import InvalidOptionError, ZbkError

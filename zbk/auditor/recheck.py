@@ -24,7 +24,7 @@ from typing import Final, assert_never
 
 from zbk.actors.identity.losses import Losses
 from zbk.auditor.copier import Copier, Secret
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.durability.limbo_recheck_events import (
     AskPeer,

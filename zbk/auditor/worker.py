@@ -38,8 +38,8 @@ from typing import Final
 import msgspec
 
 from zbk.auditor.copier import Copier, SharedThrottle
-from zbk.auditor.ground import RepairGround
-from zbk.auditor.repair import LedgerRepairer, RepairWatcher
+from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError

@@ -65,7 +65,7 @@ from zbk.system.descriptors import has_descriptors
 from zbk.system.process_id import process_id
 from zbk.system.ticker import Ticker
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions
+from zbk.transport.events import DealerOptions
 from zbk.wire.messages import BookieInfo, GarbageStatus, GetBookieInfo, ScrubStatus
 
 if TYPE_CHECKING:

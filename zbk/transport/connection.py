@@ -40,8 +40,7 @@ from zbk.errors import (
 from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
 from zbk.transport.bundles import Part, groups, parts_of, request_frames
-from zbk.transport.frames import Frame, receive_frames, send_frames
-from zbk.transport.news import (
+from zbk.transport.events import (
     BookieDown,
     BookieUp,
     DealerOptions,
@@ -50,6 +49,7 @@ from zbk.transport.news import (
     Reply,
     Sink,
 )
+from zbk.transport.frames import Frame, receive_frames, send_frames
 from zbk.transport.outstanding import Outstanding, Pending
 from zbk.wire import codec
 from zbk.wire.messages import Answer, AnswerBundle, Hello, HelloAnswer, Refused

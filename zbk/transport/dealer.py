@@ -37,7 +37,7 @@ from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
 from zbk.system.wakeup import Wakeup
 from zbk.transport.connection import LINGER_MS, Connection, State
-from zbk.transport.news import DealerOptions, News, Outgoing, Reply, Sink
+from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink
 from zbk.transport.outstanding import NEVER_MS
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.transport.news import Outgoing
+from zbk.transport.events import Outgoing
 
 NEVER_MS: Final = 2**63 - 1
 """Later than every time: nothing is due."""

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.hooked_store import HookedStore
 from zbk.auditor.audit_steps import AuditSteps
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore

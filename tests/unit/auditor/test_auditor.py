@@ -12,7 +12,7 @@ from tests.support.audit_ledgers import ledger
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.auditor.auditor import AuditorThread
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.records.auditor_notes import AuditorNotes

@@ -9,8 +9,8 @@ from tests.support.garbage_collector import LyingStore
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.losses import Losses
-from zbk.auditor.ground import RepairGround
 from zbk.auditor.recheck import LimboRecheck
+from zbk.auditor.repair_parts import RepairGround
 from zbk.durability.limbo import LossReason
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore

@@ -10,7 +10,7 @@ import pytest
 from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.waiting import wait_until
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.worker import (
     POLL_S,
     QUIET_POLL_S,
@@ -29,7 +29,7 @@ from zbk.metadata.records.underreplication import (
 )
 from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.system.clock import monotonic_ms
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read
 
 LEDGER_ID = 0

@@ -15,7 +15,7 @@ from zbk.errors import BusyError, HelloRequiredError, NoSuchLedgerError, WrongBo
 from zbk.protocol.entry.words import LedgerType
 from zbk.transport.bundles import LIMITS, Part, groups
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.transport.router import Inbound, Outbound, RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import (

@@ -31,7 +31,7 @@ from zbk.system.clock import monotonic_ms
 from zbk.transport import router
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import BookieDown, BookieUp, Reply
+from zbk.transport.events import BookieDown, BookieUp, Reply
 from zbk.transport.router import Inbound, RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused

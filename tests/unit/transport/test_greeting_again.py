@@ -9,7 +9,7 @@ from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.errors import HelloRequiredError, WrongBookieError
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import BookieDown, BookieUp, Reply
+from zbk.transport.events import BookieDown, BookieUp, Reply
 from zbk.transport.router import RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import Answer, Hello, LacAnswer, Message, Refused

@@ -13,7 +13,7 @@ from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, po
 from zbk.protocol.entry.words import LedgerType
 from zbk.transport import answer_budget
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.transport.router import UNTAKEN_SIZE_MAX, RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, LacAnswer, Read

@@ -11,7 +11,7 @@ from tests.support.wire_peers import BOOKIE_ID, INSTANCE_ID, Echo, Inbox, front,
 from zbk.errors import BookieUnavailableError, RequestTimeoutError
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import BookieDown, BookieUp, DealerOptions, Reply
+from zbk.transport.events import BookieDown, BookieUp, DealerOptions, Reply
 
 LOOK_MS = 400
 """Over so long turns are counted. It was a turn in 20 ms once, so 20 of them."""

@@ -11,7 +11,7 @@ from tests.support.wire_peers import BOOKIE_ID, Inbox, outgoing, pool
 from zbk.errors import BookieUnavailableError, RequestTimeoutError
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import BookieDown, BookieUp, Reply
+from zbk.transport.events import BookieDown, BookieUp, Reply
 from zbk.wire.messages import Answer, Hello, LacAnswer, Message, Ping
 
 TIMEOUT_MS = 1_000

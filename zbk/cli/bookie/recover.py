@@ -18,9 +18,9 @@ from zbk.cli.options import (
 from zbk.cli.output import Format, note, print_rows
 
 if TYPE_CHECKING:
-    from zbk.auditor.ground import RepairGround
+    from zbk.auditor.ledger_repairer import RepairWatcher
     from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
-    from zbk.auditor.repair import RepairWatcher
+    from zbk.auditor.repair_parts import RepairGround
 
 COLUMNS = ["ledger_id", "outcome", "fragments", "entries", "size", "why"]
 PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
@@ -133,7 +133,7 @@ def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> 
 
 @contextmanager
 def _ground(metadata: str | None) -> "Iterator[RepairGround]":
-    from zbk.auditor.ground import RepairGround
+    from zbk.auditor.repair_parts import RepairGround
     from zbk.errors import InvalidOptionError
     from zbk.system.context import read_context
 
@@ -164,7 +164,7 @@ def _moving(
     ground: "RepairGround", bookie_id: str, options: "MoveOptions"
 ) -> "Iterator[BookieMove]":
     """Lend a move that shows how it goes."""
-    from zbk.auditor.repair import RepairWatcher
+    from zbk.auditor.ledger_repairer import RepairWatcher
 
     class _Watcher(RepairWatcher):
         def __init__(self, gauge: CopyGauge) -> None:

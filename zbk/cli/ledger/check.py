@@ -83,8 +83,8 @@ def check(
     nothing is changed; ends with 4 if replicas are missing, with 3 if a bookie did not say.
     """
     from zbk.auditor.audit_steps import reports_of
-    from zbk.auditor.ground import RepairGround
     from zbk.auditor.ledger_checks import LedgerChecker
+    from zbk.auditor.repair_parts import RepairGround
     from zbk.cli.ledger.missing import missing_shown
     from zbk.errors import DamageError, UnavailableError
 

@@ -7,7 +7,7 @@ from zbk.errors import RequestTimeoutError
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import rounded_s, wait_s
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import News, Outgoing, Reply, Sink
+from zbk.transport.events import News, Outgoing, Reply, Sink
 from zbk.wire.messages import Message
 
 REQUEST_OVERHEAD_SIZE = 512

@@ -20,7 +20,7 @@ from zbk.durability.outside_sync import (
 )
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.messages import Sync, SyncAnswer, WriteLac
 
 

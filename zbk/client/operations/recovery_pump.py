@@ -43,7 +43,7 @@ from zbk.protocol.recovery.events import (
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import left_s
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Message, Read, ReadAnswer, ReadLac
 

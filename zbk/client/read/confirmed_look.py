@@ -32,7 +32,7 @@ from zbk.protocol.read.confirmed_read import (
 )
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s, rounded_s
-from zbk.transport.news import News, Reply
+from zbk.transport.events import News, Reply
 from zbk.wire.messages import LacAnswer, ReadLac
 
 WAIT_S_MAX: Final = 1.0

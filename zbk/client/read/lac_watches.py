@@ -23,7 +23,7 @@ from zbk.errors import (
     from_wire,
 )
 from zbk.protocol.read.lac_session import LacSession, Watched, WatchEnd, WatchRequest
-from zbk.transport.news import News, Reply, Sink
+from zbk.transport.events import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, ReadLac, WatchLacs
 
 POLL_WAIT_MS: Final = 5_000

@@ -28,7 +28,7 @@ from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.confirmed_read import is_older
 from zbk.protocol.read.tail import TailCore, TailLimits
-from zbk.transport.news import Sink
+from zbk.transport.events import Sink
 
 
 class ReaderSetup(msgspec.Struct, frozen=True):

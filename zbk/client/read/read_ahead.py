@@ -41,7 +41,7 @@ from zbk.protocol.read.range_read import (
     SendRead,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.transport.news import Reply, Sink
+from zbk.transport.events import Reply, Sink
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Read, ReadAnswer
 

@@ -44,7 +44,7 @@ from zbk.protocol.read.tail import (
     TailTicked,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.transport.news import News, Reply, Sink
+from zbk.transport.events import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, ReadLac
 
 

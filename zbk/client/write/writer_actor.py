@@ -32,7 +32,7 @@ from zbk.errors import BookieUnavailableError, LedgerClosedError, ZbkError
 from zbk.system.clock import monotonic_ms
 from zbk.system.direct_inbox import DirectInbox, Door, Failed
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import News
+from zbk.transport.events import News
 
 logger = logging.getLogger(__name__)
 

@@ -28,7 +28,7 @@ from zbk.protocol.write import events as core
 from zbk.protocol.write.writer import WriterCore
 from zbk.system.clock import monotonic_ms
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import BookieDown, BookieUp, News, Reply, Sink
+from zbk.transport.events import BookieDown, BookieUp, News, Reply, Sink
 
 TICK_MS: Final = 100
 """Time between two looks at periods of grace, while one runs."""

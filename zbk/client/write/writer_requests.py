@@ -13,7 +13,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.write import events as core
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import News, Outgoing, Reply, Sink
+from zbk.transport.events import News, Outgoing, Reply, Sink
 from zbk.wire.codec import encode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, SyncAnswer, WriteLac
 

@@ -5,7 +5,7 @@ from typing import cast
 from tests.support.wire_peers import Inbox
 from zbk.client.cluster.requests import REQUEST_OVERHEAD_SIZE, Requests
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import Outgoing
+from zbk.transport.events import Outgoing
 from zbk.wire.messages import GetBookieInfo
 
 

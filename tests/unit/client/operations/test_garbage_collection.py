@@ -7,7 +7,7 @@ import pytest
 from zbk.client.cluster.requests import Requests
 from zbk.client.operations.garbage_collection import collect_garbage
 from zbk.errors import BookieUnavailableError, RequestTimeoutError, ZbkError
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.messages import Answer, CollectGarbage, GarbageStatus, Message
 
 

@@ -25,7 +25,7 @@ from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.recovery.events import SendWrite
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
     Add,

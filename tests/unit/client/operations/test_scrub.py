@@ -12,7 +12,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
-from zbk.transport.news import Reply
+from zbk.transport.events import Reply
 from zbk.wire.messages import Answer, Message, Pong, Scrub, ScrubStatus
 
 

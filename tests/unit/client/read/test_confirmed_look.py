@@ -17,7 +17,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.transport.news import Reply, Sink
+from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import LacAnswer, Message, Pong, ReadLac
 
 OPEN = metadata_maker()(7)

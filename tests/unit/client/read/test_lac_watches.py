@@ -13,7 +13,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.words import LedgerType
-from zbk.transport.news import News, Reply, Sink
+from zbk.transport.events import News, Reply, Sink
 from zbk.wire.messages import LacAnswer, LacsRisen, Message, ReadLac, WatchLacs, WatchRefusal
 
 GONE = BookieUnavailableError("b1", "is gone")

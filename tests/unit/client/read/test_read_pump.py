@@ -22,7 +22,7 @@ from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.deadline import within
-from zbk.transport.news import Reply, Sink
+from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import Message, Read, ReadAnswer
 
 LEDGER_ID = 7

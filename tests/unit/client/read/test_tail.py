@@ -26,7 +26,7 @@ from zbk.protocol.entry.read_batch import ReadBatch, decode_entries
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.tail import TailCore, TailLimits
-from zbk.transport.news import Reply, Sink
+from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import LacAnswer, ReadLac
 
 LEDGER_ID = 7

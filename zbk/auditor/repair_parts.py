@@ -21,7 +21,7 @@ from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.placement import POLICIES
 from zbk.transport.dealer import BookiePool
-from zbk.transport.news import DealerOptions
+from zbk.transport.events import DealerOptions
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 SOFTWARE: Final = "zbk-autorecovery"

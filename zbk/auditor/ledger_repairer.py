@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never
 
 from zbk.auditor.copier import Copier, Secret
-from zbk.auditor.ground import RepairGround
+from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.targets import TargetPolicy
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import (
