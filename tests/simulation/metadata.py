@@ -22,12 +22,12 @@ from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel, Node
 from tests.support.history import History
 from zbk.errors import MetadataUnavailableError, NoNodeError, ZbkError
-from zbk.metadata.arguments import parent_of
 from zbk.metadata.paths import DATA_SETS, LEDGERS, LOGS, is_ledger_name
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledger_closing import LedgerCloser
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.memory_tree import Tree
 from zbk.metadata.stores.store import Create, Delete, Operation, SessionState, SetValue, Watch
 from zbk.metadata.stores.store import Node as TreeNode

@@ -5,9 +5,9 @@ from itertools import islice
 
 from tests.support.ledgers import metadata_maker
 from zbk.errors import NodeExistsError
-from zbk.metadata.arguments import OPERATION_COUNT_MAX, parent_of
 from zbk.metadata.paths import ledger_path
 from zbk.metadata.records.instance import read_layout
+from zbk.metadata.stores.arguments import OPERATION_COUNT_MAX, parent_of
 from zbk.metadata.stores.store import Create, MetadataStore
 from zbk.metadata.values import encode
 from zbk.protocol.entry.words import LedgerType

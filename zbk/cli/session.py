@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _connect(metadata: str | None) -> "Client":
     import zbk
-    from zbk.cli.config.file import client_options
+    from zbk.cli.config_file import client_options
 
     return zbk.connect(metadata, **client_options())
 

@@ -30,7 +30,7 @@ from zbk.errors import (
     UnsupportedVersionError,
     ZbkError,
 )
-from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.protocol.dataset.dataset import DATA_SET_FORMAT_VERSION, DataSet, Load
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata

@@ -22,7 +22,7 @@ from zbk.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.stores.store import (
     Check,
     Create,

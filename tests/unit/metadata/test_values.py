@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from zbk.errors import CorruptRecordError, InvalidOptionError, UnsupportedVersionError
-from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.values import (
     AuditCounter,
     AuditorStatus,

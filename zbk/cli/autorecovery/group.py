@@ -7,7 +7,7 @@ import click
 
 from zbk.cli.autorecovery.options import autorecovery_config, autorecovery_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config.file import read_tables
+from zbk.cli.config_file import read_tables
 from zbk.config import LogConfig, build
 
 

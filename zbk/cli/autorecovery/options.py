@@ -7,8 +7,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zbk.cli.bookie.options import source_text, value_text
-from zbk.cli.config.file import config_option, read_tables
+from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_options import source_text, value_text
 from zbk.cli.options import metadata_option
 from zbk.config import AutorecoveryConfig, build
 from zbk.errors import InvalidOptionError

@@ -1,1 +1,1 @@
-"""TODO."""
+"""``zbk bench``: measure a cluster and its floor. ``group`` lists the commands."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""``zbk bookie``: make, run, look at and repair bookies. ``group`` lists the commands."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from zbk.cli.bookie.options import directory_option
-from zbk.cli.config.file import config_option, read_tables
+from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
 from zbk.config import BookieConfig, build
 

@@ -8,7 +8,7 @@ import click
 from zbk.cli.autorecovery.options import autorecovery_beside
 from zbk.cli.bookie.options import bookie_config, config_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config.file import read_tables
+from zbk.cli.config_file import read_tables
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session

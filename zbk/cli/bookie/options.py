@@ -6,9 +6,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from zbk.cli.config.file import config_option, read_tables
+from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.config_options import metavar_of, source_text, value_text
 from zbk.cli.options import metadata_option
-from zbk.config import GIB, KIB, MIB, BookieConfig, ConfigType, build, variable_of
+from zbk.config import BookieConfig, build
 from zbk.errors import InvalidOptionError
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -54,13 +55,6 @@ OPTION_HELP: Final = {
 """Fields of ``BookieConfig`` as options, in the order of the help; ``metadata`` is apart."""
 
 
-_METAVARS: Final = {
-    "_free": "SIZE|PERCENT",
-    "_dir": "DIR",
-    "_threshold": "SHARE",
-    "_max": "COUNT",
-}
-
 DIRECTORY_OPTIONS: Final = ("journal_dir", "ledger_dir")
 
 
@@ -75,7 +69,7 @@ def config_options(command: FunctionT) -> FunctionT:
             else click.option(
                 f"--{name.replace('_', '-')}",
                 name,
-                metavar=_metavar(name),
+                metavar=metavar_of(name),
                 help=f"{OPTION_HELP[name]}  {source_text(BookieConfig, name, default)}",
             )(command)
         )
@@ -93,12 +87,6 @@ def directory_option(name: str) -> Callable[[FunctionT], FunctionT]:
         help=f"{OPTION_HELP[name]} May be given several times; in the variable, : stands between "
         f"several.  {source_text(BookieConfig, name)}",
     )
-
-
-def source_text(config_type: ConfigType, name: str, default: str = "") -> str:
-    """Return what the help of an option says of its variable and its default, as click does."""
-    shown = f"; default: {default}" if default else ""
-    return f"[env var: {variable_of(config_type, name)}{shown}]"
 
 
 def bookie_config(options: dict[str, Any]) -> BookieConfig:
@@ -123,34 +111,5 @@ def bookie_config(options: dict[str, Any]) -> BookieConfig:
     return config
 
 
-def value_text(name: str, default: float | str | tuple[str, ...]) -> str:
-    """Return the value of an option as one would type it: ``64 MiB``, ``10s``."""
-    if isinstance(default, tuple):
-        return ":".join(default)
-    if isinstance(default, bool):
-        return str(default).lower()
-    units: list[tuple[str, int]] = [("", 1)]
-    match _metavar(name):
-        case "SIZE":
-            units = [(" GiB", GIB), (" MiB", MIB), (" KiB", KIB), ("", 1)]
-        case "DURATION":
-            units = [("s", 1_000), ("ms", 1)]
-    for unit, factor in units:
-        if isinstance(default, int) and default % factor == 0:
-            return f"{default // factor}{unit}"
-    return str(default)
-
-
 def _one_or_several(paths: tuple[str, ...]) -> str | tuple[str, ...] | None:
     return paths if len(paths) > 1 else next(iter(paths), None)
-
-
-def _metavar(name: str) -> str:
-    if name.endswith("_ms"):
-        return "DURATION"
-    if name.endswith(("_size", "_size_max")) or name == "memory_max":
-        return "SIZE"
-    for ending, shown in _METAVARS.items():
-        if name.endswith(ending):
-            return shown
-    return "NAME" if name in {"rack", "boot_id"} else "ADDRESS"

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from zbk.cli.bookie.options import value_text
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config.file import config_option, read_tables, read_text
 from zbk.cli.config.help import SECTION_HELP
+from zbk.cli.config_file import config_option, read_tables, read_text
+from zbk.cli.config_options import value_text
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
 from zbk.config import (

@@ -1,1 +1,1 @@
-"""TODO."""
+"""``zbk demo`` and ``zbk demo spark`` show the stories of ``zbk.cluster.demo`` and ``pyspark_zbk``."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""``zbk inspect``: look into a bookie's files. ``group`` lists the commands."""

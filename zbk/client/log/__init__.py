@@ -1,1 +1,6 @@
-"""TODO."""
+"""Logs for applications: owning one, reading it, following it, truncating it.
+
+Read ``log`` first, then ``driver``, which carries out what ``zbk.protocol.log.owner`` decides, and
+``gate``, which keeps appends in order across a roll. ``reader`` and ``tail`` read, ``calls`` are
+the methods of ``Client``.
+"""

@@ -44,7 +44,6 @@ from zbk.errors import (
     NotEmptyError,
     ZbkError,
 )
-from zbk.metadata.arguments import parent_of
 from zbk.metadata.paths import (
     IDGEN,
     LEDGERS,
@@ -55,6 +54,7 @@ from zbk.metadata.paths import (
 )
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
 from zbk.metadata.records.retries import Retries, wait_s
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import (
     Create,
     Delete,

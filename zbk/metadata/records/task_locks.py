@@ -30,9 +30,9 @@ from zbk.errors import (
     NodeExistsError,
     NoNodeError,
 )
-from zbk.metadata.arguments import parent_of
 from zbk.metadata.paths import UNDERREPLICATION_LOCKS, task_lock_of, task_lock_path
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import Create, Delete, MetadataStore, Operation
 from zbk.metadata.values import TaskLock, TaskProgress, decode, encode
 from zbk.system.clock import wall_ms

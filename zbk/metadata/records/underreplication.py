@@ -39,7 +39,6 @@ from zbk.errors import (
     NoNodeError,
     NotEmptyError,
 )
-from zbk.metadata.arguments import parent_of
 from zbk.metadata.paths import (
     TASK_NEWS,
     UNDERREPLICATED_LEDGERS,
@@ -51,6 +50,7 @@ from zbk.metadata.paths import (
     task_path,
 )
 from zbk.metadata.records.task_locks import ATTEMPT_COUNT_MAX, TaskLocks
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
 from zbk.protocol.entry.spans import Span

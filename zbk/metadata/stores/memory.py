@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 
 from zbk.errors import ClientClosedError, MetadataUnavailableError, NoNodeError
-from zbk.metadata.arguments import (
+from zbk.metadata.stores.arguments import (
     check_change,
     check_operations,
     check_path,

@@ -18,7 +18,7 @@ from zbk.errors import (
     NotEmptyError,
     ZbkError,
 )
-from zbk.metadata.arguments import name_of, parent_of
+from zbk.metadata.stores.arguments import name_of, parent_of
 from zbk.metadata.stores.callbacks import NOTHING, Reading, children_reading, node_reading
 from zbk.metadata.stores.store import Check, Create, Delete, Node, Operation, SetValue
 

@@ -34,14 +34,14 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoNodeError,
 )
-from zbk.metadata.arguments import (
+from zbk.metadata.stores import sqlite_tree as tree
+from zbk.metadata.stores.arguments import (
     check_change,
     check_operations,
     check_path,
     check_value,
     parent_of,
 )
-from zbk.metadata.stores import sqlite_tree as tree
 from zbk.metadata.stores.callbacks import (
     LOG,
     CallbackThread,

@@ -31,7 +31,7 @@ from zbk.errors import (
     NotEmptyError,
     UnsupportedVersionError,
 )
-from zbk.metadata.arguments import parent_of
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.callbacks import NOTHING, Reading, children_reading, node_reading
 from zbk.metadata.stores.store import Check, Create, Delete, Node, Operation, SetValue
 

@@ -16,7 +16,7 @@ from kazoo.interfaces import IAsyncResult
 from kazoo.protocol.states import EventType, WatchedEvent, ZnodeStat
 
 from zbk.errors import NodeExistsError, NoNodeError, ZbkError
-from zbk.metadata.arguments import (
+from zbk.metadata.stores.arguments import (
     check_change,
     check_operations,
     check_path,

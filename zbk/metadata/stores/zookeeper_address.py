@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from zbk.errors import InvalidOptionError
-from zbk.metadata.arguments import check_path
+from zbk.metadata.stores.arguments import check_path
 
 ZOOKEEPER_PREFIX: Final = "zk://"
 PORT_DEFAULT: Final = 2181

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.support.cli import Run
-from zbk.cli.bookie.options import value_text
-from zbk.cli.config.file import client_options
 from zbk.cli.config.help import SECTION_HELP
+from zbk.cli.config_file import client_options
+from zbk.cli.config_options import value_text
 from zbk.cli.main import cli
 from zbk.config import (
     SECTIONS,

@@ -15,10 +15,10 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoSuchDataSetError,
 )
-from zbk.metadata.arguments import OPERATION_COUNT_MAX
 from zbk.metadata.paths import data_set_list_path, data_set_path, load_path
 from zbk.metadata.records.datasets import ATTEMPT_COUNT_MAX, DROP_LOAD_COUNT_MAX, DataSetStore
 from zbk.metadata.records.ledgers import initialise
+from zbk.metadata.stores.arguments import OPERATION_COUNT_MAX
 from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import encode
 from zbk.protocol.dataset.dataset import (

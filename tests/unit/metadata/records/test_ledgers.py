@@ -15,10 +15,10 @@ from zbk.errors import (
     MetadataUnavailableError,
     NoSuchLedgerError,
 )
-from zbk.metadata.arguments import parent_of
 from zbk.metadata.paths import IDGEN, LEDGERS, ledger_path
 from zbk.metadata.records.instance import read_layout
 from zbk.metadata.records.ledgers import LedgerStore, initialise
+from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import Operation
 from zbk.metadata.values import IdCounter, Layout, LedgerLayout, encode

@@ -11,7 +11,7 @@ from zbk.errors import (
     LoadAbortedError,
     NoSuchVersionError,
 )
-from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.values import decode, encode
 from zbk.protocol.dataset.dataset import (
     MANIFEST_COUNT_MAX,

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zbk.metadata.arguments import VALUE_SIZE_MAX
+from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
 from zbk.metadata.values import encode
 from zbk.protocol.entry.spans import Span, covering, merged
 from zbk.protocol.repair.underreplicated import (

@@ -3,7 +3,7 @@
 import pytest
 
 from zbk.errors import InvalidOptionError
-from zbk.metadata.arguments import (
+from zbk.metadata.stores.arguments import (
     OPERATION_COUNT_MAX,
     PATH_SIZE_MAX,
     VALUE_SIZE_MAX,
