@@ -1,1 +1,1 @@
-"""``zbk demo`` and ``zbk demo spark`` show the stories of ``zbk.cluster.demo`` and ``pyspark_zbk``."""
+"""``zbk demo``, ``zbk demo spark``: the stories of ``zbk.cluster`` and ``pyspark_zbk``, shown."""
