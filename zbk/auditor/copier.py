@@ -39,7 +39,7 @@ from zbk.protocol.repair.fragment_copy_events import (
     SendAdd,
     SendRead,
 )
-from zbk.protocol.repair.throttle import Throttle
+from zbk.protocol.throttle import Throttle
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
 from zbk.wire.codec import encode_batch, encode_ids

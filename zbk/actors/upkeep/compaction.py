@@ -23,7 +23,7 @@ import msgspec
 
 from zbk.actors.upkeep.gc_waits import Waits
 from zbk.errors import CorruptRecordError, NoSpaceError
-from zbk.protocol.repair.throttle import Throttle
+from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.compaction import LogShare, choose_sources
 from zbk.storage.entry_logs.runs import Piece, Run
 from zbk.storage.gc.compaction_log import CompactionLog, merge

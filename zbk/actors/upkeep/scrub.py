@@ -45,8 +45,8 @@ import pykka
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.upkeep.checkpoint import RunInStorage
 from zbk.errors import OutOfDescriptorsError, ZbkError
-from zbk.protocol.repair.throttle import Throttle
 from zbk.protocol.repair.underreplicated import MissingReason
+from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_pass import ScrubPass

@@ -3,5 +3,5 @@
 The auditor: ``audit`` with ``lost_bookies`` and ``audit_job``; ``fragment_check`` and ``holdings``
 compare the metadata with what bookies hold, and ``underreplicated`` is the task that follows. The
 worker: ``ledger_repair``, which orders copies (``copy_order``) that ``fragment_copy`` carries out.
-``backoff``, ``absences`` and ``throttle`` pace both. Recovery of open ledgers is in ``recovery``.
+``backoff`` and ``absences`` pace both. Recovery of open ledgers is in ``recovery``.
 """

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zbk.protocol.repair.throttle import BURST_MS, Throttle
+from zbk.protocol.throttle import BURST_MS, Throttle
 
 
 @given(

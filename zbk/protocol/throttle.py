@@ -1,20 +1,20 @@
-"""How fast work in the background may go: so many bytes a second.
+"""The rate limit of background work: so many bytes a second.
 
-A *throttle* is told of each piece of work before it is done, and says how long to wait first. Work
-that was not done in time is not made up for: after a pause no more than ``BURST_MS`` worth of
-bytes may go at once.
+A *throttle* is told of each piece of work before the work is done, and returns how long to wait
+first. Work that was not done in time is not made up for: after a pause, bytes worth at most
+``BURST_MS`` may pass at once.
 
-A function of its arguments and its own past; who shares one between threads has to lock it.
+Pure: it depends on its arguments and its own past only. Threads that share a throttle lock it.
 """
 
 from typing import Final
 
 BURST_MS: Final = 250
-"""Work of so much time may be done at once, after a pause."""
+"""After a pause, work of so much time may be done at once."""
 
 
 class Throttle:
-    """Lets ``rate_size`` bytes a second pass; 0: as many as there are.
+    """Lets ``rate_size`` bytes a second pass; 0: no limit.
 
     >>> throttle = Throttle(1_000)
     >>> [throttle.wait_ms(500, now_ms) for now_ms in (0, 0, 0, 10_000)]
@@ -22,9 +22,9 @@ class Throttle:
     """
 
     def __init__(self, rate_size: int) -> None:
-        assert rate_size >= 0, "a rate is no debt"
+        assert rate_size >= 0, "a rate is not negative"
         self._rate_size = rate_size
-        self._paid_until_us = 0  # what was let pass takes until then
+        self._paid_until_us = 0  # the work that has passed takes until then
         self._is_new = True
 
     def wait_ms(self, size: int, now_ms: int) -> int:
