@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.support.memory_store import open_memory_stores_by_address
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
 
@@ -27,7 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Have the programs that tests start end at SIGINT: a shell's background jobs ignore it."""
+    """Open ``memory://`` addresses, and have the programs that tests start end at SIGINT.
+
+    A shell's background jobs ignore SIGINT.
+    """
+    open_memory_stores_by_address()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

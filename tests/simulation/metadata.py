@@ -1,6 +1,6 @@
 """The metadata store of a run: ZooKeeper's tree, clients with sessions, and what goes wrong.
 
-The tree is the real one of ``zbk.metadata.stores.memory``; what is asked of it are the real
+The tree is the real one of ``tests.support.memory_store``; what is asked of it are the real
 ``LedgerStore`` and whatever else takes a ``MetadataStore``. A client's whole operation, all its
 reads and writes, happens at one moment of simulated time; so that others come between a read and
 a write all the same, an operation of somebody else that waits may be run right there (*overtake*),
@@ -21,6 +21,7 @@ from typing import Any, Final, TypeAlias
 from tests.simulation.faults import Faults
 from tests.simulation.kernel import Kernel, Node
 from tests.support.history import History
+from tests.support.memory_tree import Tree
 from zbk.errors import MetadataUnavailableError, NoNodeError, ZbkError
 from zbk.metadata.paths import DATA_SETS, LEDGERS, LOGS, is_ledger_name
 from zbk.metadata.records.instance import initialise
@@ -28,7 +29,6 @@ from zbk.metadata.records.ledger_closing import LedgerCloser
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.arguments import parent_of
-from zbk.metadata.stores.memory_tree import Tree
 from zbk.metadata.stores.store import Create, Delete, Operation, SessionState, SetValue, Watch
 from zbk.metadata.stores.store import Node as TreeNode
 from zbk.metadata.values import decode

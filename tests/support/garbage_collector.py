@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
@@ -11,7 +12,6 @@ from zbk.actors.upkeep.gc import GcActor, GcDue
 from zbk.metadata.paths import LEDGERS
 from zbk.metadata.records.instance import initialise, instance_id
 from zbk.metadata.records.ledgers import LedgerStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import Node
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.protocol.upkeep.gc_events import RoundResult

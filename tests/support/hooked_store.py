@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from zbk.metadata.stores.memory import MemoryStore
+from tests.support.memory_store import MemoryStore
 from zbk.metadata.stores.store import Node, Operation
 
 

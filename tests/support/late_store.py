@@ -1,7 +1,7 @@
 """A metadata store in memory that applies a creation late: after its client has begun the next."""
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import MetadataUnavailableError
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 
 
 class LateCreations(MemoryStore):

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.zookeeper import expire_session
 from zbk.metadata.stores import sqlite_tree
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.sqlite import SqliteStore
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.stores.zookeeper import ZooKeeperStore

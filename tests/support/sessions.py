@@ -1,6 +1,6 @@
 """Sessions with metadata in memory, which ``tests/conftest.py`` closes after each test."""
 
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
+from tests.support.memory_store import MemoryStore, MemoryTree
 
 _opened: list[MemoryStore] = []
 

@@ -8,12 +8,12 @@ from typing import cast
 import pytest
 
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryTree
 from zbk.auditor.audit_steps import AuditSteps
 from zbk.auditor.repair_parts import RepairGround
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.repair.audit_events import BookiesSeen, Publish, Published, Report, StepFailed
 from zbk.protocol.repair.underreplicated import MissingReason
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from tests.support.audit_ledgers import ledger
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.auditor.auditor import AuditorThread
@@ -19,7 +20,6 @@ from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.election import AuditorElection
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import wall_ms

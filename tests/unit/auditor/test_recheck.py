@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.garbage_collector import LyingStore
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import named_tree
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.losses import Losses
 from zbk.auditor.recheck import LimboRecheck
@@ -14,7 +15,6 @@ from zbk.auditor.repair_parts import RepairGround
 from zbk.durability.limbo import LossReason
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore
-from zbk.metadata.stores.memory import named_tree
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.disk.fail_stop import FailStop

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.worker import (
@@ -27,7 +28,6 @@ from zbk.metadata.records.underreplication import (
     UnderreplicatedLedger,
     UnderreplicationStore,
 )
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.bookie_here import ONE, BookieHere
+from tests.support.memory_store import MemoryStore
 from zbk.client.api import Client
 from zbk.errors import (
     ArgumentTypeError,
@@ -15,7 +16,6 @@ from zbk.errors import (
     NotEnoughBookiesError,
 )
 from zbk.metadata.records.ledgers import CREATE_COUNT_MAX
-from zbk.metadata.stores.memory import MemoryStore
 from zbk.metadata.stores.store import Operation
 
 

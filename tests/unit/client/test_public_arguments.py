@@ -21,6 +21,7 @@ import msgspec
 import pytest
 
 import zbk
+from tests.support.memory_store import named_tree
 from tests.support.wire_peers import BOOKIE_ID, Echo, front
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.config import ClientConfig
@@ -32,7 +33,6 @@ from zbk.errors import (
 )
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import named_tree
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.dataset.dataset import LoadKind, new_load_id
 from zbk.protocol.dataset.manifest import DataLedger

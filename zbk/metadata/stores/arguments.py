@@ -1,4 +1,4 @@
-"""What every body of the port checks before it acts, so that all three refuse alike.
+"""Checks of arguments that all bodies of the port share, so that they refuse the same.
 
 A path is ``/`` or ``/a/b``: absolute, no empty component, no ``.`` or ``..``, no control
 characters, no slash at its end. ZooKeeper refuses other paths too, each client in its own way.

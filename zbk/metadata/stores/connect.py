@@ -1,19 +1,23 @@
-"""From an address to a store.
+"""Open a metadata store by its address.
 
     zk://host:port[,host:port]/root   ZooKeeper: real clusters
     sqlite:///abs/path/to/file.db     one host
-    memory://name                     this process, for tests and simulation
 
-Only the body that the scheme names is imported: whoever uses SQLite never loads kazoo.
+Only the module of the address's scheme is imported, so a process that uses SQLite does not load
+kazoo. ``register_scheme`` adds a scheme in one process; zbk's own tests keep a store in memory so.
 """
+
+from collections.abc import Callable
 
 from zbk.errors import InvalidOptionError
 from zbk.metadata.stores.store import MetadataStore
 
 FORMS = (
-    "zk://host:port[,host:port]/root for ZooKeeper, sqlite:///absolute/path/to/file.db for one "
-    "host, or memory://name within one process"
+    "zk://host:port[,host:port]/root for ZooKeeper, or sqlite:///absolute/path/to/file.db for one "
+    "host"
 )
+
+_OTHER_SCHEMES: dict[str, Callable[[str], MetadataStore]] = {}
 
 
 def open_store(
@@ -25,12 +29,12 @@ def open_store(
 ) -> MetadataStore:
     """Open the metadata store at ``uri``.
 
-    ``timeout_s`` bounds connecting and every later call; ``session_timeout_ms`` is how long an
-    ephemeral node outlives a client that has died. ``must_exist``: make no file for SQLite.
+    ``timeout_s`` bounds connecting and every later call. ``session_timeout_ms`` is how long an
+    ephemeral node outlives a client that has died. ``must_exist``: do not create a SQLite file.
 
     Raises:
-        InvalidOptionError: no such scheme, a malformed address, or no such file.
-        MetadataUnavailableError: nobody answers there in time.
+        InvalidOptionError: there is no such scheme or file, or the address is malformed.
+        MetadataUnavailableError: the store did not answer in time.
     """
     scheme, separator, rest = uri.partition("://")
     match scheme if separator else "":
@@ -47,9 +51,15 @@ def open_store(
                 session_timeout_ms=session_timeout_ms,
                 must_exist=must_exist,
             )
-        case "memory" if rest:
-            from zbk.metadata.stores.memory import named_tree  # noqa: PLC0415 - tests and simulation only
-
-            return named_tree(rest).open_session()
+        case other if other in _OTHER_SCHEMES and rest:
+            return _OTHER_SCHEMES[other](rest)
         case _:
             raise InvalidOptionError("metadata", uri, f"give {FORMS}")
+
+
+def register_scheme(scheme: str, opener: Callable[[str], MetadataStore]) -> None:
+    """Open addresses of ``scheme`` with ``opener``, in this process.
+
+    ``opener`` receives what follows ``://``.
+    """
+    _OTHER_SCHEMES[scheme] = opener

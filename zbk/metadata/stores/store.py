@@ -1,8 +1,7 @@
 """The metadata store as a port: a small tree of versioned nodes, as ZooKeeper has it.
 
-Three bodies under one conformance suite: ``zookeeper`` (real clusters), ``sqlite`` (one host),
-``memory`` (simulation and units). ``ledgers`` and ``bookies`` in this package say what zbk keeps
-in the tree.
+Two bodies, ``zookeeper`` (real clusters) and ``sqlite`` (one host), and the tests' own store in
+memory pass one conformance suite. ``zbk.metadata.records`` says what zbk keeps in the tree.
 
 Words: a *path* is absolute, ``/a/b``, below the store's root; a *version* starts at 0 and grows by
 one with each ``set``; an *ephemeral* node goes when the session that made it ends. Session states:

@@ -4,13 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.cookies import delete, generate, look
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError, DirectoryInUseError, InvalidOptionError
 from zbk.metadata.records.bookies import BookieRegistry
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration
 from zbk.storage.directory.identity import lock_directory, next_incarnation
 from zbk.storage.disk.fail_stop import FailStop

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.batches import batch_of
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.history import BookieHistory
@@ -26,7 +27,6 @@ from zbk.errors import (
 )
 from zbk.metadata.paths import cookie_path
 from zbk.metadata.records.bookies import BookieRegistry
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import BookieRegistration, StoredCookie, encode
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage

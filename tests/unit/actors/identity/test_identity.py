@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.config import BookieConfig
 from zbk.errors import BookieError, CookieMismatchError
 from zbk.metadata.records.bookies import BookieRegistry
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.storage.directory.identity import next_incarnation, read_cookie
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l", listen="tcp://127.0.0.1:3181")

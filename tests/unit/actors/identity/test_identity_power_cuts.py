@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from random import Random
 
+from tests.support.memory_store import MemoryTree
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.config import BookieConfig
 from zbk.metadata.records.bookies import BookieRegistry
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.storage.directory.identity import read_cookie
 
 DIRECTORIES = ("/b/j", "/b/l")

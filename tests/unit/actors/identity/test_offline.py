@@ -8,6 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.identity import check_identity, init_identity
 from zbk.actors.identity.offline import check, rebuild_index, wipe_bookie
@@ -21,7 +22,6 @@ from zbk.errors import (
 )
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import LedgerStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import Fault, SimulatedCrash, SimulatedDisk
 from zbk.actors.identity.cookies import look
 from zbk.actors.identity.identity import check_identity, in_service, init_identity, service_note
@@ -25,7 +26,6 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie

@@ -6,12 +6,12 @@ import pytest
 
 from tests.support.hooked_store import HookedStore
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import MemoryTree
 from zbk.actors.serve.ledger_lookups import LedgerLookup
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.errors import CorruptRecordError, MetadataUnavailableError, NoNodeError, NoSuchLedgerError
 from zbk.metadata.paths import ledger_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.stores.store import Node
 from zbk.metadata.values import LedgerLayout
 from zbk.protocol.entry.words import LedgerType

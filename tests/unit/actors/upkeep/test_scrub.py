@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.memory_store import MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch, read, read_lac
 from zbk.actors.upkeep.checkpoint import RunInStorage
@@ -25,7 +26,6 @@ from zbk.errors import (
     MetadataUnavailableError,
 )
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.location import split_location

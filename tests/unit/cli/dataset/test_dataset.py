@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from tests.support.cli import Run
 from tests.support.fake_data_sets import SCHEMA, FakeDataSetClient, write_ledger
+from tests.support.memory_store import MemoryTree
 from tests.support.waiting import wait_until
 from zbk.cli.dataset.schema import columns_of
 from zbk.cli.main import cli
@@ -18,7 +19,6 @@ from zbk.client.api import Client
 from zbk.client.dataset.datasets import DataSets
 from zbk.errors import LoadAbortedError
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind
 from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 from zbk.system.clock import wall_ms

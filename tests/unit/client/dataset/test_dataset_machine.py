@@ -15,6 +15,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 
 from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryTree
 from zbk.client.dataset.datasets import DataSets, LoadTicket
 from zbk.errors import (
     DataSetConflictError,
@@ -23,7 +24,6 @@ from zbk.errors import (
     NoSuchDataSetError,
 )
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind
 from zbk.protocol.dataset.manifest import DataLedger
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryTree
 from zbk.client.dataset.datasets import DataSets, LoadTicket
 from zbk.client.dataset.ledgers import DATA_SET_TAG, LOAD_TAG, NAME_TAG
 from zbk.errors import (
@@ -22,7 +23,6 @@ from zbk.errors import (
     UnauthorizedError,
 )
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import (
     MANIFEST_COUNT_MAX,
     TEXT_SIZE_MAX,

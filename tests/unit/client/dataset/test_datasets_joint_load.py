@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
+from tests.support.memory_store import MemoryTree
 from zbk.client.dataset.datasets import DataSets, LoadTicket
 from zbk.errors import LoadAbortedError
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.protocol.dataset.dataset import LoadKind, LoadState
 
 NAME = "events"

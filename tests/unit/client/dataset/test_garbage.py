@@ -10,6 +10,7 @@ import pytest
 from tests.support.at_once import run_at_once
 from tests.support.fake_data_sets import SCHEMA, Clock, FakeDataSetClient, write_ledger
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryTree
 from zbk.client.dataset import ledgers as dataset_ledgers
 from zbk.client.dataset.datasets import DataSets, LoadTicket
 from zbk.client.dataset.garbage import LOOK_COUNT_MAX, SETTLE_COUNT_MAX
@@ -25,7 +26,6 @@ from zbk.errors import (
 )
 from zbk.metadata.paths import load_path
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.values import encode
 from zbk.protocol.dataset.dataset import (
     LOAD_COUNT_MAX,

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.fake_log_ledgers import FakeLedgers
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.client.log.driver import LedgerClient
 from zbk.client.log.log import Log, LogSetup
@@ -21,7 +22,6 @@ from zbk.errors import (
 )
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.logs import LogStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.log.position import LogPosition, LogRange
 

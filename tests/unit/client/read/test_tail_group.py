@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 import zbk
+from tests.support.memory_store import named_tree
 from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, front
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import named_tree
 from zbk.metadata.values import BookieRegistration
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import MemoryTree
 from zbk.client.cluster.metadata_actor import MetadataTask
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.write.writer_metadata import (
@@ -28,7 +29,6 @@ from zbk.errors import (
 )
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.values import Layout
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.hooked_store import HookedStore
 from tests.support.late_store import LateCreations
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.errors import (
@@ -23,7 +24,6 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.registration import Registration, RegistrationState
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import SessionState
 from zbk.metadata.values import BookieRegistration, Cookie, encode
 

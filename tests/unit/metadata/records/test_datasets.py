@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import (
     BusyError,
     CorruptRecordError,
@@ -19,7 +20,6 @@ from zbk.metadata.paths import data_set_list_path, data_set_path, load_path
 from zbk.metadata.records.datasets import ATTEMPT_COUNT_MAX, DROP_LOAD_COUNT_MAX, DataSetStore
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.stores.arguments import OPERATION_COUNT_MAX
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import encode
 from zbk.protocol.dataset.dataset import (
     Contents,

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.late_store import LateCreations
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.metadata.paths import AUDITOR_LEADER
 from zbk.metadata.records.election import AuditorElection
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 
 
 @pytest.fixture

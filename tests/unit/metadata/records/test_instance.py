@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import CorruptRecordError, InvalidOptionError, MetadataUnavailableError
 from zbk.metadata.paths import AVAILABLE, LAYOUT
 from zbk.metadata.records.instance import (
@@ -13,7 +14,6 @@ from zbk.metadata.records.instance import (
     instance_id,
     read_layout,
 )
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import Layout, LedgerLayout
 
 FLAT = Layout(ledger_layout=LedgerLayout.FLAT)

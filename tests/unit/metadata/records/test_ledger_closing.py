@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import MemoryTree
 from zbk.errors import BadVersionError, LedgerFencedError, MetadataUnavailableError
 from zbk.metadata.paths import TASK_NEWS, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.stores.store import Operation, SetValue
 from zbk.protocol.ledger.changes import close_by_writer
 from zbk.protocol.ledger.metadata import LedgerMetadata

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from zbk.errors import (
     CorruptRecordError,
@@ -19,7 +20,6 @@ from zbk.metadata.paths import IDGEN, LEDGERS, ledger_path
 from zbk.metadata.records.instance import read_layout
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.stores.arguments import parent_of
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import Operation
 from zbk.metadata.values import IdCounter, Layout, LedgerLayout, encode
 from zbk.protocol.entry.words import LedgerState

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import (
     CorruptRecordError,
     InvalidOptionError,
@@ -14,7 +15,6 @@ from zbk.errors import (
 from zbk.metadata.paths import LOG_NAME_SIZE_MAX, log_list_path, log_path
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.logs import ATTEMPT_COUNT_MAX, LogStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.values import encode
 from zbk.protocol.log.metadata import LogMetadata
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 
 from tests.support.hooked_store import HookedStore
+from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import MetadataUnavailableError
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryStore, MemoryTree
 from zbk.metadata.stores.store import Operation
 
 

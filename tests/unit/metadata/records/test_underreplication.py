@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support.memory_store import MemoryTree
 from zbk.errors import CorruptRecordError, InvalidOptionError, MetadataUnavailableError
 from zbk.metadata.records.autorecovery_switches import LOST_BOOKIE_DELAY_MAX_MS
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicationStore
-from zbk.metadata.stores.memory import MemoryTree
 
 LOST = MissingReason.LOST
 

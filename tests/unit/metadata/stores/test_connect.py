@@ -63,8 +63,18 @@ def test_an_unknown_scheme_is_told_the_valid_forms(uri: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
         open_store(uri)
 
-    for form in ("zk://host:port", "sqlite:///absolute", "memory://name"):
+    for form in ("zk://host:port", "sqlite:///absolute"):
         assert form in str(caught.value)
+
+
+def test_the_product_has_no_store_in_memory() -> None:
+    code = "import zbk.metadata.stores.connect as c; c.open_store('memory://x')"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert "InvalidOptionError" in done.stderr
 
 
 @pytest.mark.parametrize("uri", ["sqlite://x.db", "sqlite:///", "sqlite:///tmp/"])
@@ -105,7 +115,7 @@ def test_a_sqlite_address_may_be_percent_encoded(tmp_path: Path) -> None:
     assert (tmp_path / "a b.db").is_file()
 
 
-def test_stores_in_memory_share_a_tree_by_name() -> None:
+def test_a_registered_scheme_is_opened_by_its_name() -> None:
     one, same, other = (open_store(f"memory://connect-{name}") for name in ("1", "1", "2"))
     one.create("/a")
 

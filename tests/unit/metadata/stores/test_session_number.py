@@ -1,6 +1,6 @@
 """SessionNumber: the same as long as nothing happened to the session."""
 
-from zbk.metadata.stores.memory import MemoryTree
+from tests.support.memory_store import MemoryTree
 from zbk.metadata.stores.session_number import SessionNumber
 
 

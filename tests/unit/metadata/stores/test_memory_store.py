@@ -4,9 +4,9 @@ import threading
 
 import pytest
 
+from tests.support.memory_store import MemoryTree
 from tests.support.recorder import Recorder
 from zbk.errors import ClientClosedError, MetadataUnavailableError, NoNodeError
-from zbk.metadata.stores.memory import MemoryTree
 from zbk.metadata.stores.store import SessionState
 
 CONNECTED, SUSPENDED, LOST = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.LOST

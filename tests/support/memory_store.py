@@ -1,13 +1,13 @@
-"""The metadata store in memory: for simulation and unit tests, with faults on cue.
+"""A metadata store in memory for simulation and unit tests, with faults on cue.
 
 A ``MemoryTree`` is the server, a ``MemoryStore`` one client's session with it. Everything happens
 under the tree's one lock, at once; only callbacks run later, in each store's own thread, and
 ``settle`` waits for them. What a store's hooks do:
 
-    suspend, resume   nobody answers; afterwards the watches catch up
-    expire_session    the server gives the session up; a new one follows, at ``resume`` at last
-    lose_next_reply   the next change is made, and its caller told that nobody answered
-    fail_next         the next call is not made, and its caller told that nobody answered
+    suspend, resume   the server does not answer; after ``resume`` the watches catch up
+    expire_session    the server drops the session; a new one begins, at the latest at ``resume``
+    lose_next_reply   the next change is made, and its caller gets no answer
+    fail_next         the next call is not made, and its caller gets no answer
 """
 
 import threading
@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from tests.support.memory_tree import Tree
 from zbk.errors import ClientClosedError, MetadataUnavailableError, NoNodeError
 from zbk.metadata.stores.arguments import (
     check_change,
@@ -24,7 +25,7 @@ from zbk.metadata.stores.arguments import (
     parent_of,
 )
 from zbk.metadata.stores.callbacks import CallbackThread, Reading, SessionListeners, Subscription
-from zbk.metadata.stores.memory_tree import Tree
+from zbk.metadata.stores.connect import register_scheme
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
 
 
@@ -159,7 +160,7 @@ class MemoryStore:
     # ------------------------------------------------------------------ faults on cue
 
     def suspend(self) -> None:
-        """From now on nobody answers."""
+        """Stop answering."""
         with self._tree.lock:
             self._become(SessionState.SUSPENDED)
 
@@ -184,11 +185,11 @@ class MemoryStore:
                 self.resume()
 
     def lose_next_reply(self, count: int = 1) -> None:
-        """Make the next ``count`` changes, but tell their callers that nobody answered."""
+        """Make the next ``count`` changes, and lose their replies."""
         self._lost_reply_count += count
 
     def fail_next(self, count: int = 1) -> None:
-        """Do not make the next ``count`` calls, and tell their callers that nobody answered."""
+        """Fail the next ``count`` calls without making them."""
         self._failure_count += count
 
     def settle(self, timeout_s: float = 5.0) -> None:
@@ -263,3 +264,8 @@ def named_tree(name: str) -> MemoryTree:
     """Return this process's tree of that name, the same one each time."""
     with _NAMED_TREES_LOCK:
         return _NAMED_TREES.setdefault(name, MemoryTree(name))
+
+
+def open_memory_stores_by_address() -> None:
+    """Open ``memory://name`` with a session of the named tree, in this process."""
+    register_scheme("memory", lambda name: named_tree(name).open_session())
