@@ -1,12 +1,13 @@
 """``python -m benchmarks.peers redis|nats``: see ``benchmarks/peers/README.md``."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from benchmarks.machine import ROOT, this_machine
 from benchmarks.peers.load import (
@@ -19,7 +20,7 @@ from benchmarks.peers.load import (
     shaped,
 )
 from benchmarks.peers.servers import Version, find_server, version_of, version_text
-from zbk.cli.options import output_option
+from zbk.cli.options import output_option, parse_duration_option
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.signals import end_like_ctrl_c
 
@@ -78,6 +79,39 @@ class Peer(NamedTuple):
     help="Batches, an entry a call, or one entry after another.",
 )
 @click.option(
+    "--ledgers",
+    "ledger_count",
+    type=click.IntRange(min=1, max=10_000),
+    default=1,
+    show_default=True,
+    help="Streams that are written at once, for --seconds.",
+)
+@click.option(
+    "--outstanding",
+    type=click.IntRange(min=1, max=1),
+    default=None,
+    callback=lambda _context, _option, value: value or 0,
+    help="With --api async: keep so many appends unanswered in each stream.",
+)
+@click.option(
+    "--processes",
+    "process_count",
+    type=click.IntRange(min=1, max=256),
+    default=1,
+    show_default=True,
+    help="Client processes that write at once, each with its own --ledgers.",
+)
+@click.option(
+    "--seconds",
+    "seconds_ms",
+    metavar="DURATION",
+    default=None,
+    callback=lambda context, option, value: (
+        0 if value is None else parse_duration_option(context, option, value)
+    ),
+    help="Write for so long, not a --count; with --api sync, or async and --outstanding.",
+)
+@click.option(
     "--rounds",
     type=click.IntRange(min=1, max=100),
     default=1,
@@ -101,6 +135,10 @@ def peers(  # noqa: PLR0917 - click passes all of them by name
     batch_count: int,
     window: int,
     api: Api,
+    ledger_count: int,
+    outstanding: int,
+    process_count: int,
+    seconds_ms: int,
     rounds: int,
     server: Path | None,
     is_saved: bool,
@@ -118,8 +156,19 @@ def peers(  # noqa: PLR0917 - click passes all of them by name
             api=api,
             batch_count=batch_count,
             window=window,
+            ledger_count=ledger_count,
+            outstanding=outstanding,
+            process_count=process_count,
+            seconds=seconds_ms / 1000,
         )
     )
+    given = {
+        name
+        for name in ("entry_count", "batch_count", "window")
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    if reason := why_not(load, given):
+        raise click.UsageError(reason)
     try:
         lines = _measure(name, server, load, rounds, output)
     except KeyboardInterrupt:
@@ -127,6 +176,23 @@ def peers(  # noqa: PLR0917 - click passes all of them by name
         context.exit(EXIT_INTERRUPTED)
     if is_saved:
         note(f"wrote {save(RESULTS, load, lines)}")
+
+
+def why_not(load: PeerLoad, given: Collection[str]) -> str:
+    """Say why a load makes no sense, with the options that were given; nothing if it does."""
+    if load.outstanding and load.api != "async":
+        return "--outstanding is for --api async"
+    if not load.seconds:
+        has_streams = load.outstanding or load.ledger_count > 1 or load.process_count > 1
+        reason = "--ledgers, --outstanding and --processes go on for --seconds: give it"
+        return reason if has_streams else ""
+    if load.api != "sync" and not load.outstanding:
+        return "--seconds is for --api sync, or for --api async with --outstanding"
+    if "entry_count" in given:
+        return "--count says how many entries, --seconds how long: give one of them"
+    if given:
+        return "--seconds has an append unanswered in each stream: leave --window and --batch out"
+    return ""
 
 
 def peer(name: str) -> Peer:
@@ -152,7 +218,12 @@ def peer(name: str) -> Peer:
 
 def save(folder: Path, load: PeerLoad, lines: list[dict[str, Any]]) -> Path:
     """Write the rounds of a load and their medians, replacing older ones; return the file."""
-    case = f"peers-{lines[0]['measured']}-{load.entry_size}-{load.api}"
+    parts = ["peers", lines[0]["measured"], str(load.entry_size), load.api]
+    if load.ledger_count > 1:
+        parts.append(f"ledgers-{load.ledger_count}")
+    if load.process_count > 1:
+        parts.append(f"processes-{load.process_count}")
+    case = "-".join(parts)
     saved = {
         "case": case,
         "machine": this_machine(),

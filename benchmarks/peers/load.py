@@ -36,6 +36,10 @@ class PeerLoad(msgspec.Struct, frozen=True, kw_only=True):
     api: Api
     batch_count: int
     window: int
+    ledger_count: int = 1  # streams written at once by each process
+    outstanding: int = 0  # appends kept unanswered in each stream; 0: ``window`` counts
+    process_count: int = 1
+    seconds: float = 0.0  # how long, whatever ``entry_count`` says; 0: until all are written
 
 
 class Cost(msgspec.Struct, frozen=True):
@@ -53,6 +57,7 @@ class PeerRun(msgspec.Struct, frozen=True):
     seconds: float
     latencies_s: list[float]
     cost: Cost
+    entry_count: int
 
 
 class Durability(msgspec.Struct, frozen=True):
@@ -139,10 +144,10 @@ def result_of(
         version=version,
         durability=durability.text,
         is_fsynced=durability.is_fsynced,
-        load=load,
+        load=msgspec.structs.replace(load, entry_count=run.entry_count),
         seconds=run.seconds,
-        entries_per_s=load.entry_count / run.seconds,
-        payload_mb_per_s=load.entry_count * load.entry_size / run.seconds / 1e6,
+        entries_per_s=run.entry_count / run.seconds,
+        payload_mb_per_s=run.entry_count * load.entry_size / run.seconds / 1e6,
         latency=percentiles(run.latencies_s),
         cost=run.cost,
     )

@@ -6,17 +6,16 @@ The client is connected to the server that leads the stream, so that no message 
 import asyncio
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import nats
 from nats.errors import Error as NatsError
 from nats.js.api import StorageType
 
 from benchmarks.peers.load import Meter, PeerFailedError, PeerLoad, PeerRun, check_kept
 from benchmarks.peers.nats_load import ANSWER_TIMEOUT_S, write
-from benchmarks.peers.nats_servers import STREAM, SUBJECT, configuration
+from benchmarks.peers.nats_servers import STREAM, SUBJECT, configuration, subject_of
+from benchmarks.peers.nats_streams import connect, write_streams
 from benchmarks.peers.servers import (
-    HOST,
     LOOK_INTERVAL_S,
     SERVER_COUNT,
     START_TIMEOUT_S,
@@ -24,10 +23,12 @@ from benchmarks.peers.servers import (
     Version,
     free_ports,
 )
+from benchmarks.peers.streams import StreamJob, measure, stream_names
 from zbk.system.clock import monotonic_s
 
-CONNECT_TIMEOUT_S: Final = 2.0
 ASK_TIMEOUT_S: Final = 2.0
+ASKED_AT_ONCE: Final = 16
+"""Streams that are made at the same time."""
 
 
 def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
@@ -39,6 +40,8 @@ def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
     with Servers("nats") as servers:
         ports = _start(servers, server, version)
         try:
+            if load.seconds:
+                return _write_streams(servers, ports, version, load)
             return asyncio.run(_measure(servers, ports, load))
         except (NatsError, OSError, TimeoutError) as error:
             servers.check_running()
@@ -46,8 +49,8 @@ def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
 
 
 async def _measure(servers: Servers, ports: list[int], load: PeerLoad) -> PeerRun:
-    leader_port = ports[await _make_stream(servers, ports)]
-    client = await _connect(leader_port)
+    leader_port = ports[await _make_stream(servers, ports, STREAM)]
+    client = await connect(leader_port)
     try:
         stream = client.jetstream(timeout=ANSWER_TIMEOUT_S)
         await stream.publish(SUBJECT, b"warm-up")
@@ -60,7 +63,40 @@ async def _measure(servers: Servers, ports: list[int], load: PeerLoad) -> PeerRu
         check_kept("NATS", load.entry_count + 1, info.state.messages)
     finally:
         await client.close()
-    return PeerRun(seconds, latencies_s, cost)
+    return PeerRun(seconds, latencies_s, cost, load.entry_count)
+
+
+def _write_streams(servers: Servers, ports: list[int], version: Version, load: PeerLoad) -> PeerRun:
+    names = stream_names(load)
+    leaders = asyncio.run(_make_streams(servers, ports, names))
+    job = StreamJob(
+        peer="nats", ports=ports, version=version, load=load, streams=names, leaders=leaders
+    )
+    run = measure(servers, job, write_streams)
+    check_kept("NATS", run.entry_count + len(names), asyncio.run(_kept_count(ports[0], names)))
+    return run
+
+
+async def _make_streams(servers: Servers, ports: list[int], names: list[str]) -> list[int]:
+    """Make the streams; return the numbers of the servers that lead them."""
+    leaders = [await _make_stream(servers, ports, names[0])]  # once the cluster has formed
+    turns = asyncio.Semaphore(ASKED_AT_ONCE)
+
+    async def make(name: str) -> int:
+        async with turns:
+            return await _make_stream(servers, ports, name)
+
+    return leaders + await asyncio.gather(*map(make, names[1:]))
+
+
+async def _kept_count(port: int, names: list[str]) -> int:
+    """Return how many messages these streams have."""
+    client = await connect(port)
+    try:
+        stream = client.jetstream(timeout=ANSWER_TIMEOUT_S)
+        return sum([(await stream.stream_info(name)).state.messages for name in names])
+    finally:
+        await client.close()
 
 
 def _start(servers: Servers, server: Path, version: Version) -> list[int]:
@@ -76,8 +112,8 @@ def _start(servers: Servers, server: Path, version: Version) -> list[int]:
     return ports
 
 
-async def _make_stream(servers: Servers, ports: list[int]) -> int:
-    """Make the stream once the cluster has formed; return the number of the server that leads it.
+async def _make_stream(servers: Servers, ports: list[int], name: str) -> int:
+    """Make a stream once the cluster has formed; return the number of the server that leads it.
 
     Raises:
         PeerFailedError: a server ended, or it took longer than ``START_TIMEOUT_S``.
@@ -87,41 +123,28 @@ async def _make_stream(servers: Servers, ports: list[int]) -> int:
     while monotonic_s() < deadline_s:
         servers.check_running()
         try:
-            return await _try_make_stream(ports[0])
+            return await _try_make_stream(ports[0], name)
         except (NatsError, OSError, TimeoutError) as error:  # it does not listen, has no leader yet
             why = error
         await asyncio.sleep(LOOK_INTERVAL_S)
     raise PeerFailedError(f"NATS' cluster: not within {START_TIMEOUT_S:g} s ({why!r})")
 
 
-async def _try_make_stream(port: int) -> int:
-    client = await _connect(port)
+async def _try_make_stream(port: int, name: str) -> int:
+    client = await connect(port)
     try:
         stream = client.jetstream(timeout=ASK_TIMEOUT_S)
         with suppress(TimeoutError):  # it may come true all the same, and the next look finds it
             await stream.add_stream(
-                name=STREAM,
-                subjects=[SUBJECT],
+                name=name,
+                subjects=[subject_of(name)],
                 storage=StorageType.FILE,
                 num_replicas=SERVER_COUNT,
             )
-        cluster = (await stream.stream_info(STREAM)).cluster
+        cluster = (await stream.stream_info(name)).cluster
         replicas = cluster.replicas or []
         if not cluster.leader or sum(replica.current for replica in replicas) < SERVER_COUNT - 1:
             raise TimeoutError("the stream's replicas are not there yet")
         return int(cluster.leader.removeprefix("nats"))
     finally:
         await client.close()
-
-
-async def _connect(port: int) -> Any:  # noqa: ANN401 - nats-py's
-    return await nats.connect(
-        f"nats://{HOST}:{port}",
-        connect_timeout=CONNECT_TIMEOUT_S,
-        allow_reconnect=False,
-        error_cb=_say_nothing,
-    )
-
-
-async def _say_nothing(_error: Exception) -> None:
-    """Leave out nats-py's own log: what matters is raised where it is waited for."""

@@ -25,6 +25,7 @@ STREAM: Final = "zbk-peers"
 SUBJECT: Final = "zbk.peers"
 SYNC_ALWAYS_SINCE: Final[Version] = (2, 10, 0)
 LOG_SYNC_ALWAYS_SINCE: Final[Version] = (2, 10, 23)
+CONNECT_TIMEOUT_S: Final = 2.0
 
 _CONFIGURATION = """\
 server_name: nats{index}
@@ -54,6 +55,15 @@ def configuration(
         cluster_port=cluster_ports[index],
         routes=", ".join(_quoted(f"nats://{HOST}:{port}") for port in cluster_ports),
     )
+
+
+def subject_of(stream: str) -> str:
+    """Return the subject whose messages a stream takes.
+
+    >>> subject_of("zbk-peers-7")
+    'zbk.peers.7'
+    """
+    return stream.replace("-", ".")
 
 
 def durability(version: Version) -> Durability:

@@ -27,7 +27,9 @@ from benchmarks.peers.redis_servers import (
     online_replica_count,
     server_arguments,
 )
+from benchmarks.peers.redis_streams import write_streams
 from benchmarks.peers.servers import HOST, SERVER_COUNT, Servers, Version, free_ports
+from benchmarks.peers.streams import StreamJob, measure, stream_names
 from zbk.system.clock import monotonic_s
 
 ANSWER_TIMEOUT_S: Final = 3 * CONFIRM_TIMEOUT_MS / 1000
@@ -42,6 +44,8 @@ def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
     with Servers("redis") as servers, ExitStack() as stack:
         port = _start(servers, server)
         try:
+            if load.seconds:
+                return _write_streams(servers, port, version, load)
             lines = [stack.enter_context(_Line(port, version)) for _ in range(load.window)]
             servers.wait_until(lambda: _is_whole(lines[0]), "Redis' replicas")
             for line in lines:
@@ -57,7 +61,18 @@ def run(server: Path, version: Version, load: PeerLoad) -> PeerRun:
             servers.check_running()
             raise PeerFailedError(f"Redis: {error}") from error
         check_kept("Redis", load.entry_count + len(lines), kept_count)
-    return PeerRun(seconds, latencies_s, cost)
+    return PeerRun(seconds, latencies_s, cost, load.entry_count)
+
+
+def _write_streams(servers: Servers, port: int, version: Version, load: PeerLoad) -> PeerRun:
+    names = stream_names(load)
+    job = StreamJob(peer="redis", ports=[port], version=version, load=load, streams=names)
+    with _Line(port, version) as line:
+        servers.wait_until(lambda: _is_whole(line), "Redis' replicas")
+        run = measure(servers, job, write_streams)
+        kept_count = sum(int(line.ask("XLEN", name)) for name in names)
+    check_kept("Redis", run.entry_count + len(names), kept_count)
+    return run
 
 
 class _Line:

@@ -66,6 +66,35 @@ def test_a_load_is_written_counted_and_told_and_nothing_is_left(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--api", "async", "--outstanding", "1", "--ledgers", "5"),
+        ("--api", "sync", "--ledgers", "3"),
+        ("--api", "sync", "--processes", "3"),
+    ],
+)
+def test_many_streams_are_written_for_a_time_and_nothing_is_left(
+    name: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    done = subprocess.run(
+        command(name, *options, "--seconds", "500ms"),
+        cwd=ROOT,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["entry_count"] == found["latency_count"] > 0
+    assert found["seconds"] >= 0.5
+    assert found["client_rss_size"] > 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupted_load_leaves_nothing(name: str, tmp_path: Path) -> None:
     with subprocess.Popen(
         command(name, "--count", "100000000"),

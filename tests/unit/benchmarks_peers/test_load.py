@@ -40,7 +40,7 @@ def a_load(entry_count: int = 2_500, api: Api = "many") -> PeerLoad:
     return PeerLoad(entry_size=100, entry_count=entry_count, api=api, batch_count=1_000, window=64)
 
 
-def a_run() -> PeerRun:
+def a_run(entry_count: int = 2_500) -> PeerRun:
     return PeerRun(
         seconds=0.5,
         latencies_s=[0.002, 0.001, 0.003],
@@ -50,6 +50,7 @@ def a_run() -> PeerRun:
             client_rss_size=30_000_000,
             server_rss_size_max=20_000_000,
         ),
+        entry_count=entry_count,
     )
 
 
@@ -86,6 +87,15 @@ def test_rates_come_from_entries_and_seconds() -> None:
     assert fields["entries_per_s"] == 5_000
     assert fields["payload_mb_per_s"] == 0.5
     assert (fields["latency_p50_ms"], fields["latency_max_ms"]) == (2.0, 3.0)
+
+
+def test_a_load_that_goes_on_for_a_time_has_as_many_entries_as_were_confirmed() -> None:
+    durability = Durability("R3", is_fsynced=False)
+
+    fields = result_of("nats", "2.9.10", durability, a_load(), a_run(entry_count=50))
+
+    assert fields["entry_count"] == 50
+    assert fields["entries_per_s"] == 100
 
 
 def test_fewer_entries_than_were_confirmed_are_an_error() -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchmarks.peers.nats_servers import configuration, durability
+from benchmarks.peers.nats_servers import STREAM, SUBJECT, configuration, durability, subject_of
 
 PORTS = (4001, 4002, 4003)
 CLUSTER_PORTS = (5001, 5002, 5003)
@@ -31,6 +31,11 @@ def test_the_durability_says_which_it_was() -> None:
     assert "page caches" in durability((2, 9, 10)).text
     fsynced = [durability((2, *rest)).is_fsynced for rest in ((10, 23), (10, 22), (9, 10))]
     assert fsynced == [True, True, False]
+
+
+def test_a_stream_takes_the_messages_of_its_own_subject() -> None:
+    assert subject_of(STREAM) == SUBJECT
+    assert subject_of("zbk-peers-1") != subject_of("zbk-peers-11")
 
 
 def test_a_folder_with_quotes_stays_one_value() -> None:
