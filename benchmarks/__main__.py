@@ -92,8 +92,9 @@ def _write_report(every: Sequence[Case], folder: Path) -> None:
     pictures, page = (HERE / "pictures", HERE / "README.md") if is_here else (
         folder / "pictures", folder / "report.md"
     )  # fmt: skip
-    draw_all(results, pictures)
-    put(page, report(every, results, load_peers(folder), "pictures"))
+    peers = load_peers(folder)
+    draw_all(results, pictures, peers)
+    put(page, report(every, results, peers, "pictures"))
     _say(f"the report is in {page}")
 
 

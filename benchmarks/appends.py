@@ -3,7 +3,18 @@
 from typing import Final
 
 from benchmarks import figures
-from benchmarks.case import Amount, Case, Row, Step, at_least, at_most, rate_text, size_text, way
+from benchmarks.case import (
+    Amount,
+    Case,
+    PeerShape,
+    Row,
+    Step,
+    at_least,
+    at_most,
+    rate_text,
+    size_text,
+    way,
+)
 
 FLOOR_SHARE: Final = 0.6
 LOAD_SECONDS: Final = 4  # a step of offered load
@@ -31,7 +42,7 @@ def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case
         zbk="zbk",
         floor="floor",
         ratio="ratio",
-        peer_shape=(size, "many"),
+        peer_shape=PeerShape(size, "many"),
         peer_field=field,
         ways=(
             way("figure", at_least("zbk", goal)),
@@ -58,7 +69,7 @@ def append_async(kind: str, count: int, goal: int) -> Case:
         zbk="zbk",
         floor="floor",
         ratio="ratio",
-        peer_shape=(100, "async"),
+        peer_shape=PeerShape(100, "async"),
         peer_field="entries_per_s",
         ways=(way("figure", at_least("zbk", goal)),),
     )
@@ -93,7 +104,7 @@ def lone(kind: str) -> Case:
             unit="ms",
             zbk="latency_p50_ms",
             floor="fsync_p50_ms" if kind == "pd" else "floor_p50_ms",
-            peer_shape=(100, "sync"),
+            peer_shape=PeerShape(100, "sync"),
             peer_field="latency_p50_ms",
             ways=(way("figure", at_most(figure, 0.6)),),
         ),
@@ -105,7 +116,7 @@ def lone(kind: str) -> Case:
             zbk="latency_p99_ms",
             floor="floor_p99_ms",
             ratio="p99_ratio",
-            peer_shape=(100, "sync"),
+            peer_shape=PeerShape(100, "sync"),
             peer_field="latency_p99_ms",
             ways=(way("ratio", at_most("p99_ratio", 2.0)),),
         ),

@@ -80,6 +80,15 @@ class Way(msgspec.Struct, frozen=True):
     bounds: tuple[Bound, ...]
 
 
+class PeerShape(msgspec.Struct, frozen=True):
+    """What a load has to be like for a peer's result to stand beside it."""
+
+    entry_size: int  # bytes of payload
+    api: str
+    ledger_count: int = 1  # in each process
+    process_count: int = 1
+
+
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the report's table; any of its ways is enough."""
 
@@ -90,7 +99,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     zbk: str  # figures, by name
     floor: str = ""
     ratio: str = ""
-    peer_shape: tuple[int, str] | None = None  # bytes and kind of call: peers' results like it
+    peer_shape: PeerShape | None = None  # peers' results like it are shown
     peer_field: str = ""  # what of them is shown
     ways: tuple[Way, ...]
 

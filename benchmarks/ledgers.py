@@ -3,9 +3,12 @@
 from typing import Final
 
 from benchmarks import figures
-from benchmarks.case import Amount, Case, Row, Step, at_least, rate_text, way
+from benchmarks.case import Amount, Case, PeerShape, Row, Step, at_least, rate_text, way
 
 SECONDS: Final = 4
+SIZE: Final = 100
+"""Bytes of payload in an entry."""
+
 GOALS: Final = {16: 5_000, 64: 10_000, 256: 15_000, 1_000: 16_000}
 """Entries a second, by ledgers."""
 
@@ -30,17 +33,19 @@ FIGURES: Final = (
 
 
 def _step(ledger_count: int, *words: str) -> Step:
-    shape = ("write", "--type", "pd", "--size", "100", "--ledgers", str(ledger_count), *words)
+    shape = ("write", "--type", "pd", "--size", str(SIZE), "--ledgers", str(ledger_count), *words)
     return Step("zbk", shape, (Amount("--seconds", SECONDS, "s"),))
 
 
-def _row(title: str, goal: int) -> Row:
+def _row(title: str, goal: int, shape: PeerShape) -> Row:
     return Row(
         title=title,
         goal=f">= {rate_text(goal)} entries/s",
         step="zbk",
         unit="entries/s",
         zbk="entries_per_s",
+        peer_shape=shape,
+        peer_field="entries_per_s",
         ways=(way("figure", at_least("entries_per_s", goal)),),
     )
 
@@ -50,13 +55,14 @@ def outstanding(ledger_count: int) -> Case:
     plural = "s" * (ledger_count > 1)
     title = f"an `append_async` unanswered in each of {ledger_count:,} ledger{plural}, PD, 100 B"
     goal = GOALS.get(ledger_count)
+    shape = PeerShape(SIZE, "async", ledger_count)
     is_large = ledger_count > max(GOALS)
     return Case(
         name=f"ledgers-{ledger_count}",
         title=title,
         steps=(_step(ledger_count, "--api", "async", "--outstanding", "1"),),
         read=figures.fields(*FIGURES),
-        rows=() if goal is None else (_row(title, goal),),
+        rows=() if goal is None else (_row(title, goal, shape),),
         seconds=SECONDS + (90 if is_large else 4 + ledger_count // 150),
         round_count=None if goal is not None else 1,
     )
@@ -70,7 +76,7 @@ def threads() -> Case:
         title=title,
         steps=(_step(THREAD_COUNT, "--api", "sync"),),
         read=figures.fields(*FIGURES),
-        rows=(_row(title, THREADS_GOAL),),
+        rows=(_row(title, THREADS_GOAL, PeerShape(SIZE, "sync", THREAD_COUNT)),),
         seconds=SECONDS + 3,
     )
 
@@ -80,12 +86,13 @@ def processes(process_count: int) -> Case:
     plural = "es" * (process_count > 1)
     title = f"{process_count} client process{plural}, an `append` each, PD, 100 B"
     goal = PROCESS_GOALS.get(process_count)
+    shape = PeerShape(SIZE, "sync", process_count=process_count)
     return Case(
         name=f"processes-{process_count}",
         title=title,
         steps=(_step(1, "--api", "sync", "--processes", str(process_count)),),
         read=figures.fields(*FIGURES),
-        rows=() if goal is None else (_row(title, goal),),
+        rows=() if goal is None else (_row(title, goal, shape),),
         seconds=SECONDS + 5,
         round_count=None if goal is not None else 1,
     )

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from benchmarks.case import rate_text, size_text
+from benchmarks.case import PeerShape, rate_text, size_text
 
 HEAD: Final = (
-    "| peer | what a confirmation means | api | entry | entries/s | MB/s | p50 ms | p99 ms |\n"
-    "|---|---|---|---|---|---|---|---|"
+    "| peer | what a confirmation means | load | entry | entries/s | MB/s | p50 ms | p99 ms "
+    "| CPU an entry, client + servers |\n|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -30,9 +30,9 @@ class PeerResults(msgspec.Struct, frozen=True):
         return str(self.rounds[0]["measured"])
 
     @property
-    def shape(self) -> tuple[int, str]:
-        """Bytes of payload in an entry, and the kind of call."""
-        return int(self.rounds[0]["entry_size"]), str(self.rounds[0]["api"])
+    def shape(self) -> PeerShape:
+        """What the load was like."""
+        return msgspec.convert(self.rounds[0], PeerShape)
 
     @property
     def note(self) -> str:
@@ -46,7 +46,7 @@ def load_peers(folder: Path) -> list[PeerResults]:
         msgspec.json.decode(path.read_bytes(), type=PeerResults)
         for path in sorted(folder.glob("peers-*.json"))
     ]
-    return sorted(found, key=lambda one: (one.name, one.shape[1], one.shape[0]))
+    return sorted(found, key=_order)
 
 
 def peers_table(peers: Sequence[PeerResults]) -> str:
@@ -54,16 +54,38 @@ def peers_table(peers: Sequence[PeerResults]) -> str:
     return "\n".join([HEAD, *map(_line, peers)]) if peers else ""
 
 
+def _order(peer: PeerResults) -> tuple[str, str, int, int, int]:
+    shape = peer.shape
+    return peer.name, shape.api, shape.process_count, shape.ledger_count, shape.entry_size
+
+
+def _load_text(shape: PeerShape) -> str:
+    """Return what a load was, in a few words.
+
+    >>> _load_text(PeerShape(100, "async", ledger_count=16))
+    '`async`, one in each of 16 streams'
+    """
+    if shape.process_count > 1:
+        return f"`{shape.api}`, {shape.process_count} processes"
+    if shape.ledger_count > 1 and shape.api == "sync":
+        return f"`{shape.api}`, {shape.ledger_count} threads"
+    if shape.ledger_count > 1:
+        return f"`{shape.api}`, one in each of {shape.ledger_count:,} streams"
+    return f"`{shape.api}`"
+
+
 def _line(peer: PeerResults) -> str:
-    size, api = peer.shape
+    shape = peer.shape
+    client, servers = (peer.median[f"{who}_cpu_us_per_entry"] for who in ("client", "server"))
     cells = (
         f"{peer.name} {peer.rounds[0]['version']}",
         str(peer.rounds[0]["durability"]),
-        f"`{api}`",
-        size_text(size),
+        _load_text(shape),
+        size_text(shape.entry_size),
         rate_text(peer.median["entries_per_s"]),
         f"{peer.median['payload_mb_per_s']:.0f}",
         f"{peer.median['latency_p50_ms']:.2f}",
         f"{peer.median['latency_p99_ms']:.2f}",
+        f"{client:.0f} + {servers:.0f} µs",
     )
     return f"| {' | '.join(cells)} |"

@@ -5,7 +5,7 @@ White ground, so that they can be read on a dark page too; colours that the colo
 same bytes, so that a picture changes in the repository only if its figures do.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from benchmarks.figures import samples
 from benchmarks.ledgers import COUNTS as LEDGER_COUNTS
 from benchmarks.ledgers import PROCESS_COUNTS
 from benchmarks.matrix import OFFERED, SIZES
+from benchmarks.peer_results import PeerResults
 from benchmarks.results import CaseResult
 
 Results = Mapping[str, CaseResult]
@@ -29,6 +30,8 @@ VERMILION: Final = "#D55E00"
 GREEN: Final = "#009E73"
 GREY: Final = "#666666"
 COLOURS: Final = {"pd": BLUE, "vd": VERMILION}
+PEER_COLOURS: Final = (VERMILION, "#CC79A7", GREEN, GREY)
+PEER_MARKERS: Final = ("v", "D", "s", "^")
 MIB: Final = 1 << 20
 BAR_WIDTH: Final = 0.38
 
@@ -61,13 +64,14 @@ class Picture(msgspec.Struct, frozen=True):
     caption: str
     needs: tuple[str, ...]  # cases
     draw: Callable[[Results], Figure]
+    add_peers: Callable[[Figure, Sequence[PeerResults]], None] | None = None  # None: has none
 
     def can_be_drawn(self, results: Results) -> bool:
         """Return whether all of its cases were measured."""
         return all(name in results and not results[name].failure for name in self.needs)
 
 
-def draw_all(results: Results, folder: Path) -> list[Path]:
+def draw_all(results: Results, folder: Path, peers: Sequence[PeerResults] = ()) -> list[Path]:
     """Draw the pictures whose cases were measured, and return their files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
@@ -77,6 +81,8 @@ def draw_all(results: Results, folder: Path) -> list[Path]:
         path = folder / f"{picture.name}.svg"
         with mpl.rc_context(STYLE):
             figure = picture.draw(results)
+            if picture.add_peers is not None:
+                picture.add_peers(figure, peers)
             figure.suptitle(picture.title)
             figure.savefig(path, metadata={"Date": None})
         paths.append(path)
@@ -230,7 +236,7 @@ def _by_count(results: Results, what: str, counts: tuple[int, ...]) -> Figure:
     figure, (rate, latency) = _panels(1, 2)
     medians = [results[f"{what}-{count}"].median for count in counts]
     rates = [median["entries_per_s"] for median in medians]
-    rate.plot(counts, rates, color=BLUE, marker="o")
+    rate.plot(counts, rates, color=BLUE, marker="o", label="zbk")
     for name, colour, marker in (("p50", GREEN, "o"), ("p99", VERMILION, "s")):
         values = [median[f"latency_{name}_ms"] for median in medians]
         latency.plot(counts, values, color=colour, marker=marker, label=name)
@@ -245,6 +251,36 @@ def _by_count(results: Results, what: str, counts: tuple[int, ...]) -> Figure:
         axes.minorticks_off()
     latency.legend(loc="upper left")
     return figure
+
+
+def _add_peers_by_ledgers(figure: Figure, peers: Sequence[PeerResults]) -> None:
+    many = [one for one in peers if one.shape.api == "async" and one.shape.ledger_count > 1]
+    _add_rates(figure.axes[0], [(one, one.shape.ledger_count) for one in many])
+
+
+def _add_peers_by_processes(figure: Figure, peers: Sequence[PeerResults]) -> None:
+    lone = [one for one in peers if one.shape.api == "sync" and one.shape.ledger_count == 1]
+    _add_rates(figure.axes[0], [(one, one.shape.process_count) for one in lone])
+
+
+def _add_rates(axes: Axes, points: Sequence[tuple[PeerResults, int]]) -> None:
+    """Draw a line for each peer, through its rates at these counts."""
+    names = sorted({one.name for one, _ in points})
+    for number, name in enumerate(names):
+        its = sorted(
+            (count, one.median["entries_per_s"]) for one, count in points if one.name == name
+        )
+        axes.plot(
+            [count for count, _ in its],
+            [rate for _, rate in its],
+            color=PEER_COLOURS[number % len(PEER_COLOURS)],
+            linestyle="--",
+            linewidth=1.2,
+            marker=PEER_MARKERS[number % len(PEER_MARKERS)],
+            label=name,
+        )
+    if names:
+        axes.legend(fontsize=8)
 
 
 def _panels(
@@ -320,6 +356,7 @@ PICTURES: Final = (
         "One append is unanswered in each ledger; the answer appends the next one.",
         tuple(f"ledgers-{count}" for count in LEDGER_COUNTS),
         _by_ledgers,
+        _add_peers_by_ledgers,
     ),
     Picture(
         "by-processes",
@@ -327,6 +364,7 @@ PICTURES: Final = (
         "Each process has a ledger of its own and one synchronous append at a time.",
         tuple(f"processes-{count}" for count in PROCESS_COUNTS),
         _by_processes,
+        _add_peers_by_processes,
     ),
     Picture(
         "over-time",

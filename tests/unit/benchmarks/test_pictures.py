@@ -4,6 +4,7 @@ import pytest
 
 from benchmarks.matrix import cases
 from benchmarks.measuring import run_case
+from benchmarks.peer_results import PeerResults
 from benchmarks.pictures import PICTURES, Results, draw_all
 from tests.support.bench_lines import lines_of
 
@@ -21,6 +22,22 @@ def test_every_picture_is_drawn_and_the_same_results_give_the_same_bytes(
 
     assert [path.name for path in first] == [f"{picture.name}.svg" for picture in PICTURES]
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second]
+
+
+def test_peers_are_drawn_beside_the_same_loads(results: Results, tmp_path: Path) -> None:
+    def peer(**fields: object) -> PeerResults:
+        return PeerResults(
+            rounds=[{"measured": "redis", "entry_size": 100, **fields}],
+            median={"entries_per_s": 1_000.0},
+        )
+
+    peers = [peer(api="async", ledger_count=16), peer(api="sync", process_count=16)]
+
+    bare = {path.name: path.read_bytes() for path in draw_all(results, tmp_path / "bare")}
+    drawn = {path.name: path.read_bytes() for path in draw_all(results, tmp_path / "peers", peers)}
+
+    changed = {name for name, data in drawn.items() if data != bare[name]}
+    assert changed == {"by-ledgers.svg", "by-processes.svg"}
 
 
 def test_a_picture_whose_case_was_not_measured_is_left_out(

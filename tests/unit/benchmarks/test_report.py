@@ -1,16 +1,18 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from benchmarks.case import Case
 from benchmarks.matrix import cases
 from benchmarks.measuring import StepFailedError, run_case
-from benchmarks.peer_results import PeerResults, load_peers
+from benchmarks.peer_results import PeerResults, load_peers, peers_table
 from benchmarks.report import END, START, MarkersMissingError, put, report, table
 from benchmarks.results import CaseResult
 from tests.support.bench_lines import PERCENTILES, lines_of
 
 CASES = {case.name: case for case in cases()}
+PEER_COST = {"client_cpu_us_per_entry": 20.0, "server_cpu_us_per_entry": 53.4}
 PEER = PeerResults(
     rounds=[
         {
@@ -22,7 +24,7 @@ PEER = PeerResults(
         }
         | {"entry_size": 100}
     ],
-    median={"entries_per_s": 55_000.0, "payload_mb_per_s": 5.5} | PERCENTILES,
+    median={"entries_per_s": 55_000.0, "payload_mb_per_s": 5.5} | PERCENTILES | PEER_COST,
 )
 
 
@@ -49,6 +51,56 @@ def test_a_row_has_goal_floor_zbk_ratio_spread_peers_and_command() -> None:
 
 def test_a_peer_is_shown_only_where_the_same_was_done() -> None:
     assert "redis" not in table(*measured("many-pd-1024"), [PEER])
+
+
+@pytest.mark.parametrize(
+    ("case", "fields"),
+    [
+        ("ledgers-64", {"api": "async", "ledger_count": 64}),
+        ("threads-16", {"api": "sync", "ledger_count": 16}),
+        ("processes-16", {"api": "sync", "process_count": 16}),
+    ],
+)
+def test_a_peer_with_as_many_streams_stands_beside_the_row(
+    case: str, fields: dict[str, object]
+) -> None:
+    peer = msgspec.structs.replace(PEER, rounds=[PEER.rounds[0] | fields])
+    other = msgspec.structs.replace(PEER, rounds=[peer.rounds[0] | {"ledger_count": 17}])
+
+    assert "| redis 55 k/s |" in table(*measured(case), [peer])
+    assert "redis" not in table(*measured(case), [other])
+
+
+@pytest.mark.parametrize(
+    ("fields", "load"),
+    [
+        ({}, "`many`"),
+        ({"api": "async", "ledger_count": 1000}, "`async`, one in each of 1,000 streams"),
+        ({"api": "sync", "ledger_count": 16}, "`sync`, 16 threads"),
+        ({"api": "sync", "process_count": 16}, "`sync`, 16 processes"),
+    ],
+)
+def test_the_peers_table_says_the_load_and_what_it_cost(
+    fields: dict[str, object], load: str
+) -> None:
+    peer = msgspec.structs.replace(PEER, rounds=[PEER.rounds[0] | fields])
+
+    *_, line = peers_table([peer]).splitlines()
+
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells == [
+        "redis 7.2", "AOF always", load, "100 B", "55 k", "6", "1.00", "3.00", "20 + 53 µs",
+    ]  # fmt: skip
+
+
+def test_peers_are_in_the_order_of_their_loads(tmp_path: Path) -> None:
+    counts = (1000, 16, 256)
+    for count in counts:
+        fields = {"api": "async", "ledger_count": count}
+        peer = msgspec.structs.replace(PEER, rounds=[PEER.rounds[0] | fields])
+        (tmp_path / f"peers-{count}.json").write_bytes(msgspec.json.encode(peer))
+
+    assert [peer.shape.ledger_count for peer in load_peers(tmp_path)] == sorted(counts)
 
 
 def test_a_case_that_failed_is_in_the_report_with_its_reason() -> None:
