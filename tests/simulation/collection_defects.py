@@ -7,14 +7,14 @@ from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.durability.new_ledgers import KnownLedger, check_claim
 from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.protocol.entry.words import LedgerType
-from zbk.protocol.upkeep.gc_events import Finding, LedgersRead
+from zbk.protocol.upkeep.gc import Finding, Findings
 from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 
 
-def believes_the_list(self: GcQuestions, ledger_ids: Sequence[int]) -> LedgersRead:
+def believes_the_list(self: GcQuestions, ledger_ids: Sequence[int]) -> Findings:
     """C1: no ledger is looked at by its own node."""
-    return LedgersRead(dict.fromkeys(ledger_ids, Finding.ABSENT), self._session.now())
+    return Findings(dict.fromkeys(ledger_ids, Finding.ABSENT), self._session.now())
 
 
 def takes_in_what_was_deleted(

@@ -16,7 +16,7 @@ from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
 from tests.simulation.tape import Tape
 from zbk.actors.upkeep.checkpoint import RunInStorage
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
-from zbk.actors.upkeep.gc import ForgetLedgers, GcActor, GcDue
+from zbk.actors.upkeep.gc import ForgetLedgers, GcActor, GcDue, GcOptions
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 
@@ -74,15 +74,14 @@ class BookieCollector:
         self._session.is_list_whole = False
         metadata.sessions.append(self._session)
         room_size = 1 << 40
+        compaction = CompactionOptions(
+            plan.limits, 0, self._steps.ask_checkpoint, lambda _path: room_size
+        )
         self._gc = WatchedGcActor(
             storage.garbages,
             Tell(self._to_storage),
             self._session,
-            cluster_id=cluster_id,
-            confirm_delay_ms=plan.confirm_delay_ms,
-            compaction=CompactionOptions(
-                plan.limits, 0, self._steps.ask_checkpoint, lambda _path: room_size
-            ),
+            GcOptions(cluster_id, plan.confirm_delay_ms, compaction),
             ticker=self._steps,
             stop_bookie=never_stops,
             now_ms=bookie.node.now_ms,

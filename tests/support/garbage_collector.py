@@ -8,13 +8,13 @@ from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
-from zbk.actors.upkeep.gc import GcActor, GcDue
+from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.metadata.paths import LEDGERS
 from zbk.metadata.records.instance import initialise, instance_id
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.stores.store import Node
 from zbk.protocol.upkeep.compaction import CompactionLimits
-from zbk.protocol.upkeep.gc_events import RoundResult
+from zbk.protocol.upkeep.gc import RoundResult
 
 PAYLOAD_SIZE = 500
 ENTRY_COUNT = 8
@@ -62,15 +62,14 @@ class GarbageWorld:
         self.ticker = FakeTicker()
         self.now_ms = 0
         self.failures: list[BaseException] = []
+        compaction = CompactionOptions(
+            self.limits, self.rate_size, self._checkpoint_soon, lambda _path: self.room_size
+        )
         self.gc = GcActor(
             self.bookie.storage.garbages,
             _StorageRef(self),
             self.store,
-            cluster_id=instance_id(self.client),
-            confirm_delay_ms=CONFIRM_DELAY_MS,
-            compaction=CompactionOptions(
-                self.limits, self.rate_size, self._checkpoint_soon, lambda _path: self.room_size
-            ),
+            GcOptions(instance_id(self.client), CONFIRM_DELAY_MS, compaction),
             ticker=self.ticker,
             stop_bookie=self.failures.append,
             now_ms=lambda: self.now_ms,

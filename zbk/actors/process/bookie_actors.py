@@ -33,7 +33,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
-from zbk.actors.upkeep.gc import GcActor, GcDue
+from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
@@ -225,9 +225,7 @@ class BookieActors:
             ground.storage.garbages,
             self._actors["storage"],
             ground.store,
-            cluster_id=ground.identity.instance_id,
-            confirm_delay_ms=config.gc_confirm_delay_ms,
-            compaction=self._compaction(),
+            GcOptions(ground.identity.instance_id, config.gc_confirm_delay_ms, self._compaction()),
             ticker=self._ticker,
             stop_bookie=self._stop_bookie,
         )

@@ -1,19 +1,19 @@
 """The garbage collection actor: drops deleted ledgers and the entry logs that held them.
 
-mailbox     GcDue, from the ticker; GcAsked, from whoever asks for a round; Gathered, from the
-            storage actor; Resume, from the storage actor and the ticker; GoOn, from itself
-answers     nobody; ``counts`` tell what came of it
+mailbox     GcDue, from the ticker; GcAsked, from a client's command; Resume, from the storage actor
+            and the ticker; GoOn, from itself
+answers     none; ``counts`` has the results
 owns        the round under way, one at a time
-on failure  the bookie stops; a metadata store that does not answer ends the round, no more
+on failure  the bookie stops; a metadata store that does not answer only ends the round
 
-What may go is decided by ``upkeep.gc``; what going means, by ``storage.garbage``. Here
-each question to the metadata store, each piece of the list and each log is a step: between two the
-actor can be stopped. The storage actor is asked for short steps only: it does not wait for a disk
-that writes down what was deleted, or that removes logs.
+``protocol.upkeep.gc`` decides which ledgers are dropped; ``storage.garbage`` drops them. Each
+question to the metadata store, each piece of the list and each log is a step here: between two
+steps the actor can be stopped. The storage actor only gets short steps: it never waits for a disk
+that stores a note of deleted ledgers, or that removes logs.
 
-Order of a round: what is local; the proof; drops, in pieces: mark, note, drop; then the logs in
-which nothing is live; then compaction of those that are left (``upkeep.compaction_rounds``).
-One that a crash cut short is carried to its end at the start, before the first round.
+Order of a round: ids of local ledgers; the proof; drops, in pieces: mark, note, drop; then logs in
+which nothing is live; then compaction of the logs that are left (``upkeep.compaction_rounds``).
+A compaction that a crash cut short is finished at the start, before the first round.
 
 Source: BookKeeper's ``GarbageCollectorThread``.
 """
@@ -31,23 +31,24 @@ from zbk.actors.upkeep.checkpoint import RunInStorage
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.actors.upkeep.gc_waits import GcTicker, Resume, Waits
-from zbk.errors import OutOfDescriptorsError
+from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.metadata.stores.store import MetadataStore
+from zbk.protocol.procedure import Procedure
 from zbk.protocol.upkeep.compaction import CompactionKind
-from zbk.protocol.upkeep.gc import GarbageRound
-from zbk.protocol.upkeep.gc_events import (
+from zbk.protocol.upkeep.gc import (
+    Counter,
     DropLedgers,
+    Dropped,
     Effect,
-    EndRound,
-    Event,
-    LedgersDropped,
+    Findings,
     ListLedgers,
+    ListMore,
+    ListPiece,
     ReadCounter,
     ReadMetadata,
-    RoundBegun,
     RoundResult,
-    TimePassed,
     Wait,
+    garbage_round,
 )
 from zbk.storage.gc.garbage import Garbage, LogSummary
 from zbk.system.clock import monotonic_ms
@@ -55,7 +56,7 @@ from zbk.system.clock import monotonic_ms
 logger = logging.getLogger("zbk.bookie")
 
 GAP_COUNT_MAX: Final = 10_000
-"""Ids between deleted ones that are asked for in one round, when there are too many ranges."""
+"""Ids between deleted ones that one round asks for, when there are too many ranges."""
 
 
 # ------------------------------------------------------------------ messages
@@ -72,24 +73,18 @@ class GcAsked(msgspec.Struct, frozen=True):
     compaction: CompactionKind | None = None  # to follow, whether it is due or not
 
 
-class Gathered(msgspec.Struct, frozen=True):
-    """The ledgers that storage has in memory."""
-
-    ledger_ids: Sequence[int]
-
-
 class GoOn(msgspec.Struct, frozen=True):
     """Run the next step."""
 
 
 class ForgetLedgers(msgspec.Struct, frozen=True):
-    """To the storage actor: take these ledgers in no more; ``done`` is told whether that is so."""
+    """To the storage actor: refuse these ledgers from now on; ``done`` gets whether it does."""
 
     ledger_ids: Sequence[int]
     done: Callable[[bool], None]
 
 
-GcMessage: TypeAlias = GcDue | GcAsked | Gathered | Resume | GoOn
+GcMessage: TypeAlias = GcDue | GcAsked | Resume | GoOn
 
 
 class GcStorage(Protocol):
@@ -100,17 +95,25 @@ class GcStorage(Protocol):
         ...
 
 
+class GcOptions(msgspec.Struct, frozen=True):
+    """The settings of one bookie's garbage collection."""
+
+    cluster_id: str
+    confirm_delay_ms: int  # between the two looks of a proof
+    compaction: CompactionOptions
+
+
 class GcCounts(msgspec.Struct):
-    """What was collected; written by the actor's thread. Sizes in bytes."""
+    """Results of the rounds; written by the actor's thread. Sizes in bytes."""
 
     begun_round: int = 0  # the number of the last round that began; the first is 1
     ended_round: int = 0
-    ledger_count: int = 0  # dropped of the index
+    ledger_count: int = 0  # dropped from the index
     log_count: int = 0  # removed
     freed_size: int = 0  # of the logs removed
     round_log_count: int = 0  # of the last round
     round_freed_size: int = 0  # of the last round
-    result: RoundResult = RoundResult()  # of the last round
+    result: RoundResult = msgspec.field(default_factory=RoundResult)  # of the last round
     logs: LogSummary = LogSummary()  # as the last round left them
 
 
@@ -122,10 +125,8 @@ class GcActor(BookieActor):
         garbages: Sequence[Garbage],
         storage_actor: GcStorage,
         store: MetadataStore,
+        options: GcOptions,
         *,
-        cluster_id: str,
-        confirm_delay_ms: int,
-        compaction: CompactionOptions,
         ticker: GcTicker,
         stop_bookie: StopBookie,
         now_ms: Callable[[], int] = monotonic_ms,
@@ -133,26 +134,25 @@ class GcActor(BookieActor):
         super().__init__(stop_bookie)
         self._garbages = garbages  # one for each ledger directory
         self._storage_actor = storage_actor
-        self._questions = GcQuestions(store, cluster_id)
-        self._confirm_delay_ms = confirm_delay_ms
+        self._questions = GcQuestions(store, options.cluster_id)
+        self._confirm_delay_ms = options.confirm_delay_ms
         self._now_ms = now_ms
         self._waits = Waits(self._resume, storage_actor, ticker, now_ms)
-        self.compaction = CompactionRounds(garbages, self._waits, compaction)
+        self.compaction = CompactionRounds(garbages, self._waits, options.compaction)
         self._steps: Iterator[bool] | None = None  # of the round under way; true: go on at once
-        self._is_gathering = False
         self._asked_round = 0
         self._asked_compaction: CompactionKind | None = None  # in the round that comes next
         self._wanted_compaction: CompactionKind | None = None  # in the round under way
         self.counts = GcCounts()
 
     def on_start(self) -> None:
-        """Resume what a crash cut short."""
+        """Resume a compaction that a crash cut short."""
         if self.compaction.is_open:
             self._steps = self.compaction.finish()
             self.actor_ref.tell(GoOn())
 
     def handle(self, message: GcMessage) -> None:
-        """Begin a round, or take its next step."""
+        """Begin a round, or run its next step."""
         match message:
             case GcDue():
                 self._asked_round = max(self._asked_round, self.counts.begun_round + 1)
@@ -160,10 +160,6 @@ class GcActor(BookieActor):
                 self._asked_round = max(self._asked_round, round_no)
                 if compaction is not None and self._asked_compaction is not CompactionKind.MAJOR:
                     self._asked_compaction = compaction
-            case Gathered(ledger_ids):
-                self._is_gathering = False
-                self._steps = self._round(ledger_ids)
-                self._take_step()
             case Resume():
                 if self._waits.take(message):
                     self._take_step()
@@ -171,30 +167,21 @@ class GcActor(BookieActor):
                 self._take_step()
             case _:
                 assert_never(message)
-        if not self._is_busy and self._is_other_wanted():
+        if self._steps is None and self._is_other_wanted():
             self._begin()
 
     def on_stop(self) -> None:
-        """Leave the session alone."""
+        """Stop watching the session."""
         self._questions.close()
 
     # ------------------------------------------------------------------ the round
 
-    @property
-    def _is_busy(self) -> bool:
-        return self._is_gathering or self._steps is not None
-
     def _begin(self) -> None:
-        # counted first: who asks from now on wants to be sure that what it deleted is seen
+        # counted first: a round that is asked for from now on sees what was deleted before it
         self.counts.begun_round += 1
         self._wanted_compaction, self._asked_compaction = self._asked_compaction, None
-        self._is_gathering = True
-        self._tell_storage(RunInStorage(self._gather))
-
-    def _gather(self) -> None:
-        """Hand over what only the storage actor's thread may look at."""
-        found = [one for garbage in self._garbages for one in garbage.ledgers_in_memory()]
-        self.actor_ref.tell(Gathered(found))
+        self._steps = self._round()
+        self._take_step()
 
     def _take_step(self) -> None:
         if self._steps is None:
@@ -211,56 +198,69 @@ class GcActor(BookieActor):
         elif may_go_on:
             self.actor_ref.tell(GoOn())
 
-    def _round(self, ids_in_memory: Sequence[int]) -> Iterator[bool]:
-        """Yield after each step: true, or false if it has to be waited for ``Resume``."""
-        local = set(ids_in_memory)
-        for garbage in self._garbages:
-            local.update(garbage.ledgers_on_disk(), garbage.gap_ids(GAP_COUNT_MAX))
-            for log_id in garbage.left_logs():
-                local.update(garbage.live_ids(garbage.use_of(log_id)))
-                yield True
-        core = GarbageRound(self._confirm_delay_ms)
-        effects = core.handle(RoundBegun(sorted(local)), self._now_ms())
-        result = RoundResult()
-        while True:
-            (effect,) = effects
-            if isinstance(effect, EndRound):
-                result = effect.result
-                break
-            effects = yield from self._carry_out(core, effect)
+    def _round(self) -> Iterator[bool]:
+        """Yield after each step: true, or false if the next one waits for ``Resume``."""
+        local = yield from self._local_ids()
+        proof = Procedure(garbage_round(sorted(local), self._confirm_delay_ms))
+        effect = proof.begin()
+        while effect is not None:
+            answer = yield from self._answer(effect)
+            yield True
+            effect = proof.answer(answer)
         log_count, freed_size = yield from self._remove_logs()
-        self._note(result, log_count, freed_size)
+        self._note(proof.result, log_count, freed_size)
         log_count = self.compaction.counts.log_count
         yield from self.compaction.round(self._wanted_compaction, self._is_other_wanted)
         if self.compaction.counts.log_count != log_count:
             yield from self._summarize()
 
+    def _local_ids(self) -> Generator[bool, None, set[int]]:
+        local = set((yield from self._waits.in_storage(self._ids_in_memory)))
+        for garbage in self._garbages:
+            local.update(garbage.ledgers_on_disk(), garbage.gap_ids(GAP_COUNT_MAX))
+            for log_id in garbage.left_logs():
+                local.update(garbage.live_ids(garbage.use_of(log_id)))
+                yield True
+        return local
+
+    def _ids_in_memory(self) -> list[int]:
+        """Return the ids that only the storage actor's thread may read."""
+        return [one for garbage in self._garbages for one in garbage.ledgers_in_memory()]
+
     def _is_other_wanted(self) -> bool:
         return self._asked_round > self.counts.begun_round
 
-    def _carry_out(self, core: GarbageRound, effect: Effect) -> Generator[bool, None, list[Effect]]:
-        """Do what the round wants; return what it wants next."""
-        event: Event
+    def _answer(
+        self, effect: Effect
+    ) -> Generator[bool, None, Counter | ListPiece | Findings | int | Dropped | ZbkError]:
+        """Carry out an effect of the round and return the answer to it."""
         match effect:
-            case ReadCounter():
-                event = self._questions.counter()
-            case ListLedgers():
-                return (
-                    yield from self._questions.list(lambda news: core.handle(news, self._now_ms()))
-                )
-            case ReadMetadata(ledger_ids):
-                event = self._questions.ledgers(ledger_ids)
-            case Wait(until_ms):
-                yield from self._waits.until(until_ms)
-                event = TimePassed()
+            case Wait(delay_ms):
+                begun_ms = self._now_ms()
+                yield from self._waits.until(begun_ms + delay_ms)
+                return self._now_ms() - begun_ms
             case DropLedgers(ledger_ids):
-                event = yield from self._drop(ledger_ids)
-            case EndRound():
-                raise AssertionError("nothing follows")
+                return (yield from self._drop(ledger_ids))
             case _:
-                assert_never(effect)
-        yield True
-        return core.handle(event, self._now_ms())
+                return self._ask(effect)
+
+    def _ask(
+        self, question: ReadCounter | ListLedgers | ListMore | ReadMetadata
+    ) -> Counter | ListPiece | Findings | ZbkError:
+        try:
+            match question:
+                case ReadCounter():
+                    return self._questions.counter()
+                case ListLedgers():
+                    return self._questions.list()
+                case ListMore():
+                    return self._questions.list_more()
+                case ReadMetadata(ledger_ids):
+                    return self._questions.ledgers(ledger_ids)
+                case _:
+                    assert_never(question)
+        except ZbkError as error:
+            return error
 
     # ------------------------------------------------------------------ storage
 
@@ -271,19 +271,19 @@ class GcActor(BookieActor):
         with suppress(pykka.ActorDeadError):  # then the bookie stops: nothing more to do
             self._storage_actor.tell(message)
 
-    def _drop(self, ledger_ids: Sequence[int]) -> Generator[bool, None, LedgersDropped]:
-        """Drop the ledgers that may not come back: all, or none."""
+    def _drop(self, ledger_ids: Sequence[int]) -> Generator[bool, None, Dropped]:
+        """Drop the ledgers, all or none."""
         resume = self._waits.resume_later()
         self._tell_storage(ForgetLedgers(ledger_ids, lambda is_done: resume(int(is_done))))
         yield False
         if not self._waits.value:
-            return LedgersDropped(0, "there are too many ranges of deleted ledgers to remember")
+            return Dropped(0, "there are too many ranges of deleted ledgers to remember")
         if not all(garbage.note() for garbage in self._garbages):
-            return LedgersDropped(0, "there is no space to note which ledgers are deleted")
+            return Dropped(0, "there is no space to note which ledgers are deleted")
         self.counts.ledger_count += yield from self._waits.in_storage(
             lambda: self._drop_all(ledger_ids)
         )
-        return LedgersDropped(len(ledger_ids))
+        return Dropped(len(ledger_ids))
 
     def _drop_all(self, ledger_ids: Sequence[int]) -> int:
         return sum(garbage.drop(ledger_ids) for garbage in self._garbages)

@@ -1,11 +1,12 @@
-"""What garbage collection asks the metadata store: the next id, the list, single ledgers.
+"""The questions of garbage collection to the metadata store: next id, list of ledgers, ledgers.
 
-Each answer says in which session of the store it was given. A store that does not answer, or is of
-another cluster, is news like any other: the round ends. Blocks in the store; the gc actor's thread.
+Each answer says in which session of the store it was given. If the store does not answer, or
+belongs to another cluster, the question raises an error and the round ends. Blocks in the store;
+runs in the gc actor's thread.
 """
 
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -14,68 +15,70 @@ from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.stores.session_number import SessionNumber
 from zbk.metadata.stores.store import MetadataStore
-from zbk.protocol.upkeep.gc_events import (
-    CounterRead,
-    Effect,
-    Event,
-    Finding,
-    LedgersListed,
-    LedgersRead,
-    MetadataFailed,
-)
+from zbk.protocol.upkeep.gc import Counter, Finding, Findings, ListPiece
 
 logger = logging.getLogger("zbk.bookie")
 
 LIST_COUNT: Final = 1_000
-"""Ledgers of the list that are read in one step."""
+"""Ledgers in one piece of the list."""
 
 
 class GcQuestions:
-    """Asks."""
+    """The metadata store as one bookie's garbage collection sees it."""
 
     def __init__(self, store: MetadataStore, cluster_id: str) -> None:
         self._store = store
         self._ledgers = LedgerStore(store)
         self._session = SessionNumber(store)
         self._cluster_id = cluster_id
+        self._listing: Iterator[int] = iter(())
+        self._listing_session: int | None = None  # in which the listing began
 
     def close(self) -> None:
-        """Leave the session alone."""
+        """Stop watching the session."""
         self._session.close()
 
-    def counter(self) -> Event:
-        """Read the next ledger id."""
+    def counter(self) -> Counter:
+        """Read the next ledger id.
+
+        Raises:
+            CookieMismatchError: the metadata store belongs to another cluster.
+            MetadataUnavailableError: the metadata store does not answer.
+        """
         session = self._session.now()
-        try:
-            found = instance_id(self._store)
-            if found != self._cluster_id:
-                raise CookieMismatchError(f"the metadata store is of another cluster, {found}")
-            found_counter = self._ledgers.counter()
-        except ZbkError as error:
-            return MetadataFailed(str(error))
-        return CounterRead(
-            found_counter.next_ledger_id,
+        found_id = instance_id(self._store)
+        if found_id != self._cluster_id:
+            raise CookieMismatchError(f"the metadata store belongs to another cluster, {found_id}")
+        found = self._ledgers.counter()
+        return Counter(
+            found.next_ledger_id,
             self._session.since(session),
-            is_emptied=found_counter.is_emptied is True,
+            is_emptied=found.is_emptied is True,
         )
 
-    def list(self, handle: Callable[[Event], list[Effect]]) -> Generator[bool, None, list[Effect]]:
-        """Read the list piece by piece, until ``handle`` wants something else; return that."""
-        session = self._session.now()
-        listing = self._ledgers.list()
-        while True:
-            try:
-                some = [*islice(listing, LIST_COUNT)]
-            except ZbkError as error:
-                return handle(MetadataFailed(str(error)))
-            is_last = len(some) < LIST_COUNT
-            effects = handle(LedgersListed(some, is_last, self._session.since(session)))
-            yield True
-            if effects:  # the list is over, or not wanted any more
-                return effects
+    def list(self) -> ListPiece:
+        """Begin the list of all ledgers and return its first piece; errors as in ``list_more``."""
+        self._listing_session = self._session.now()
+        self._listing = self._ledgers.list()
+        return self.list_more()
 
-    def ledgers(self, ledger_ids: Sequence[int]) -> Event:
-        """Look at single ledgers."""
+    def list_more(self) -> ListPiece:
+        """Return the next piece of the list.
+
+        Raises:
+            MetadataUnavailableError: the rest could not be read.
+            CorruptRecordError: a name in the list is not a ledger's.
+        """
+        some = [*islice(self._listing, LIST_COUNT)]
+        is_last = len(some) < LIST_COUNT
+        return ListPiece(some, is_last, self._session.since(self._listing_session))
+
+    def ledgers(self, ledger_ids: Sequence[int]) -> Findings:
+        """Look for each ledger by its own node.
+
+        Raises:
+            MetadataUnavailableError: the metadata store does not answer.
+        """
         session = self._session.now()
         findings = {}
         for ledger_id in ledger_ids:
@@ -84,9 +87,9 @@ class GcQuestions:
                 findings[ledger_id] = Finding.PRESENT
             except NoSuchLedgerError:
                 findings[ledger_id] = Finding.ABSENT
-            except MetadataUnavailableError as error:  # nor will it answer for the others
-                return MetadataFailed(str(error))
+            except MetadataUnavailableError:  # the other ledgers would have to wait for it, too
+                raise
             except ZbkError as error:
                 logger.info("ledger %d is kept: %s", ledger_id, error)
                 findings[ledger_id] = Finding.UNKNOWN
-        return LedgersRead(findings, self._session.since(session))
+        return Findings(findings, self._session.since(session))

@@ -1,25 +1,25 @@
 """Which ledgers a bookie may drop: one round of garbage collection.
 
-A ledger's data may go when the ledger was deleted. What is not there proves nothing by itself, so
-a round is slow to believe, in this order:
+A ledger's data may go when the ledger was deleted. A missing ledger proves nothing by itself, so a
+round gathers proof in this order:
 
-    local     the ids of which the bookie holds anything: gathered before anything is asked, so no
-              ledger made meanwhile is among them
+    local     the ids of all ledgers of which the bookie holds anything: gathered before the first
+              question, so no ledger made meanwhile is among them
     counter   the next ledger id. A ledger's node and the counter change together, so an id below
               the counter had its node before; an id at or above it may be one that this store, or
-              this follower of it, has not heard of yet: never a candidate
+              this follower of it, has not seen yet: never a candidate
     list      all ledgers of the cluster. Local ids that are not on it are *candidates*
-    look      each candidate is asked for directly, by its own node: only "no such ledger" counts
+    look      each candidate is read directly, by its own node: only "no such ledger" counts
     look      again, counter first, no sooner than ``confirm_delay_ms`` later
-    drop      what was absent both times, in pieces
+    drop      the ledgers that were absent both times, in pieces
 
-All of it within one session of the metadata store, in which no answer is older than the one
-before: when another one shows, the proof begins anew, from the counter on, up to
+The whole proof lies within one session of the metadata store, in which no answer is older than the
+one before. When another session shows, the proof begins anew, from the counter on, up to
 ``PROOF_COUNT_MAX`` times.
 
 An *unreliable* list drops nothing at all: an empty one, one that ends with an error, one that
-leaves out a ledger that is there (ids are never given out twice, so what is there was there when
-the list was made). Any answer but "no such ledger" keeps that ledger.
+leaves out a ledger that exists (ids are never reused, so a ledger that exists now existed when the
+list was made). Any answer but "no such ledger" keeps that ledger.
 
 Decisions: an empty list is believed only if the counter, read before the list and again before the
 second look, says that the last ledger was deleted and none was made since. That note comes from the
@@ -29,36 +29,21 @@ looked at with a read of its own, at the cost of two reads a deleted ledger.
 
 Limits: ``CANDIDATE_COUNT_MAX`` candidates a round, the lowest ids; the others wait for the next.
 
-Invariants, checked in ``_check``:
-  * one question is under way at a time;
-  * nothing is dropped that was not found absent in both looks of one session.
+A procedure (``zbk.protocol.procedure``). Nothing is dropped that was not found absent in both looks
+of one session. A *session* in an answer is a number that stays the same as long as the session with
+the metadata store does; ``None`` if it ended, or was in doubt, at any time during the question.
 
 Source: BookKeeper's ``ScanAndCompareGarbageCollector``; #870 for the distrust.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
-from typing import Final, assert_never
+from typing import Final, TypeAlias
 
-from zbk.protocol.upkeep.gc_events import (
-    CounterRead,
-    DropLedgers,
-    Effect,
-    EndRound,
-    Event,
-    Finding,
-    LedgersDropped,
-    LedgersListed,
-    LedgersRead,
-    ListLedgers,
-    MetadataFailed,
-    ReadCounter,
-    ReadMetadata,
-    RoundBegun,
-    RoundResult,
-    TimePassed,
-    Wait,
-)
+import msgspec
+
+from zbk.errors import ZbkError
+from zbk.protocol.procedure import Steps
 
 CANDIDATE_COUNT_MAX: Final = 50_000
 """Candidates of one round."""
@@ -67,11 +52,10 @@ READ_COUNT_MAX: Final = 64
 """Ledgers in one ``ReadMetadata``: between two the bookie can stop."""
 
 DROP_COUNT_MAX: Final = 128
-"""Ledgers in one ``DropLedgers``: the storage actor is at it for some milliseconds."""
+"""Ledgers in one ``DropLedgers``, which takes the storage actor some milliseconds."""
 
 PROOF_COUNT_MAX: Final = 3
 """How often the proof is begun in one round."""
-
 
 NONE_LISTED: Final = (
     "the metadata store lists no ledger at all, and has no note that the last one was deleted: if "
@@ -81,203 +65,210 @@ NONE_LISTED: Final = (
 """Why nothing is dropped where the list is empty and nothing confirms it."""
 
 
-class _Phase(Enum):
-    COUNTING = "counting"  # the counter is being read, for the list
-    LISTING = "listing"
-    LOOKING = "looking"  # for the first time
-    WAITING = "waiting"
-    COUNTING_AGAIN = "counting again"  # for the second look
-    LOOKING_AGAIN = "looking again"
-    DROPPING = "dropping"
-    OVER = "over"
+# ------------------------------------------------------------------ effects and their answers
 
 
-class GarbageRound:
-    """One round. ``RoundBegun`` comes first; nothing follows ``EndRound``."""
+class ReadCounter(msgspec.Struct, frozen=True):
+    """Read the next ledger id, of this very cluster. Answer: Counter, or an error."""
 
-    def __init__(self, confirm_delay_ms: int) -> None:
-        self._confirm_delay_ms = confirm_delay_ms
-        self._phase: _Phase | None = None
-        self._local: tuple[int, ...] = ()
-        self._session: int | None = None
-        self._proof_count = 0
-        self._look_at_ms = 0
-        self._next_ledger_id = 0
-        self._is_emptied = False  # the counter says that no ledger is left
-        self._listed_count = 0
-        self._unlisted: set[int] = set()
-        self._candidate_count = 0
-        self._to_read: list[int] = []  # of the look under way, descending
-        self._absent: list[int] = []  # so far, in the look under way; ascending
-        self._asked: tuple[int, ...] = ()  # of the ``ReadMetadata`` under way
-        self._to_drop: list[int] = []  # descending
-        self._dropped_count = 0
-        self._why_left = ""  # what was proved to be deleted could not go
+
+class Counter(msgspec.Struct, frozen=True):
+    """Every ledger made before the question has an id below this one."""
+
+    next_ledger_id: int
+    session: int | None
+    is_emptied: bool = False  # the last ledger was deleted, and none was made since
+
+
+class ListLedgers(msgspec.Struct, frozen=True):
+    """List all ledgers. Answer: the first ListPiece, or an error."""
+
+
+class ListMore(msgspec.Struct, frozen=True):
+    """Go on with the list. Answer: the next ListPiece, or an error."""
+
+
+class ListPiece(msgspec.Struct, frozen=True):
+    """A piece of the list of all ledgers."""
+
+    ledger_ids: Sequence[int]
+    is_last: bool
+    session: int | None
+
+
+class ReadMetadata(msgspec.Struct, frozen=True):
+    """Read the node of each ledger, by itself. Answer: Findings, or an error."""
+
+    ledger_ids: Sequence[int]
+
+
+class Finding(Enum):
+    """The metadata store's answer to the question for one ledger, by its own node."""
+
+    ABSENT = "absent"  # there is no such ledger
+    PRESENT = "present"  # there is, whatever its state
+    UNKNOWN = "unknown"  # anything else: neither yes nor no
+
+
+class Findings(msgspec.Struct, frozen=True):
+    """The answers to one ``ReadMetadata``."""
+
+    findings: Mapping[int, Finding]
+    session: int | None
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Wait. Answer: the milliseconds that have passed; if too few, the round waits on."""
+
+    delay_ms: int
+
+
+class DropLedgers(msgspec.Struct, frozen=True):
+    """Forget these ledgers, for ever. Answer: Dropped."""
+
+    ledger_ids: Sequence[int]
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """The ledgers of one ``DropLedgers`` are gone, or as many of them as could go."""
+
+    ledger_count: int  # gone
+    why_left: str = ""  # why the others could not go
+
+
+Effect: TypeAlias = ReadCounter | ListLedgers | ListMore | ReadMetadata | Wait | DropLedgers
+
+
+class RoundResult(msgspec.Struct):
+    """The outcome of a round."""
+
+    local_count: int = 0  # ledgers of which the bookie held anything
+    listed_count: int = 0  # ledgers that the metadata store listed
+    candidate_count: int = 0  # local ledgers that were not listed
+    dropped_count: int = 0
+    proof_count: int = 0  # how often the proof was begun: 2 and more when sessions ended
+    gave_up: str = ""  # why the round ended early, or left what it had proved; empty: it did not
+    is_suspicious: bool = False  # the metadata store contradicted itself
+    is_stuck: bool = False  # ledgers that were proved to be deleted could not go
 
     @property
-    def is_over(self) -> bool:
-        """True after ``EndRound``."""
-        return self._phase is _Phase.OVER
+    def kept_count(self) -> int:
+        """Candidates whose deletion could not be proved, or that could not go."""
+        return self.candidate_count - self.dropped_count
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. After the end all is late news."""
-        if self.is_over:
-            return []
-        match event:
-            case RoundBegun(ledger_ids):
-                assert self._phase is None, "a round begins once"
-                self._local = tuple(sorted(ledger_ids))
-                effects = self._begin_proof()
-            case CounterRead():
-                effects = self._on_counter(event)
-            case LedgersListed(ledger_ids, is_last, session):
-                effects = self._on_list(ledger_ids, is_last=is_last, session=session)
-            case LedgersRead(findings, session):
-                effects = self._on_read(findings, session, now_ms)
-            case MetadataFailed(reason):
-                effects = self._end(reason)
-            case TimePassed():
-                effects = self._on_time(now_ms)
-            case LedgersDropped(ledger_count, why_left):
-                self._dropped_count += ledger_count
-                self._why_left = why_left or self._why_left
-                effects = self._drop_some()
-            case _:
-                assert_never(event)
-        self._check()
-        return effects
 
-    # ------------------------------------------------------------------ the proof
+# ------------------------------------------------------------------ the round
 
-    def _begin_proof(self) -> list[Effect]:
-        if not self._local:
-            return self._end("")
-        if self._proof_count == PROOF_COUNT_MAX:
-            return self._end("the session with the metadata store did not last")
-        self._proof_count += 1
-        self._session = None
-        self._listed_count = self._candidate_count = 0
-        self._absent, self._to_read, self._asked = [], [], ()
-        self._phase = _Phase.COUNTING
-        return [ReadCounter()]
 
-    def _on_counter(self, counter: CounterRead) -> list[Effect]:
-        next_ledger_id, session = counter.next_ledger_id, counter.session
-        if self._phase is _Phase.COUNTING:
-            if session is None:
-                return self._begin_proof()
-            self._session = session
-            self._next_ledger_id = next_ledger_id
-            self._is_emptied = counter.is_emptied
-            self._unlisted = {one for one in self._local if one < next_ledger_id}
-            self._phase = _Phase.LISTING
-            return [ListLedgers()]
-        assert self._phase is _Phase.COUNTING_AGAIN, "nobody asked"
-        if session != self._session:
-            return self._begin_proof()
-        if next_ledger_id < self._next_ledger_id:
-            return self._end("the metadata store went back in time", is_suspicious=True)
-        if not self._listed_count and not counter.is_emptied:
-            return self._end("a ledger was made while the last one was looked for")
-        absent, self._absent = self._absent, []
-        return self._look(_Phase.LOOKING_AGAIN, absent)
+class _NewSession(Exception):  # noqa: N818 - not an error: the proof begins anew
+    pass
 
-    def _on_list(
-        self, ledger_ids: Iterable[int], *, is_last: bool, session: int | None
-    ) -> list[Effect]:
-        assert self._phase is _Phase.LISTING, "nobody asked"
-        if session != self._session:
-            return self._begin_proof()
-        listed = set(ledger_ids)
-        self._listed_count += len(listed)
-        self._unlisted -= listed
-        if not is_last:
-            return []
-        candidates = sorted(self._unlisted)[:CANDIDATE_COUNT_MAX]
-        self._unlisted = set()
-        self._candidate_count = len(candidates)
-        if not self._listed_count and candidates and not self._is_emptied:
-            return self._end(NONE_LISTED)
-        return self._look(_Phase.LOOKING, candidates)
 
-    def _look(self, phase: _Phase, ledger_ids: Sequence[int]) -> list[Effect]:
-        if not ledger_ids:
-            return self._end("")
-        self._phase = phase
-        self._to_read = sorted(ledger_ids, reverse=True)
-        return self._read_some()
+class _RoundEnded(Exception):  # noqa: N818 - not an error: the round ends early
+    def __init__(self, reason: str, *, is_suspicious: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_suspicious = is_suspicious
 
-    def _read_some(self) -> list[Effect]:
-        self._asked = _take(self._to_read, READ_COUNT_MAX)
-        return [ReadMetadata(self._asked)]
 
-    def _on_read(
-        self, findings: Mapping[int, Finding], session: int | None, now_ms: int
-    ) -> list[Effect]:
-        assert self._phase in (_Phase.LOOKING, _Phase.LOOKING_AGAIN), "nobody asked"
-        if session is None or session != self._session:
-            return self._begin_proof()
-        asked, self._asked = self._asked, ()
-        for ledger_id in asked:
-            found = findings.get(ledger_id, Finding.UNKNOWN)
+def garbage_round(local_ids: Sequence[int], confirm_delay_ms: int) -> Steps[Effect, RoundResult]:
+    """Drop the deleted ones among the ledgers of a bookie, each given once; return the result."""
+    result = RoundResult(local_count=len(local_ids))
+    try:
+        deleted = yield from _deleted_among(local_ids, confirm_delay_ms, result)
+        for ledger_ids in _pieces(deleted, DROP_COUNT_MAX):
+            dropped: Dropped = yield DropLedgers(ledger_ids)
+            result.dropped_count += dropped.ledger_count
+            result.gave_up = dropped.why_left or result.gave_up
+    except _RoundEnded as end:
+        result.gave_up, result.is_suspicious = end.reason, end.is_suspicious
+    except ZbkError as error:
+        result.gave_up = str(error)
+    else:
+        result.is_stuck = bool(result.gave_up)
+    return result
+
+
+def _deleted_among(
+    local_ids: Sequence[int], confirm_delay_ms: int, result: RoundResult
+) -> Steps[Effect, list[int]]:
+    """Return the ledgers that were surely deleted, ascending."""
+    if not local_ids:
+        return []
+    for _ in range(PROOF_COUNT_MAX):
+        result.proof_count += 1
+        result.listed_count = result.candidate_count = 0
+        try:
+            return (yield from _proof(local_ids, confirm_delay_ms, result))
+        except _NewSession:
+            continue
+    raise _RoundEnded("the session with the metadata store did not last")
+
+
+def _proof(
+    local_ids: Sequence[int], confirm_delay_ms: int, result: RoundResult
+) -> Steps[Effect, list[int]]:
+    counter: Counter = yield ReadCounter()
+    session = counter.session
+    _check_session(session, session)
+    candidates = yield from _unlisted(local_ids, counter, result)
+    absent = yield from _look(candidates, session)
+    if not absent:
+        return []
+    waited_ms = yield Wait(confirm_delay_ms)
+    while waited_ms < confirm_delay_ms:
+        waited_ms += yield Wait(confirm_delay_ms - waited_ms)
+    again: Counter = yield ReadCounter()
+    _check_session(again.session, session)
+    if again.next_ledger_id < counter.next_ledger_id:
+        raise _RoundEnded("the metadata store went back in time", is_suspicious=True)
+    if not result.listed_count and not again.is_emptied:
+        raise _RoundEnded("a ledger was made while the last one was looked for")
+    return (yield from _look(absent, session))
+
+
+def _unlisted(
+    local_ids: Sequence[int], counter: Counter, result: RoundResult
+) -> Steps[Effect, list[int]]:
+    """Return the candidates, ascending."""
+    unlisted = {one for one in local_ids if one < counter.next_ledger_id}
+    piece: ListPiece = yield ListLedgers()
+    while True:
+        _check_session(piece.session, counter.session)
+        listed = set(piece.ledger_ids)
+        result.listed_count += len(listed)
+        unlisted -= listed
+        if piece.is_last:
+            break
+        piece = yield ListMore()
+    candidates = sorted(unlisted)[:CANDIDATE_COUNT_MAX]
+    result.candidate_count = len(candidates)
+    if candidates and not result.listed_count and not counter.is_emptied:
+        raise _RoundEnded(NONE_LISTED)
+    return candidates
+
+
+def _look(ledger_ids: Sequence[int], session: int | None) -> Steps[Effect, list[int]]:
+    """Return the ledgers of which the metadata store says that there is no such one."""
+    absent = []
+    for some in _pieces(ledger_ids, READ_COUNT_MAX):
+        answer: Findings = yield ReadMetadata(some)
+        _check_session(answer.session, session)
+        for ledger_id in some:
+            found = answer.findings.get(ledger_id, Finding.UNKNOWN)
             if found is Finding.PRESENT:
                 why = f"ledger {ledger_id} is there and was not listed"
-                return self._end(why, is_suspicious=True)
+                raise _RoundEnded(why, is_suspicious=True)
             if found is Finding.ABSENT:
-                self._absent.append(ledger_id)
-        if self._to_read:
-            return self._read_some()
-        if self._phase is _Phase.LOOKING_AGAIN:
-            self._phase = _Phase.DROPPING
-            self._to_drop = sorted(self._absent, reverse=True)
-            return self._drop_some()
-        if not self._absent:
-            return self._end("")
-        self._phase = _Phase.WAITING
-        self._look_at_ms = now_ms + self._confirm_delay_ms
-        return [Wait(self._look_at_ms)]
-
-    def _on_time(self, now_ms: int) -> list[Effect]:
-        if self._phase is not _Phase.WAITING:
-            return []  # late
-        if now_ms < self._look_at_ms:
-            return [Wait(self._look_at_ms)]
-        self._phase = _Phase.COUNTING_AGAIN
-        return [ReadCounter()]
-
-    # ------------------------------------------------------------------ the end
-
-    def _drop_some(self) -> list[Effect]:
-        assert self._phase is _Phase.DROPPING, "the proof comes first"
-        some = _take(self._to_drop, DROP_COUNT_MAX)
-        return [DropLedgers(some)] if some else self._end("")
-
-    def _end(self, gave_up: str, *, is_suspicious: bool = False) -> list[Effect]:
-        self._phase = _Phase.OVER
-        result = RoundResult(
-            local_count=len(self._local),
-            listed_count=self._listed_count,
-            candidate_count=self._candidate_count,
-            kept_count=self._candidate_count - self._dropped_count,
-            dropped_count=self._dropped_count,
-            proof_count=self._proof_count,
-            gave_up=gave_up or self._why_left,
-            is_stuck=bool(self._why_left),
-            is_suspicious=is_suspicious,
-        )
-        return [EndRound(result)]
-
-    def _check(self) -> None:
-        is_looking = self._phase in (_Phase.LOOKING, _Phase.LOOKING_AGAIN)
-        assert bool(self._asked) is is_looking or self.is_over, "one question at a time"
-        assert not self._to_drop or self._phase is _Phase.DROPPING or self.is_over, (
-            "both looks come first"
-        )
-        assert self._session is not None or self._phase in (_Phase.COUNTING, _Phase.OVER)
+                absent.append(ledger_id)
+    return absent
 
 
-def _take(descending: list[int], count: int) -> tuple[int, ...]:
-    """Remove the lowest ids and return them, ascending."""
-    some = tuple(reversed(descending[-count:]))
-    del descending[-count:]
-    return some
+def _check_session(found: int | None, session: int | None) -> None:
+    if found is None or found != session:
+        raise _NewSession
+
+
+def _pieces(ledger_ids: Sequence[int], count_max: int) -> Iterator[tuple[int, ...]]:
+    for first in range(0, len(ledger_ids), count_max):
+        yield tuple(ledger_ids[first : first + count_max])

@@ -302,7 +302,7 @@ def test_the_store_of_another_cluster_drops_nothing(world: GarbageWorld) -> None
 
     result = world.round()
 
-    assert "of another cluster" in result.gave_up
+    assert "belongs to another cluster" in result.gave_up
     assert world.local() == ids
 
 

@@ -1,34 +1,32 @@
-"""GarbageRound: golden stories."""
+"""Rounds of garbage collection: golden stories."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import assert_never
 
 import pytest
 
 from tests.support.golden import run_script, scripts
+from zbk.errors import ZbkError
+from zbk.protocol.procedure import Procedure
 from zbk.protocol.upkeep.gc import (
     CANDIDATE_COUNT_MAX,
     DROP_COUNT_MAX,
     READ_COUNT_MAX,
-    GarbageRound,
-)
-from zbk.protocol.upkeep.gc_events import (
-    CounterRead,
+    Counter,
     DropLedgers,
+    Dropped,
     Effect,
-    EndRound,
-    Event,
     Finding,
-    LedgersDropped,
-    LedgersListed,
-    LedgersRead,
+    Findings,
     ListLedgers,
-    MetadataFailed,
+    ListMore,
+    ListPiece,
     ReadCounter,
     ReadMetadata,
-    RoundBegun,
-    TimePassed,
+    RoundResult,
     Wait,
+    garbage_round,
 )
 
 
@@ -40,86 +38,94 @@ class GarbageScript:
 
     def __call__(self, words: list[str]) -> str:
         name, *args = words
-        effects = getattr(self, f"do_{name.replace('-', '_')}")(*args)
-        return "\n    ".join([f"{' '.join(words)}:", *map(_line, effects)])
+        lines = getattr(self, f"do_{name.replace('-', '_')}")(*args)
+        return "\n    ".join([f"{' '.join(words)}:", *lines])
 
-    def do_local(self, *ids: str) -> list[Effect]:
+    def do_local(self, *ids: str) -> list[str]:
         """Start with a bookie that has these ledgers, and session 1."""
-        self.round = GarbageRound(confirm_delay_ms=1000)
-        self.local = [int(one) for one in ids]
+        self.round = Procedure(garbage_round(sorted(map(int, ids)), confirm_delay_ms=1000))
         self.session: int | None = 1
         self.now_ms = 0
         return []
 
-    def do_begin(self) -> list[Effect]:
+    def do_begin(self) -> list[str]:
         """Begin."""
-        return self._say(RoundBegun(self.local))
+        return self._lines(self.round.begin())
 
-    def do_session(self, number: str) -> list[Effect]:
+    def do_session(self, number: str) -> list[str]:
         """Have the next answers come from another session, or from one in doubt: ``none``."""
         self.session = None if number == "none" else int(number)
         return []
 
-    def do_counter(self, next_ledger_id: str, *note: str) -> list[Effect]:
+    def do_counter(self, next_ledger_id: str, *note: str) -> list[str]:
         """Answer with the counter; ``emptied``: and with the note that no ledger is left."""
         is_emptied = note == ("emptied",)
-        return self._say(CounterRead(int(next_ledger_id), self.session, is_emptied=is_emptied))
+        return self._answer(Counter(int(next_ledger_id), self.session, is_emptied=is_emptied))
 
-    def do_listed(self, *ids: str) -> list[Effect]:
+    def do_listed(self, *ids: str) -> list[str]:
         """Answer with a piece of the list."""
-        return self._say(LedgersListed([*map(int, ids)], is_last=False, session=self.session))
+        return self._answer(ListPiece([*map(int, ids)], is_last=False, session=self.session))
 
-    def do_list_ends(self) -> list[Effect]:
+    def do_list_ends(self) -> list[str]:
         """Answer that this was the list."""
-        return self._say(LedgersListed([], is_last=True, session=self.session))
+        return self._answer(ListPiece([], is_last=True, session=self.session))
 
-    def do_read(self, *findings: str) -> list[Effect]:
+    def do_read(self, *findings: str) -> list[str]:
         """Answer for each ledger: ``7=absent``."""
         pairs = [one.split("=") for one in findings]
         found = {int(ledger_id): Finding(text) for ledger_id, text in pairs}
-        return self._say(LedgersRead(found, self.session))
+        return self._answer(Findings(found, self.session))
 
-    def do_fails(self, *words: str) -> list[Effect]:
+    def do_fails(self, *words: str) -> list[str]:
         """Answer with an error."""
-        return self._say(MetadataFailed(" ".join(words)))
+        return self._answer(ZbkError(" ".join(words)))
 
-    def do_wait(self, until_ms: str) -> list[Effect]:
+    def do_wait(self, until_ms: str) -> list[str]:
         """Let it be that time."""
-        self.now_ms = int(until_ms)
-        return self._say(TimePassed())
+        passed_ms, self.now_ms = int(until_ms) - self.now_ms, int(until_ms)
+        return self._answer(passed_ms)
 
-    def do_dropped(self, count: str) -> list[Effect]:
+    def do_dropped(self, count: str) -> list[str]:
         """Answer that so many are gone."""
-        return self._say(LedgersDropped(int(count)))
+        return self._answer(Dropped(int(count)))
 
-    def _say(self, event: Event) -> list[Effect]:
-        return self.round.handle(event, self.now_ms)
+    def _answer(self, value: object) -> list[str]:
+        return self._lines(self.round.answer(value))
+
+    def _lines(self, effect: Effect | None) -> list[str]:
+        if effect is None:
+            return [_end(self.round.result)]
+        line = _line(effect, self.now_ms)
+        return [line] if line else []
 
 
-def _line(effect: Effect) -> str:
+def _line(effect: Effect, now_ms: int) -> str:
     match effect:
         case ReadCounter():
             return "counter?"
         case ListLedgers():
             return "list?"
+        case ListMore():
+            return ""  # the list goes on: no new question
         case ReadMetadata(ledger_ids):
             return f"read {_ids(ledger_ids)}?"
-        case Wait(until_ms):
-            return f"wait until {until_ms}"
+        case Wait(delay_ms):
+            return f"wait until {now_ms + delay_ms}"
         case DropLedgers(ledger_ids):
             return f"drop {_ids(ledger_ids)}"
-        case EndRound(result):
-            return (
-                f"end: {result.local_count} local, {result.listed_count} listed, "
-                f"{result.candidate_count} candidates, {result.dropped_count} dropped, "
-                f"{result.kept_count} kept" + (f"; {result.gave_up}" if result.gave_up else "")
-            )
         case _:
             assert_never(effect)
 
 
-def _ids(ledger_ids: object) -> str:
-    assert isinstance(ledger_ids, tuple)
+def _end(result: RoundResult) -> str:
+    return (
+        f"end: {result.local_count} local, {result.listed_count} listed, "
+        f"{result.candidate_count} candidates, {result.dropped_count} dropped, "
+        f"{result.kept_count} kept" + (f"; {result.gave_up}" if result.gave_up else "")
+    )
+
+
+def _ids(ledger_ids: Sequence[int]) -> str:
     return " ".join(map(str, ledger_ids))
 
 
@@ -129,48 +135,41 @@ def test_golden(path: Path, rewrite_golden: bool) -> None:
     run_script(path, GarbageScript(), rewrite=rewrite_golden)
 
 
-def _only(effects: list[Effect]) -> Effect:
-    (effect,) = effects
-    return effect
-
-
 def test_questions_and_drops_come_in_pieces() -> None:
-    garbage = GarbageRound(0)
     ids = range(300)
-    garbage.handle(RoundBegun(ids), 0)
-    garbage.handle(CounterRead(1_000, 1), 0)
-    garbage.handle(LedgersListed([900], is_last=False, session=1), 0)
-    effect = _only(garbage.handle(LedgersListed([], is_last=True, session=1), 0))
+    garbage = Procedure(garbage_round(ids, 0))
+    garbage.begin()
+    garbage.answer(Counter(1_000, 1))
+    garbage.answer(ListPiece([900], is_last=False, session=1))
+    effect = garbage.answer(ListPiece([], is_last=True, session=1))
     for look in range(2):
         asked: list[int] = []
         while isinstance(effect, ReadMetadata):
             assert len(effect.ledger_ids) <= READ_COUNT_MAX
             asked += effect.ledger_ids
-            findings = dict.fromkeys(effect.ledger_ids, Finding.ABSENT)
-            effect = _only(garbage.handle(LedgersRead(findings, 1), 0))
+            effect = garbage.answer(Findings(dict.fromkeys(effect.ledger_ids, Finding.ABSENT), 1))
         assert asked == list(ids)
         if look == 0:
             assert effect == Wait(0)
-            assert garbage.handle(TimePassed(), 0) == [ReadCounter()]
-            effect = _only(garbage.handle(CounterRead(1_000, 1), 0))
+            assert garbage.answer(0) == ReadCounter()
+            effect = garbage.answer(Counter(1_000, 1))
     dropped: list[int] = []
     while isinstance(effect, DropLedgers):
         assert len(effect.ledger_ids) <= DROP_COUNT_MAX
         dropped += effect.ledger_ids
-        effect = _only(garbage.handle(LedgersDropped(len(effect.ledger_ids)), 0))
+        effect = garbage.answer(Dropped(len(effect.ledger_ids)))
     assert dropped == list(ids)
-    assert isinstance(effect, EndRound)
-    assert effect.result.dropped_count == 300
+    assert effect is None
+    assert garbage.result.dropped_count == 300
 
 
 def test_more_candidates_than_fit_in_a_round_wait_for_the_next() -> None:
-    garbage = GarbageRound(0)
-    garbage.handle(RoundBegun(range(CANDIDATE_COUNT_MAX + 5)), 0)
-    garbage.handle(CounterRead(CANDIDATE_COUNT_MAX + 9, 1), 0)
-    garbage.handle(LedgersListed([CANDIDATE_COUNT_MAX + 8], is_last=True, session=1), 0)
+    garbage = Procedure(garbage_round(range(CANDIDATE_COUNT_MAX + 5), 0))
+    garbage.begin()
+    garbage.answer(Counter(CANDIDATE_COUNT_MAX + 9, 1))
+    garbage.answer(ListPiece([CANDIDATE_COUNT_MAX + 8], is_last=True, session=1))
 
-    effect = _only(garbage.handle(MetadataFailed("over"), 0))
+    assert garbage.answer(ZbkError("over")) is None
 
-    assert isinstance(effect, EndRound)
-    assert effect.result.candidate_count == CANDIDATE_COUNT_MAX
-    assert garbage.handle(TimePassed(), 0) == []
+    assert garbage.result.candidate_count == CANDIDATE_COUNT_MAX
+    assert garbage.answer(0) is None

@@ -1,30 +1,27 @@
-"""GarbageRound against a metadata store that lies, lags and fails, and a twin that knows."""
+"""Rounds of garbage collection against a store that lies, lags and fails, and a twin that knows."""
 
-from collections.abc import Sequence
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from zbk.protocol.upkeep.gc import GarbageRound
-from zbk.protocol.upkeep.gc_events import (
-    CounterRead,
+from zbk.errors import ZbkError
+from zbk.protocol.procedure import Procedure
+from zbk.protocol.upkeep.gc import (
+    Counter,
     DropLedgers,
+    Dropped,
     Effect,
-    EndRound,
-    Event,
     Finding,
-    LedgersDropped,
-    LedgersListed,
-    LedgersRead,
+    Findings,
     ListLedgers,
-    MetadataFailed,
+    ListMore,
+    ListPiece,
     ReadCounter,
     ReadMetadata,
-    RoundBegun,
     RoundResult,
-    TimePassed,
     Wait,
+    garbage_round,
 )
 
 LIES = ("honest", "empty", "partial", "failing", "unsure", "restless")
@@ -84,8 +81,10 @@ class LyingStore:
         self.session += 1
         self.seen = self.truth.rng.randrange(len(self.truth.row) + 1)
 
-    def answer(self, effect: Effect) -> Sequence[Event]:
-        """Return what comes back."""
+    def answer(self, effect: Effect) -> object:
+        """Return the answer."""
+        if isinstance(effect, ListMore):
+            return self.rest
         rng, truth = self.truth.rng, self.truth
         if rng.random() < 0.4:
             truth.change()
@@ -95,20 +94,19 @@ class LyingStore:
             self.begin_session()
             session = rng.choice([None, self.session])
         if self.lie == "failing" and rng.random() < 0.15:
-            return [MetadataFailed("no answer")]
+            return ZbkError("no answer")
         live = truth.view(self.seen)
         match effect:
             case ReadCounter():
                 is_emptied = truth.is_emptied(self.seen)
                 self.has_told_emptied |= is_emptied
-                return [CounterRead(truth.counter(self.seen), session, is_emptied=is_emptied)]
+                return Counter(truth.counter(self.seen), session, is_emptied=is_emptied)
             case ListLedgers():
                 return self._list(sorted(live), session)
             case ReadMetadata(ledger_ids):
-                findings = {one: self._find(one, live) for one in ledger_ids}
-                return [LedgersRead(findings, session)]
-            case Wait():
-                return [TimePassed()]
+                return Findings({one: self._find(one, live) for one in ledger_ids}, session)
+            case Wait(delay_ms):
+                return delay_ms
             case _:
                 raise AssertionError(effect)
 
@@ -117,42 +115,33 @@ class LyingStore:
             return Finding.UNKNOWN
         return Finding.PRESENT if ledger_id in live else Finding.ABSENT
 
-    def _list(self, live: list[int], session: int | None) -> list[Event]:
+    def _list(self, live: list[int], session: int | None) -> ListPiece:
         if self.lie == "empty":
             live = []
         if self.lie == "partial":
             live = [one for one in live if self.truth.rng.random() < 0.7]
         half = len(live) // 2
-        return [
-            LedgersListed(live[:half], is_last=False, session=session),
-            LedgersListed(live[half:], is_last=True, session=session),
-        ]
+        self.rest = ListPiece(live[half:], is_last=True, session=session)
+        return ListPiece(live[:half], is_last=False, session=session)
 
 
 def run_round(store: LyingStore, local: set[int]) -> tuple[RoundResult, set[int], bool]:
     """Return the result, what was dropped, and whether the list left out a candidate that lives."""
-    garbage = GarbageRound(confirm_delay_ms=10)
+    garbage = Procedure(garbage_round(sorted(local), confirm_delay_ms=10))
     dropped: set[int] = set()
     was_lied_to = False
-    now_ms = 0
-    effects = garbage.handle(RoundBegun(sorted(local)), now_ms)
+    effect = garbage.begin()
     for _ in range(1_000):
-        (effect,) = effects
-        if isinstance(effect, EndRound):
-            return effect.result, dropped, was_lied_to
-        if isinstance(effect, Wait):
-            now_ms = effect.until_ms
+        if effect is None:
+            return garbage.result, dropped, was_lied_to
         if isinstance(effect, DropLedgers):
             dropped |= {*effect.ledger_ids}
-            effects = garbage.handle(LedgersDropped(len(effect.ledger_ids)), now_ms)
-            continue
-        effects = []
-        for event in store.answer(effect):
-            if isinstance(event, LedgersRead):
-                was_lied_to |= Finding.PRESENT in event.findings.values()
-            effects = garbage.handle(event, now_ms)
-            if effects:  # a list is not asked to go on that is not wanted any more
-                break
+            answer: object = Dropped(len(effect.ledger_ids))
+        else:
+            answer = store.answer(effect)
+        if isinstance(answer, Findings):
+            was_lied_to |= Finding.PRESENT in answer.findings.values()
+        effect = garbage.answer(answer)
     raise AssertionError("a round ends")
 
 
