@@ -6,18 +6,17 @@ It does what ``zbk.auditor.copier`` does, without waiting.
 from collections.abc import Callable
 from typing import Final, TypeAlias
 
-import msgspec
-
 from tests.simulation.kernel import Node
 from tests.simulation.network import ClientPool
 from zbk.auditor.copier import Secret
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, answer_of, info_request
 from zbk.errors import ZbkError
 from zbk.protocol.repair import fragment_copy_events as ev
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
+from zbk.protocol.repair.holdings import HeldPages, Holdings
 from zbk.transport.events import News, Reply
-from zbk.wire.codec import encode_batch, encode_ids
-from zbk.wire.messages import Add, AddAnswer, GetLedgerInfo, LedgerInfo, Read, ReadAnswer
+from zbk.wire.messages import AddAnswer, LedgerInfo, ReadAnswer
 
 COPY_LIMITS: Final = ev.CopyLimits(
     window_size=2_000,
@@ -38,10 +37,10 @@ class CopyBody:
     def __init__(self, node: Node, pool: ClientPool, order: CopyOrder, done: Done) -> None:
         self._node = node
         self._pool = pool
-        self._metadata = order.metadata
-        self._secret = Secret.of(order.metadata)
+        secret = Secret.of(order.metadata)
+        self._ledger = LedgerRequests.of(order.metadata, secret.ledger_key)
         self._done = done
-        self._core = FragmentCopy(order, self._secret.digest, COPY_LIMITS)
+        self._core = FragmentCopy(order, secret.digest, COPY_LIMITS)
         self._node.after(0, self._handle, ev.CopyStarted())
 
     def stop(self) -> None:
@@ -49,56 +48,24 @@ class CopyBody:
         self._handle(ev.CopyStopped())
 
     def _handle(self, event: ev.Event) -> None:
+        ledger = self._ledger
         for effect in self._core.handle(event, self._node.now_ms()):
             match effect:
-                case ev.SendRead():
-                    self._send_read(effect)
-                case ev.SendAdd():
-                    self._send_add(effect)
-                case ev.AskHoldings(bookie_id, first_entry_id):
-                    request = GetLedgerInfo(
-                        request_id=0,
-                        ledger_id=self._metadata.ledger_id,
-                        first_entry_id=first_entry_id,
-                    )
-                    self._pool.request(bookie_id, request, (), effect, self._on_reply)
+                case ev.SendRead(entry_ids=ids, is_checked=is_checked):
+                    size_max = COPY_LIMITS.read_size
+                    self._send(effect, ledger.read(ids, size_max, is_checked=is_checked))
+                case ev.SendAdd(batch=batch, lac=lac):
+                    self._send(effect, ledger.add(batch, lac, is_recovery=True))
+                case ev.AskHoldings(first_entry_id=first_id):
+                    self._send(effect, info_request(ledger.ledger_id, first_id))
                 case ev.CopyAdvanced():
-                    self._node.trace(f"copied {effect.count} of L{self._metadata.ledger_id}")
+                    self._node.trace(f"copied {effect.count} of L{ledger.ledger_id}")
                 case ev.CopyEnded(result):
                     self._done(result)
 
-    def _send_read(self, effect: ev.SendRead) -> None:
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._secret.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=COPY_LIMITS.read_size,
-            is_striped=is_striped,
-            is_checked=effect.is_checked,
-        )
-        frames = (bytes(encode_ids(ids)),) if is_striped else ()
-        self._pool.request(effect.bookie_id, request, frames, effect, self._on_reply)
-
-    def _send_add(self, effect: ev.SendAdd) -> None:
-        batch = effect.batch
-        request = Add(
-            request_id=0,
-            ledger_id=batch.ledger_id,
-            ledger_key=self._secret.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=effect.lac,
-            checksum=batch.checksum,
-            is_striped=not batch.is_in_a_row,
-            is_recovery=True,
-        )
-        frames = tuple(bytes(frame) for frame in encode_batch(batch))
+    def _send(self, effect: ev.SendRead | ev.SendAdd | ev.AskHoldings, built: BuiltRequest) -> None:
+        request, frames = built
+        frames = tuple(map(bytes, frames))
         self._pool.request(effect.bookie_id, request, frames, effect, self._on_reply)
 
     def _on_reply(self, news: News) -> None:
@@ -123,15 +90,8 @@ def _event_of(reply: Reply) -> ev.Event:
     raise AssertionError("a copy sends nothing else")
 
 
-class Holdings(msgspec.Struct, frozen=True):
-    """What a bookie says that it holds."""
-
-    ranges: tuple[tuple[int, int], ...]
-    is_in_limbo: bool
-
-
 class HoldingsBody:
-    """Asks a bookie what it holds of a span, as often as it takes; ends with one call of ``done``.
+    """Asks a bookie what it holds of a span, page by page; ends with one call of ``done``.
 
     ``done`` gets what it holds, or the refusal.
     """
@@ -147,25 +107,23 @@ class HoldingsBody:
         self._pool = pool
         self._bookie_id = bookie_id
         self._ledger_id = ledger_id
-        self._span = span
+        self._pages = HeldPages(span)
         self._done = done
-        self._ranges: list[tuple[int, int]] = []
-        self._ask(span[0])
+        self._ask()
 
-    def _ask(self, first_entry_id: int) -> None:
-        request = GetLedgerInfo(
-            request_id=0, ledger_id=self._ledger_id, first_entry_id=first_entry_id
-        )
-        self._pool.request(self._bookie_id, request, (), None, self._on_reply)
+    def _ask(self) -> None:
+        next_id = self._pages.next_entry_id
+        if next_id is None:
+            self._done(self._pages.holdings)
+            return
+        built = info_request(self._ledger_id, next_id)
+        self._pool.request(self._bookie_id, *built, None, self._on_reply)
 
     def _on_reply(self, news: News) -> None:
-        assert isinstance(news, Reply), "whoever asks gets replies"
-        info = news.outcome
-        if not isinstance(info, LedgerInfo):
-            self._done(news.error)
+        assert isinstance(news, Reply), "a request gets a reply"
+        info = answer_of(news, LedgerInfo)
+        if isinstance(info, ZbkError):
+            self._done(info)
             return
-        self._ranges += info.ranges
-        if info.next_entry_id is not None and info.next_entry_id <= self._span[1]:
-            self._ask(info.next_entry_id)
-        else:
-            self._done(Holdings(tuple(self._ranges), info.is_in_limbo))
+        self._pages.add(info.ranges, info.next_entry_id, is_in_limbo=info.is_in_limbo)
+        self._ask()

@@ -6,7 +6,7 @@ It does what ``zbk.auditor.ledger_checks`` does, without waiting.
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from tests.simulation.copier import Holdings, HoldingsBody
+from tests.simulation.copier import HoldingsBody
 from tests.simulation.network import ClientPool
 from zbk.auditor.audit_steps import reports_of
 from zbk.errors import ZbkError
@@ -14,7 +14,7 @@ from zbk.protocol.entry.words import ENTRY_ID_MAX
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.audit_events import Report
 from zbk.protocol.repair.fragment_check import CheckedLedger, Finding, holders
-from zbk.protocol.repair.holdings import HoldingsComparison
+from zbk.protocol.repair.holdings import Holdings, HoldingsComparison
 
 
 class HoldingsCheckBody:

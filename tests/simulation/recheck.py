@@ -6,7 +6,7 @@ The body does what ``zbk.auditor.recheck`` does, in the bookie's process: it end
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from tests.simulation.copier import CopyBody, Holdings, HoldingsBody
+from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, SECOND, Node
 from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import ClientPool
@@ -17,6 +17,7 @@ from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.errors import NoSuchLedgerError, ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.holdings import Holdings
 
 ROUND_US: Final = 300 * MS
 ROUND_US_MAX: Final = 2 * SECOND

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Protocol, TypeAlias
 
-from tests.simulation.copier import CopyBody, Holdings, HoldingsBody
+from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.recoverer import RecoveryBody
@@ -24,6 +24,7 @@ from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair import ledger_repair_events as ev
 from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.holdings import Holdings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 
 Done: TypeAlias = Callable[[ev.RepairResult], None]

@@ -2,12 +2,12 @@
 
 from itertools import pairwise
 
-from zbk.client.cluster.requests import ReplyBox
+from zbk.client.cluster.requests import RequestSender
 from zbk.errors import EntryUnreadableError, NoSuchEntryError, ZbkError
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.transport.events import Reply
+from zbk.transport.events import Reply, Sink
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
 
@@ -15,7 +15,7 @@ READ_COUNT_MAX = 7
 """Entries in one answer: reads go on."""
 
 
-class FakeHolders:
+class FakeHolders(RequestSender):
     """The bookies of one closed ledger, each with all entries of its slot."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
@@ -47,10 +47,13 @@ class FakeHolders:
         bookie_id: str,
         request: Message,
         frames: tuple[bytes, ...],
-        box: ReplyBox,
+        box: Sink,
         key: object,
+        *,
+        wait_ms: int = 0,
     ) -> None:
         """Answer at once."""
+        del wait_ms
         self.asked.append(bookie_id)
         outcome: LedgerInfo | ReadAnswer | ZbkError
         body: tuple[bytes, ...] = ()

@@ -10,11 +10,12 @@ True
 
 import threading
 from collections.abc import Callable
-from typing import Final, Protocol, Self, assert_never
+from typing import Final, Self, assert_never
 
 import msgspec
 
-from zbk.client.cluster.requests import ReplyBox
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, info_request
+from zbk.client.cluster.requests import ReplyBox, RequestSender
 from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -42,34 +43,10 @@ from zbk.protocol.repair.fragment_copy_events import (
 from zbk.protocol.throttle import Throttle
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
-from zbk.wire.codec import encode_batch, encode_ids
-from zbk.wire.messages import (
-    Add,
-    AddAnswer,
-    GetLedgerInfo,
-    LedgerInfo,
-    Message,
-    Read,
-    ReadAnswer,
-)
+from zbk.wire.messages import AddAnswer, LedgerInfo, ReadAnswer
 
 LOOK_S: Final = 0.1
 """How often a copy that waits for an answer looks whether it is to stop."""
-
-
-class RequestSender(Protocol):
-    """Sends one request; its reply goes into ``box`` under ``key``, always."""
-
-    def send(
-        self,
-        bookie_id: str,
-        request: Message,
-        frames: tuple[bytes, ...],
-        box: ReplyBox,
-        key: object,
-    ) -> None:
-        """Send without waiting."""
-        ...
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -154,8 +131,7 @@ class _Run:
         on_progress: Callable[[int, int], None],
     ) -> None:
         self._requests = requests
-        self._metadata = order.metadata
-        self._secret = secret
+        self._ledger = LedgerRequests.of(order.metadata, secret.ledger_key)
         self._throttle = throttle
         self._is_stopped = is_stopped
         self._on_progress = on_progress
@@ -180,17 +156,13 @@ class _Run:
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case SendRead():
-                self._send_read(effect)
-            case SendAdd():
-                self._send_add(effect)
-            case AskHoldings(bookie_id, first_entry_id):
-                request = GetLedgerInfo(
-                    request_id=0,
-                    ledger_id=self._metadata.ledger_id,
-                    first_entry_id=first_entry_id,
-                )
-                self._requests.send(bookie_id, request, (), self._box, effect)
+            case SendRead(entry_ids=ids, is_checked=is_checked):
+                self._send(effect, self._ledger.read(ids, self._read_size, is_checked=is_checked))
+            case SendAdd(batch=batch, lac=lac):
+                self._throttle.wait(batch.size, self._is_stopped)
+                self._send(effect, self._ledger.add(batch, lac, is_recovery=True))
+            case AskHoldings(first_entry_id=first_id):
+                self._send(effect, info_request(self._ledger.ledger_id, first_id))
             case CopyAdvanced(count, size):
                 self._on_progress(count, size)
             case CopyEnded(result):
@@ -198,39 +170,8 @@ class _Run:
             case _:
                 assert_never(effect)
 
-    def _send_read(self, effect: SendRead) -> None:
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._secret.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=self._read_size,
-            is_striped=is_striped,
-            is_checked=effect.is_checked,
-        )
-        frames = (encode_ids(ids),) if is_striped else ()
-        self._requests.send(effect.bookie_id, request, frames, self._box, effect)
-
-    def _send_add(self, effect: SendAdd) -> None:
-        batch = effect.batch
-        self._throttle.wait(batch.size, self._is_stopped)
-        request = Add(
-            request_id=0,
-            ledger_id=batch.ledger_id,
-            ledger_key=self._secret.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=effect.lac,
-            checksum=batch.checksum,
-            is_striped=not batch.is_in_a_row,
-            is_recovery=True,
-        )
-        self._requests.send(effect.bookie_id, request, encode_batch(batch), self._box, effect)
+    def _send(self, effect: SendRead | SendAdd | AskHoldings, built: BuiltRequest) -> None:
+        self._requests.send(effect.bookie_id, *built, self._box, effect)
 
 
 def _event_of(reply: Reply) -> Event:

@@ -22,8 +22,9 @@ from typing import Final
 
 import msgspec
 
-from zbk.auditor.copier import RequestSender, Secret
-from zbk.client.cluster.requests import ReplyBox
+from zbk.auditor.copier import Secret
+from zbk.client.cluster.ledger_calls import LedgerRequests, info_request
+from zbk.client.cluster.requests import ReplyBox, RequestSender
 from zbk.errors import DigestMismatchError, UnavailableError, ZbkError
 from zbk.protocol.entry.read_batch import decode_entries
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -36,9 +37,7 @@ from zbk.protocol.repair.fragment_check import (
     probes,
 )
 from zbk.protocol.repair.holdings import HoldingsComparison
-from zbk.transport.events import Reply
-from zbk.wire.codec import encode_ids
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read, ReadAnswer
+from zbk.wire.messages import LedgerInfo, ReadAnswer
 
 READ_SIZE_MAX: Final = 1024 * 1024
 READ_COUNT_MAX: Final = 4_096
@@ -124,20 +123,9 @@ class LedgerChecker:
 
         Where nobody here can verify them the bookie is to check its own blocks.
         """
-        is_striped = not isinstance(entry_ids, range) and len(entry_ids) > 1
-        request = Read(
-            request_id=0,
-            ledger_id=metadata.ledger_id,
-            ledger_key=secret.ledger_key,
-            ledger_type=metadata.ledger_type,
-            first_entry_id=entry_ids[0],
-            last_entry_id=entry_ids[-1],
-            size_max=READ_SIZE_MAX,
-            is_striped=is_striped,
-            is_checked=secret.digest is None,
-        )
-        frames = (encode_ids(entry_ids),) if is_striped else ()
-        reply = self._ask(bookie_id, request, frames)
+        ledger = LedgerRequests.of(metadata, secret.ledger_key)
+        built = ledger.read(entry_ids, READ_SIZE_MAX, is_checked=secret.digest is None)
+        reply = self._requests.ask(bookie_id, *built)
         if not isinstance(reply.outcome, ReadAnswer):
             return reply.error
         count = min(reply.outcome.count, len(entry_ids))
@@ -169,23 +157,14 @@ class LedgerChecker:
         next_id = one.comparison.next_entry_id
         is_cut = next_id is not None and (bookie_id in self._silent or self._is_over())
         if next_id is not None and not is_cut:
-            request = GetLedgerInfo(
-                request_id=0, ledger_id=metadata.ledger_id, first_entry_id=next_id
-            )
-            self._requests.send(bookie_id, request, (), box, bookie_id)
+            request = info_request(metadata.ledger_id, next_id)
+            self._requests.send(bookie_id, *request, box, bookie_id)
             return
         del under_way[bookie_id]
         if is_cut or (one.is_in_limbo and one.comparison.missing):
             checked.note(bookie_id, Finding.UNDECIDED)
         else:
             checked.note_missing(bookie_id, one.comparison.missing)
-
-    def _ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...]) -> Reply:
-        box = ReplyBox()
-        self._requests.send(bookie_id, request, frames, box, bookie_id)
-        reply = box.next()
-        assert reply is not None, "without a time-out it waits"
-        return reply
 
     def _note_silence(self, bookie_id: str, error: ZbkError) -> None:
         if isinstance(error, UnavailableError):

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias, assert_never
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.targets import TargetPolicy
+from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import (
     ClientClosedError,
@@ -59,7 +60,6 @@ from zbk.protocol.repair.ledger_repair_events import (
     WaitUntil,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 RECOVERY_TIMEOUT_S: Final = 60.0
 
@@ -179,21 +179,17 @@ class LedgerRepairer:
         return LedgerSeen(metadata, self._ground.registered())
 
     def _ask_holdings(self, bookie_id: str, span: Span) -> Event:
-        ranges: list[Span] = []
-        is_in_limbo = False
-        next_id: int | None = span[0]
-        while next_id is not None and next_id <= span[1] and not self._is_stopped.is_set():
-            if len(ranges) >= HELD_RANGE_COUNT_MAX:
-                return HoldingsTold(tuple(ranges), next_id - 1, is_in_limbo)
-            request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
-            reply = self._ground.requests.ask(bookie_id, request)
-            info = reply.outcome
-            if not isinstance(info, LedgerInfo):
-                return HoldingsFailed(reply.error)
-            ranges += info.ranges
-            is_in_limbo |= info.is_in_limbo
-            next_id = info.next_entry_id
-        return HoldingsTold(tuple(ranges), is_in_limbo=is_in_limbo)
+        calls = LedgerCalls(self._ground.requests, self._ledger_id)
+        try:
+            held = calls.holdings(
+                bookie_id,
+                span,
+                range_count_max=HELD_RANGE_COUNT_MAX,
+                is_stopped=self._is_stopped.is_set,
+            )
+        except ZbkError as error:
+            return HoldingsFailed(error)
+        return HoldingsTold(held.ranges, held.last_entry_id, held.is_in_limbo)
 
     def _copy(self, order: CopyOrder) -> Event:
         self._watcher.copy_begun(order)

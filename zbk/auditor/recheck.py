@@ -25,6 +25,7 @@ from typing import Final, assert_never
 from zbk.actors.identity.losses import Losses
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.repair_parts import RepairGround
+from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
 from zbk.durability.limbo_recheck_events import (
     AskPeer,
@@ -46,7 +47,6 @@ from zbk.durability.limbo_recheck_events import (
 from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
 from zbk.protocol.entry.spans import Span, merged
 from zbk.system.clock import monotonic_ms
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 logger = logging.getLogger("zbk.bookie")
 
@@ -268,13 +268,8 @@ class _Attempt:
         return LedgerSeen(metadata, self._ground.registered())
 
     def _ask(self, bookie_id: str, span: Span) -> Event:
-        ranges: list[Span] = []
-        next_id: int | None = span[0]
-        while next_id is not None and next_id <= span[1]:
-            request = GetLedgerInfo(request_id=0, ledger_id=self._ledger_id, first_entry_id=next_id)
-            reply = self._ground.requests.ask(bookie_id, request)
-            if not isinstance(reply.outcome, LedgerInfo):
-                return PeerSilent(reply.error)
-            ranges += reply.outcome.ranges
-            next_id = reply.outcome.next_entry_id
-        return PeerAnswered(tuple(ranges))
+        calls = LedgerCalls(self._ground.requests, self._ledger_id)
+        try:
+            return PeerAnswered(calls.holdings(bookie_id, span).ranges)
+        except ZbkError as error:
+            return PeerSilent(error)

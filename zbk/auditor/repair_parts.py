@@ -5,14 +5,16 @@ it, and is closed by that one.
 """
 
 import threading
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self
 
 from zbk.client.cluster.directory import BookieDirectory
+from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.config import ClientConfig
-from zbk.errors import ClientClosedError
+from zbk.errors import ClientClosedError, ZbkError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.records.ledgers import LedgerStore
@@ -22,7 +24,6 @@ from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.ledger.placement import POLICIES
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo
 
 SOFTWARE: Final = "zbk-autorecovery"
 
@@ -77,9 +78,9 @@ class RepairGround:
 
     def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
         """Ask a bookie whether it knows what it has of a ledger; false if it does not say."""
-        request = GetLedgerInfo(request_id=0, ledger_id=ledger_id, first_entry_id=0)
-        info = self.requests.ask(bookie_id, request).outcome
-        return isinstance(info, LedgerInfo) and not info.is_in_limbo
+        with suppress(ZbkError):
+            return not LedgerCalls(self.requests, ledger_id).info(bookie_id).is_in_limbo
+        return False
 
     def check_usable(self) -> None:
         """Raise if this is closed.

@@ -19,7 +19,8 @@ from zbk.auditor.worker import (
     ReplicationWorker,
     aim_of,
 )
-from zbk.client.cluster.requests import ReplyBox
+from zbk.client.cluster.ledger_calls import LedgerCalls
+from zbk.client.cluster.requests import RequestSender
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.records.ledgers import LedgerStore, initialise
@@ -29,14 +30,14 @@ from zbk.metadata.records.underreplication import (
     UnderreplicationStore,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.transport.events import Reply
-from zbk.wire.messages import GetLedgerInfo, LedgerInfo, Message, Read
+from zbk.transport.events import Reply, Sink
+from zbk.wire.messages import Message, Read
 
 LEDGER_ID = 0
 HOLD_MS = 500
 
 
-class SilentBookies:
+class SilentBookies(RequestSender):
     """Get requests and do not answer."""
 
     def __init__(self) -> None:
@@ -47,11 +48,13 @@ class SilentBookies:
         bookie_id: str,
         request: Message,
         frames: tuple[bytes, ...],
-        box: ReplyBox,
+        box: Sink,
         key: object,
+        *,
+        wait_ms: int = 0,
     ) -> None:
         """Take a request in."""
-        del frames, box, key
+        del frames, box, key, wait_ms
         self.asked.append((bookie_id, request))
 
     def ask(self, *_request: object, **_options: object) -> NoReturn:
@@ -91,9 +94,7 @@ class Ground:
         return self.there
 
     def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
-        request = GetLedgerInfo(request_id=0, ledger_id=ledger_id, first_entry_id=0)
-        info = cast("Holders", self.requests).ask(bookie_id, request).outcome
-        return isinstance(info, LedgerInfo) and not info.is_in_limbo
+        return not LedgerCalls(self.requests, ledger_id).info(bookie_id).is_in_limbo
 
     def check_usable(self) -> None:
         """It always is."""
@@ -216,8 +217,10 @@ class Holders(FakeHolders):
         bookie_id: str,
         request: Message,
         frames: tuple[bytes, ...],
-        box: ReplyBox,
+        box: Sink,
         key: object,
+        *,
+        wait_ms: int = 0,
     ) -> None:
         is_first_held = not isinstance(request, Read) or (
             request.first_entry_id in self.entries[bookie_id]
@@ -225,15 +228,7 @@ class Holders(FakeHolders):
         if bookie_id in self.in_limbo and not is_first_held:
             box.deliver([Reply(bookie_id, key, UnknownLedgerStateError(LEDGER_ID, bookie_id), ())])
         else:
-            super().send(bookie_id, request, frames, box, key)
-
-    def ask(self, bookie_id: str, request: Message) -> Reply:
-        """Answer who waits."""
-        box = ReplyBox()
-        self.send(bookie_id, request, (), box, bookie_id)
-        reply = box.next()
-        assert reply is not None
-        return reply
+            super().send(bookie_id, request, frames, box, key, wait_ms=wait_ms)
 
 
 def in_limbo_alone(ground: Ground) -> Holders:

@@ -2,5 +2,5 @@
 
 ``directory`` knows where bookies are, ``placer`` chooses among them, ``metadata_actor`` waits for
 the metadata store so that writers do not, ``requests`` sends single requests and waits for the
-answers.
+answers, ``ledger_calls`` builds those about one ledger and checks their answers.
 """

@@ -1,6 +1,7 @@
-"""Single requests, waited for: what readers and tools ask of bookies."""
+"""Single requests to bookies, sent and waited for. Used by readers, repairs and tools."""
 
 import queue
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from zbk.errors import RequestTimeoutError
@@ -33,11 +34,56 @@ class ReplyBox:
             return None
 
 
-class Requests:
-    """Sends requests through a pool. Every request is answered, at the latest by its time-out.
+class RequestSender(ABC):
+    """Sends requests to bookies. Each is answered, at the latest by its time-out."""
 
-    That starts when the request is handed to the bookie, and anew while it works through what it
-    was handed before: see ``zbk.transport.outstanding``.
+    @abstractmethod
+    def send(
+        self,
+        bookie_id: str,
+        request: Message,
+        frames: tuple[bytes, ...],
+        box: Sink,
+        key: object,
+        *,
+        wait_ms: int = 0,
+    ) -> None:
+        """Send one request; its reply goes into ``box`` under ``key``.
+
+        ``wait_ms``: the bookie itself may take so long, on purpose, to answer.
+        """
+
+    def ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...] = ()) -> Reply:
+        """Send one request and wait for its reply.
+
+        Raises:
+            RequestTimeoutError: the deadline of the caller came first.
+        """
+        return self.ask_all([bookie_id], request, frames)[bookie_id]
+
+    def ask_all(
+        self, bookie_ids: Sequence[str], request: Message, frames: tuple[bytes, ...] = ()
+    ) -> dict[str, Reply]:
+        """Send the same request to several bookies; wait for all replies; as ``ask``."""
+        started_s = monotonic_s()
+        box = ReplyBox()
+        for bookie_id in bookie_ids:
+            self.send(bookie_id, request, frames, box, bookie_id)
+        replies: dict[str, Reply] = {}
+        while len(replies) < len(set(bookie_ids)):
+            reply = box.next(wait_s())
+            if reply is None:
+                silent = ", ".join(sorted(set(bookie_ids) - replies.keys()))
+                raise RequestTimeoutError(f"bookie {silent}", rounded_s(monotonic_s() - started_s))
+            replies[reply.bookie_id] = reply
+        return replies
+
+
+class Requests(RequestSender):
+    """Sends requests through a pool.
+
+    The time-out of a request starts when the request is handed to the bookie, and anew while the
+    bookie works through earlier requests of this client: see ``zbk.transport.outstanding``.
     """
 
     def __init__(self, pool: BookiePool, timeout_ms: int) -> None:
@@ -54,10 +100,7 @@ class Requests:
         *,
         wait_ms: int = 0,
     ) -> None:
-        """Send one request; its reply goes into ``box`` under ``key``.
-
-        ``wait_ms``: the bookie itself may take so long, on purpose, to answer.
-        """
+        """Send one request through the pool."""
         self._pool.request(
             Outgoing(
                 bookie_id=bookie_id,
@@ -69,26 +112,3 @@ class Requests:
                 size=REQUEST_OVERHEAD_SIZE + sum(map(len, frames)),
             )
         )
-
-    def ask(self, bookie_id: str, request: Message) -> Reply:
-        """Send one request and wait for its reply.
-
-        Raises:
-            RequestTimeoutError: the deadline of the caller came first.
-        """
-        return self.ask_all([bookie_id], request)[bookie_id]
-
-    def ask_all(self, bookie_ids: Sequence[str], request: Message) -> dict[str, Reply]:
-        """Send the same request to several bookies; wait for all replies; as ``ask``."""
-        started_s = monotonic_s()
-        box = ReplyBox()
-        for bookie_id in bookie_ids:
-            self.send(bookie_id, request, (), box, bookie_id)
-        replies: dict[str, Reply] = {}
-        while len(replies) < len(set(bookie_ids)):
-            reply = box.next(wait_s())
-            if reply is None:
-                silent = ", ".join(sorted(set(bookie_ids) - replies.keys()))
-                raise RequestTimeoutError(f"bookie {silent}", rounded_s(monotonic_s() - started_s))
-            replies[reply.bookie_id] = reply
-        return replies

@@ -5,7 +5,8 @@ Runs in the thread of the caller, who waits.
 
 from typing import assert_never
 
-from zbk.client.cluster.requests import Requests
+from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.cluster.requests import RequestSender
 from zbk.durability.outside_sync import (
     AskSync,
     Event,
@@ -21,10 +22,10 @@ from zbk.durability.outside_sync import (
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
-from zbk.wire.messages import Sync, SyncAnswer, WriteLac
+from zbk.wire.messages import SyncAnswer
 
 
-def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Requests) -> int:
+def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: RequestSender) -> int:
     """Make the entries of an open VD ledger durable; return the last one that is.
 
     Raises:
@@ -33,6 +34,7 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
     fragment = metadata.last_fragment
     core = OutsideSync(metadata.ledger_id, metadata.quorum, fragment.first_entry_id - 1)
     bookies = fragment.bookies
+    ledger = LedgerRequests.of(metadata, ledger_key)
     events: list[Event] = [SyncStarted()]
     while True:
         effects = [effect for event in events for effect in core.handle(event, monotonic_ms())]
@@ -40,23 +42,10 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
         for effect in effects:
             match effect:
                 case AskSync():
-                    sync = Sync(
-                        request_id=0,
-                        ledger_id=metadata.ledger_id,
-                        ledger_key=ledger_key,
-                        lac=effect.lac,
-                    )
-                    replies = requests.ask_all(bookies, sync)
+                    replies = requests.ask_all(bookies, *ledger.sync(effect.lac))
                     events += [_event_of(i, replies[b]) for i, b in enumerate(bookies)]
                 case TellLac():
-                    write_lac = WriteLac(
-                        request_id=0,
-                        ledger_id=metadata.ledger_id,
-                        ledger_key=ledger_key,
-                        ledger_type=metadata.ledger_type,
-                        lac=effect.lac,
-                    )
-                    requests.ask_all(bookies, write_lac)
+                    requests.ask_all(bookies, *ledger.write_lac(effect.lac))
                     events += [LacTold(slot) for slot in range(len(bookies))]
                 case OutsideSyncDone():
                     return effect.lac

@@ -9,14 +9,14 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from zbk.client.cluster.requests import ReplyBox
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests
+from zbk.client.cluster.requests import ReplyBox, RequestSender
 from zbk.config import ClientConfig
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.entry.digest import DigestFunction
-from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.ledger.changes import close_by_recovery
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.recovery.events import (
@@ -44,25 +44,9 @@ from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import left_s
 from zbk.transport.events import Reply
-from zbk.wire.codec import encode_batch, encode_ids
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Message, Read, ReadAnswer, ReadLac
+from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer
 
 TICK_MS: Final = 100
-
-
-class RequestSender(Protocol):
-    """Sends one request; its reply goes into ``box`` under ``key``, always."""
-
-    def send(
-        self,
-        bookie_id: str,
-        request: Message,
-        frames: tuple[bytes, ...],
-        box: ReplyBox,
-        key: object,
-    ) -> None:
-        """Send without waiting."""
-        ...
 
 
 class ReplacementChooser(Protocol):
@@ -108,6 +92,7 @@ class RecoveryPump:
                 batch_count_max=setup.config.batch_count_max,
             ),
         )
+        self._ledger = LedgerRequests.of(setup.metadata, setup.ledger_key)
         self._box = ReplyBox()
         self._events: list[Event] = []
         self._closed: LedgerMetadata | None = None
@@ -143,11 +128,13 @@ class RecoveryPump:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendFence():
-                self._send_fence(effect)
-            case SendRead():
-                self._send_read(effect)
-            case SendWrite():
-                self._send_write(effect)
+                self._send(effect, self._ledger.read_lac(is_fencing=True))
+            case SendRead(entry_ids=ids, is_checked=is_checked):
+                size_max = self._setup.config.read_size_max
+                built = self._ledger.read(ids, size_max, is_fencing=True, is_checked=is_checked)
+                self._send(effect, built)
+            case SendWrite(batch=batch, lac=lac):
+                self._send(effect, self._ledger.add(batch, lac, is_recovery=True))
             case ChooseReplacements():
                 self._events.append(ReplacementsChosen(self._choose(effect)))
             case CloseRecovered():
@@ -157,50 +144,8 @@ class RecoveryPump:
             case _:
                 assert_never(effect)
 
-    def _send_fence(self, effect: SendFence) -> None:
-        request = ReadLac(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._setup.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            is_fencing=True,
-        )
-        self._setup.requests.send(effect.bookie_id, request, (), self._box, effect)
-
-    def _send_read(self, effect: SendRead) -> None:
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._setup.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=self._setup.config.read_size_max,
-            is_striped=is_striped,
-            is_fencing=True,
-            is_checked=effect.is_checked,
-        )
-        frames = (encode_ids(ids),) if is_striped else ()
-        self._setup.requests.send(effect.bookie_id, request, frames, self._box, effect)
-
-    def _send_write(self, effect: SendWrite) -> None:
-        batch: EntryBatch = effect.batch
-        request = Add(
-            request_id=0,
-            ledger_id=batch.ledger_id,
-            ledger_key=self._setup.ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=effect.lac,
-            checksum=batch.checksum,
-            is_striped=not batch.is_in_a_row,
-            is_recovery=True,
-        )
-        frames = encode_batch(batch)
-        self._setup.requests.send(effect.bookie_id, request, frames, self._box, effect)
+    def _send(self, effect: SendFence | SendRead | SendWrite, built: BuiltRequest) -> None:
+        self._setup.requests.send(effect.bookie_id, *built, self._box, effect)
 
     def _choose(self, effect: ChooseReplacements) -> dict[int, str]:
         placer = self._setup.placer

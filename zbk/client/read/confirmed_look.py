@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.cluster.requests import Requests
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -33,7 +34,7 @@ from zbk.protocol.read.confirmed_read import (
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s, rounded_s
 from zbk.transport.events import News, Reply
-from zbk.wire.messages import LacAnswer, ReadLac
+from zbk.wire.messages import LacAnswer
 
 WAIT_S_MAX: Final = 1.0
 """How long a look sleeps before it looks whether its client is still there."""
@@ -144,14 +145,9 @@ class ConfirmedLook:
     def _carry_out(self, effect: Effect, metadata: LedgerMetadata) -> int | None:
         match effect:
             case AskLac():
-                request = ReadLac(
-                    request_id=0,
-                    ledger_id=metadata.ledger_id,
-                    ledger_key=self._setup.ledger_key,
-                    ledger_type=metadata.ledger_type,
-                )
+                built = LedgerRequests.of(metadata, self._setup.ledger_key).read_lac()
                 key = _Ask(self._look_id, effect)
-                self._setup.requests.send(effect.bookie_id, request, (), self, key)
+                self._setup.requests.send(effect.bookie_id, *built, self, key)
                 return None
             case Confirmed():
                 return effect.lac

@@ -17,6 +17,7 @@ was a ledger's LAC once is durable for good.
 from collections import deque
 from typing import Final
 
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.cluster.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import (
@@ -42,8 +43,7 @@ from zbk.protocol.read.range_read import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply, Sink
-from zbk.wire.codec import encode_ids
-from zbk.wire.messages import Read, ReadAnswer
+from zbk.wire.messages import ReadAnswer
 
 CHUNK_COUNT: Final = 256
 """Entries of the first chunks, while the size of entries is not known."""
@@ -277,21 +277,10 @@ class ReadAhead:
                 chunk.error = effect.error
 
     def _send(self, chunk: _Chunk, effect: SendRead) -> None:
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._metadata.ledger_id,
-            ledger_key=self._ledger_key,
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=self._config.read_size_max,
-            is_striped=is_striped,
-        )
-        frames = (encode_ids(ids),) if is_striped else ()
+        ledger = LedgerRequests.of(self._metadata, self._ledger_key)
+        built = ledger.read(effect.entry_ids, self._config.read_size_max)
         key = (chunk.number, effect.slot, effect.read_id)
-        self._requests.send(chunk.fragment.bookies[effect.slot], request, frames, self._sink, key)
+        self._requests.send(chunk.fragment.bookies[effect.slot], *built, self._sink, key)
 
     def _learn(self, batch: ReadBatch) -> None:
         if batch.digest_type is not DigestType.NONE:  # without a digest it may be anything

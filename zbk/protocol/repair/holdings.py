@@ -12,11 +12,58 @@ a hole is not missing.
 
 from collections.abc import Sequence
 
+import msgspec
+
 from zbk.protocol.entry.spans import Span, covering
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import due_count, missing_spans
 from zbk.protocol.repair.fragment_check import settled
 from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """What a bookie holds of a span on stable storage: ranges of entry ids, ascending.
+
+    They are complete up to ``last_entry_id``; ``None``: to the end of the span.
+    """
+
+    ranges: tuple[Span, ...]
+    last_entry_id: int | None = None
+    is_in_limbo: bool = False  # entries that it does not name may have been there and be lost
+
+
+class HeldPages:
+    """Collects the pages of one bookie for one span. Ask from ``next_entry_id`` until it is None.
+
+    ``range_count_max``: with so many ranges it is full; one page more may be in memory.
+    """
+
+    def __init__(self, span: Span, range_count_max: int | None = None) -> None:
+        self._last_id = span[1]
+        self._range_count_max = range_count_max
+        self._ranges: list[Span] = []
+        self._is_in_limbo = False
+        self.next_entry_id: int | None = span[0] if span[0] <= span[1] else None
+
+    @property
+    def is_full(self) -> bool:
+        """True when no more ranges are kept."""
+        return self._range_count_max is not None and len(self._ranges) >= self._range_count_max
+
+    @property
+    def holdings(self) -> Holdings:
+        """What the pages say so far."""
+        last_id = None if self.next_entry_id is None else self.next_entry_id - 1
+        return Holdings(tuple(self._ranges), last_id, self._is_in_limbo)
+
+    def add(
+        self, ranges: Sequence[Span], next_entry_id: int | None, *, is_in_limbo: bool = False
+    ) -> None:
+        """Add the page that begins at ``next_entry_id``; the argument is where the next begins."""
+        self._ranges += ranges
+        self._is_in_limbo |= is_in_limbo
+        is_last = next_entry_id is None or next_entry_id > self._last_id
+        self.next_entry_id = None if is_last else next_entry_id
 
 
 class HoldingsComparison:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.recovery_world import DIGEST, LEDGER_ID, Bookies, ledger, length_up_to
 from tests.support.sessions import open_session
-from zbk.client.cluster.requests import ReplyBox
+from zbk.client.cluster.requests import RequestSender
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.config import ClientConfig
 from zbk.errors import (
@@ -25,7 +25,7 @@ from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.recovery.events import SendWrite
-from zbk.transport.events import Reply
+from zbk.transport.events import Reply, Sink
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
     Add,
@@ -42,7 +42,7 @@ from zbk.wire.messages import (
 Q332 = Quorum(3, 3, 2)
 
 
-class Cluster:
+class Cluster(RequestSender):
     """Answers requests as bookies do, and chooses among spare ones."""
 
     def __init__(
@@ -95,9 +95,12 @@ class Cluster:
         bookie_id: str,
         request: Message,
         frames: tuple[bytes, ...],
-        box: ReplyBox,
+        box: Sink,
         key: object,
+        *,
+        wait_ms: int = 0,
     ) -> None:
+        del wait_ms
         self.before_send(request)
         self.requests.append(request)
         if self.is_garbled:

@@ -23,7 +23,7 @@ class FakeRequests(Requests):
         self.outcomes: Iterator[Answer | ZbkError] = iter(outcomes)
         self.asked: list[bool] = []
 
-    def ask(self, bookie_id: str, request: Message) -> Reply:
+    def ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...] = ()) -> Reply:
         assert isinstance(request, Scrub)
         self.asked.append(request.is_pass_wanted)
         return Reply(bookie_id=bookie_id, key=bookie_id, outcome=next(self.outcomes), frames=())

@@ -10,7 +10,7 @@ from tests.support.replica_world import held
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.protocol.repair.holdings import HoldingsComparison
+from zbk.protocol.repair.holdings import HeldPages, Holdings, HoldingsComparison
 from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
 
 ENTRY_COUNT = 60
@@ -110,3 +110,26 @@ def test_any_pages_show_each_hole(
     told = {entry_id for first, last in found.missing for entry_id in range(first, last + 1)}
     assert told & wanted == missing
     assert found.missing_count == len(missing)
+
+
+def test_pages_are_asked_for_up_to_the_end_of_the_span() -> None:
+    collected = HeldPages((3, 20))
+    assert collected.next_entry_id == 3
+    collected.add([(3, 5), (7, 9)], 12)
+    assert (collected.next_entry_id, collected.holdings.last_entry_id) == (12, 11)
+    collected.add([(12, 25)], 26, is_in_limbo=True)
+    assert collected.next_entry_id is None, "the next page begins after the span"
+    assert collected.holdings == Holdings(((3, 5), (7, 9), (12, 25)), is_in_limbo=True)
+
+
+def test_an_empty_span_needs_no_page() -> None:
+    assert HeldPages((3, 2)).next_entry_id is None
+
+
+def test_full_pages_say_how_far_they_are_complete() -> None:
+    collected = HeldPages((0, 20), range_count_max=2)
+    collected.add([(0, 0)], 2)
+    assert not collected.is_full
+    collected.add([(2, 2)], 4)
+    assert collected.is_full
+    assert collected.holdings == Holdings(((0, 0), (2, 2)), last_entry_id=3)

@@ -1,0 +1,191 @@
+"""Requests to bookies about one ledger: built, sent, and their answers checked.
+
+    LedgerRequests    builds the header and the frames of each request for one ledger
+    answer_of         checks the kind of an answer; ``body_of``, that of a read
+    LedgerCalls       sends a request and waits for the answer
+
+A ``BuiltRequest`` is unpacked where it is sent: ``requests.send(bookie_id, *built, box, key)``. A
+caller with several requests under way builds and sends them itself and checks each ``Reply``; a
+caller that does one thing at a time uses ``LedgerCalls``. Any thread.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from zbk.client.cluster.requests import RequestSender
+from zbk.errors import ZbkError
+from zbk.protocol.entry.entry_batch import EntryBatch
+from zbk.protocol.entry.spans import Span
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.repair.holdings import HeldPages, Holdings
+from zbk.transport.events import Reply
+from zbk.wire.codec import encode_batch, encode_ids
+from zbk.wire.messages import (
+    Add,
+    Answer,
+    GetLedgerInfo,
+    LedgerInfo,
+    Read,
+    ReadAnswer,
+    ReadLac,
+    Request,
+    Sync,
+    WriteLac,
+)
+
+BuiltRequest: TypeAlias = tuple[Request, tuple[bytes, ...]]
+"""A request and its frames."""
+
+AnswerT = TypeVar("AnswerT", bound=Answer)
+
+_UNSENT: Final = 0  # the request id until the connection fills it in
+
+
+class LedgerRequests(msgspec.Struct, frozen=True):
+    """Builds the requests for one ledger."""
+
+    ledger_id: int
+    ledger_type: LedgerType
+    ledger_key: bytes
+
+    @classmethod
+    def of(cls, metadata: LedgerMetadata, ledger_key: bytes) -> Self:
+        """Return the requests for a ledger that its bookies know by ``ledger_key``."""
+        return cls(metadata.ledger_id, metadata.ledger_type, ledger_key)
+
+    def add(self, batch: EntryBatch, lac: int, *, is_recovery: bool = False) -> BuiltRequest:
+        """Return an add. A fenced ledger takes only the adds of a recovery."""
+        request = Add(
+            request_id=_UNSENT,
+            ledger_id=self.ledger_id,
+            ledger_key=self.ledger_key,
+            ledger_type=self.ledger_type,
+            first_entry_id=batch.first_entry_id,
+            count=batch.count,
+            lac=lac,
+            checksum=batch.checksum,
+            is_striped=not batch.is_in_a_row,
+            is_recovery=is_recovery,
+        )
+        return request, encode_batch(batch)
+
+    def read(
+        self,
+        entry_ids: Sequence[int],
+        size_max: int,
+        *,
+        is_fencing: bool = False,
+        is_checked: bool = False,
+    ) -> BuiltRequest:
+        """Return a read of ascending ids: a range, or ids with holes in a frame of their own."""
+        is_striped = not isinstance(entry_ids, range)
+        request = Read(
+            request_id=_UNSENT,
+            ledger_id=self.ledger_id,
+            ledger_key=self.ledger_key,
+            ledger_type=self.ledger_type,
+            first_entry_id=entry_ids[0],
+            last_entry_id=entry_ids[-1],
+            size_max=size_max,
+            is_striped=is_striped,
+            is_fencing=is_fencing,
+            is_checked=is_checked,
+        )
+        return request, (encode_ids(entry_ids),) if is_striped else ()
+
+    def read_lac(
+        self, *, known_lac: int = NO_ENTRY, wait_ms: int = 0, is_fencing: bool = False
+    ) -> BuiltRequest:
+        """Return a read of the LAC; with ``wait_ms`` the bookie waits until it has risen."""
+        request = ReadLac(
+            request_id=_UNSENT,
+            ledger_id=self.ledger_id,
+            ledger_key=self.ledger_key,
+            ledger_type=self.ledger_type,
+            known_lac=known_lac,
+            wait_ms=wait_ms,
+            is_fencing=is_fencing,
+        )
+        return request, ()
+
+    def write_lac(self, lac: int) -> BuiltRequest:
+        """Return a LAC that is sent without an entry."""
+        request = WriteLac(
+            request_id=_UNSENT,
+            ledger_id=self.ledger_id,
+            ledger_key=self.ledger_key,
+            ledger_type=self.ledger_type,
+            lac=lac,
+        )
+        return request, ()
+
+    def sync(self, lac: int) -> BuiltRequest:
+        """Return a request for an fsync of all that the bookie has received of the ledger."""
+        request = Sync(
+            request_id=_UNSENT,
+            ledger_id=self.ledger_id,
+            ledger_key=self.ledger_key,
+            lac=lac,
+        )
+        return request, ()
+
+
+def info_request(ledger_id: int, first_entry_id: int = 0) -> BuiltRequest:
+    """Return a request for what a bookie holds of a ledger. It needs no key."""
+    request = GetLedgerInfo(request_id=_UNSENT, ledger_id=ledger_id, first_entry_id=first_entry_id)
+    return request, ()
+
+
+def answer_of(reply: Reply, kind: type[AnswerT]) -> AnswerT | ZbkError:
+    """Return the answer in a reply if it is of this kind, else the reply's error."""
+    return reply.outcome if isinstance(reply.outcome, kind) else reply.error
+
+
+def body_of(reply: Reply) -> bytes | ZbkError:
+    """Return the entries in the reply to a read, back to back, or the reply's error."""
+    is_read = isinstance(reply.outcome, ReadAnswer) and len(reply.frames) == 1
+    return reply.frames[0] if is_read else reply.error
+
+
+class LedgerCalls:
+    """Calls about one ledger, each waited for. The caller's deadline counts."""
+
+    def __init__(self, sender: RequestSender, ledger_id: int) -> None:
+        self._sender = sender
+        self._ledger_id = ledger_id
+
+    def info(self, bookie_id: str, first_entry_id: int = 0) -> LedgerInfo:
+        """Return a bookie's state of the ledger and one page of what it holds.
+
+        Raises:
+            ZbkError: the bookie refuses, or does not answer.
+        """
+        reply = self._sender.ask(bookie_id, *info_request(self._ledger_id, first_entry_id))
+        info = answer_of(reply, LedgerInfo)
+        if isinstance(info, ZbkError):
+            raise info
+        return info
+
+    def holdings(
+        self,
+        bookie_id: str,
+        span: Span,
+        *,
+        range_count_max: int | None = None,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> Holdings:
+        """Return what a bookie holds of ``span``, asked page by page.
+
+        It ends early once ``range_count_max`` ranges are known, or the caller is stopped.
+
+        Raises:
+            ZbkError: the bookie refuses, or does not answer.
+        """
+        pages = HeldPages(span, range_count_max)
+        while pages.next_entry_id is not None and not (pages.is_full or is_stopped()):
+            info = self.info(bookie_id, pages.next_entry_id)
+            pages.add(info.ranges, info.next_entry_id, is_in_limbo=info.is_in_limbo)
+        return pages.holdings
