@@ -11,7 +11,6 @@ the simulation, and ``DataSets.commit`` is then given the manifest that is writt
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from random import Random
 from typing import Any, Final, Self, cast
 
 import msgspec
@@ -106,9 +105,7 @@ class DataSetMetadataClient:
         session = world.session(name)
         self._ledgers = session.ledgers()
         self._id_count = 0
-        self.data_set_store = DataSetStore(
-            session, pause=lambda _s: None, rng=Random(1), new_id=self._new_id
-        )
+        self.data_set_store = DataSetStore(session, pause=lambda _s: None, new_id=self._new_id)
         self.written: _Written | None = None
 
     def data_sets(self) -> DataSets:

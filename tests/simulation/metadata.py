@@ -15,7 +15,6 @@ Every version of every ledger goes into the history.
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from random import Random
 from typing import Any, Final, TypeAlias
 
 from tests.simulation.faults import Faults
@@ -221,7 +220,7 @@ class Session:
 
     def ledgers(self) -> LedgerStore:
         """Return the ledgers' metadata as this client sees it."""
-        return LedgerStore(self, pause=lambda _seconds: None, rng=Random(1))
+        return LedgerStore(self, pause=lambda _seconds: None)
 
     def closer(self) -> LedgerCloser:
         """Return what closes ledgers and reports what they lack, as this client sees it."""

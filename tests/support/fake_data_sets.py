@@ -1,6 +1,5 @@
 """Data sets without bookies: real metadata on any store, payloads in memory."""
 
-import random
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import TracebackType
@@ -91,9 +90,8 @@ class FakeDataSetClient:
     ) -> None:
         self.store = store
         self.payloads = payloads
-        rng = random.Random(1)
-        self.ledgers = LedgerStore(store, pause=pause, rng=rng)
-        self.data_set_store = DataSetStore(store, pause=pause, rng=rng)
+        self.ledgers = LedgerStore(store, pause=pause)
+        self.data_set_store = DataSetStore(store, pause=pause)
         self.bookie_count = 3
         self.listed_count = 0  # how often all ledgers were listed
         self.looked: list[int] = []  # ledgers whose metadata were read

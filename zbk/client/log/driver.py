@@ -21,8 +21,8 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
+from zbk.metadata.records.compare_and_swap import wait_s
 from zbk.metadata.records.logs import LogStore
-from zbk.metadata.records.retries import wait_s
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.log import owner_events as owner

@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from zbk.errors import BadVersionError, NodeExistsError, NoNodeError
 from zbk.metadata.paths import AUDITOR_STATUS, LAST_CHECKS
+from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import AuditorStatus, LastCheck, decode, encode
 
@@ -41,10 +42,8 @@ class AuditorNotes:
 
     def status(self) -> AuditorStatus | None:
         """Return what the auditor said last, or ``None`` if none ever did."""
-        try:
-            return decode(AuditorStatus, self._store.get(AUDITOR_STATUS).value, AUDITOR_STATUS)
-        except NoNodeError:
-            return None
+        node = find_node(self._store, AUDITOR_STATUS)
+        return None if node is None else decode(AuditorStatus, node.value, AUDITOR_STATUS)
 
     def tell(self, status: AuditorStatus) -> None:
         """Say how it goes."""

@@ -19,19 +19,17 @@ from typing import Final
 from zbk.errors import (
     BadVersionError,
     InvalidOptionError,
-    MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
     ZbkError,
 )
 from zbk.metadata.paths import AUDIT_TRIGGER, LOST_BOOKIE_DELAY, UNDERREPLICATION_DISABLED
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node, wait_s
 from zbk.metadata.stores.store import MetadataStore, Node, Watch
 from zbk.metadata.values import AuditCounter, LostBookieDelay, decode, encode
 
 LOST_BOOKIE_DELAY_MAX_MS: Final = 7 * 86_400_000
-
-SET_ATTEMPT_COUNT_MAX: Final = 8
 
 LOG = logging.getLogger("zbk.metadata")
 
@@ -39,8 +37,9 @@ LOG = logging.getLogger("zbk.metadata")
 class AutorecoverySwitches:
     """The switches of the cluster whose metadata is in ``store``."""
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MetadataStore, *, pause: Callable[[float], None] = wait_s) -> None:
         self._store = store
+        self._swap = CompareAndSwap(store, pause)
 
     # ------------------------------------------------------------------ on and off
 
@@ -116,17 +115,18 @@ class AutorecoverySwitches:
                 "lost bookie delay", delay_ms, f"must be 0 to {LOST_BOOKIE_DELAY_MAX_MS} ms"
             )
         value = encode(LostBookieDelay(delay_ms=delay_ms))
-        for _ in range(SET_ATTEMPT_COUNT_MAX):
+
+        def attempt() -> bool | None:
             node = self._find(LOST_BOOKIE_DELAY)
             with suppress(BadVersionError, NoNodeError, NodeExistsError):
                 if node is None:
                     self._store.create(LOST_BOOKIE_DELAY, value, make_parents=True)
                 else:
                     self._store.set(LOST_BOOKIE_DELAY, value, node.version)
-                return
-        raise MetadataConflictError(
-            LOST_BOOKIE_DELAY, f"others changed it, {SET_ATTEMPT_COUNT_MAX} times in a row"
-        )
+                return True
+            return None
+
+        self._swap.until_done(LOST_BOOKIE_DELAY, attempt)
 
     def watch_lost_bookie_delay(self, callback: Callable[[int | None], None]) -> Watch:
         """Call back with ``lost_bookie_delay_ms()``: now, and after each change.
@@ -147,10 +147,7 @@ class AutorecoverySwitches:
     # ------------------------------------------------------------------ inside
 
     def _find(self, path: str) -> Node | None:
-        try:
-            return self._store.get(path)
-        except NoNodeError:
-            return None
+        return find_node(self._store, path)
 
     def _count_up(self, path: str) -> None:
         """Increment the counter. A conflict is success: another session has incremented it."""

@@ -12,7 +12,6 @@ Source: BookKeeper's ``ZKRegistrationManager`` and ``ZKRegistrationClient``.
 """
 
 import logging
-import random
 import threading
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -38,9 +37,9 @@ from zbk.metadata.paths import (
     cookie_path,
     registration_path,
 )
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node, wait_s
 from zbk.metadata.records.instance import not_initialised
 from zbk.metadata.records.registration import Registration, RegistrationState
-from zbk.metadata.records.retries import Retries, wait_s
 from zbk.metadata.stores.store import MetadataStore, Watch
 from zbk.metadata.values import BookieRegistration, Cookie, StoredCookie, decode, encode
 from zbk.system.clock import monotonic_s
@@ -73,12 +72,11 @@ class BookieRegistry:
         *,
         session_timeout_ms: int = 10_000,
         pause: Callable[[float], None] = wait_s,
-        rng: random.Random | None = None,
     ) -> None:
         self._store = store
         self._session_timeout_ms = session_timeout_ms
         self._pause = pause
-        self._retries = Retries(pause, rng)
+        self._swap = CompareAndSwap(store, pause)
 
     # ------------------------------------------------------------------ cookies
 
@@ -92,21 +90,18 @@ class BookieRegistry:
         path = cookie_path(cookie.bookie_id)
         value = encode(cookie)
         try:
-            self._store.create(path, value)
+            try:
+                self._store.create(path, value)
+            except MetadataUnavailableError:
+                found = find_node(self._store, path)
+                if found is None:  # it was not made: safe to try again
+                    self._store.create(path, value)
+                elif found.value != value:
+                    raise NodeExistsError(path, "") from None
         except NoNodeError as error:
             raise not_initialised(self._store) from error
         except NodeExistsError:
             raise NodeExistsError(path, f"bookie {cookie.bookie_id} has a cookie already") from None
-        except MetadataUnavailableError:
-            try:
-                found = self._store.get(path)
-            except NoNodeError:  # it was not made: safe to try again
-                self._store.create(path, value)
-                return
-            if found.value != value:
-                raise NodeExistsError(
-                    path, f"bookie {cookie.bookie_id} has a cookie already"
-                ) from None
 
     def read_cookie(self, bookie_id: str, *, is_fresh: bool = False) -> Cookie | None:
         """Return a bookie's cookie, or ``None`` if the store says that there is none.
@@ -114,18 +109,14 @@ class BookieRegistry:
         ``is_fresh`` as in ``MetadataStore.get``.
         """
         path = cookie_path(bookie_id)
-        try:
-            return decode(Cookie, self._store.get(path, is_fresh=is_fresh).value, path)
-        except NoNodeError:
-            return None
+        node = find_node(self._store, path, is_fresh=is_fresh)
+        return None if node is None else decode(Cookie, node.value, path)
 
     def read_stored_cookie(self, bookie_id: str) -> StoredCookie | None:
         """Return a bookie's cookie with its history, as it is now, or ``None`` likewise."""
         path = cookie_path(bookie_id)
-        try:
-            return decode(StoredCookie, self._store.get(path, is_fresh=True).value, path)
-        except NoNodeError:
-            return None
+        node = find_node(self._store, path, is_fresh=True)
+        return None if node is None else decode(StoredCookie, node.value, path)
 
     def raise_incarnation(self, bookie_id: str, incarnation: int, *, has_served: bool) -> bool:
         """Record that a bookie is let serve; return false, and change nothing, if it must not be.
@@ -182,7 +173,7 @@ class BookieRegistry:
             except (BadVersionError, MetadataUnavailableError):
                 if monotonic_s() > deadline_s:
                     raise
-                self._retries.wait(min(attempt, 10))
+                self._swap.wait(min(attempt, 10))
                 attempt += 1
             else:
                 return True
@@ -293,10 +284,9 @@ class BookieRegistry:
         # a bookie that becomes writable between the first two looks is found by the third
         for is_readonly in (False, True, False):
             path = registration_path(bookie_id, is_readonly=is_readonly)
-            try:
-                return decode(BookieRegistration, self._store.get(path).value, path)
-            except NoNodeError:
-                continue
+            node = find_node(self._store, path)
+            if node is not None:
+                return decode(BookieRegistration, node.value, path)
         return None
 
     def watch_available(self, callback: BookiesCallback) -> Watch:
@@ -317,10 +307,11 @@ class BookieRegistry:
             if name == READONLY_NAME:
                 continue
             path = f"{parent}/{name}"
-            try:
-                found[name] = decode(BookieRegistration, self._store.get(path).value, path)
-            except NoNodeError:  # gone since we read its name
+            node = find_node(self._store, path)
+            if node is None:  # gone since its name was read
                 continue
+            try:
+                found[name] = decode(BookieRegistration, node.value, path)
             except (CorruptRecordError, UnsupportedVersionError) as error:
                 LOG.warning("leaving out a bookie whose registration cannot be read: %s", error)
         return found

@@ -15,10 +15,9 @@ Any thread; every method blocks.
 Source: BookKeeper's ``MetadataUpdateLoop`` for the loops; Delta's log, Iceberg's snapshots.
 """
 
-import random
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Final, TypeVar
+from typing import Final
 from uuid import uuid4
 
 from zbk.errors import (
@@ -26,7 +25,6 @@ from zbk.errors import (
     BusyError,
     CorruptRecordError,
     LoadAbortedError,
-    MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -34,18 +32,18 @@ from zbk.errors import (
     NotEmptyError,
 )
 from zbk.metadata.paths import DATA_SETS, data_set_list_path, data_set_path, load_path
-from zbk.metadata.records.retries import Retries, wait_s
+from zbk.metadata.records.compare_and_swap import (
+    ATTEMPT_COUNT_MAX,
+    CompareAndSwap,
+    find_node,
+    wait_s,
+)
 from zbk.metadata.stores.store import Create, Delete, MetadataStore, Operation, SetValue
 from zbk.metadata.values import DataSetHead, decode, encode
 from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadState, Version
 
-ATTEMPT_COUNT_MAX: Final = 32
-
 DROP_LOAD_COUNT_MAX: Final = 200
 """Loads that may be under way when a data set is dropped: they go in one step with it."""
-
-
-T = TypeVar("T")
 
 
 class DataSetStore:
@@ -56,12 +54,11 @@ class DataSetStore:
         store: MetadataStore,
         *,
         pause: Callable[[float], None] = wait_s,
-        rng: random.Random | None = None,
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         """``new_id`` returns 32 hexadecimal digits that no data set and no load has."""
         self._store = store
-        self._retries = Retries(pause, rng)
+        self._swap = CompareAndSwap(store, pause)
         self.new_id = new_id
 
     def create(self, name: str, created_ms: int) -> None:
@@ -78,21 +75,7 @@ class DataSetStore:
             Create(path, encode(DataSetHead(data_set_id=data_set_id))),
             Create(data_set_list_path(name, data_set_id), encode(data_set)),
         ]
-
-        def attempt() -> bool | None:
-            try:
-                self._store.multi(make)
-            except NodeExistsError:
-                return True
-            except NoNodeError:
-                with suppress(NodeExistsError):
-                    self._store.create(DATA_SETS, make_parents=True)
-                return None
-            except MetadataUnavailableError:
-                return True if self._is_there(path) else None  # whoever made it
-            return True
-
-        self._until_done(path, attempt)
+        self._swap.create(path, make, is_fresh=True)
 
     def read(self, name: str) -> tuple[DataSet, int]:
         """Return a data set and the version of its node, as of now.
@@ -149,10 +132,10 @@ class DataSetStore:
             except NoNodeError as error:
                 raise NoSuchDataSetError(name) from error
             except MetadataUnavailableError:
-                return True if self._is_there(path) else None
+                return True if find_node(self._store, path, is_fresh=True) else None
             return True
 
-        self._until_done(path, attempt)
+        self._swap.until_done(path, attempt)
 
     def read_load(self, name: str, data_set_id: str, load_id: str) -> tuple[Load, int] | None:
         """Return a load and the version of its node; ``None``: it was forgotten, or never known."""
@@ -257,7 +240,7 @@ class DataSetStore:
                 return None  # maybe made: the next attempt reads what became of the load
             return ((after, done),)
 
-        return self._until_done(data_set_path(name), attempt)[0]
+        return self._swap.until_done(data_set_path(name), attempt)[0]
 
     def abort(self, name: str, data_set_id: str, load_id: str) -> Load | None:
         """Abort a load that is OPEN; return what it is now: it may be COMMITTED.
@@ -283,7 +266,7 @@ class DataSetStore:
                 return None  # maybe made: the next attempt sees
             return (wanted,)
 
-        return self._until_done(path, attempt)[0]
+        return self._swap.until_done(path, attempt)[0]
 
     def forget_load(self, name: str, data_set_id: str, load_id: str) -> None:
         """Remove the node of a load that has ended: such a load never changes again.
@@ -321,7 +304,7 @@ class DataSetStore:
                 return None
             return after
 
-        return self._until_done(data_set_path(name), attempt)
+        return self._swap.until_done(data_set_path(name), attempt)
 
     def drop(self, name: str) -> DataSet:
         """Remove a data set with its loads; return what it was. Its ledgers are still there.
@@ -351,7 +334,7 @@ class DataSetStore:
                 return None
             return data_set
 
-        return self._until_done(data_set_path(name), attempt)
+        return self._swap.until_done(data_set_path(name), attempt)
 
     def list(self) -> list[str]:
         """Return the names of all data sets, sorted."""
@@ -379,18 +362,3 @@ class DataSetStore:
             Delete(data_set_list_path(name, data_set_id), version),
             Delete(data_set_path(name)),
         ]
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            self._store.get(path, is_fresh=True)
-        except NoNodeError:
-            return False
-        return True
-
-    def _until_done(self, path: str, attempt: Callable[[], T | None]) -> T:
-        for number in range(ATTEMPT_COUNT_MAX):
-            done = attempt()
-            if done is not None:
-                return done
-            self._retries.wait(number)
-        raise MetadataConflictError(path, f"others changed it, {ATTEMPT_COUNT_MAX} times in a row")

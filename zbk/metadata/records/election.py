@@ -32,6 +32,7 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.paths import AUDITOR_LEADER
+from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState
 from zbk.metadata.values import AuditorVote, decode, encode
 from zbk.system.clock import wall_ms
@@ -48,10 +49,8 @@ LOG = logging.getLogger("zbk.metadata")
 
 def read_auditor(store: MetadataStore) -> AuditorVote | None:
     """Return who audits now, or ``None`` if nobody does."""
-    try:
-        return decode(AuditorVote, store.get(AUDITOR_LEADER).value, AUDITOR_LEADER)
-    except NoNodeError:
-        return None
+    node = find_node(store, AUDITOR_LEADER)
+    return None if node is None else decode(AuditorVote, node.value, AUDITOR_LEADER)
 
 
 class AuditorElection:

@@ -28,6 +28,7 @@ from zbk.metadata.paths import (
     UNDERREPLICATION,
     UNDERREPLICATION_LOCKS,
 )
+from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.stores.store import Create, MetadataStore
 from zbk.metadata.values import IdCounter, Instance, Layout, decode, encode
 
@@ -96,12 +97,12 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
         try:
             store.multi(nodes)
         except MetadataConflictError as error:
-            if not _is_there(store):
+            if find_node(store, LAYOUT) is None:
                 raise InvalidOptionError(
                     "metadata", store.address, f"is neither empty nor zbk's ({error})"
                 ) from error
         except MetadataUnavailableError:
-            if not _is_there(store):
+            if find_node(store, LAYOUT) is None:
                 if attempt + 1 == INITIALISE_ATTEMPT_COUNT_MAX:
                     raise
                 continue
@@ -141,11 +142,3 @@ def not_initialised(store: MetadataStore) -> InvalidOptionError:
         store.address,
         "holds no cluster yet: `zbk up` makes one on this machine, `zbk bookie init` elsewhere",
     )
-
-
-def _is_there(store: MetadataStore) -> bool:
-    try:
-        store.get(LAYOUT)
-    except NoNodeError:
-        return False
-    return True

@@ -25,7 +25,6 @@ Source: BookKeeper's ``MetadataUpdateLoop``, ``LedgerCreateOp``, ``AbstractZkLed
 """
 
 import logging
-import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -36,7 +35,6 @@ import msgspec
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
-    MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
     NoNodeError,
@@ -47,13 +45,12 @@ from zbk.errors import (
 from zbk.metadata.paths import (
     IDGEN,
     LEDGERS,
-    in_id_order,
-    is_ledger_name,
     ledger_id_of,
     ledger_path,
 )
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, wait_s
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
-from zbk.metadata.records.retries import Retries, wait_s
+from zbk.metadata.records.ledger_tree import remove_empty_parents, walk_tree
 from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import (
     Create,
@@ -71,8 +68,7 @@ CREATE_ATTEMPT_COUNT_MAX: Final = 64
 CREATE_COUNT_MAX: Final = 128
 """Ledgers that are made in one step: far below ZooKeeper's limit of 1 MiB for a request."""
 
-UPDATE_ATTEMPT_COUNT_MAX: Final = 32
-DELETE_ATTEMPT_COUNT_MAX: Final = 4
+NOTE_ATTEMPT_COUNT_MAX: Final = 4
 
 
 LOG = logging.getLogger("zbk.metadata")
@@ -88,10 +84,9 @@ class LedgerStore:
         store: MetadataStore,
         *,
         pause: Callable[[float], None] = wait_s,
-        rng: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._retries = Retries(pause, rng)
+        self._swap = CompareAndSwap(store, pause)
         self._cached_layout: LedgerLayout | None = None
 
     def create(self, make: Callable[[int], LedgerMetadata]) -> tuple[LedgerMetadata, int]:
@@ -116,7 +111,8 @@ class LedgerStore:
         asks for ``CREATE_COUNT_MAX`` at most. ``make`` may give all of them the same token.
         """
         assert 1 <= count <= CREATE_COUNT_MAX, "one step of the store takes them"
-        for attempt in range(CREATE_ATTEMPT_COUNT_MAX):
+
+        def attempt() -> list[tuple[LedgerMetadata, int]] | None:
             counter = self._get_counter()
             first_id = decode(IdCounter, counter.value, IDGEN).next_ledger_id
             made = [make(ledger_id) for ledger_id in range(first_id, first_id + count)]
@@ -127,24 +123,25 @@ class LedgerStore:
             creates = [Create(path, encode(one)) for path, one in zip(paths, made, strict=True)]
             try:
                 self._store.multi([advance, *creates])
-            except BadVersionError:  # somebody else took the id
-                self._retries.wait(attempt)
+            except BadVersionError:  # another client took the id
+                return None
             except NoNodeError:
-                for parent in dict.fromkeys(map(parent_of, paths)):
-                    self._make_parent(parent)
-            except NodeExistsError:  # a counter put back by hand: never take what is there
+                for path in {parent_of(path): path for path in paths}.values():
+                    self._swap.make_parents(path)
+                return None
+            except NodeExistsError:  # a counter put back by hand: never overwrite a ledger
                 LOG.warning("%s exists and the counter says it does not: skipping", paths[0])
                 with suppress(BadVersionError, MetadataUnavailableError):
                     self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)
+                return None
             except MetadataUnavailableError:
                 found = self._read_back(first_id)
-                if found is not None and found[0].creation_token == made[0].creation_token:
-                    return [found, *(self.read(one.ledger_id) for one in made[1:])]
-            else:
-                return [(one, 0) for one in made]
-        raise MetadataConflictError(
-            IDGEN, f"another client took the id, {CREATE_ATTEMPT_COUNT_MAX} times in a row"
-        )
+                if found is None or found[0].creation_token != made[0].creation_token:
+                    return None
+                return [found, *(self.read(one.ledger_id) for one in made[1:])]
+            return [(one, 0) for one in made]
+
+        return self._swap.until_done(IDGEN, attempt, CREATE_ATTEMPT_COUNT_MAX)
 
     def read(self, ledger_id: int, *, is_fresh: bool = False) -> tuple[LedgerMetadata, int]:
         """Return a ledger's metadata and its version; ``is_fresh`` as in ``MetadataStore.get``.
@@ -174,11 +171,12 @@ class LedgerStore:
         Raises:
             NoSuchLedgerError: there is no such ledger, or no more.
             IllegalTransitionError: the metadata may not change in this way.
-            MetadataConflictError: others changed it ``UPDATE_ATTEMPT_COUNT_MAX`` times in a row.
+            MetadataConflictError: others changed it ``ATTEMPT_COUNT_MAX`` times in a row.
             MetadataUnavailableError: the change may or may not have been made.
         """
         path = self._path(ledger_id)
-        for attempt in range(UPDATE_ATTEMPT_COUNT_MAX):
+
+        def attempt() -> tuple[LedgerMetadata, int] | None:
             node = self._get(ledger_id)
             current = self._decoded(ledger_id, node)
             wanted = change(current)
@@ -187,24 +185,10 @@ class LedgerStore:
             check_transition(current, wanted)
             value = encode(wanted, write_token=uuid4().hex)
             others = () if beside is None else beside(wanted)
-            try:
-                if not others:
-                    return wanted, self._store.set(path, value, node.version)
-                self._store.multi([SetValue(path, value, node.version), *others])
-                return wanted, node.version + 1
-            except (BadVersionError, NodeExistsError):
-                self._retries.wait(attempt)
-            except NoNodeError as error:
-                if not others:
-                    raise NoSuchLedgerError(ledger_id) from error
-                self._retries.wait(attempt)  # which of them it was shows when it is read again
-            except MetadataUnavailableError:
-                found = self._get(ledger_id)
-                if found.value == value:
-                    return wanted, found.version
-        raise MetadataConflictError(
-            path, f"others changed it, {UPDATE_ATTEMPT_COUNT_MAX} times in a row"
-        )
+            is_made = self._swap.put(path, value, [SetValue(path, value, node.version), *others])
+            return (wanted, node.version + 1) if is_made else None
+
+        return self._swap.until_done(path, attempt)
 
     def delete(self, ledger_id: int) -> None:
         """Remove a ledger's metadata, whatever its state. Bookies drop its entries later.
@@ -214,19 +198,9 @@ class LedgerStore:
             MetadataUnavailableError: it may or may not have been removed.
         """
         path = self._path(ledger_id)
-        for _ in range(DELETE_ATTEMPT_COUNT_MAX):
-            try:
-                self._store.delete(path)
-            except NoNodeError as error:
-                raise NoSuchLedgerError(ledger_id) from error
-            except MetadataUnavailableError:
-                if self._read_back(ledger_id) is not None:
-                    continue
-            self._tidy_up(path)
-            return
-        raise MetadataUnavailableError(
-            self._store.address, f"{path}: the reply was lost {DELETE_ATTEMPT_COUNT_MAX} times"
-        )
+        if not self._swap.remove(path, [Delete(path)]):
+            raise NoSuchLedgerError(ledger_id)
+        self._tidy_up(path)
 
     def next_ledger_id(self, *, is_fresh: bool = False) -> int:
         """Return the id that the next ledger will get: all that were ever made are below it.
@@ -258,10 +232,10 @@ class LedgerStore:
         """
         layout = self._layout()
         try:
-            names = self._store.children(LEDGERS)
+            for path in walk_tree(self._store, LEDGERS):
+                yield ledger_id_of(path, layout)
         except NoNodeError as error:
             raise not_initialised(self._store) from error
-        yield from self._walk(LEDGERS, names, layout)
 
     def watch(
         self, ledger_id: int, callback: Callable[[tuple[LedgerMetadata, int] | None], None]
@@ -320,22 +294,14 @@ class LedgerStore:
         except NoSuchLedgerError:
             return None
 
-    def _make_parent(self, parent: str) -> None:
-        # whether it was made shows when the node itself is made next
-        with suppress(NodeExistsError, MetadataUnavailableError):
-            self._store.create(parent, make_parents=True)
-
     def _tidy_up(self, path: str) -> None:
         """Remove the parents that a deletion has left empty; note it if no ledger is left."""
-        parent = parent_of(path)
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
-            while parent != LEDGERS:
-                self._store.delete(parent)
-                parent = parent_of(parent)
+            remove_empty_parents(self._store, LEDGERS, path)
             self._note_if_emptied()
 
     def _note_if_emptied(self) -> None:
-        for _ in range(DELETE_ATTEMPT_COUNT_MAX):
+        for _ in range(NOTE_ATTEMPT_COUNT_MAX):
             node = self._get_counter()
             counter = decode(IdCounter, node.value, IDGEN)
             value = encode(msgspec.structs.replace(counter, is_emptied=True))
@@ -344,18 +310,6 @@ class LedgerStore:
                 # the removal proves it: a listing that is empty for another reason does not
                 self._store.multi([Delete(LEDGERS), Create(LEDGERS), note])
                 return
-
-    def _walk(self, path: str, names: Sequence[str], layout: LedgerLayout) -> Iterator[int]:
-        for name in in_id_order(names):
-            child = f"{path}/{name}"
-            if is_ledger_name(name):
-                yield ledger_id_of(child, layout)
-                continue
-            try:
-                below = self._store.children(child)
-            except NoNodeError:  # its last ledger was deleted since we read its name
-                continue
-            yield from self._walk(child, below, layout)
 
 
 def _counter_value(next_ledger_id: int) -> bytes:

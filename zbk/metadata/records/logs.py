@@ -15,31 +15,28 @@ Source: "The BookKeeper protocol", section Ledgers to logs.
 """
 
 import logging
-import random
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Final
 from uuid import uuid4
 
 from zbk.errors import (
     BadVersionError,
     CorruptRecordError,
-    MetadataConflictError,
     MetadataUnavailableError,
-    NodeExistsError,
     NoNodeError,
     NoSuchLogError,
     NotEmptyError,
     ZbkError,
 )
 from zbk.metadata.paths import LOGS, log_list_path, log_path
-from zbk.metadata.records.retries import Retries, wait_s
-from zbk.metadata.stores.store import Create, Delete, MetadataStore, Node, Watch
+from zbk.metadata.records.compare_and_swap import (
+    ATTEMPT_COUNT_MAX,
+    CompareAndSwap,
+    find_node,
+    wait_s,
+)
+from zbk.metadata.stores.store import Create, Delete, MetadataStore, Node, SetValue, Watch
 from zbk.metadata.values import LogHead, decode, encode
 from zbk.protocol.log.metadata import LogMetadata
-
-ATTEMPT_COUNT_MAX: Final = 32
-
 
 LOG = logging.getLogger("zbk.metadata")
 
@@ -52,10 +49,9 @@ class LogStore:
         store: MetadataStore,
         *,
         pause: Callable[[float], None] = wait_s,
-        rng: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._retries = Retries(pause, rng)
+        self._swap = CompareAndSwap(store, pause)
 
     def create(self, name: str, created_ms: int) -> None:
         """Make an empty log, if there is none of this name.
@@ -71,22 +67,7 @@ class LogStore:
             Create(path, encode(LogHead(log_id=log_id))),
             Create(log_list_path(name, log_id), encode(log)),
         ]
-        for attempt in range(ATTEMPT_COUNT_MAX):
-            try:
-                self._store.multi(make)
-            except NodeExistsError:
-                return
-            except NoNodeError:
-                with suppress(NodeExistsError):
-                    self._store.create(LOGS, make_parents=True)
-                self._retries.wait(attempt)
-            except MetadataUnavailableError:
-                with suppress(NoSuchLogError):
-                    self.read(name)
-                    return  # whoever made it
-            else:
-                return
-        raise MetadataConflictError(path, f"not made in {ATTEMPT_COUNT_MAX} attempts")
+        self._swap.create(path, make)
 
     def read(self, name: str) -> tuple[LogMetadata, int]:
         """Return a log's list and its version.
@@ -134,25 +115,18 @@ class LogStore:
             MetadataConflictError: others changed it ``ATTEMPT_COUNT_MAX`` times in a row.
             MetadataUnavailableError: the change may or may not have been made.
         """
-        for attempt in range(ATTEMPT_COUNT_MAX):
+
+        def attempt() -> tuple[LogMetadata, LogMetadata] | None:
             before, version = self.read(name)
             wanted = change(before)
             if wanted == before:
                 return before, before
             path = log_list_path(name, before.log_id)
             value = encode(wanted, write_token=uuid4().hex)
-            try:
-                self._store.set(path, value, version)
-            except (BadVersionError, NoNodeError):
-                self._retries.wait(attempt)
-                continue
-            except MetadataUnavailableError:
-                if self._read_back(path) != value:
-                    continue
-            return before, wanted
-        raise MetadataConflictError(
-            log_path(name), f"others changed it, {ATTEMPT_COUNT_MAX} times in a row"
-        )
+            is_made = self._swap.put(path, value, [SetValue(path, value, version)])
+            return (before, wanted) if is_made else None
+
+        return self._swap.until_done(log_path(name), attempt)
 
     def delete(self, name: str) -> LogMetadata:
         """Remove a log; return its last list. Its ledgers are still there.
@@ -162,24 +136,23 @@ class LogStore:
             MetadataUnavailableError: it may or may not have been removed.
         """
         log_id = ""
-        for attempt in range(ATTEMPT_COUNT_MAX):
+
+        def attempt() -> LogMetadata | None:
+            nonlocal log_id
             log, version = self.read(name)
-            if log_id not in ("", log.log_id):  # somebody deleted it, and made another one
+            if log_id not in ("", log.log_id):  # another client deleted it and made a new one
                 raise NoSuchLogError(name)
             log_id = log.log_id
             path = log_list_path(name, log_id)
             try:
                 self._store.multi([Delete(path, version), Delete(log_path(name))])
             except (BadVersionError, NoNodeError, NotEmptyError):
-                self._retries.wait(attempt)
-                continue
+                return None
             except MetadataUnavailableError:
-                if self._read_back(path) is not None:
-                    continue
+                return None if find_node(self._store, path) else log
             return log
-        raise MetadataConflictError(
-            log_path(name), f"others changed it, {ATTEMPT_COUNT_MAX} times in a row"
-        )
+
+        return self._swap.until_done(log_path(name), attempt)
 
     def list(self) -> list[str]:
         """Return the names of all logs, sorted."""
@@ -209,14 +182,6 @@ class LogStore:
                 callback((found, node.version))
 
         return self._store.watch_node(log_list_path(log.name, log.log_id), on_node)
-
-    # ------------------------------------------------------------------ inside
-
-    def _read_back(self, path: str) -> bytes | None:
-        try:
-            return self._store.get(path).value
-        except NoNodeError:
-            return None
 
 
 def _decoded(name: str, log_id: str, node: Node) -> LogMetadata:

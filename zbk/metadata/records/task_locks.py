@@ -16,28 +16,22 @@ Any thread; every method blocks. Source: BookKeeper's ``ZkLedgerUnderreplication
 """
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Final
 from uuid import uuid4
 
 import msgspec
 
 from zbk.errors import (
     BadVersionError,
-    MetadataConflictError,
-    MetadataUnavailableError,
-    NodeExistsError,
     NoNodeError,
 )
 from zbk.metadata.paths import UNDERREPLICATION_LOCKS, task_lock_of, task_lock_path
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
-from zbk.metadata.stores.arguments import parent_of
-from zbk.metadata.stores.store import Create, Delete, MetadataStore, Operation
+from zbk.metadata.records.compare_and_swap import wait_s
+from zbk.metadata.stores.store import Create, Delete, MetadataStore
 from zbk.metadata.values import TaskLock, TaskProgress, decode, encode
 from zbk.system.clock import wall_ms
-
-ATTEMPT_COUNT_MAX: Final = 32
 
 
 class _Lock(msgspec.Struct):
@@ -56,8 +50,14 @@ class _Lock(msgspec.Struct):
 class TaskLocks(AutorecoverySwitches):
     """The locks of one store's workers, and a view of all others."""
 
-    def __init__(self, store: MetadataStore, *, wall_clock_ms: Callable[[], int] = wall_ms) -> None:
-        super().__init__(store)
+    def __init__(
+        self,
+        store: MetadataStore,
+        *,
+        wall_clock_ms: Callable[[], int] = wall_ms,
+        pause: Callable[[float], None] = wait_s,
+    ) -> None:
+        super().__init__(store, pause=pause)
         self._wall_clock_ms = wall_clock_ms
         self._guard = threading.Lock()
         self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
@@ -83,26 +83,24 @@ class TaskLocks(AutorecoverySwitches):
 
     def _take(self, ledger_id: int, owner: str, token: str) -> bool:
         path = task_lock_path(ledger_id)
-        for _ in range(ATTEMPT_COUNT_MAX):
-            if self._try_lock(ledger_id, owner, token):
+
+        def attempt() -> bool | None:
+            now_ms = self._wall_clock_ms()
+            lock = encode(TaskLock(owner=owner, token=token, locked_ms=now_ms))
+            progress = encode(TaskProgress(owner=owner, updated_ms=now_ms))
+            own = Create(task_lock_path(ledger_id, token), progress, is_ephemeral=True)
+            creates = [Create(path, lock, is_ephemeral=True), own]
+            if self._swap.put(path, lock, creates, make_parents=True):
                 return True
             holder = self._find(path)
             if holder is None:
-                continue
+                return None
             is_ours = decode(TaskLock, holder.value, path).token == token
             if not is_ours:
                 self._forget_lock(ledger_id)
             return is_ours
-        raise self._too_many(path)
 
-    def _try_lock(self, ledger_id: int, owner: str, token: str) -> bool:
-        path = task_lock_path(ledger_id)
-        now_ms = self._wall_clock_ms()
-        lock = encode(TaskLock(owner=owner, token=token, locked_ms=now_ms))
-        progress = encode(TaskProgress(owner=owner, updated_ms=now_ms))
-        own = Create(task_lock_path(ledger_id, token), progress, is_ephemeral=True)
-        made = self._attempt(path, lock, [Create(path, lock, is_ephemeral=True), own])
-        return made is True
+        return self._swap.until_done(path, attempt)
 
     def holds(self, ledger_id: int) -> bool:
         """Ask the metadata store whether this store still has the lock that it took."""
@@ -121,22 +119,11 @@ class TaskLocks(AutorecoverySwitches):
                 return
             ours.is_in_use, ours.is_busy = False, True
         try:
-            self._give_back(ledger_id, task_lock_path(ledger_id, ours.token))
+            own = task_lock_path(ledger_id, ours.token)
+            self._swap.remove(own, [Delete(own), Delete(task_lock_path(ledger_id))])
+            self._forget_lock(ledger_id)
         finally:
             ours.is_busy = False
-
-    def _give_back(self, ledger_id: int, own: str) -> None:
-        for _ in range(ATTEMPT_COUNT_MAX):
-            try:
-                self._store.multi([Delete(own), Delete(task_lock_path(ledger_id))])
-            except NoNodeError:
-                pass
-            except MetadataUnavailableError:
-                if self._find(own) is not None:
-                    continue
-            self._forget_lock(ledger_id)
-            return
-        raise self._no_answer(own)
 
     def locked_ids(self) -> set[int]:
         """Return the ids of the ledgers that somebody works on, with one read."""
@@ -166,7 +153,8 @@ class TaskLocks(AutorecoverySwitches):
         if ours is None:
             return False
         path = task_lock_path(ledger_id, ours.token)
-        for _ in range(ATTEMPT_COUNT_MAX):
+
+        def attempt() -> bool | None:
             node = self._find(path)
             if node is None:
                 return False
@@ -179,7 +167,9 @@ class TaskLocks(AutorecoverySwitches):
             with suppress(BadVersionError, NoNodeError):
                 self._store.set(path, encode(progress), node.version)
                 return True
-        raise self._too_many(path)
+            return None
+
+        return self._swap.until_done(path, attempt)
 
     def progress(self) -> dict[int, TaskProgress]:
         """Return how far the workers have come, by ledger id: one read each."""
@@ -206,30 +196,3 @@ class TaskLocks(AutorecoverySwitches):
         with suppress(NoNodeError):
             for name in self._store.children(UNDERREPLICATION_LOCKS):
                 yield task_lock_of(name)
-
-    def _attempt(self, path: str, value: bytes, operations: Sequence[Operation]) -> bool | None:
-        """Put ``value`` at ``path``, in one step with all else; ``None``: somebody was quicker."""
-        try:
-            self._store.multi(operations)
-        except NoNodeError:
-            self._make_parents(path)
-            return None
-        except (BadVersionError, NodeExistsError):
-            return None
-        except MetadataUnavailableError:
-            node = self._find(path)
-            return True if node is not None and node.value == value else None
-        return True
-
-    def _make_parents(self, path: str) -> None:
-        # whether they were made shows when the node itself is made next
-        with suppress(NodeExistsError, MetadataUnavailableError):
-            self._store.create(parent_of(path), make_parents=True)
-
-    def _too_many(self, path: str) -> MetadataConflictError:
-        return MetadataConflictError(path, f"others changed it, {ATTEMPT_COUNT_MAX} times in a row")
-
-    def _no_answer(self, path: str) -> MetadataUnavailableError:
-        return MetadataUnavailableError(
-            self._store.address, f"{path}: no answer, {ATTEMPT_COUNT_MAX} times"
-        )

@@ -43,14 +43,12 @@ from zbk.metadata.paths import (
     TASK_NEWS,
     UNDERREPLICATED_LEDGERS,
     UNREPAIRABLE_LEDGERS,
-    in_id_order,
-    is_ledger_name,
     task_ledger_id,
     task_lock_path,
     task_path,
 )
-from zbk.metadata.records.task_locks import ATTEMPT_COUNT_MAX, TaskLocks
-from zbk.metadata.stores.arguments import parent_of
+from zbk.metadata.records.ledger_tree import remove_empty_parents, walk_tree
+from zbk.metadata.records.task_locks import TaskLocks
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
 from zbk.protocol.entry.spans import Span
@@ -89,14 +87,13 @@ class UnderreplicationStore(TaskLocks):
         assert bookie_ids, "a report names who lacks something"
         missing = NO_RANGES if ranges is None else ranges
         assert missing.keys() <= set(bookie_ids), "ranges are those of bookies that are named"
-        for _ in range(ATTEMPT_COUNT_MAX):
-            noted = self._try_report(ledger_id, bookie_ids, reason, missing)
-            if noted is None:
-                continue
-            if noted and not is_quiet:
-                self.announce()
-            return noted
-        raise self._too_many(task_path(UNDERREPLICATED_LEDGERS, ledger_id))
+        noted = self._swap.until_done(
+            task_path(UNDERREPLICATED_LEDGERS, ledger_id),
+            lambda: self._try_report(ledger_id, bookie_ids, reason, missing),
+        )
+        if noted and not is_quiet:
+            self.announce()
+        return noted
 
     def report_operations(
         self,
@@ -125,13 +122,13 @@ class UnderreplicationStore(TaskLocks):
         shelved = self._shelved(ledger_id)
         if shelved is None:
             task = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms, ranges)
-            self._make_parents(path)
+            self._swap.make_parents(path)
             return [Create(path, encode(task))]
         task, version = shelved
         if not task.is_news(bookie_ids, reason, ranges):
             return []
         wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
-        self._make_parents(path)
+        self._swap.make_parents(path)
         shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
         return [Delete(shelf_path, version), Create(path, encode(wanted))]
 
@@ -157,10 +154,11 @@ class UnderreplicationStore(TaskLocks):
             wanted = task.merged(bookie_ids, reason, now_ms, ranges).to_work_on()
             value = encode(wanted, write_token=uuid4().hex)
             shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
-            return self._attempt(path, value, [Delete(shelf_path, version), Create(path, value)])
+            move: Sequence[Operation] = [Delete(shelf_path, version), Create(path, value)]
+            return self._swap.put(path, value, move, make_parents=True) or None
         first = UnderreplicatedLedger.reported(ledger_id, bookie_ids, reason, now_ms, ranges)
         value = encode(first, write_token=uuid4().hex)
-        if self._attempt(path, value, [Create(path, value)]):
+        if self._swap.put(path, value, [Create(path, value)], make_parents=True):
             return True
         found = self.read(ledger_id)
         if found is None:
@@ -168,7 +166,7 @@ class UnderreplicationStore(TaskLocks):
         task, version = found
         wanted = task.merged(bookie_ids, reason, now_ms, ranges)
         value = encode(msgspec.structs.replace(wanted, failure_count=0), write_token=uuid4().hex)
-        return self._attempt(path, value, [SetValue(path, value, version)])
+        return self._swap.put(path, value, [SetValue(path, value, version)]) or None
 
     # ------------------------------------------------------------------ tasks
 
@@ -190,11 +188,11 @@ class UnderreplicationStore(TaskLocks):
 
         Reads the tree piece by piece; what comes or goes meanwhile may or may not be among them.
         """
-        return self._walk(UNDERREPLICATED_LEDGERS, UNDERREPLICATED_LEDGERS, after)
+        return self._list(UNDERREPLICATED_LEDGERS, after)
 
     def list_unrepairable(self) -> Iterator[int]:
         """Yield the ids of all ledgers that nobody can repair, ascending. As ``list``."""
-        return self._walk(UNREPAIRABLE_LEDGERS, UNREPAIRABLE_LEDGERS, -1)
+        return self._list(UNREPAIRABLE_LEDGERS, -1)
 
     def watch_tasks(self, callback: Callable[[], None]) -> Watch:
         """Call back now, and whenever there may be new tasks.
@@ -236,7 +234,7 @@ class UnderreplicationStore(TaskLocks):
         if found is None or found[1] != version:
             return False
         value = encode(found[0].with_unrepairable(why, self._wall_clock_ms()))
-        self._make_parents(shelf_path)
+        self._swap.make_parents(shelf_path)
         twin = self._find(shelf_path)
         put: Operation = (
             Create(shelf_path, value) if twin is None else SetValue(shelf_path, value, twin.version)
@@ -259,7 +257,8 @@ class UnderreplicationStore(TaskLocks):
         if found is None or found[1] != version:
             return None
         value = encode(found[0].with_failure(why), write_token=uuid4().hex)
-        return version + 1 if self._attempt(path, value, [SetValue(path, value, version)]) else None
+        is_counted = self._swap.put(path, value, [SetValue(path, value, version)])
+        return version + 1 if is_counted else None
 
     def retry_unrepairable(self, ledger_ids: Iterable[int] | None = None) -> int:
         """Hand out again what nobody could repair; return how many ledgers that are.
@@ -278,7 +277,7 @@ class UnderreplicationStore(TaskLocks):
             path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
             shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
             take = Delete(shelf_path, version)
-            self._make_parents(path)
+            self._swap.make_parents(path)
             with suppress(BadVersionError, NoNodeError):
                 try:
                     self._store.multi([take, Create(path, encode(task.to_work_on()))])
@@ -308,16 +307,16 @@ class UnderreplicationStore(TaskLocks):
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         own = task_lock_path(ledger_id, ours.token)
         unlock = [Delete(own), Delete(task_lock_path(ledger_id))]
-        last_error: MetadataConflictError | MetadataUnavailableError | None = None
-        for _ in range(ATTEMPT_COUNT_MAX):
+
+        def attempt() -> bool | None:
             try:
                 self._store.multi([*unlock, *operations])
-            except (MetadataConflictError, MetadataUnavailableError) as error:
-                last_error = error
+            except (MetadataConflictError, MetadataUnavailableError):
+                pass
             else:
                 self._forget_lock(ledger_id)
                 return True
-            node = self._find(path)  # what became of it shows in what is there
+            node = self._find(path)  # the nodes show what became of it
             is_locked = self._find(own) is not None
             if node is None:
                 self.unlock(ledger_id)
@@ -325,10 +324,9 @@ class UnderreplicationStore(TaskLocks):
             if not is_locked:
                 self._forget_lock(ledger_id)
                 return False
-            if node.version != version:
-                return False
-        assert last_error is not None, "every attempt failed"
-        raise last_error
+            return False if node.version != version else None
+
+        return self._swap.until_done(path, attempt)
 
     def _task(self, folder: str, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         path = task_path(folder, ledger_id)
@@ -338,24 +336,15 @@ class UnderreplicationStore(TaskLocks):
     def _shelved(self, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         return self._task(UNREPAIRABLE_LEDGERS, ledger_id)
 
-    def _walk(self, folder: str, path: str, after: int) -> Iterator[int]:
-        try:
-            names = self._store.children(path)
-        except NoNodeError:  # its last task went since we read its name
-            return
-        for name in in_id_order(names):
-            child = f"{path}/{name}"
-            if not is_ledger_name(name):
-                yield from self._walk(folder, child, after)
-            elif (ledger_id := task_ledger_id(folder, child)) > after:
-                yield ledger_id
+    def _list(self, folder: str, after: int) -> Iterator[int]:
+        with suppress(NoNodeError):
+            for path in walk_tree(self._store, folder):
+                if (ledger_id := task_ledger_id(folder, path)) > after:
+                    yield ledger_id
 
     def _remove_empty_parents(self, folder: str, path: str) -> None:
-        parent = parent_of(path)
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
-            while parent != folder:
-                self._store.delete(parent)
-                parent = parent_of(parent)
+            remove_empty_parents(self._store, folder, path)
 
 
 def _decoded(path: str, node: Node) -> UnderreplicatedLedger:

@@ -1,7 +1,6 @@
 """What a writer does in the metadata store, on a store in memory that fails on cue."""
 
 import logging
-import random
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, cast
@@ -95,7 +94,7 @@ class World:
         self.told: list[MetadataNews] = []
 
     def _ledgers(self, store: Any) -> LedgerStore:  # noqa: ANN401 - a MemoryStore
-        return LedgerStore(store, pause=lambda _s: None, rng=random.Random(1))
+        return LedgerStore(store, pause=lambda _s: None)
 
     def change(
         self, change_id: int = 0, first: int = 5, *, is_urgent: bool = False

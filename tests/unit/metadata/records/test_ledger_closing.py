@@ -1,7 +1,6 @@
 """A ledger's end and the report of what it lacks: both or neither, whatever the store does."""
 
 import logging
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -29,7 +28,7 @@ class Cluster:
         tree = MemoryTree("closing")
         self.store, self.other_store = tree.open_session(), tree.open_session()
         initialise(self.store)
-        self.ledgers = LedgerStore(self.store, pause=lambda _s: None, rng=random.Random(1))
+        self.ledgers = LedgerStore(self.store, pause=lambda _s: None)
         self.others = LedgerStore(self.other_store)
         self.tasks = UnderreplicationStore(self.other_store)
         self.closer = LedgerCloser(self.ledgers, UnderreplicationStore(self.store))

@@ -30,7 +30,7 @@ class Hammer:
         self.rng = random.Random(seed)
         store = open_session(f"races-{seed}")
         initialise(store)
-        self.ledgers = LedgerStore(store, pause=lambda _s: None, rng=self.rng)
+        self.ledgers = LedgerStore(store, pause=lambda _s: None)
         metadata, _ = self.ledgers.create(metadata_maker())
         self.ledger_id = metadata.ledger_id
         self.versions = {0: metadata}

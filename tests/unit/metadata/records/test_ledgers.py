@@ -1,6 +1,5 @@
 """LedgerStore on a store in memory that fails on cue."""
 
-import random
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -19,7 +18,6 @@ from zbk.errors import (
 from zbk.metadata.paths import IDGEN, LEDGERS, ledger_path
 from zbk.metadata.records.instance import read_layout
 from zbk.metadata.records.ledgers import LedgerStore, initialise
-from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import Operation
 from zbk.metadata.values import IdCounter, Layout, LedgerLayout, encode
 from zbk.protocol.entry.words import LedgerState
@@ -39,7 +37,7 @@ class Cluster:
         self.others = self.client(self.other_store)
 
     def client(self, store: MemoryStore) -> LedgerStore:
-        return LedgerStore(store, pause=self.pauses_s.append, rng=random.Random(1))
+        return LedgerStore(store, pause=self.pauses_s.append)
 
     def close(self) -> None:
         self.store.close()
@@ -101,7 +99,7 @@ def test_a_lost_create_that_another_has_changed_meanwhile_is_still_ours(cluster:
             cluster.others.update(0, LedgerMetadata.with_recovery)
             raise MetadataUnavailableError(self.address, "the reply was lost")
 
-    cluster.ledgers._make_parent(parent_of(cluster.ledgers._path(0)))
+    cluster.ledgers._swap.make_parents(cluster.ledgers._path(0))
     store = RacedStore(cluster.tree)
 
     created, version = cluster.client(store).create(metadata_maker())
@@ -127,7 +125,7 @@ def test_a_lost_create_whose_id_another_client_took_is_not_taken_for_ours(cluste
             cluster.others.create(others)
             raise MetadataUnavailableError(self.address, "the reply was lost")
 
-    cluster.ledgers._make_parent(parent_of(cluster.ledgers._path(0)))
+    cluster.ledgers._swap.make_parents(cluster.ledgers._path(0))
     store = RacedStore(cluster.tree)
 
     created, _version = cluster.client(store).create(ours)
@@ -202,6 +200,7 @@ def test_an_unanswered_read_back_leaves_the_outcome_unknown(cluster: Cluster) ->
 
 def test_a_create_that_loses_the_race_takes_the_next_id_after_a_pause(cluster: Cluster) -> None:
     cluster.others.create(metadata_maker())
+    cluster.pauses_s.clear()
     make = metadata_maker()
     asked: list[int] = []
 
@@ -269,6 +268,7 @@ def test_metadata_under_another_ledgers_path_is_damage(cluster: Cluster) -> None
 def test_an_update_is_decided_again_on_what_another_wrote(cluster: Cluster) -> None:
     """B14: a conflict is never answered by writing over it."""
     ledger_id = cluster.ledgers.create(metadata_maker())[0].ledger_id
+    cluster.pauses_s.clear()
     seen: list[LedgerState] = []
 
     def close_slowly(current: LedgerMetadata) -> LedgerMetadata:

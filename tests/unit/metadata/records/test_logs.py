@@ -1,6 +1,5 @@
 """LogStore on a store in memory that fails on cue."""
 
-import random
 from collections.abc import Iterator
 
 import pytest
@@ -13,8 +12,9 @@ from zbk.errors import (
     MetadataUnavailableError,
 )
 from zbk.metadata.paths import LOG_NAME_SIZE_MAX, log_list_path, log_path
+from zbk.metadata.records.compare_and_swap import ATTEMPT_COUNT_MAX
 from zbk.metadata.records.ledgers import initialise
-from zbk.metadata.records.logs import ATTEMPT_COUNT_MAX, LogStore
+from zbk.metadata.records.logs import LogStore
 from zbk.metadata.values import encode
 from zbk.protocol.log.metadata import LogMetadata
 
@@ -32,7 +32,7 @@ class Cluster:
         self.others = self.client(self.other_store)
 
     def client(self, store: MemoryStore) -> LogStore:
-        return LogStore(store, pause=self.pauses_s.append, rng=random.Random(1))
+        return LogStore(store, pause=self.pauses_s.append)
 
     def close(self) -> None:
         self.store.close()

@@ -1,0 +1,41 @@
+"""Trees with one node for each ledger: the ledgers' metadata, and the tasks about ledgers.
+
+``zbk.metadata.paths`` says how ids become paths. Any thread; every function blocks.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+from zbk.errors import NoNodeError
+from zbk.metadata.paths import in_id_order, is_ledger_name
+from zbk.metadata.stores.arguments import parent_of
+from zbk.metadata.stores.store import MetadataStore
+
+
+def walk_tree(store: MetadataStore, path: str) -> Iterator[str]:
+    """Yield the paths of the nodes of ledgers below ``path``, in the order of their ids.
+
+    Read the tree piece by piece; a node that comes or goes meanwhile may or may not be among them.
+
+    Raises:
+        NoNodeError: there is no ``path``.
+    """
+    for name in in_id_order(store.children(path)):
+        child = f"{path}/{name}"
+        if is_ledger_name(name):
+            yield child
+            continue
+        with suppress(NoNodeError):  # its last ledger was deleted since its name was read
+            yield from walk_tree(store, child)
+
+
+def remove_empty_parents(store: MetadataStore, root: str, path: str) -> None:
+    """Remove the parents of ``path`` below ``root`` that have become empty.
+
+    Raises:
+        NotEmptyError, NoNodeError: not all of them are empty.
+    """
+    parent = parent_of(path)
+    while parent != root:
+        store.delete(parent)
+        parent = parent_of(parent)
