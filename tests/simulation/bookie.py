@@ -33,12 +33,12 @@ from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.identity import check_identity, place_of
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
+from zbk.actors.messages import RunInStorage
 from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.serve.read import Fetch, MovedEntries
 from zbk.actors.serve.storage import PollsDue, Requests, StorageMessage
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.upkeep.checkpoint import RunInStorage
 from zbk.config import BookieConfig
 from zbk.errors import (
     BookieUnavailableError,

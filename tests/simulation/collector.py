@@ -14,9 +14,9 @@ from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import MetadataServer
 from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
 from tests.simulation.tape import Tape
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import ForgetLedgers, RunInStorage
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
-from zbk.actors.upkeep.gc import ForgetLedgers, GcActor, GcDue, GcOptions
+from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 

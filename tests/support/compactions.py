@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import RunInStorage
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.upkeep.gc_waits import Resume, Waits
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits

@@ -8,9 +8,10 @@ import pytest
 
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
+from zbk.actors.messages import RunInStorage
 from zbk.actors.serve.journal import AppendGroup, JournalActor, NoteSynced, SyncQueue
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue, RunInStorage
+from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
 from zbk.config import FreeLimit

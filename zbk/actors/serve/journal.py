@@ -38,6 +38,7 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
+from zbk.actors.messages import Sink
 from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
@@ -119,14 +120,6 @@ class SyncProgress:
         self.written_size = 0  # bytes of all groups that were written; by the ``SyncQueue``
 
 
-class ProgressSink(Protocol):
-    """Where the news go: a pykka ref in a bookie, a list in a test."""
-
-    def tell(self, message: Synced) -> None:
-        """Deliver without waiting."""
-        ...
-
-
 WriteMessage: TypeAlias = AppendGroup | NoteSynced
 SyncMessage: TypeAlias = Flush | SyncDue
 
@@ -141,7 +134,7 @@ class SyncQueue:
     def __init__(
         self,
         journal: JournalFile,
-        storage: ProgressSink,
+        storage: Sink[Synced],
         send: Send,
         progress: SyncProgress,
         journal_no: int = 0,

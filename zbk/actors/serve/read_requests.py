@@ -19,10 +19,11 @@ Source: "The BookKeeper protocol", section Closing a ledger as a reader; BookKee
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
+from zbk.actors.messages import TickSource
 from zbk.actors.serve.journal import SyncProgress
 from zbk.actors.serve.lac_watches import LacWatches, Risen, SessionAnswered, Watch
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
@@ -63,18 +64,6 @@ WATCH_TICK_MS: Final = 100
 ResultT = TypeVar("ResultT")
 
 
-class WatchTicker(Protocol):
-    """What calls back at intervals, in any thread."""
-
-    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Begin to call back."""
-        ...
-
-    def cancel(self, callback: Callable[[], None]) -> None:
-        """Stop calling back."""
-        ...
-
-
 class ReadRequests:
     """Serves what asks."""
 
@@ -87,7 +76,7 @@ class ReadRequests:
         *,
         gate: NewLedgerGate,
         read_size_max: int,
-        ticker: WatchTicker,
+        ticker: TickSource,
         on_tick: Callable[[], None],
         now_ms: Callable[[], int],
         watches: LacWatches,

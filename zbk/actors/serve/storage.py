@@ -23,18 +23,17 @@ import msgspec
 import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
+from zbk.actors.messages import ForgetLedgers, RunInStorage, Sink, TickSource
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import Send, Synced, SyncProgress
 from zbk.actors.serve.lac_watches import WATCH_COUNT_MAX, LacWatches
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX, LedgerTable
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
-from zbk.actors.serve.read import ResolveAgain
-from zbk.actors.serve.read_requests import ReadRequests, WatchTicker
-from zbk.actors.serve.turn import AddCounts, FetchSink, JournalSink, Ticket, Turn
+from zbk.actors.serve.read import Fetch, ResolveAgain
+from zbk.actors.serve.read_requests import ReadRequests
+from zbk.actors.serve.turn import AddCounts, JournalSink, Ticket, Turn
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.upkeep.checkpoint import RunInStorage
-from zbk.actors.upkeep.gc import ForgetLedgers
 from zbk.errors import (
     BusyError,
     MalformedMessageError,
@@ -108,10 +107,10 @@ class StorageActor(LendingActor):
         storage: BookieStorage,
         *,
         journals: Callable[[], Sequence[JournalSink]],
-        reader: FetchSink,
+        reader: Sink[list[Fetch]],
         look_up: Callable[[LookUp], None],
         progresses: Sequence[SyncProgress],
-        ticker: WatchTicker,
+        ticker: TickSource,
         send: Send,
         space: SpaceGate,
         about: Callable[[GetBookieInfo | CollectGarbage | Scrub], Message],

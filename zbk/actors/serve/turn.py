@@ -20,6 +20,7 @@ from typing import Protocol
 
 import msgspec
 
+from zbk.actors.messages import Sink
 from zbk.actors.serve.journal import AppendGroup, Send, SyncProgress
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
@@ -40,14 +41,6 @@ from zbk.storage.index.index_file import LedgerIndex
 from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
 from zbk.transport.router import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, Message, Refused
-
-
-class FetchSink(Protocol):
-    """Where reads go: the read actor's ref."""
-
-    def tell(self, message: list[Fetch]) -> None:
-        """Deliver without waiting."""
-        ...
 
 
 class JournalSink(Protocol):
@@ -180,7 +173,7 @@ class Turn:
         progresses: Sequence[SyncProgress],
         *,
         journals: Callable[[], Sequence[JournalSink]],
-        reader: FetchSink,
+        reader: Sink[list[Fetch]],
         send: Send,
         space: SpaceGate,
         watches: LacWatches,

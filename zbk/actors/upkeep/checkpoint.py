@@ -18,12 +18,13 @@ Source: BookKeeper's ``SyncThread``; the seed, section Data flush.
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
+from zbk.actors.messages import RunInStorage, Sink
 from zbk.errors import NoSpaceError
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
@@ -42,12 +43,6 @@ JOURNAL_FACTOR: Final = 6
 """A checkpoint of many ledgers costs by their number, not by what was written: after one, so many
 times the journal bytes may be written before the next one is begun. A start after a crash takes
 some ten seconds for each GiB of 20,000 ledgers, so that it stays below 20."""
-
-
-class RunInStorage(msgspec.Struct, frozen=True):
-    """Do a step in the storage actor's thread."""
-
-    step: Callable[[], None]
 
 
 class CheckpointDue(msgspec.Struct, frozen=True):
@@ -77,21 +72,13 @@ class Postponed(msgspec.Struct, frozen=True):
 CheckpointMessage: TypeAlias = CheckpointDue | CheckpointAsked | Begun | Ended | Postponed
 
 
-class StepSink(Protocol):
-    """Where steps go: the storage actor's ref."""
-
-    def tell(self, message: RunInStorage) -> None:
-        """Deliver without waiting."""
-        ...
-
-
 class CheckpointActor(BookieActor):
     """Begins a checkpoint when time or journal bytes say so."""
 
     def __init__(
         self,
         storage: BookieStorage,
-        storage_actor: StepSink,
+        storage_actor: Sink[RunInStorage],
         *,
         interval_ms: int,
         journal_size: int,

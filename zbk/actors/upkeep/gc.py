@@ -21,16 +21,16 @@ Source: BookKeeper's ``GarbageCollectorThread``.
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import Final, Protocol, TypeAlias, assert_never
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import ForgetLedgers, RunInStorage, Sink, TickSource
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.upkeep.gc_questions import GcQuestions
-from zbk.actors.upkeep.gc_waits import GcTicker, Resume, Waits
+from zbk.actors.upkeep.gc_waits import Resume, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.procedure import Procedure
@@ -77,22 +77,7 @@ class GoOn(msgspec.Struct, frozen=True):
     """Run the next step."""
 
 
-class ForgetLedgers(msgspec.Struct, frozen=True):
-    """To the storage actor: refuse these ledgers from now on; ``done`` gets whether it does."""
-
-    ledger_ids: Sequence[int]
-    done: Callable[[bool], None]
-
-
 GcMessage: TypeAlias = GcDue | GcAsked | Resume | GoOn
-
-
-class GcStorage(Protocol):
-    """Where steps go: the storage actor's ref."""
-
-    def tell(self, message: RunInStorage | ForgetLedgers) -> None:
-        """Deliver without waiting."""
-        ...
 
 
 class GcOptions(msgspec.Struct, frozen=True):
@@ -123,11 +108,11 @@ class GcActor(BookieActor):
     def __init__(
         self,
         garbages: Sequence[Garbage],
-        storage_actor: GcStorage,
+        storage_actor: Sink[RunInStorage | ForgetLedgers],
         store: MetadataStore,
         options: GcOptions,
         *,
-        ticker: GcTicker,
+        ticker: TickSource,
         stop_bookie: StopBookie,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:

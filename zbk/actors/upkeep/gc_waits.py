@@ -8,12 +8,12 @@ Made, and owned, by the gc actor; what it hands out may be called in any thread.
 
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 import pykka
 
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import RunInStorage, Sink, TickSource
 from zbk.errors import CorruptRecordError, OutOfDescriptorsError
 
 T = TypeVar("T")
@@ -26,34 +26,14 @@ class Resume(msgspec.Struct, frozen=True):
     value: int
 
 
-class StorageSteps(Protocol):
-    """Where steps go: the storage actor's ref."""
-
-    def tell(self, message: RunInStorage) -> None:
-        """Deliver without waiting."""
-        ...
-
-
-class GcTicker(Protocol):
-    """What calls back at intervals, in any thread."""
-
-    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Begin to call back."""
-        ...
-
-    def cancel(self, callback: Callable[[], None]) -> None:
-        """Stop calling back."""
-        ...
-
-
 class Waits:
     """The waiting of one actor; one wait at a time."""
 
     def __init__(
         self,
         resume: Callable[[Resume], None],
-        storage_actor: StorageSteps,
-        ticker: GcTicker,
+        storage_actor: Sink[RunInStorage],
+        ticker: TickSource,
         now_ms: Callable[[], int],
     ) -> None:
         self._resume = resume

@@ -43,7 +43,7 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import AskCheckpoint, RunInStorage, Sink, TickSource
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.throttle import Throttle
@@ -118,30 +118,6 @@ class RepairReports(Protocol):
         ...
 
 
-class StorageRef(Protocol):
-    """Where steps go: the storage actor's ref."""
-
-    def tell(self, message: RunInStorage) -> None:
-        """Deliver without waiting."""
-        ...
-
-
-AskCheckpoint: TypeAlias = Callable[[Callable[[], None]], None]
-"""Has a checkpoint begun, and a call made when it has ended, in any thread."""
-
-
-class ScrubTicker(Protocol):
-    """What calls back at intervals, in any thread."""
-
-    def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
-        """Begin to call back."""
-        ...
-
-    def cancel(self, callback: Callable[[], None]) -> None:
-        """Stop calling back."""
-        ...
-
-
 class ScrubCounts(msgspec.Struct):
     """How passes go; written by the actor's thread. Sizes in bytes."""
 
@@ -160,13 +136,13 @@ class ScrubActor(BookieActor):
         self,
         views: Sequence[ScrubView],
         damaged: DamagedEntryIds,
-        storage_actor: StorageRef,
+        storage_actor: Sink[RunInStorage],
         reports: RepairReports,
         *,
         ask_checkpoint: AskCheckpoint,
         bookie_id: str,
         rate_size: int,
-        ticker: ScrubTicker,
+        ticker: TickSource,
         stop_bookie: StopBookie,
         now_ms: Callable[[], int] = monotonic_ms,
         step_size: int = STEP_SIZE,

@@ -5,10 +5,10 @@ import pytest
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, write_lac
 from tests.support.storage_actor import read_lac as read_lac_of
+from zbk.actors.messages import ForgetLedgers
 from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.lac_watches import SESSION_IDLE_MS, WAIT_MS_MAX
 from zbk.actors.serve.storage import PollsDue, Quiesce
-from zbk.actors.upkeep.gc import ForgetLedgers
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BusyError,

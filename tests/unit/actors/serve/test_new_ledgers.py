@@ -4,8 +4,8 @@ import pytest
 
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, read, read_lac
+from zbk.actors.messages import ForgetLedgers
 from zbk.actors.serve.storage import Quiesce
-from zbk.actors.upkeep.gc import ForgetLedgers
 from zbk.durability.new_ledgers import WAITING_COUNT_MAX, KnownLedger
 from zbk.errors import (
     BusyError,

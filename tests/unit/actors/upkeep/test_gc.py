@@ -11,9 +11,9 @@ from tests.support.garbage_collector import ENTRY_COUNT, GarbageWorld, no_hook
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import Fault
 from tests.support.storage_actor import OTHER_KEY, add, batch, read, read_lac
+from zbk.actors.messages import ForgetLedgers, RunInStorage
 from zbk.actors.serve.storage import PollsDue
-from zbk.actors.upkeep.checkpoint import RunInStorage
-from zbk.actors.upkeep.gc import ForgetLedgers, GcAsked, GcDue
+from zbk.actors.upkeep.gc import GcAsked, GcDue
 from zbk.errors import NoSuchLedgerError
 from zbk.metadata.paths import IDGEN, INSTANCEID, ledger_path
 from zbk.metadata.values import IdCounter, Instance, LedgerLayout, encode

@@ -9,6 +9,7 @@ from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, GarbageWo
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedCrash
 from tests.support.storage_actor import add, batch, read
+from zbk.actors.messages import RunInStorage
 from zbk.actors.serve.read import RESOLVE_COUNT_MAX
 from zbk.actors.upkeep.checkpoint import (
     Begun,
@@ -16,7 +17,6 @@ from zbk.actors.upkeep.checkpoint import (
     CheckpointAsked,
     CheckpointDue,
     Ended,
-    RunInStorage,
 )
 from zbk.actors.upkeep.gc import GcAsked, GcDue
 from zbk.errors import EntryUnreadableError

@@ -9,7 +9,7 @@ import pytest
 from tests.support.memory_store import MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch, read, read_lac
-from zbk.actors.upkeep.checkpoint import RunInStorage
+from zbk.actors.messages import RunInStorage
 from zbk.actors.upkeep.scrub import (
     CHECKPOINT_WAIT_MS,
     REPORT_COUNT,
