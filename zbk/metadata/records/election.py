@@ -1,17 +1,17 @@
-"""Who audits: one ephemeral node, which one candidate has and the others watch.
+"""The election of the auditor: one ephemeral node, which one candidate holds and the others watch.
 
-A *term* is a time in which this candidate leads; terms have growing numbers. A term ends as soon as
-anything at all is heard of the session: suspended counts as lost. If the node turns out to be still
-ours, a new term begins. So nothing that was learnt in one session is acted on in another one, and
-whoever compares ``term()`` with the number that it began with is only too careful. A term is
-advice: two may believe for a moment that they lead, and what a leader does has to be safe all the
-same (reports are merged, not overwritten).
+A *term* is a time in which this candidate leads; terms have growing numbers. Every event of the
+session ends the term: suspended counts as lost. If the node turns out to be still there, a new term
+begins. So an auditor never acts in one session on what it learned in another, and a comparison of
+``term()`` with the number at the start errs on the safe side. A term is advice: two candidates may
+believe for a moment that they lead, so every action of an auditor has to be safe in that case, too
+(reports are merged, not overwritten).
 
-The candidate's own thread takes all steps; news only wakes it. It compares what is there with the
-token of its last attempt, so it does not matter which reply was lost.
+The candidate's own thread takes all steps; callbacks only wake it. It compares the node with its
+own attempts (``node_claim``), so a lost reply does no harm.
 
-Decisions: BookKeeper has a queue of ephemeral sequential votes, so that the one who waits longest
-follows. Here whoever is quickest does: it does not matter who audits.
+Decisions: BookKeeper has a queue of ephemeral sequential votes, so that the longest-waiting
+candidate follows. Here the fastest one does: it does not matter which process audits.
 
 Source: BookKeeper's ``ZkLedgerAuditorManager``, ``AuditorElector``.
 """
@@ -28,19 +28,19 @@ from zbk.errors import (
     MetadataConflictError,
     MetadataUnavailableError,
     NodeExistsError,
-    NoNodeError,
     ZbkError,
 )
 from zbk.metadata.paths import AUDITOR_LEADER
 from zbk.metadata.records.compare_and_swap import find_node
+from zbk.metadata.records.node_claim import Holder, NodeClaim
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState
 from zbk.metadata.values import AuditorVote, decode, encode
 from zbk.system.clock import wall_ms
 
 RETRY_S: Final = 0.25
 RECHECK_S: Final = 5.0
-"""Who has nothing to do looks again all the same: a watch tells the last state, so of a node that
-was made and removed meanwhile it tells nothing."""
+"""The time between looks without an event: a watch reports the last state only, so it misses a node
+that was made and removed in between."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 
@@ -48,17 +48,17 @@ LOG = logging.getLogger("zbk.metadata")
 
 
 def read_auditor(store: MetadataStore) -> AuditorVote | None:
-    """Return who audits now, or ``None`` if nobody does."""
+    """Return the vote of the present auditor, or ``None`` if there is none."""
     node = find_node(store, AUDITOR_LEADER)
     return None if node is None else decode(AuditorVote, node.value, AUDITOR_LEADER)
 
 
 class AuditorElection:
-    """One candidate. It stands until it is closed.
+    """One candidate, until it is closed.
 
-    ``on_change`` is told the number of each term that begins, and ``None`` when it ends; one at a
-    time and in order, from the store's callback thread or from this object's own: it must not
-    block, and not call the store. What damaged votes there are is logged.
+    ``on_change`` receives the number of each term that begins, and ``None`` when it ends; one at a
+    time and in order, from the store's callback thread or from this object's own. It must not block
+    and must not call the store. Damaged votes are logged.
     """
 
     def __init__(
@@ -77,11 +77,10 @@ class AuditorElection:
         self._recheck_s = recheck_s
         self._changed = threading.Condition()
         self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
-        self._session_number = 0  # grows with all news of the session
+        self._session_number = 0  # grows with each event of the session
         self._term_count = 0
         self._term: int | None = None
-        self._tried = b""  # what we last tried to put there
-        self._former: set[bytes] = set()  # and before: the store may apply it later than that
+        self._claim = NodeClaim()
         self._is_due = True
         self._is_closing = False
         self._session_watch = store.on_session(self._note_session)
@@ -90,13 +89,13 @@ class AuditorElection:
         self._thread.start()
 
     def term(self) -> int | None:
-        """Return the number of the term that lasts now; ``None``: we do not lead, or may not."""
+        """Return the number of the present term, or ``None`` if this candidate may not lead."""
         with self._changed:
             term = self._term
         return term if self._store.session_state() is SessionState.CONNECTED else None
 
     def close(self) -> None:
-        """Stand no more; if we lead, somebody else can at once. Twice is fine."""
+        """Withdraw; another candidate can lead at once. Closing twice is allowed."""
         with self._changed:
             was_closing, self._is_closing = self._is_closing, True
             self._changed.notify_all()
@@ -138,48 +137,43 @@ class AuditorElection:
                 retry_s = self._recheck_s if self._reconcile() else self._retry_s
             except MetadataUnavailableError:
                 retry_s = self._retry_s
-            except ClientClosedError:  # the store was closed first: our node went with it
+            except ClientClosedError:  # the store was closed first, and the node with it
                 self._end_term()
                 return
             except ZbkError:
-                LOG.exception("the election of the auditor failed; trying again")
+                LOG.exception("the election of the auditor failed; retrying")
                 retry_s = self._retry_s
 
     def _reconcile(self) -> bool:
-        """Run one step; true if there is nothing to do until there is news."""
+        """Run one step; return true if nothing remains to be done until the next event."""
         with self._changed:
             session_number = self._session_number
-            tried = self._tried
         if self._store.session_state() is not SessionState.CONNECTED:
             return False
-        try:
-            node = self._store.get(AUDITOR_LEADER)
-        except NoNodeError:
-            self._end_term()
+        node = find_node(self._store, AUDITOR_LEADER)
+        holder = self._claim.holder(None if node is None else node.value)
+        if holder is Holder.OURS:
+            return self._begin_term(session_number)
+        self._end_term()
+        if node is None:
             self._try_to_lead()
-            return False  # look at what became of it
-        if not tried or node.value != tried:
-            self._end_term()
-            if node.value not in self._former:
-                return True
+        elif holder is Holder.FORMER:
             with suppress(MetadataConflictError):
                 self._store.delete(AUDITOR_LEADER, node.version)
-            return False
-        return self._begin_term(session_number)
+        return holder is Holder.OTHER
 
     def _try_to_lead(self) -> None:
         vote = AuditorVote(candidate_id=self._candidate_id, token=uuid4().hex, elected_ms=wall_ms())
         value = encode(vote)
+        self._claim.begin(value)
         with self._changed:
-            self._former.add(self._tried)
-            self._tried = value  # before the attempt: its reply may be lost
             self._is_due = True
         with suppress(NodeExistsError):
             self._store.create(AUDITOR_LEADER, value, is_ephemeral=True, make_parents=True)
 
     def _remove_ours(self) -> None:
         node = self._store.get(AUDITOR_LEADER)
-        if self._tried and node.value == self._tried:
+        if self._claim.holder(node.value) is Holder.OURS:
             self._store.delete(AUDITOR_LEADER, node.version)
 
     # ------------------------------------------------------------------ terms
@@ -188,7 +182,7 @@ class AuditorElection:
         with self._telling:
             with self._changed:
                 if session_number != self._session_number or self._is_closing:
-                    return False  # what we have seen may be gone by now: look again
+                    return False  # the node may be gone by now: look again
                 if self._term is not None:
                     return True
                 self._term_count += 1

@@ -1,26 +1,22 @@
-"""A running bookie's registration: an ephemeral node, kept there.
+"""A running bookie's registration: an ephemeral node that this process keeps in the store.
 
-States, as ``on_change`` is told them:
+States, as ``on_change`` receives them:
 
-    REGISTERED   our node is there
-    IN_DOUBT     the store does not answer: our node may be gone; act on nothing it guarantees
-    LOST         our node is gone; it is being made again
-    FAILED       another process holds the node for longer than a dead one could; we have given up
+    REGISTERED   this process's node is there
+    IN_DOUBT     the store does not answer, so the node may be gone: rely on nothing it guarantees
+    LOST         the node is gone; it is being made again
+    FAILED       another process holds the node for longer than a dead one could; no more attempts
 
-News of a session may be late: LOST may be told, once more, after the node was made again under the
-next one. REGISTERED follows it.
+News of a session may be late: LOST may be reported once more after the node was made again in the
+next session. REGISTERED follows it.
 
-Only this object's own thread calls the store. News from the store wakes it; it then compares what
-is there with what should be there and takes the next step, so that it does not matter which news
-was lost, and which reply. Doubt and loss are told at once, from the store's callback thread: our
-own thread may at that moment be waiting for a store that does not answer.
+Only this object's own thread calls the store. A callback from the store wakes it; it compares the
+node with the wanted one and takes the step that ``node_claim`` chooses, so lost callbacks and lost
+replies do no harm. Doubt and loss are reported at once from the store's callback thread, because
+the own thread may be waiting for a store that does not answer.
 
-Each attempt to make the node writes a fresh token: a node with the token of our last attempt is
-ours. A node with another one is of an earlier process of this bookie, whose session has not ended
-yet, or of a second one that runs now: it gets ``wait_ms`` to vanish.
-
-Between read-write and read-only the new node is made first and the old one removed then: the bookie
-is never unregistered in between.
+Between read-write and read-only the new node is made first and the old one is removed after that:
+the bookie is never unregistered in between.
 
 Source: BookKeeper's ``ZKRegistrationManager`` and ``BookieStateManager``.
 """
@@ -46,7 +42,9 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.paths import registration_path
+from zbk.metadata.records.compare_and_swap import find_node
 from zbk.metadata.records.instance import not_initialised
+from zbk.metadata.records.node_claim import Holder, RegistrationPlan, Step
 from zbk.metadata.stores.store import MetadataStore, Node, SessionState, Watch
 from zbk.metadata.values import BookieRegistration, decode, encode
 from zbk.system.clock import monotonic_ms, monotonic_s
@@ -58,7 +56,7 @@ LOG = logging.getLogger("zbk.metadata")
 
 
 class RegistrationState(StrEnum):
-    """What is known of a bookie's registration."""
+    """The state of a bookie's registration, as its process knows it."""
 
     REGISTERED = "REGISTERED"
     IN_DOUBT = "IN_DOUBT"
@@ -69,8 +67,8 @@ class RegistrationState(StrEnum):
 class Registration:
     """One bookie's registration. ``BookieRegistry.register`` makes it.
 
-    ``on_change`` is told each change of the state, one at a time and in order, from the store's
-    callback thread or from one of this object's: it must not block, and not call the store.
+    ``on_change`` receives each change of the state, one at a time and in order, from the store's
+    callback thread or from this object's own. It must not block and must not call the store.
     """
 
     def __init__(
@@ -82,7 +80,6 @@ class Registration:
         on_change: Callable[[RegistrationState], None],
     ) -> None:
         self._store = store
-        self._wait_ms = wait_ms
         self._on_change = on_change
         self._changed = threading.Condition()
         self._telling = threading.RLock()  # held while ``on_change`` runs; taken before the other
@@ -91,12 +88,10 @@ class Registration:
         self._reached_number = 0
         self._is_due = True
         self._is_closing = False
-        self._session_number = 0  # grows with all news of the session
+        self._session_number = 0  # grows with each event of the session
         self._state = RegistrationState.LOST
         self._error: ZbkError | None = None
-        self._tried: dict[str, bytes] = {}  # by path: what we last tried to put there
-        self._former: set[bytes] = set()  # and before: the store may apply it later than that
-        self._blocked_since_ms: int | None = None
+        self._plan = RegistrationPlan(wait_ms)
         self._session_watch = store.on_session(self._note_session)
         self._node_watch: Watch | None = None  # on the node that is wanted
         self._watched_path = ""
@@ -107,12 +102,12 @@ class Registration:
 
     @property
     def state(self) -> RegistrationState:
-        """What ``on_change`` was told last."""
+        """The state that ``on_change`` received last."""
         return self._state
 
     @property
     def is_registered(self) -> bool:
-        """True while our node is there, as far as anybody can know now."""
+        """True while the node is there, as far as this process can know."""
         return (
             self._state is RegistrationState.REGISTERED
             and self._store.session_state() is SessionState.CONNECTED
@@ -120,20 +115,20 @@ class Registration:
 
     @property
     def error(self) -> ZbkError | None:
-        """Why it failed, or why it has not succeeded yet."""
+        """The error of the last attempt, or ``None``."""
         return self._error
 
     def set_readonly(self, *, is_readonly: bool, timeout_s: float = 30.0) -> None:
-        """Move between the bookies that take new entries and those that only serve.
+        """Move between the bookies that accept new entries and those that only serve reads.
 
         Raises:
-            MetadataUnavailableError: not done yet; it will be when the store answers again.
+            MetadataUnavailableError: not done yet; the move ends when the store answers again.
         """
         self.want_readonly(is_readonly=is_readonly)
         self.wait_registered(timeout_s)
 
     def want_readonly(self, *, is_readonly: bool) -> None:
-        """Begin to move, as ``set_readonly``, and do not wait."""
+        """Start the move of ``set_readonly`` and do not wait."""
         with self._changed:
             if self._wanted.is_readonly is is_readonly:
                 return
@@ -147,7 +142,7 @@ class Registration:
 
         Raises:
             NodeExistsError: another process holds it.
-            MetadataUnavailableError: the store did not answer in time; it is tried on.
+            MetadataUnavailableError: the store did not answer in time; attempts go on.
         """
         deadline_s = monotonic_s() + timeout_s
         with self._changed:
@@ -166,7 +161,7 @@ class Registration:
                 self._changed.wait(left_s)
 
     def close(self) -> None:
-        """Remove the node and end. Twice is fine."""
+        """Remove the node and stop. Closing twice is allowed."""
         if self._is_closing:
             return
         self._end()
@@ -176,11 +171,11 @@ class Registration:
         if self._node_watch is not None:
             self._node_watch.cancel()
         if self._store.session_state() is SessionState.CONNECTED:
-            with suppress(ZbkError):  # else it goes with the session
-                for path in list(self._tried):
+            with suppress(ZbkError):  # the node goes with the session
+                for path in self._plan.open_paths():
                     self._remove_ours(path)
 
-    # ------------------------------------------------------------------ news, in the store's thread
+    # ------------------------------------------------------------ callbacks, in the store's thread
 
     def _note_session(self, state: SessionState) -> None:
         with self._changed:
@@ -191,7 +186,7 @@ class Registration:
             self._report(RegistrationState.IN_DOUBT)
         elif state is SessionState.LOST:
             self._report(RegistrationState.LOST)
-        # CONNECTED: what is there now shows when our thread looks
+        # CONNECTED: the own thread looks at the node
 
     def _note_node(self, _node: Node | None) -> None:
         with self._changed:
@@ -214,7 +209,7 @@ class Registration:
             except MetadataUnavailableError as error:
                 self._error = error
                 retry_s = RETRY_S
-            except ClientClosedError:  # the store was closed first: our node went with it
+            except ClientClosedError:  # the store was closed first, and the node with it
                 self._end()
                 return
             except ZbkError as error:
@@ -228,42 +223,44 @@ class Registration:
             self._changed.notify_all()
 
     def _reconcile(self) -> bool:
-        """Run one step towards what is wanted; true if nothing remains to be done."""
+        """Run one step towards the wanted node; return true if nothing remains to be done."""
         with self._changed:
             wanted, number = self._wanted, self._wanted_number
             session_number = self._session_number
         if self._store.session_state() is not SessionState.CONNECTED:
-            self._blocked_since_ms = None  # time in which nobody's session could end
+            self._plan.disconnected()
             return False
-        bookie_id = wanted.bookie_id
-        path = registration_path(bookie_id, is_readonly=wanted.is_readonly)
-        node = self._look(path)
+        path = registration_path(wanted.bookie_id, is_readonly=wanted.is_readonly)
+        node = find_node(self._store, path)
+        was_blocked = self._plan.is_blocked
+        step = self._plan.step(path, None if node is None else node.value, monotonic_ms())
         if node is None:
             if self._state is RegistrationState.REGISTERED and number == self._reached_number:
                 self._report(RegistrationState.LOST)
-            # a new watch tells what is there from now on; an old one would not tell of a node that
-            # was made and removed before it looked
+            # a new watch reports the node as it is from now on; the old one would not report a
+            # node that was made and removed before it looked
             self._watched_path = ""
             if not self._create(path, wanted):
                 return False
+            step = Step.REGISTER
         self._watch(path)
-        if node is not None and node.value != self._tried.get(path):
-            if node.value in self._former:
-                self._remove(path, node)
-            else:
-                self._wait_for_other(path, node)
-            return False
-        self._blocked_since_ms = None
-        other = registration_path(bookie_id, is_readonly=not wanted.is_readonly)
-        if other in self._tried:
-            self._remove_ours(other)
-        return self._report_registered(number, session_number)
-
-    def _look(self, path: str) -> Node | None:
-        try:
-            return self._store.get(path)
-        except NoNodeError:
-            return None
+        if step is Step.REGISTER:
+            other = registration_path(wanted.bookie_id, is_readonly=not wanted.is_readonly)
+            if self._plan.claim(other).is_open:
+                self._remove_ours(other)
+            return self._report_registered(number, session_number)
+        assert node is not None, "the other steps are about a node"
+        if step is Step.REMOVE_FORMER:
+            self._remove(path, node)
+        elif step is Step.GIVE_UP:
+            raise NodeExistsError(
+                path,
+                f"held by {_describe(path, node)} for over {self._plan.wait_ms} ms: does this "
+                "bookie run twice?",
+            )
+        elif not was_blocked:
+            LOG.info("%s is held by %s; waiting for it to go", path, _describe(path, node))
+        return False
 
     def _watch(self, path: str) -> None:
         if path == self._watched_path:
@@ -275,33 +272,22 @@ class Registration:
 
     def _create(self, path: str, wanted: BookieRegistration) -> bool:
         value = encode(wanted, write_token=uuid4().hex)
-        self._former.add(self._tried.get(path, b""))
-        self._tried[path] = value  # before the attempt: its reply may be lost
+        self._plan.claim(path).begin(value)
         try:
             self._store.create(path, value, is_ephemeral=True)
         except NodeExistsError:
             return False
         except NoNodeError as error:
             raise not_initialised(self._store) from error
+        self._plan.created()
         return True
 
-    def _wait_for_other(self, path: str, node: Node) -> None:
-        now_ms = monotonic_ms()
-        if self._blocked_since_ms is None:
-            self._blocked_since_ms = now_ms
-            LOG.info("%s is held by %s; waiting for it to go", path, _describe(path, node))
-        if now_ms - self._blocked_since_ms > self._wait_ms:
-            raise NodeExistsError(
-                path,
-                f"held by {_describe(path, node)} for over {self._wait_ms} ms: does this bookie "
-                "run twice?",
-            )
-
     def _remove_ours(self, path: str) -> None:
-        node = self._look(path)
-        if node is not None and node.value == self._tried.get(path):
+        node = find_node(self._store, path)
+        claim = self._plan.claim(path)
+        if node is not None and claim.holder(node.value) is Holder.OURS:
             self._remove(path, node)
-        self._former.add(self._tried.pop(path, b""))
+        claim.withdraw()
 
     def _remove(self, path: str, node: Node) -> None:
         with suppress(MetadataConflictError):
@@ -311,7 +297,7 @@ class Registration:
         with self._telling:
             with self._changed:
                 if session_number != self._session_number:
-                    return False  # what we have seen may be gone by now: look again
+                    return False  # the node may be gone by now: look again
                 self._reached_number = number
                 self._error = None
             self._report(RegistrationState.REGISTERED)
@@ -335,5 +321,5 @@ def _describe(path: str, node: Node) -> str:
     try:
         found = decode(BookieRegistration, node.value, path)
     except (CorruptRecordError, UnsupportedVersionError) as error:
-        return f"something else ({error})"
+        return f"a node that cannot be read ({error})"
     return f"{found.address}, incarnation {found.incarnation}"
