@@ -1,17 +1,18 @@
 """The checkpoint actor: moves the journal's mark forward, so that old segments can go.
 
 mailbox     CheckpointDue, from the ticker; CheckpointAsked, from compaction and the scrub actor;
-            Begun and Ended, from the storage actor
-answers     nobody
+            Begun, Ended and Postponed, from the storage actor's thread
+answers     ``done`` of each CheckpointAsked
 owns        the checkpoint that is under way, one at a time
 on failure  the bookie stops
 
-A checkpoint begins and ends in the storage actor's thread, where it takes a picture of what is
-dirty; the waiting for the disk in between is done here, and adds go on meanwhile. Order (storage
-keeps it): entry logs, index, mark, old journal segments.
+``zbk.protocol.upkeep.checkpoint`` decides when a checkpoint is due. It begins and ends in the
+storage actor's thread, which takes a picture of what is dirty. The steps in between wait for the
+disk here, and adds go on meanwhile. Storage keeps the order: entry logs, index, mark, old journal
+segments.
 
-On a full disk a checkpoint stays under way and is tried again each ``RETRY_MS``: the mark has not
-moved, so that the journal still has everything.
+On a full disk a checkpoint stays under way and is retried each ``RETRY_MS``: the mark has not
+moved, so the journal still has everything.
 
 Source: BookKeeper's ``SyncThread``; the seed, section Data flush.
 """
@@ -26,31 +27,20 @@ import pykka
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.messages import RunInStorage, Sink
 from zbk.errors import NoSpaceError
+from zbk.protocol.upkeep.checkpoint import CheckpointSchedule
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import Checkpoint
 from zbk.system.clock import monotonic_ms
 
 RETRY_MS: Final = 1_000
 
-PAUSE_FACTOR: Final = 15
-PAUSE_MAX_MS: Final = 60_000
-"""A checkpoint that took long (of 20,000 ledgers, each a file to sync) is not begun again for the
-sake of time alone before so many times as long have passed, up to this: adds need the machine, too.
-Memory still begins one at once, and so do journal bytes, but for one of many ledgers."""
-
-MANY_LEDGER_COUNT: Final = 1_000
-JOURNAL_FACTOR: Final = 6
-"""A checkpoint of many ledgers costs by their number, not by what was written: after one, so many
-times the journal bytes may be written before the next one is begun. A start after a crash takes
-some ten seconds for each GiB of 20,000 ledgers, so that it stays below 20."""
-
 
 class CheckpointDue(msgspec.Struct, frozen=True):
-    """Look whether a checkpoint is due."""
+    """Check whether a checkpoint is due."""
 
 
 class CheckpointAsked(msgspec.Struct, frozen=True):
-    """Begin a checkpoint, whatever was written; call ``done`` when one begun from now on ends."""
+    """Begin a checkpoint, due or not; call ``done`` when one that begins from now on ends."""
 
     done: Callable[[], None]
 
@@ -62,18 +52,18 @@ class Begun(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """The storage actor has ended it."""
+    """The storage actor has ended the checkpoint."""
 
 
 class Postponed(msgspec.Struct, frozen=True):
-    """The storage actor has found no space to begin one."""
+    """The storage actor has found no space to begin a checkpoint."""
 
 
 CheckpointMessage: TypeAlias = CheckpointDue | CheckpointAsked | Begun | Ended | Postponed
 
 
 class CheckpointActor(BookieActor):
-    """Begins a checkpoint when time or journal bytes say so."""
+    """Runs checkpoints, those that are due and those that are asked for."""
 
     def __init__(
         self,
@@ -89,27 +79,23 @@ class CheckpointActor(BookieActor):
         self._storage = storage
         self._storage_actor = storage_actor
         self._now_ms = now_ms
-        self._interval_ms = interval_ms
-        self._journal_size = journal_size
+        self._schedule = CheckpointSchedule(
+            interval_ms=interval_ms, journal_size=journal_size, now_ms=now_ms()
+        )
         self._waiting = storage.open_checkpoint  # since the start: for space, or for time
         self.is_running = self._waiting is not None  # begun, or about to, and not ended
         self._retry_ms = 0
-        self._asked: list[Callable[[], None]] = []  # of the checkpoint that begins next
-        self._awaited: list[Callable[[], None]] = []  # of the one under way
-        self._last_ms = self._now_ms()
-        self._run_ms = self._last_ms  # when the steps of the last one were begun
-        self._took_ms = 0  # from there to its end
-        self._ledger_count = 0  # that it brought to the disk
-        self._last_write_size = 0
+        self._asked: list[Callable[[], None]] = []  # callbacks of the checkpoint that begins next
+        self._awaited: list[Callable[[], None]] = []  # callbacks of the one under way
         self.checkpoint_count = 0
 
     def handle(self, message: CheckpointMessage) -> None:
-        """Begin, carry out, or end a checkpoint."""
+        """Begin, run, or end a checkpoint."""
         match message:
             case CheckpointDue():
                 if self._waiting is not None and self._now_ms() >= self._retry_ms:
                     self._run(self._waiting)
-                elif not self.is_running and (self._is_due() or self._asked):
+                elif not self.is_running and (self._take_due() or self._asked):
                     self._ask_storage()
             case CheckpointAsked(done):
                 self._asked.append(done)
@@ -119,7 +105,7 @@ class CheckpointActor(BookieActor):
                 self._run(message.checkpoint)
             case Ended():
                 self.is_running = False
-                self._took_ms = self._now_ms() - self._run_ms
+                self._schedule.ended(self._now_ms())
                 self.checkpoint_count += 1
                 awaited, self._awaited = self._awaited, []
                 for done in awaited:
@@ -127,9 +113,16 @@ class CheckpointActor(BookieActor):
             case Postponed():
                 self.is_running = False
                 self._asked, self._awaited = [*self._awaited, *self._asked], []
-                self._last_write_size = -1  # however little has been written
+                self._schedule.postponed()
             case _:
                 assert_never(message)
+
+    def _take_due(self) -> bool:
+        return self._schedule.take_due(
+            self._now_ms(),
+            self._storage.journals.write_size,
+            is_memory_short=self._storage.is_checkpoint_due,
+        )
 
     def _ask_storage(self) -> None:
         self.is_running = True
@@ -138,8 +131,7 @@ class CheckpointActor(BookieActor):
 
     def _run(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
-        self._run_ms = self._now_ms()
-        self._ledger_count = checkpoint.ledger_count
+        self._schedule.run(self._now_ms(), checkpoint.ledger_count)
         try:
             checkpoint.run()
         except NoSpaceError:
@@ -147,22 +139,6 @@ class CheckpointActor(BookieActor):
             self._retry_ms = self._now_ms() + RETRY_MS
         else:
             self._storage_actor.tell(RunInStorage(lambda: self._end(checkpoint)))
-
-    def _is_due(self) -> bool:
-        written = self._storage.journals.write_size
-        if written == self._last_write_size:
-            return False  # nothing has happened since the last one
-        pause_ms = min(PAUSE_FACTOR * self._took_ms, PAUSE_MAX_MS)
-        since_ms = self._now_ms() - self._last_ms
-        is_late = since_ms >= max(self._interval_ms, pause_ms)
-        has_many = self._ledger_count >= MANY_LEDGER_COUNT
-        journal_size = self._journal_size * (JOURNAL_FACTOR if has_many else 1)
-        is_much = written - self._last_write_size >= journal_size
-        if not (is_late or is_much or self._storage.is_checkpoint_due):
-            return False
-        self._last_ms = self._now_ms()
-        self._last_write_size = written
-        return True
 
     # ------------------------------------------------------------------ storage actor's thread
 

@@ -6,14 +6,9 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.messages import RunInStorage
-from zbk.actors.upkeep.checkpoint import (
-    JOURNAL_FACTOR,
-    MANY_LEDGER_COUNT,
-    PAUSE_FACTOR,
-    CheckpointActor,
-    CheckpointDue,
-)
+from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.protocol.entry.words import LedgerType
+from zbk.protocol.upkeep.checkpoint import JOURNAL_FACTOR, MANY_LEDGER_COUNT, PAUSE_FACTOR
 from zbk.storage.journal.record import EntriesRecord
 
 INTERVAL_MS = 1_000
