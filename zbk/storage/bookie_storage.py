@@ -32,8 +32,8 @@ Source: the seed, sections Data management and Data flush; BookKeeper's ``Bookie
 ``InterleavedLedgerStorage``.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -166,11 +166,11 @@ class BookieStorage:
         self._homes.avoid(())
         self._ask_others = ask_others
         self.journals.make_directories()
-        with self._opening(self._directories[0].path):
+        with self._fail_stop.guard(self._directories[0].path, "open"):
             self.limbo.load()
         index_file_count = 0
         for one in self._directories:
-            with self._opening(one.path):
+            with self._fail_stop.guard(one.path, "open"):
                 index_file_count += one.open(self._journal_count, self.limbo, ask_others)
             for number in range(self._journal_count):
                 if number not in self.journals.numbers:
@@ -239,11 +239,9 @@ class BookieStorage:
             StorageFailedError: it failed for another reason.
         """
         for reserve in self.reserves:
-            try:
+            with self._fail_stop.guard(reserve.directory, "reserve"):
                 if not reserve.make():
                     return False
-            except OSError as error:
-                raise self._fail_stop.failed(reserve.directory, "reserve", error) from error
         return True
 
     def release_reserve(self, path: str) -> None:
@@ -551,13 +549,6 @@ class BookieStorage:
             one.cache.end_flush(flush.flush)
 
     # ------------------------------------------------------------------ private
-
-    @contextmanager
-    def _opening(self, directory: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._fail_stop.failed(directory, "open", error) from error
 
     def _positions(self) -> tuple[JournalPosition, ...]:
         """Return where replay begins in each journal, by number: behind it all directories are."""

@@ -19,6 +19,7 @@ has one for all directories.
 import logging
 from array import array
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 from zbk.durability.limbo import LossReason
@@ -226,11 +227,9 @@ class LedgerDirectory:
             except OSError:
                 known[log_id] = 0  # whoever reads it meets that
                 continue
-            try:
+            with closing(file):
                 file.sync()
                 known[log_id] = file.size()
-            finally:
-                file.close()
         return known
 
     def has(self, ledger_id: int) -> bool:

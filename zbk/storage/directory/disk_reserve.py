@@ -10,6 +10,7 @@ Any thread may call.
 Source: reserved blocks of ext4; BookKeeper's ``minUsableSizeForHighPriorityWrites``.
 """
 
+from contextlib import closing
 from threading import Lock
 from typing import Final
 
@@ -70,13 +71,10 @@ class DiskReserve:
 
     def _make(self) -> None:
         is_there = self._files.exists(self._path)
-        file = self._files.open(self._path, create=not is_there)
-        try:
+        with closing(self._files.open(self._path, create=not is_there)) as file:
             file.allocate(self._size)
             if file.size() > self._size:  # it was made larger once
                 file.truncate(self._size)
-        finally:
-            file.close()
 
     def _remove(self) -> None:
         if self._files.exists(self._path):

@@ -25,6 +25,7 @@ import msgspec
 from zbk.errors import CorruptRecordError
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.disk.small_file import file_size
 from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.index.census import LOG_COUNT_MAX, Census, Counted
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -159,20 +160,12 @@ def _lost_logs(files: FileSystem, directory: str, sizes: Mapping[int, int]) -> I
         if log_id not in found:
             yield LostLog(log_id, path, None, least_size)
         elif least_size and _is_shorter(files, path, least_size):
-            yield LostLog(log_id, path, _size(files, path), least_size)
+            yield LostLog(log_id, path, file_size(files, path), least_size)
 
 
 def _is_shorter(files: FileSystem, path: str, size: int) -> bool:
     """Return whether a file is too short; one that cannot be opened fails whoever reads it."""
     try:
-        return _size(files, path) < size
+        return file_size(files, path) < size
     except OSError:
         return False
-
-
-def _size(files: FileSystem, path: str) -> int:
-    file = files.open(path, write=False)
-    try:
-        return file.size()
-    finally:
-        file.close()

@@ -1,25 +1,35 @@
-"""One failed write or fsync ends everything: the switch that all files of a bookie share.
+"""How storage reacts to a failed call of the file system.
 
-After a failed fsync Linux marks the pages clean and reports once; a second fsync would say OK over
-bytes that are not on disk. So the first failure is kept, and every later write or promise of the
-same storage is refused with it. Reads go on. Any thread may call.
+    ``FailStop.guard``  a write or fsync: the first failure ends all writing and every promise
+    ``as_damage``       a read of one place: an error that says neither yes nor no about its content
+    ``as_failed_read``  a read without which a task cannot go on: its caller stops
 
-Want of space is another matter, as long as it is a write that fails and not an fsync: whoever wrote
-knows that nothing behind the place was promised, and writes there again, or elsewhere. It is told
-to whoever has to make the bookie read-only, and raised as ``NoSpaceError``; a caller that does not
-know how to go on lets it pass, and the bookie stops.
+After a failed fsync Linux marks the pages clean and reports the failure once; a second fsync would
+succeed over bytes that are not on disk. So ``FailStop`` keeps the first failure, and every later
+write or promise of the same storage is refused with it. Reads go on.
+
+Lack of space is different, if a write reports it and not an fsync: nothing after that place was
+promised, so the writer may write there again, or elsewhere. The error is ``NoSpaceError``, and a
+callback makes the bookie read-only. A caller that cannot go on lets the error pass, and the bookie
+stops.
+
+``OutOfDescriptorsError`` is no ``OSError`` and passes every guard unchanged: it says nothing about
+the file, and the caller answers that the bookie is busy.
+
+Threads: any.
 
 Source: "Can Applications Recover from fsync Failures?" (Rebello et al., ATC 2020).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from zbk.errors import NoSpaceError, StorageFailedError
+from zbk.errors import CorruptRecordError, NoSpaceError, StorageFailedError
 from zbk.system.files import is_no_space
 
 
 class FailStop:
-    """Remembers the first failure.
+    """Keeps the first failure of a bookie's storage.
 
     ``on_no_space`` is called with the path of each write that found no space, in its thread.
     """
@@ -30,24 +40,33 @@ class FailStop:
 
     @property
     def has_failed(self) -> bool:
-        """True when nothing may be promised any more."""
+        """True after a failure: nothing may be promised any more."""
         return self._failure is not None
 
     def check(self) -> None:
-        """Go on only if nothing failed yet.
+        """Return only if nothing has failed.
 
         Raises:
-            StorageFailedError: as the first failure said.
+            StorageFailedError: the first failure.
         """
         if self._failure is not None:
             raise StorageFailedError(*self._failure.args)
 
+    def guard(self, path: str, operation: str) -> "_Guard":
+        """Return a context in which an ``OSError`` is a failure of this storage.
+
+        Raises:
+            NoSpaceError: in the context, a write found no space; the storage goes on.
+            StorageFailedError: in the context, anything else failed; the storage stops.
+        """
+        return _Guard(self, path, operation)
+
     def met_no_space(self, path: str) -> None:
-        """Report that a write found no space, though whoever wrote can do with less."""
+        """Report a write that found no space, although its caller can use less."""
         self._on_no_space(path)
 
     def failed(self, path: str, operation: str, error: OSError) -> StorageFailedError:
-        """Keep a failure, unless it is mere want of space, and return the error to raise."""
+        """Keep a failure, unless it is lack of space, and return the error to raise."""
         if is_no_space(error):
             self._on_no_space(path)
             return NoSpaceError(path, operation, str(error))
@@ -55,3 +74,47 @@ class FailStop:
         if self._failure is None:
             self._failure = failure
         return failure
+
+
+class _Guard:
+    """``FailStop.guard``; a class because it is a third as expensive as a generator."""
+
+    __slots__ = ("_fail_stop", "_operation", "_path")
+
+    def __init__(self, fail_stop: FailStop, path: str, operation: str) -> None:
+        self._fail_stop = fail_stop
+        self._path = path
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, OSError):
+            raise self._fail_stop.failed(self._path, self._operation, error) from error
+
+
+@contextmanager
+def as_damage(path: str, offset: int = 0) -> Iterator[None]:
+    """Enter a context in which an ``OSError`` means that a place cannot be read.
+
+    Raises:
+        CorruptRecordError: in the context, a read failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CorruptRecordError(path, offset, f"cannot be read: {error}") from error
+
+
+@contextmanager
+def as_failed_read(path: str, operation: str) -> Iterator[None]:
+    """Enter a context in which an ``OSError`` ends the task of the caller, but no writing.
+
+    Raises:
+        StorageFailedError: in the context, a read failed.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailedError(path, operation, str(error)) from error

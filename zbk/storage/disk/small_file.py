@@ -13,7 +13,7 @@ What is in a file, and what its damage means, says the module that keeps it. Any
 time for a file.
 """
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 from zbk.system.files import FileSystem
@@ -32,11 +32,18 @@ def read_file(files: FileSystem, path: str) -> bytes | None:
     """
     if not files.exists(path):
         return None
-    file = files.open(path, write=False)
-    try:
+    with closing(files.open(path, write=False)) as file:
         return file.pread(min(file.size(), SIZE_MAX), 0)
-    finally:
-        file.close()
+
+
+def file_size(files: FileSystem, path: str) -> int:
+    """Return the bytes of a file, small or not.
+
+    Raises:
+        OSError: it cannot be opened.
+    """
+    with closing(files.open(path, write=False)) as file:
+        return file.size()
 
 
 def replace_file(files: FileSystem, directory: str, name: str, content: bytes) -> None:

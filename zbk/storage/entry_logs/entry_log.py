@@ -91,16 +91,12 @@ class LogSync:
         if self._current is not None:
             self._sync_file(self._current)
         if self._directory is not None:
-            try:
+            with self._fail_stop.guard(self._directory, "fsync"):
                 self._files.sync_dir(self._directory)
-            except OSError as error:
-                raise self._fail_stop.failed(self._directory, "fsync", error) from error
 
     def _sync_file(self, file: File) -> None:
-        try:
+        with self._fail_stop.guard(file.path, "fsync"):
             file.sync()
-        except OSError as error:
-            raise self._fail_stop.failed(file.path, "fsync", error) from error
 
 
 class EntryLogs:
@@ -273,10 +269,9 @@ class EntryLogs:
         self._fail_stop.check()
         path = log_path(self._directory, log_id)
         try:
-            self._files.remove(path)
-            self._files.sync_dir(self._directory)
-        except OSError as error:
-            raise self._fail_stop.failed(path, "remove", error) from error
+            with self._fail_stop.guard(path, "remove"):
+                self._files.remove(path)
+                self._files.sync_dir(self._directory)
         finally:
             self._sealed_sizes.pop(log_id, None)
             # last: a read that opened it before it was removed would keep its bytes on the disk
@@ -299,7 +294,7 @@ class EntryLogs:
         log_id = self._last_id + 1
         path = log_path(self._directory, log_id)
         self._written = (log_id, 0)  # first: who lists it is not to take it as whole
-        try:
+        with self._fail_stop.guard(path, "create"):
             file = self._files.open(path, create=True)
             try:
                 file.pwrite([encode_log_header(self._owner, log_id)], 0)
@@ -307,8 +302,6 @@ class EntryLogs:
                 file.close()
                 self._files.remove(path)  # nothing is in it, and the next one has its id
                 raise
-        except OSError as error:
-            raise self._fail_stop.failed(path, "create", error) from error
         self._file = file
         self._log_id = self._last_id = log_id
         self._seed = log_seed(self._owner, log_id)
@@ -320,16 +313,9 @@ class EntryLogs:
     def _write(self, file: File, buffers: list[Buffer], offset: int) -> None:
         self._is_dirty = True
         try:
-            file.pwrite(buffers, offset)
-        except OSError as error:
-            failure = self._fail_stop.failed(file.path, "write", error)
-            if isinstance(failure, NoSpaceError):
-                self._cut(file, offset)
-            raise failure from error
-
-    def _cut(self, file: File, size: int) -> None:
-        """Remove what a write left that found no space: nothing points at it."""
-        try:
-            file.truncate(size)
-        except OSError as error:
-            raise self._fail_stop.failed(file.path, "truncate", error) from error
+            with self._fail_stop.guard(file.path, "write"):
+                file.pwrite(buffers, offset)
+        except NoSpaceError:
+            with self._fail_stop.guard(file.path, "truncate"):
+                file.truncate(offset)  # nothing points at what it left
+            raise

@@ -12,6 +12,7 @@ One thread, any; opens its own file.
 
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from struct import Struct
@@ -22,6 +23,7 @@ import msgspec
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.protocol.entry.digest import checksum
 from zbk.protocol.entry.entry import read_prefix
+from zbk.storage.disk.fail_stop import as_damage
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import entry_locations, location_of
@@ -107,22 +109,16 @@ class LogRuns:
         yield from self._read(PIECE_SIZE, size_min)
 
     def _read(self, size_max: int, tail_size: int | None) -> Iterator[Piece]:
-        try:
-            file = self._files.open(self._path, write=False)
-            try:
-                if not is_lost(self._lost, 0, LOG_HEADER_SIZE):
-                    check_log_header(
-                        file.pread(LOG_HEADER_SIZE, 0), self._owner, self._log_id, self._path
-                    )
-                walk = BlockWalk(file, self._seed)
-                start = LOG_HEADER_SIZE if tail_size is None else walk.tail_start(tail_size)
-                yield from self._pieces(file, walk, start, size_max)
-            finally:
-                file.close()
-        except CookieMismatchError as error:
-            raise CorruptRecordError(self._path, 0, str(error)) from error
-        except OSError as error:
-            raise CorruptRecordError(self._path, 0, f"cannot be read: {error}") from error
+        with as_damage(self._path), closing(self._files.open(self._path, write=False)) as file:
+            if not is_lost(self._lost, 0, LOG_HEADER_SIZE):
+                header = file.pread(LOG_HEADER_SIZE, 0)
+                try:
+                    check_log_header(header, self._owner, self._log_id, self._path)
+                except CookieMismatchError as error:
+                    raise CorruptRecordError(self._path, 0, str(error)) from error
+            walk = BlockWalk(file, self._seed)
+            start = LOG_HEADER_SIZE if tail_size is None else walk.tail_start(tail_size)
+            yield from self._pieces(file, walk, start, size_max)
 
     def _pieces(self, file: File, walk: BlockWalk, start: int, size_max: int) -> Iterator[Piece]:
         runs: list[Run] = []

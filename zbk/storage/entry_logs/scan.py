@@ -7,13 +7,14 @@ Source: BookKeeper's ``DefaultEntryLogger.getEntryLogMetadata``; issue #4607 for
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Final, Protocol
 
 import msgspec
 
 from zbk.errors import CorruptRecordError
 from zbk.protocol.entry.digest import checksum
+from zbk.storage.disk.fail_stop import as_damage
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import (
     BLOCK_HEADER_SIZE,
@@ -183,14 +184,8 @@ class EntryLogScan:
 
     @contextmanager
     def _open(self) -> Iterator[File]:
-        try:
-            file = self._files.open(self._path, write=False)
-            try:
-                yield file
-            finally:
-                file.close()
-        except OSError as error:
-            raise CorruptRecordError(self._path, 0, f"cannot be read: {error}") from error
+        with as_damage(self._path), closing(self._files.open(self._path, write=False)) as file:
+            yield file
 
     def _walk(self, file: File, *, is_body_read: bool) -> Iterator[Block | Damage]:
         try:

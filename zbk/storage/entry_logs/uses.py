@@ -24,12 +24,14 @@ Source: BookKeeper's ``EntryLogMetadata``; #4607 for the distrust.
 import logging
 from array import array
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
 from zbk.storage.disk.ledger_ranges import LedgerRanges
+from zbk.storage.disk.small_file import file_size
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, BlockHeader, is_stub
 from zbk.storage.entry_logs.lost_regions import LostRegions, RegionsOfLog, is_lost
@@ -160,14 +162,9 @@ class LogUses:
 
     def _size(self, log_id: int) -> int | None:
         """Return the size of a log; ``None`` if it cannot be opened."""
-        try:
-            file = self._files.open(log_path(self._directory, log_id), write=False)
-        except OSError:
-            return None
-        try:
-            return file.size()
-        finally:
-            file.close()
+        with suppress(OSError):
+            return file_size(self._files, log_path(self._directory, log_id))
+        return None
 
     def _keep(self, use: LogUse) -> None:
         self._known[use.log_id] = use

@@ -224,11 +224,9 @@ class Census:
             counted = self._counted()
             if counted == self._written:
                 return
-            try:
-                content = encode_census(counted, self._owner_hash)
+            content = encode_census(counted, self._owner_hash)
+            with self._fail_stop.guard(self.path, "write"):
                 replace_file(self._files, self._directory, CENSUS_NAME, content)
-            except OSError as error:
-                raise self._fail_stop.failed(self.path, "write", error) from error
             self._written = counted
 
     def _counted(self) -> Counted:

@@ -135,17 +135,12 @@ class DeletedLedgers:
         marked = self._marked
         if marked == self._noted:
             return True
+        content = _encode(marked, self._owner_hash)
         try:
-            replace_file(
-                self._files, self._directory, DELETED_NAME, _encode(marked, self._owner_hash)
-            )
-        except OutOfDescriptorsError:
-            return False
-        except OSError as error:
-            failure = self._fail_stop.failed(self._path, "write", error)
-            if isinstance(failure, NoSpaceError):
-                return False  # the file is as it was: collecting waits, all else goes on
-            raise failure from error
+            with self._fail_stop.guard(self._path, "write"):
+                replace_file(self._files, self._directory, DELETED_NAME, content)
+        except (NoSpaceError, OutOfDescriptorsError):
+            return False  # the file is as it was: collecting waits, all else goes on
         self._noted = marked
         return True
 

@@ -25,6 +25,7 @@ Changing any line of this table needs a new version, new golden bytes and a read
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Final, TypeAlias
 
 import msgspec
@@ -98,24 +99,18 @@ class FlushFile:
         table = b"".join(_ROW.pack(*row) for row in rows)
         fields = _HEADER.pack(_MAGIC, 0, len(parts), checksum(table))
         head = fields + _CHECKSUM.pack(checksum(fields)) + table
-        file = self._open()
-        try:
+        with closing(self._open()) as file:
             offset = file.pwrite([head], 0)
             for start in range(0, len(parts), _GATHER_COUNT):
                 some = [part.data for part in parts[start : start + _GATHER_COUNT]]
                 offset += file.pwrite(some, offset)
             file.sync()
-        finally:
-            file.close()
 
     def retire(self) -> None:
         """Make what the file says void, durably."""
-        file = self._open()
-        try:
+        with closing(self._open()) as file:
             file.pwrite([bytes(_HEADER_SIZE)], 0)
             file.sync()
-        finally:
-            file.close()
 
     def read(self) -> list[tuple[int, Iterator[Part]]]:
         """Return the parts by ledger, as they come; nothing if the file is not whole.
@@ -124,13 +119,10 @@ class FlushFile:
         """
         if not self._files.exists(self.path):
             return []
-        file = self._files.open(self.path, write=False)
-        try:
+        with closing(self._files.open(self.path, write=False)) as file:
             rows = self._rows(file)
             if any(self._part(file, *row) is None for row in rows):
                 return []
-        finally:
-            file.close()
         by_ledger: dict[int, list[_Row]] = {}
         for row in rows:
             by_ledger.setdefault(row[0], []).append(row)
@@ -149,14 +141,11 @@ class FlushFile:
         return file
 
     def _parts(self, rows: "list[_Row]") -> Iterator[Part]:
-        file = self._files.open(self.path, write=False)
-        try:
+        with closing(self._files.open(self.path, write=False)) as file:
             for row in rows:
                 part = self._part(file, *row)
                 assert part is not None, "it was whole a moment ago"
                 yield part
-        finally:
-            file.close()
 
     def _rows(self, file: File) -> "list[_Row]":
         """Return what the table says of each part; nothing if it is torn."""

@@ -62,6 +62,7 @@ from zbk.errors import CorruptRecordError, ShortRecordError
 from zbk.protocol.entry.digest import LEDGER_KEY_SIZE, checksum
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.disk.byte_order import to_disk
+from zbk.storage.disk.fail_stop import as_damage
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.index.index_page import (
     INDEX_HEADER_SIZE,
@@ -331,10 +332,8 @@ def read_whole_page(file: File, ledger_id: int, page_no: int, slot: int) -> "arr
         CorruptRecordError: it is damaged or cannot be read.
     """
     offset = page_offset(slot)
-    try:
+    with as_damage(file.path, offset):
         data = file.pread(PAGE_SIZE, offset)
-    except OSError as error:
-        raise CorruptRecordError(file.path, offset, f"cannot be read: {error}") from error
     locations = decode_page(data, ledger_id, page_no, file.path, slot=slot)
     assert locations is not None, "it may not be a hole"
     return locations
@@ -354,19 +353,16 @@ class IndexReader:
             CorruptRecordError: it is damaged or cannot be read.
         """
         path = IndexPath.of(self._root, ledger_id).path
-        try:
-            with self._open_files.use(path) as file:
-                index = decode_header(file.pread(INDEX_HEADER_SIZE, 0), ledger_id, path)
-                size = file.size()
-                if size < page_offset(index.extents.slot_end):
-                    raise ShortRecordError(path, size, "the file ends ahead of its last page")
-                read_directory(file, index)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise CorruptRecordError(path, 0, f"cannot be read: {error}") from error
-        if size < page_offset(index.extents.slot_end):
-            raise ShortRecordError(path, size, "the file ends ahead of its last page")
+        with as_damage(path):
+            try:
+                with self._open_files.use(path) as file:
+                    index = decode_header(file.pread(INDEX_HEADER_SIZE, 0), ledger_id, path)
+                    size = file.size()
+                    _check_length(path, size, index)
+                    read_directory(file, index)
+            except FileNotFoundError:
+                return None
+        _check_length(path, size, index)
         return index
 
     def read_page(self, index: LedgerIndex, page_no: int) -> Page | None:
@@ -380,11 +376,8 @@ class IndexReader:
         path = IndexPath.of(self._root, index.ledger_id).path
         slot = index.extents.slot_of(page_no)
         offset = page_offset(slot)
-        try:
-            with self._open_files.use(path) as file:
-                data = file.pread(PAGE_SIZE, offset)
-        except OSError as error:
-            raise CorruptRecordError(path, offset, f"cannot be read: {error}") from error
+        with as_damage(path, offset), self._open_files.use(path) as file:
+            data = file.pread(PAGE_SIZE, offset)
         locations = decode_page(
             data,
             index.ledger_id,
@@ -398,3 +391,8 @@ class IndexReader:
     def forget(self, ledger_id: int) -> None:
         """Close the file of a ledger that was deleted."""
         self._open_files.forget(IndexPath.of(self._root, ledger_id).path)
+
+
+def _check_length(path: str, size: int, index: LedgerIndex) -> None:
+    if size < page_offset(index.extents.slot_end):
+        raise ShortRecordError(path, size, "the file ends before its last page")

@@ -35,7 +35,7 @@ Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BO
 
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from threading import Lock
 from typing import Final
 
@@ -177,7 +177,7 @@ class IndexFlusher:
         ledger_ids = list(ledger_ids)
         for ledger_id in ledger_ids:
             place = IndexPath.of(self._root, ledger_id)
-            with self._failing(place.path, "remove"), self._names_lock:
+            with self._fail_stop.guard(place.path, "remove"), self._names_lock:
                 self._deleted.add(ledger_id)
                 self._has_deleted = True
                 if self._files.exists(place.path):
@@ -185,7 +185,7 @@ class IndexFlusher:
                     directories.add(place.directory)
                     with_file.add(ledger_id)
         for directory in sorted(directories):
-            with self._failing(directory, "fsync"):
+            with self._fail_stop.guard(directory, "fsync"):
                 self._files.sync_dir(directory)
         with self._names_lock:
             self._census.unnamed(ledger_ids)
@@ -197,7 +197,7 @@ class IndexFlusher:
         Raises:
             StorageFailedError: reading or writing failed.
         """
-        with self._failing(self._flush_file.path, "recovery"):
+        with self._fail_stop.guard(self._flush_file.path, "recovery"):
             found = self._flush_file.read()
             here = [
                 (ledger_id, parts)
@@ -221,7 +221,7 @@ class IndexFlusher:
         if self._has_deleted:
             self._has_deleted = False  # first: a delete from here on is for the next flush
             try:
-                with self._failing(self._flush_file.path, "write"):
+                with self._fail_stop.guard(self._flush_file.path, "write"):
                     self._flush_file.retire()
             except NoSpaceError:
                 self._has_deleted = True
@@ -231,7 +231,7 @@ class IndexFlusher:
             self._make_some(changes[start : start + step])
         places = (IndexPath.of(self._root, change.ledger_id) for change in changes)
         for directory in sorted({place.directory for place in places}):
-            with self._failing(directory, "fsync"):
+            with self._fail_stop.guard(directory, "fsync"):
                 self._files.sync_dir(directory)
         with self._names_lock:
             named = (change.ledger_id for change in changes)
@@ -248,17 +248,15 @@ class IndexFlusher:
             path = IndexPath.of(self._root, change.ledger_id).path
             file = self._open(change.ledger_id, path, write=False)
             if file is not None:
-                try:
+                with closing(file):
                     parts += change.parts(locations_reader(file))
-                finally:
-                    file.close()
         return parts
 
     def write_flush_file(self, parts: Sequence[Part]) -> None:
         """Put the parts on stable storage, in the flush file."""
         self._fail_stop.check()
         if parts:
-            with self._failing(self._flush_file.path, "write"):
+            with self._fail_stop.guard(self._flush_file.path, "write"):
                 self._flush_file.write(parts)
 
     def write_in_place(self, parts: Sequence[Part]) -> None:
@@ -279,29 +277,26 @@ class IndexFlusher:
                 for change in changes:
                     place = IndexPath.of(self._root, change.ledger_id)
                     unnamed.append((change.ledger_id, place.path))
-                    with self._failing(place.path, "create"):
+                    with self._fail_stop.guard(place.path, "create"):
                         self._files.make_dirs(place.directory)
                         self._make_one(place.path + NEW_SUFFIX, change, is_synced=is_each_synced)
             while unnamed:
-                with self._failing(unnamed[-1][1], "create"):
+                with self._fail_stop.guard(unnamed[-1][1], "create"):
                     self._name(*unnamed[-1])
                 unnamed.pop()
         except NoSpaceError:
             for _, path in unnamed:  # they have taken room, and their names are needed again
-                with self._failing(path, "remove"):
+                with self._fail_stop.guard(path, "remove"):
                     if self._files.exists(path + NEW_SUFFIX):
                         self._files.remove(path + NEW_SUFFIX)
             raise
 
     def _make_one(self, path: str, change: LedgerChange, *, is_synced: bool) -> None:
-        file = self._files.open(path, create=True)
-        try:
+        with closing(self._files.open(path, create=True)) as file:
             for part in change.parts():
                 part.write_to(file)
             if is_synced:
                 file.sync()
-        finally:
-            file.close()
 
     def _name(self, ledger_id: int, path: str) -> None:
         with self._names_lock:
@@ -315,35 +310,28 @@ class IndexFlusher:
         with self._synced(len(parts)) as is_each_synced:
             for ledger_id, own in parts:
                 path = IndexPath.of(self._root, ledger_id).path
-                try:
+                with self._fail_stop.guard(path, operation):
                     self._write_one(ledger_id, path, own, is_synced=is_each_synced)
-                except OSError as error:
-                    raise self._fail_stop.failed(path, operation, error) from error
 
     @contextmanager
     def _synced(self, count: int) -> Iterator[bool]:
         """Yield whether each of so many files is to be synced; otherwise all are, at the end."""
         disk = None
         if count >= TOGETHER_MIN:
-            with self._failing(self._root, "open"):
+            with self._fail_stop.guard(self._root, "open"):
                 disk = self._files.open_disk(self._root)  # ahead of the writes, to hear of them
         if disk is None:
             yield True
             return
-        try:
+        with closing(disk):
             yield False
-            with self._failing(self._root, "fsync"):
+            with self._fail_stop.guard(self._root, "fsync"):
                 disk.sync()
-        finally:
-            disk.close()
 
     def _open(self, ledger_id: int, path: str, *, write: bool) -> File | None:
         """Return a ledger's file, or ``None`` if the ledger was deleted since the flush began."""
-        try:
-            with self._names_lock:
-                return None if ledger_id in self._deleted else self._files.open(path, write=write)
-        except OSError as error:
-            raise self._fail_stop.failed(path, "open", error) from error
+        with self._fail_stop.guard(path, "open"), self._names_lock:
+            return None if ledger_id in self._deleted else self._files.open(path, write=write)
 
     def _write_one(
         self, ledger_id: int, path: str, parts: Iterable[Part], *, is_synced: bool
@@ -351,18 +339,9 @@ class IndexFlusher:
         file = self._open(ledger_id, path, write=True)
         if file is None:
             return
-        try:
+        with closing(file):
             for part in parts:
                 with self.place_lock:
                     part.write_to(file)
             if is_synced:
                 file.sync()
-        finally:
-            file.close()
-
-    @contextmanager
-    def _failing(self, path: str, operation: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._fail_stop.failed(path, operation, error) from error

@@ -22,15 +22,10 @@ from itertools import repeat
 from operator import itemgetter, sub
 from typing import Final
 
-from zbk.errors import (
-    CorruptRecordError,
-    NoSpaceError,
-    NoSuchLedgerError,
-    StorageFailedError,
-)
+from zbk.errors import CorruptRecordError, NoSpaceError, NoSuchLedgerError
 from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.disk.fail_stop import FailStop, as_failed_read
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import LogSync
 from zbk.storage.index.census import Census
@@ -179,10 +174,8 @@ class LedgerCache:
 
     def ledgers(self) -> list[int]:
         """Return the ids of all ledgers, ascending. Walks the directories."""
-        try:
+        with as_failed_read(self._root, "list"):
             on_disk = ledger_ids(self._files, self._root)
-        except OSError as error:
-            raise StorageFailedError(self._root, "list", str(error)) from error
         return sorted({*on_disk, *self._ledgers})
 
     def info(self, ledger_id: int) -> LedgerInfo | None:

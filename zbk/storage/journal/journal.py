@@ -36,7 +36,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.errors import NoSpaceError, OutOfDescriptorsError
+from zbk.errors import NoSpaceError, OutOfDescriptorsError, StorageFailedError
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.record import (
     RECORD_HEADER_SIZE,
@@ -184,10 +184,11 @@ class Journal:
             if body:
                 buffers.append(body)
         try:
-            segment.file.pwrite(buffers, offset)
-        except OSError as error:
+            with self._fail_stop.guard(segment.file.path, "write"):
+                segment.file.pwrite(buffers, offset)
+        except StorageFailedError:
             self._torn_offset = max(self._torn_offset, offset + size)
-            raise self._fail_stop.failed(segment.file.path, "write", error) from error
+            raise
         self._position = JournalPosition(segment.segment_id, offset + size, sequence, link)
         self._write_size += size
         self._is_noted = False
@@ -278,15 +279,13 @@ class Journal:
             old_ids = [one for one in self._old_ids if one < mark.segment_id]
             if not old_ids:
                 return 0
-            try:
+            with self._fail_stop.guard(self._directory, "remove"):
                 spare_count = self._spares.count_to_keep(len(old_ids))
                 for segment_id in old_ids:
                     self._spares.take_in(segment_id, spare_count)
                     self._old_ids.remove(segment_id)
                 self._spares.keep(spare_count)
                 self._files.sync_dir(self._directory)
-            except OSError as error:
-                raise self._fail_stop.failed(self._directory, "remove", error) from error
             return len(old_ids)
 
     def give_up_spares(self) -> None:
@@ -297,11 +296,8 @@ class Journal:
             StorageFailedError: one cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
-        with self._names_lock:
-            try:
-                self._spares.keep(0)
-            except OSError as error:
-                raise self._fail_stop.failed(self._directory, "remove", error) from error
+        with self._names_lock, self._fail_stop.guard(self._directory, "remove"):
+            self._spares.keep(0)
 
     def close(self) -> None:
         """Sync, write the evidence of it, and give the files back.
@@ -337,11 +333,9 @@ class Journal:
         It continues the chain: replay would take it in, and then not find what comes next.
         """
         file, offset = self._segment.file, self._position.offset
-        try:
+        with self._fail_stop.guard(file.path, "write"):
             if offset < self._torn_offset and offset < file.size():
                 file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
-        except OSError as error:
-            raise self._fail_stop.failed(file.path, "write", error) from error
 
     def _begin(self, segment: _Segment) -> None:
         before = self._position
@@ -364,7 +358,7 @@ class Journal:
         segment_id = max([self._position.segment_id, *self._old_ids[-1:]]) + 1
         path = segment_path(self._directory, segment_id)
         nonce = self._draw_nonce()
-        try:
+        with self._fail_stop.guard(path, "create"):
             spare, file = self._spares.open(segment_id)
             try:
                 segment_size = self._allocate(file, size)
@@ -383,8 +377,6 @@ class Journal:
             except OutOfDescriptorsError:
                 file.close()  # the next attempt puts another one in its place
                 raise
-        except OSError as error:
-            raise self._fail_stop.failed(path, "create", error) from error
         seed = segment_seed(self._owner, segment_id, nonce)
         return _Segment(segment_id, file, seed, segment_size)
 
@@ -405,7 +397,5 @@ class Journal:
         return self._segment_size
 
     def _sync_file(self, file: File) -> None:
-        try:
+        with self._fail_stop.guard(file.path, "fsync"):
             file.sync()
-        except OSError as error:
-            raise self._fail_stop.failed(file.path, "fsync", error) from error

@@ -12,7 +12,6 @@ Source: BookKeeper's ``journalDirectories``, of which a ledger has one by its id
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.journal import SMALL_SEGMENT_SIZE, Journal
@@ -71,7 +70,7 @@ class Journals:
             StorageFailedError: one cannot be made.
         """
         for path in self._directories.values():
-            with self._opening(path):
+            with self._fail_stop.guard(path, "open"):
                 self._files.make_dirs(path)
 
     def open(
@@ -90,7 +89,7 @@ class Journals:
         found = {}
         for number, path in self._directories.items():
             mark = None if marks[number] == NO_POSITION else marks[number]
-            with self._opening(path):
+            with self._fail_stop.guard(path, "open"):
                 found[number] = JournalReplay(self._files, path, mark, owner=self._owner)
         keys: list[LedgerKeyRecord] = []
 
@@ -104,7 +103,7 @@ class Journals:
             on_record(key)
         results = {number: one.apply(on_record) for number, one in found.items()}
         for number, path in self._directories.items():
-            with self._opening(path):
+            with self._fail_stop.guard(path, "open"):
                 self.by_number[number] = Journal(
                     self._files,
                     path,
@@ -175,13 +174,6 @@ class Journals:
         segment_count = self._files.free_size(self._directories[number]) // SMALL_SEGMENT_SIZE
         new_size = segment_count * (SMALL_SEGMENT_SIZE - SEGMENT_HEADER_SIZE)
         return self.by_number[number].room_size + new_size
-
-    @contextmanager
-    def _opening(self, directory: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._fail_stop.failed(directory, "open", error) from error
 
 
 def _ignore(_record: JournalRecord) -> None:

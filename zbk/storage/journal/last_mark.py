@@ -54,6 +54,7 @@ Source: BookKeeper's ``LastLogMark``; #4740 for "never goes back". Owned by whoe
 
 import struct
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -153,11 +154,8 @@ class LastMark:
         """Read the file, as ``load``, where nothing will be built on what it says."""
         if not self._files.exists(self._path):
             return None
-        file = self._files.open(self._path, write=False)
-        try:
+        with closing(self._files.open(self._path, write=False)) as file:
             data = file.pread(_SLOT_DISTANCE + _SLOT_SIZE, 0)
-        finally:
-            file.close()
         slots = [decode_slot(data[at : at + _SLOT_SIZE]) for at in (0, _SLOT_DISTANCE)]
         whole = [slot for slot in slots if slot is not None]
         if not whole:
@@ -177,10 +175,8 @@ class LastMark:
             mark = mark.max_with(self._mark)
             if mark == self._written:
                 return
-        try:
+        with self._fail_stop.guard(self._path, "write"):
             self._write(encode_slot(mark, self._generation + 1))
-        except OSError as error:
-            raise self._fail_stop.failed(self._path, "write", error) from error
         self._generation += 1
         self._mark = self._written = mark
 
@@ -196,12 +192,9 @@ class LastMark:
         if self._mark is None:
             self._write_first(slot)
             return
-        file = self._files.open(self._path)
-        try:
+        with closing(self._files.open(self._path)) as file:
             file.pwrite([slot], (self._generation + 1) % 2 * _SLOT_DISTANCE)
             file.sync()
-        finally:
-            file.close()
 
     def _write_first(self, slot: bytes) -> None:
         content = bytes(_SLOT_DISTANCE) + slot  # generation 1: the second slot

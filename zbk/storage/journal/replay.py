@@ -30,12 +30,13 @@ was out of service meanwhile, and nothing is taken in of a ledger whose key is n
 Runs once, before the bookie serves. Source: BookKeeper's ``Journal.scanJournal``, made strict.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 
 import msgspec
 
-from zbk.errors import CorruptJournalError, StorageFailedError
+from zbk.errors import CorruptJournalError
+from zbk.storage.disk.fail_stop import as_failed_read
 from zbk.storage.journal.record import (
     RECORD_HEADER_SIZE,
     DecodedRecord,
@@ -118,22 +119,15 @@ class JournalReplay:
     def check(self, on_record: Callable[[JournalRecord], None]) -> None:
         """Hand each record over, and look at what lies behind the end; change nothing."""
         if self._replay is not None:
-            with self._failing():
+            with as_failed_read(self._directory, "replay"):
                 self._replay.check(self._mark, on_record)
 
     def apply(self, on_record: Callable[[JournalRecord], None]) -> ReplayResult:
         """Hand each record over again; cut and sync the tail."""
         if self._replay is None:
             return ReplayResult(NO_POSITION, 0, 0)
-        with self._failing():
+        with as_failed_read(self._directory, "replay"):
             return self._replay.apply(self._mark, on_record)
-
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StorageFailedError(self._directory, "replay", str(error)) from error
 
 
 def _ids_from(files: FileSystem, directory: str, mark: JournalPosition | None) -> list[int]:
@@ -265,14 +259,11 @@ class _Replay:
         self._files.sync_dir(self._directory)
         behind = self._starts_behind(end_place, end_offset)
         for segment_id in self._ids[: end_place + 1]:
-            file = self._files.open(segment_path(self._directory, segment_id))
-            try:
+            with closing(self._files.open(segment_path(self._directory, segment_id))) as file:
                 if segment_id == self._ids[end_place]:
                     for offset in behind:
                         file.pwrite([bytes(RECORD_HEADER_SIZE)], offset)
                 file.sync()
-            finally:
-                file.close()
 
     def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
         """Return where whole records begin behind the end in its segment, and a torn one there."""

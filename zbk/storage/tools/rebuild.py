@@ -27,7 +27,7 @@ Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fenc
 
 from array import array
 from collections.abc import Callable, Collection, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import msgspec
@@ -40,6 +40,7 @@ from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
+from zbk.storage.disk.small_file import file_size
 from zbk.storage.entry_logs.entry_log import LogSync, log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE
 from zbk.storage.entry_logs.location import ABSENT, location_of
@@ -136,7 +137,7 @@ class IndexRebuild:
             CookieMismatchError: the files are another bookie's.
             ZbkError: nobody knows the key of a ledger whose header is lost.
         """
-        try:
+        with closing(self._open_files), self._fail_stop.guard(self._ledger_dir, COMMAND):
             command = unfinished.unfinished_command(self._files, self._ledger_dir)
             if command == COMMAND:
                 self._swap()
@@ -151,10 +152,6 @@ class IndexRebuild:
             unfinished.begin(self._files, self._ledger_dir, COMMAND)
             self._swap()
             return self._report()
-        except OSError as error:
-            raise self._fail_stop.failed(self._ledger_dir, COMMAND, error) from error
-        finally:
-            self._open_files.close()
 
     # ------------------------------------------------------------------ build
 
@@ -406,14 +403,9 @@ class IndexRebuild:
 
     def _size(self, path: str) -> int:
         """Return the bytes of a log, which were synced when it was read; 0: it cannot be opened."""
-        try:
-            file = self._files.open(path, write=False)
-        except OSError:
-            return 0
-        try:
-            return file.size()
-        finally:
-            file.close()
+        with suppress(OSError):
+            return file_size(self._files, path)
+        return 0
 
     def _remove_new(self) -> None:
         if self._files.exists(self._new_dir):
@@ -421,11 +413,8 @@ class IndexRebuild:
             self._files.sync_dir(self._ledger_dir)
 
     def _sync(self, path: str) -> None:
-        file = self._files.open(path, write=False)
-        try:
+        with closing(self._files.open(path, write=False)) as file:
             file.sync()
-        finally:
-            file.close()
 
     def _report(self) -> RebuildReport:
         here = self._known_ids()

@@ -23,6 +23,7 @@ One thread, before anything is served. Source: ours; ``zbk.storage.tools.rebuild
 
 from array import array
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Final
 
 import msgspec
@@ -149,8 +150,7 @@ class Reindex:
         if ledgers is not None and not any(one in self._lost for one in ledgers):
             return False
         before = self._entry_count
-        file = self._files.open(path, write=False)
-        try:
+        with closing(self._files.open(path, write=False)) as file:
             size = file.size()
             if size > self._size_left:
                 told = "there are more entry logs than a start reads"
@@ -160,8 +160,6 @@ class Reindex:
             self._walk(cache, file, log_id)
             if self._entry_count > before:
                 file.sync()
-        finally:
-            file.close()
         return self._entry_count > before
 
     def _walk(self, cache: LedgerCache, file: File, log_id: int) -> None:
