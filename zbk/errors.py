@@ -1,7 +1,7 @@
-"""Every error zbk raises on purpose, in one tree.
+"""All errors that zbk raises on purpose, in one tree.
 
 * ``ZbkError``
-    * ``CallerError``                    the call was wrong; sending it again cannot help
+    * ``CallerError``                    the call was wrong; repeating it cannot help
         * ``InvalidQuorumError``
         * ``InvalidOptionError``         an option, a config value or an address
             * ``ArgumentValueError``     an argument of a call; also a ``ValueError``
@@ -9,7 +9,7 @@
         * ``EntryTooLargeError``
         * ``UnauthorizedError``          wrong ledger password
         * ``NoSuchLedgerError``
-        * ``NoSuchEntryError``           said only on an index miss
+        * ``NoSuchEntryError``           raised only on an index miss
         * ``LedgerExistsError``
         * ``LedgerClosedError``
         * ``ReadBeyondLacError``
@@ -23,12 +23,12 @@
         * ``LogTruncatedError``          the position was cut off
         * ``NoSuchDataSetError``
         * ``NoSuchVersionError``         of a data set
-        * ``LoadAbortedError``           somebody aborted the load; begin another one
-        * ``DataSetConflictError``       another load, or another schema, is in the way
+        * ``LoadAbortedError``           another process aborted the load; start a new one
+        * ``DataSetConflictError``       conflicts with another load, or with the schema
     * ``LedgerFencedError``              another client took the ledger over; stop writing
     * ``AppendUnansweredError``          the writer ended before the bookies had answered
     * ``LogFencedError``                 another client took the log over; stop writing
-    * ``UnavailableError``               something did not answer; trying again may help
+    * ``UnavailableError``               no answer; trying again may help
         * ``MetadataUnavailableError``
         * ``BookieUnavailableError``
         * ``NotEnoughBookiesError``
@@ -36,10 +36,10 @@
         * ``BusyError``                  a named limit was reached
         * ``BookieReadOnlyError``
         * ``TooManyOpenFilesError``      this process cannot connect: ``ulimit -n``
-        * ``CannotAdvanceError``         sync: the LAC cannot reach what was asked
-        * ``LedgerRecoveryError``        too few bookies say yes or no; still IN_RECOVERY
+        * ``CannotAdvanceError``         sync: the LAC cannot reach the requested entry
+        * ``LedgerRecoveryError``        too few bookies answer; still IN_RECOVERY
         * ``BookieInUseError``           it runs, or ledgers still name it
-    * ``MetadataConflictError``          somebody else changed the node first
+    * ``MetadataConflictError``          another client changed the node first
         * ``BadVersionError``
         * ``NodeExistsError``
         * ``NoNodeError``
@@ -52,47 +52,76 @@
         * ``DigestMismatchError``
         * ``CorruptJournalError``        damage before valid records: refused
         * ``EntryUnreadableError``       the bookie has it and cannot read it
-    * ``WireError``                      the peer does not speak our protocol
+    * ``WireError``                      the peer does not speak zbk's protocol
         * ``MalformedMessageError``
         * ``UnsupportedVersionError``
         * ``UnknownOperationError``
-        * ``WrongBookieError``           other instance, bookie or incarnation than meant
+        * ``WrongBookieError``           meant for another instance, bookie or incarnation
         * ``HelloRequiredError``
-    * ``BookieError``                    a bookie cannot start or go on
+    * ``BookieError``                    a bookie cannot start or continue
         * ``StorageFailedError``         a write or fsync failed: the bookie stops
             * ``NoSpaceError``           nothing was lost: the bookie is read-only until there is
                 * ``OutOfDescriptorsError``   nothing was lost: the bookie is busy meanwhile
         * ``MemoryExhaustedError``       ``memory_max`` was reached: the bookie stops
         * ``TooFewDescriptorsError``     ``ulimit -n`` is too small for the configuration
         * ``CookieMismatchError``
-        * ``LostHistoryError``         the cluster knows more of the bookie than its directories
+        * ``LostHistoryError``           the cluster knows more of the bookie than its directories
         * ``DirectoryInUseError``
         * ``ScatteredLedgerError``       entries in too many places far from each other
         * ``DuplicateEntryError``        same id, other bytes
         * ``UnknownLedgerStateError``    neither yes nor no
 
-Three class attributes say what a caller may do, so that nobody matches on text: ``code`` is the
-number sent on the wire (never reused), ``is_retriable`` says whether the same request may succeed
-later, unchanged, and ``outcome`` says of an add whether it surely did not happen (``"failed"``) or
-may or may not have happened (``"unknown"``).
+Three class attributes say what a caller may do, so that callers need not match on text: ``code`` is
+the number sent on the wire (never reused), ``is_retriable`` says whether the same request may
+succeed later, unchanged, and ``outcome`` says of an add whether it certainly did not happen
+(``"failed"``) or may have happened (``"unknown"``).
+
+An error class is a declaration: its fields are the parameters of its constructor, in order, and its
+``text`` is a format string over them. A class inherits the fields, text, ``is_retriable`` and
+``outcome`` of its base.
 
 >>> import pickle
->>> error = pickle.loads(pickle.dumps(NoSuchEntryError(7, 9)))
->>> error.code, error.is_retriable, str(error)
-(106, False, 'ledger 7 has no entry 9')
+>>> error = pickle.loads(pickle.dumps(NoSuchEntryError(7, entry_id=9)))
+>>> error.code, error.is_retriable, str(error), error.entry_id
+(106, False, 'ledger 7 has no entry 9', 9)
 """
 
-from typing import Any, ClassVar, Final, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Literal, dataclass_transform
 
 Outcome = Literal["failed", "unknown"]
 
 
+@dataclass_transform(eq_default=False)
 class ZbkError(Exception):
-    """Base of all zbk errors. Fields go to ``super().__init__`` so errors pickle."""
+    """Base of all zbk errors."""
 
     code: ClassVar[int] = 0
     is_retriable: ClassVar[bool] = False
     outcome: ClassVar[Outcome] = "failed"
+    text: ClassVar[str] = ""
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(
+        cls,
+        *,
+        code: int | None = None,
+        is_retriable: bool | None = None,
+        outcome: Outcome | None = None,
+    ) -> None:
+        """Make the constructor from the fields; comparison and ``repr`` stay an exception's."""
+        cls.code = cls.code if code is None else code
+        cls.is_retriable = cls.is_retriable if is_retriable is None else is_retriable
+        cls.outcome = outcome or cls.outcome
+        dataclass(eq=False, repr=False)(cls)
+
+    def __post_init__(self) -> None:
+        """Keep the fields in ``args`` too, which is what pickle and ``repr`` use."""
+        self.args = tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __str__(self) -> str:
+        """Return the text with the fields in it; without a text, the arguments."""
+        return self.text.format_map(vars(self)) if self.text else super().__str__()
 
     def fields(self) -> tuple[Any, ...]:
         """Return the constructor's arguments: what travels on the wire."""
@@ -102,903 +131,632 @@ class ZbkError(Exception):
 # ------------------------------------------------------------------ the call was wrong
 
 
-class CallerError(ZbkError):
-    """The call was wrong; sending it again cannot help."""
-
-    code = 100
+class CallerError(ZbkError, code=100):
+    """The call was wrong; repeating it cannot help."""
 
 
-class InvalidQuorumError(CallerError):
+class InvalidQuorumError(CallerError, code=101):
     """The sizes break ``ensemble >= write quorum >= ack quorum >= 1``."""
 
-    code = 101
-
-    def __init__(self, ensemble_size: int, write_quorum_size: int, ack_quorum_size: int) -> None:
-        super().__init__(ensemble_size, write_quorum_size, ack_quorum_size)
-
-    def __str__(self) -> str:
-        ensemble, write, ack = self.args
-        return (
-            "need ensemble size >= write quorum size >= ack quorum size >= 1, "
-            f"got {ensemble}, {write}, {ack}"
-        )
+    text = (
+        "need ensemble size >= write quorum size >= ack quorum size >= 1, "
+        "got {ensemble_size}, {write_quorum_size}, {ack_quorum_size}"
+    )
+    ensemble_size: int
+    write_quorum_size: int
+    ack_quorum_size: int
 
 
-class InvalidOptionError(CallerError):
+class InvalidOptionError(CallerError, code=102):
     """An option, a configuration value or an address cannot be used."""
 
-    code = 102
+    text = "{name}={value!r}: {reason}"
+    name: str
+    value: object
+    reason: str
 
-    def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(name, value if isinstance(value, int | float) else str(value), reason)
+    def __post_init__(self) -> None:
+        """Keep the value as a number or a string: it travels and pickles."""
+        if not isinstance(self.value, int | float):
+            self.value = str(self.value)
+        super().__post_init__()
 
-    def __str__(self) -> str:
-        name, value, reason = self.args
-        return f"{name}={value!r}: {reason}"
 
-
-class ArgumentValueError(InvalidOptionError, ValueError):
+class ArgumentValueError(InvalidOptionError, ValueError, code=130):
     """An argument of a call cannot have this value; nothing was sent or made."""
 
-    code = 130
 
-
-class ArgumentTypeError(InvalidOptionError, TypeError):
+class ArgumentTypeError(InvalidOptionError, TypeError, code=131):
     """An argument of a call cannot be of this type; nothing was sent or made."""
 
-    code = 131
 
-
-class EntryTooLargeError(CallerError):
+class EntryTooLargeError(CallerError, code=103):
     """The payload is larger than the limit. Sizes in bytes."""
 
-    code = 103
-
-    def __init__(self, size: int, size_max: int) -> None:
-        super().__init__(size, size_max)
-
-    def __str__(self) -> str:
-        size, size_max = self.args
-        return f"an entry of {size} bytes is over the limit of {size_max} bytes"
+    text = "an entry of {size} bytes is over the limit of {size_max} bytes"
+    size: int
+    size_max: int
 
 
-class UnauthorizedError(CallerError):
-    """The ledger's password is another one."""
+class UnauthorizedError(CallerError, code=104):
+    """The ledger has another password."""
 
-    code = 104
-
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-
-    def __str__(self) -> str:
-        return f"wrong password for ledger {self.args[0]}"
+    text = "wrong password for ledger {ledger_id}"
+    ledger_id: int
 
 
-class NoSuchLedgerError(CallerError):
+class NoSuchLedgerError(CallerError, code=105):
     """The metadata store, or a bookie, has no such ledger."""
 
-    code = 105
-
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-
-    def __str__(self) -> str:
-        return f"no ledger {self.args[0]}"
+    text = "no ledger {ledger_id}"
+    ledger_id: int
 
 
-class NoSuchEntryError(CallerError):
-    """The index has no such entry. Never said of an entry that is damaged or unreadable."""
+class NoSuchEntryError(CallerError, code=106):
+    """The index has no such entry. Never raised for an entry that is damaged or unreadable."""
 
-    code = 106
-
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
-        super().__init__(ledger_id, entry_id)
-
-    def __str__(self) -> str:
-        ledger_id, entry_id = self.args
-        return f"ledger {ledger_id} has no entry {entry_id}"
+    text = "ledger {ledger_id} has no entry {entry_id}"
+    ledger_id: int
+    entry_id: int
 
 
-class LedgerExistsError(CallerError):
+class LedgerExistsError(CallerError, code=107):
     """The ledger id is taken."""
 
-    code = 107
-
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-
-    def __str__(self) -> str:
-        return f"ledger {self.args[0]} exists"
+    text = "ledger {ledger_id} exists"
+    ledger_id: int
 
 
-class LedgerClosedError(CallerError):
+class LedgerClosedError(CallerError, code=108):
     """The ledger is closed."""
 
-    code = 108
-
-    def __init__(self, ledger_id: int, last_entry_id: int | None = None) -> None:
-        super().__init__(ledger_id, last_entry_id)
+    ledger_id: int
+    last_entry_id: int | None = None
 
     def __str__(self) -> str:
-        ledger_id, last_entry_id = self.args
-        end = "" if last_entry_id is None else f" at entry {last_entry_id}"
-        return f"ledger {ledger_id} is closed{end}"
+        end = "" if self.last_entry_id is None else f" at entry {self.last_entry_id}"
+        return f"ledger {self.ledger_id} is closed{end}"
 
 
-class ReadBeyondLacError(CallerError):
+class ReadBeyondLacError(CallerError, code=109):
     """A confirmed read asked for entries after the LAC."""
 
-    code = 109
-
-    def __init__(self, ledger_id: int, last_entry_id: int, lac: int) -> None:
-        super().__init__(ledger_id, last_entry_id, lac)
-
-    def __str__(self) -> str:
-        ledger_id, last_entry_id, lac = self.args
-        return (
-            f"ledger {ledger_id}: entry {last_entry_id} is after the last add confirmed ({lac}); "
-            "read_last_add_confirmed() looks again, read_unconfirmed() reads on without a promise"
-        )
+    text = (
+        "ledger {ledger_id}: entry {last_entry_id} is after the last add confirmed ({lac}); "
+        "read_last_add_confirmed() refreshes it, read_unconfirmed() reads on without a promise"
+    )
+    ledger_id: int
+    last_entry_id: int
+    lac: int
 
 
-class ClientClosedError(CallerError):
-    """The client, or what it belongs to, was closed."""
+class ClientClosedError(CallerError, code=110):
+    """The client, or the client that the object belongs to, was closed."""
 
-    code = 110
-
-    def __str__(self) -> str:
-        return "the client is closed"
+    text = "the client is closed"
 
 
-class ForkedProcessError(CallerError):
+class ForkedProcessError(CallerError, code=111):
     """A client made before ``fork()`` was used in the child. Connect again in the child."""
 
-    code = 111
-
-    def __init__(self, owner_pid: int, pid: int) -> None:
-        super().__init__(owner_pid, pid)
-
-    def __str__(self) -> str:
-        owner_pid, pid = self.args
-        return (
-            f"this client belongs to process {owner_pid} and cannot be used in its forked "
-            f"child {pid}: call zbk.connect() in the child"
-        )
+    text = (
+        "this client belongs to process {owner_pid} and cannot be used in its forked "
+        "child {pid}: call zbk.connect() in the child"
+    )
+    owner_pid: int
+    pid: int
 
 
-class UnsupportedLedgerError(CallerError):
+class UnsupportedLedgerError(CallerError, code=112):
     """This combination of ledger type and sizes is not supported."""
 
-    code = 112
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    text = "{reason}"
+    reason: str
 
 
-class MissingDependencyError(CallerError):
-    """A program or package that this command needs is not installed. Says the cures."""
+class MissingDependencyError(CallerError, code=113):
+    """A required program or package is not installed. ``cure`` says how to get it."""
 
-    code = 113
-
-    def __init__(self, what: str, cure: str) -> None:
-        super().__init__(what, cure)
-
-    def __str__(self) -> str:
-        what, cure = self.args
-        return f"{what}: {cure}"
+    text = "{what}: {cure}"
+    what: str
+    cure: str
 
 
-class NoSuchLogError(CallerError):
+class NoSuchLogError(CallerError, code=114):
     """The metadata store has no log of this name."""
 
-    code = 114
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-
-    def __str__(self) -> str:
-        return f"no log {self.args[0]!r}"
+    text = "no log {name!r}"
+    name: str
 
 
-class LogClosedError(CallerError):
+class LogClosedError(CallerError, code=115):
     """This handle of a log was closed."""
 
-    code = 115
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-
-    def __str__(self) -> str:
-        return f"this handle of log {self.args[0]!r} is closed"
+    text = "this handle of log {name!r} is closed"
+    name: str
 
 
-class LogTruncatedError(CallerError):
-    """What was to be read was cut off the log. ``position`` and ``first`` are ``LEDGER:ENTRY``."""
+class LogTruncatedError(CallerError, code=116):
+    """The position was cut off the log. ``position`` and ``first`` are ``LEDGER:ENTRY``."""
 
-    code = 116
-
-    def __init__(self, name: str, position: str, first: str) -> None:
-        super().__init__(name, position, first)
-
-    def __str__(self) -> str:
-        name, position, first = self.args
-        return f"log {name!r} was truncated: {position} is gone, it begins at {first}"
+    text = "log {name!r} was truncated: {position} is gone, it begins at {first}"
+    name: str
+    position: str
+    first: str
 
 
-class ReaderClosedError(CallerError):
-    """This handle of a reader was closed. The ledger is as it was."""
+class ReaderClosedError(CallerError, code=117):
+    """This handle of a reader was closed. The ledger is unchanged."""
 
-    code = 117
-
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-
-    def __str__(self) -> str:
-        return f"this reader of ledger {self.args[0]} is closed: open the ledger again"
+    text = "this reader of ledger {ledger_id} is closed: open the ledger again"
+    ledger_id: int
 
 
-class NoSuchDataSetError(CallerError):
+class NoSuchDataSetError(CallerError, code=120):
     """The metadata store has no data set of this name."""
 
-    code = 120
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-
-    def __str__(self) -> str:
-        return f"no data set {self.args[0]!r}: `zbk dataset ls` shows those there are"
+    text = "no data set {name!r}: `zbk dataset ls` lists the data sets"
+    name: str
 
 
-class NoSuchVersionError(CallerError):
-    """A data set has no such version. ``version`` 0 stands for the last one, where none is."""
+class NoSuchVersionError(CallerError, code=121):
+    """A data set has no such version. ``version`` 0 is the last one of a data set without any."""
 
-    code = 121
-
-    def __init__(self, name: str, version: int, last_version: int) -> None:
-        super().__init__(name, version, last_version)
+    name: str
+    version: int
+    last_version: int
 
     def __str__(self) -> str:
-        name, version, last_version = self.args
-        if not last_version:
-            return f"data set {name!r} has no version yet: no load was committed"
-        return f"data set {name!r} has no version {version}; the last one is {last_version}"
-
-
-class LoadAbortedError(CallerError):
-    """A load was aborted, or took longer than its time; nothing of it is visible."""
-
-    code = 122
-
-    def __init__(self, name: str, load_id: str) -> None:
-        super().__init__(name, load_id)
-
-    def __str__(self) -> str:
-        name, load_id = self.args
+        if not self.last_version:
+            return f"data set {self.name!r} has no version yet: no load was committed"
         return (
-            f"load {load_id} of data set {name!r} was aborted, or expired; nothing of it is "
-            "visible: run it again"
+            f"data set {self.name!r} has no version {self.version}; "
+            f"the last one is {self.last_version}"
         )
 
 
-class DataSetConflictError(CallerError):
-    """What a load wants does not go together with what the data set is by now."""
+class LoadAbortedError(CallerError, code=122):
+    """A load was aborted, or took longer than its time; nothing of it is visible."""
 
-    code = 123
+    text = (
+        "load {load_id} of data set {name!r} was aborted, or expired; nothing of it is visible: "
+        "run it again"
+    )
+    name: str
+    load_id: str
 
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name, reason)
 
-    def __str__(self) -> str:
-        name, reason = self.args
-        return f"data set {name!r}: {reason}"
+class DataSetConflictError(CallerError, code=123):
+    """A load conflicts with the present state of the data set."""
+
+    text = "data set {name!r}: {reason}"
+    name: str
+    reason: str
 
 
 # ------------------------------------------------------------------ fenced
 
 
-class LedgerFencedError(ZbkError):
+class LedgerFencedError(ZbkError, code=200, outcome="unknown"):
     """Another client took the ledger over. The add may or may not be in the ledger."""
 
-    code = 200
-    outcome: ClassVar[Outcome] = "unknown"
-
-    def __init__(self, ledger_id: int) -> None:
-        super().__init__(ledger_id)
-
-    def __str__(self) -> str:
-        return f"ledger {self.args[0]} was fenced: another client is recovering or has closed it"
+    text = "ledger {ledger_id} was fenced: another client is recovering or has closed it"
+    ledger_id: int
 
 
-class AppendUnansweredError(ZbkError):
+class AppendUnansweredError(ZbkError, code=201, outcome="unknown"):
     """The writer ended before an append was answered. It may or may not be in the ledger."""
 
-    code = 201
-    outcome: ClassVar[Outcome] = "unknown"
-
-    def __init__(self, ledger_id: int, reason: str) -> None:
-        super().__init__(ledger_id, reason)
-
-    def __str__(self) -> str:
-        ledger_id, reason = self.args
-        return f"the writer of ledger {ledger_id} ended before the append was answered: {reason}"
+    text = "the writer of ledger {ledger_id} ended before the append was answered: {reason}"
+    ledger_id: int
+    reason: str
 
 
-class LogFencedError(ZbkError):
+class LogFencedError(ZbkError, code=202, outcome="unknown"):
     """Another client took the log over. The append may or may not be in it."""
 
-    code = 202
-    outcome: ClassVar[Outcome] = "unknown"
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-
-    def __str__(self) -> str:
-        return f"log {self.args[0]!r} was taken over by another client"
+    text = "log {name!r} was taken over by another client"
+    name: str
 
 
-# ------------------------------------------------------------------ did not answer
+# ------------------------------------------------------------------ no answer
 
 
-class UnavailableError(ZbkError):
-    """Something did not answer, or not in time."""
+class UnavailableError(ZbkError, code=300, is_retriable=True, outcome="unknown"):
+    """No answer came, or not in time."""
 
-    code = 300
-    is_retriable = True
-    outcome: ClassVar[Outcome] = "unknown"
+    text = "{reason}"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str) -> None:  # no field: subclasses put others first
         super().__init__(reason)
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+        self.reason = reason
 
 
-class MetadataUnavailableError(UnavailableError):
+class MetadataUnavailableError(UnavailableError, code=301):
     """The metadata store did not answer, or its session is gone."""
 
-    code = 301
-
-    def __init__(self, address: str, reason: str) -> None:
-        ZbkError.__init__(self, address, reason)
-
-    def __str__(self) -> str:
-        address, reason = self.args
-        return f"metadata store {address}: {reason}"
+    text = "metadata store {address}: {reason}"
+    address: str
+    reason: str
 
 
-class BookieUnavailableError(UnavailableError):
+class BookieUnavailableError(UnavailableError, code=302):
     """A bookie could not be reached, or its connection was lost."""
 
-    code = 302
-
-    def __init__(self, bookie_id: str, reason: str) -> None:
-        ZbkError.__init__(self, bookie_id, reason)
-
-    def __str__(self) -> str:
-        bookie_id, reason = self.args
-        return f"bookie {bookie_id}: {reason}"
+    text = "bookie {bookie_id}: {reason}"
+    bookie_id: str
+    reason: str
 
 
-class NotEnoughBookiesError(UnavailableError):
+class NotEnoughBookiesError(UnavailableError, code=303):
     """Fewer bookies than needed are there, or the ack quorum can no longer be reached."""
 
-    code = 303
-
-    def __init__(self, needed_count: int, available_count: int, reason: str) -> None:
-        ZbkError.__init__(self, needed_count, available_count, reason)
-
-    def __str__(self) -> str:
-        needed_count, available_count, reason = self.args
-        return f"need {needed_count} bookies, have {available_count}: {reason}"
+    text = "need {needed_count} bookies, have {available_count}: {reason}"
+    needed_count: int
+    available_count: int
+    reason: str
 
 
-class RequestTimeoutError(UnavailableError):
-    """No answer within the time given, in seconds. What was asked may still happen."""
+class RequestTimeoutError(UnavailableError, code=304):
+    """No answer within the time given, in seconds. The request may still be carried out."""
 
-    code = 304
-
-    def __init__(self, what: str, timeout_s: float) -> None:
-        ZbkError.__init__(self, what, timeout_s)
-
-    def __str__(self) -> str:
-        what, timeout_s = self.args
-        return f"{what}: no answer within {timeout_s:g} s"
+    text = "{what}: no answer within {timeout_s:g} s"
+    what: str
+    timeout_s: float
 
 
-class BusyError(UnavailableError):
+class BusyError(UnavailableError, code=305, outcome="failed"):
     """A named limit was reached; slow down and try again."""
 
-    code = 305
-    outcome: ClassVar[Outcome] = "failed"
+    reason: str
 
 
-class TooManyOpenFilesError(UnavailableError):
+class TooManyOpenFilesError(UnavailableError, code=321, outcome="failed"):
     """This process has as many files and connections open as it may have."""
 
-    code = 321
-    outcome: ClassVar[Outcome] = "failed"
-
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.args[0]}: this process has too many files open; raise `ulimit -n`, or close "
-            "clients and files that are not needed"
-        )
+    text = (
+        "{what}: this process has too many files open; raise `ulimit -n`, or close clients and "
+        "files that are not needed"
+    )
+    what: str
 
 
-class BookieReadOnlyError(UnavailableError):
-    """The bookie takes no new entries now."""
+class BookieReadOnlyError(UnavailableError, code=306, outcome="failed"):
+    """The bookie accepts no new entries at present."""
 
-    code = 306
-    outcome: ClassVar[Outcome] = "failed"
-
-    def __init__(self, bookie_id: str) -> None:
-        ZbkError.__init__(self, bookie_id)
-
-    def __str__(self) -> str:
-        return f"bookie {self.args[0]} is read-only"
+    text = "bookie {bookie_id} is read-only"
+    bookie_id: str
 
 
-class CannotAdvanceError(UnavailableError):
-    """``sync()`` has heard every bookie that answers, and the LAC cannot reach what was asked."""
+class CannotAdvanceError(UnavailableError, code=307):
+    """``sync()`` has asked every bookie that answers, and the LAC cannot reach the wanted entry.
 
-    code = 307
+    ``last_durable_id`` is the last entry id that is known to be durable on an ack quorum; -1 is
+    none. ``wanted_id`` is None where the durable end is not known.
+    """
 
-    def __init__(
-        self,
-        ledger_id: int,
-        last_durable_id: int,
-        wanted_id: int | None,  # None: how far it is durable is not known
-        reason: str,
-    ) -> None:
-        ZbkError.__init__(self, ledger_id, last_durable_id, wanted_id, reason)
-
-    @property
-    def last_durable_id(self) -> int:
-        """Last entry id that is known to be durable on an ack quorum; -1 is none."""
-        return int(self.args[1])
+    ledger_id: int
+    last_durable_id: int
+    wanted_id: int | None
+    reason: str
 
     def __str__(self) -> str:
-        ledger_id, last_durable_id, wanted_id, reason = self.args
-        if wanted_id is None:
-            known = f", only that entries up to {last_durable_id} are" * (last_durable_id >= 0)
-            return (
-                f"ledger {ledger_id}: too few bookies answer to know how far it is durable{known}: "
-                f"{reason}"
+        if self.wanted_id is not None:
+            durable = f"durable up to entry {self.last_durable_id}, not {self.wanted_id}"
+        elif self.last_durable_id < 0:
+            durable = "too few bookies answer to know how far it is durable"
+        else:
+            durable = (
+                "too few bookies answer to know how far it is durable beyond entry "
+                f"{self.last_durable_id}"
             )
-        return (
-            f"ledger {ledger_id}: durable up to entry {last_durable_id}, not {wanted_id}: {reason}"
-        )
+        return f"ledger {self.ledger_id}: {durable}: {self.reason}"
 
 
-class LedgerRecoveryError(UnavailableError):
+class LedgerRecoveryError(UnavailableError, code=308):
     """A ledger's end cannot be known now. It stays IN_RECOVERY; recover it again later."""
 
-    code = 308
-
-    def __init__(self, ledger_id: int, reason: str) -> None:
-        ZbkError.__init__(self, ledger_id, reason)
-
-    def __str__(self) -> str:
-        ledger_id, reason = self.args
-        return f"ledger {ledger_id} cannot be recovered now: {reason}"
+    text = "ledger {ledger_id} cannot be recovered now: {reason}"
+    ledger_id: int
+    reason: str
 
 
-class BookieInUseError(UnavailableError):
+class BookieInUseError(UnavailableError, code=309):
     """A bookie cannot be taken out of service yet."""
 
-    code = 309
-
-    def __init__(self, bookie_id: str, reason: str) -> None:
-        ZbkError.__init__(self, bookie_id, reason)
-
-    def __str__(self) -> str:
-        bookie_id, reason = self.args
-        return f"bookie {bookie_id} stays in service: {reason}"
+    text = "bookie {bookie_id} stays in service: {reason}"
+    bookie_id: str
+    reason: str
 
 
 # ------------------------------------------------------------------ metadata conflicts
 
 
-class MetadataConflictError(ZbkError):
+class MetadataConflictError(ZbkError, code=400):
     """A compare-and-swap lost, or a node is not as expected."""
 
-    code = 400
-
-    def __init__(self, path: str, reason: str = "") -> None:
-        super().__init__(path, reason)
+    path: str
+    reason: str = ""
 
     def __str__(self) -> str:
-        path, reason = self.args
-        return f"{path}: {reason or type(self).__name__}"
+        return f"{self.path}: {self.reason or type(self).__name__}"
 
 
-class BadVersionError(MetadataConflictError):
-    """The node's version is another one: somebody else changed it first."""
-
-    code = 401
+class BadVersionError(MetadataConflictError, code=401):
+    """The node has another version: another client changed it first."""
 
 
-class NodeExistsError(MetadataConflictError):
+class NodeExistsError(MetadataConflictError, code=402):
     """The node exists."""
 
-    code = 402
 
-
-class NoNodeError(MetadataConflictError):
+class NoNodeError(MetadataConflictError, code=403):
     """The node does not exist: an explicit answer of the store."""
 
-    code = 403
 
-
-class NotEmptyError(MetadataConflictError):
+class NotEmptyError(MetadataConflictError, code=404):
     """The node has children."""
 
-    code = 404
 
-
-class IllegalTransitionError(MetadataConflictError):
+class IllegalTransitionError(MetadataConflictError, code=405):
     """The ledger's metadata may not change in this way."""
 
-    code = 405
 
-
-class NotDurableError(ZbkError):
+class NotDurableError(ZbkError, code=410, is_retriable=True):
     """``close()`` of a VD ledger: its end is not durable, or not known. The ledger stays open.
 
     Either acknowledged entries are not durable; a later close may find that they are. Or
     ``last_sent_id`` is above ``last_acked_id``: after a failed append, other clients may have
     synced and read entries that were never acknowledged to this writer. Only a recovery finds the
     end then.
+
+    ``last_durable_id`` is the last entry id that is durable on an ack quorum, -1 is none;
+    ``last_acked_id`` is the last one acknowledged; ``last_sent_id`` is the last one sent to
+    bookies, at least ``last_acked_id``.
     """
 
-    code = 410
-    is_retriable = True
+    ledger_id: int
+    last_durable_id: int
+    last_acked_id: int
+    reason: str = ""
+    last_sent_id: int = -1
 
-    def __init__(
-        self,
-        ledger_id: int,
-        last_durable_id: int,
-        last_acked_id: int,
-        reason: str = "",
-        last_sent_id: int = -1,
-    ) -> None:
-        super().__init__(ledger_id, last_durable_id, last_acked_id, reason, last_sent_id)
-
-    @property
-    def last_durable_id(self) -> int:
-        """Last entry id that is durable on an ack quorum; -1 is none."""
-        return int(self.args[1])
-
-    @property
-    def last_acked_id(self) -> int:
-        """Last entry id that was acknowledged."""
-        return int(self.args[2])
-
-    @property
-    def last_sent_id(self) -> int:
-        """Last entry id that was sent to bookies; at least ``last_acked_id``."""
-        return max(self.last_acked_id, int(self.args[4]))
+    def __post_init__(self) -> None:
+        """Raise the last sent id to the last acknowledged one."""
+        super().__post_init__()
+        self.last_sent_id = max(self.last_acked_id, self.last_sent_id)
 
     def __str__(self) -> str:
-        ledger_id, last_durable_id, last_acked_id, reason, _last_sent_id = self.args
-        cause = f" ({reason})" if reason else ""
+        cause = f" ({self.reason})" if self.reason else ""
+        recover = f"run `zbk ledger recover {self.ledger_id}`"
         stays = (
-            f"ledger {ledger_id} stays open: entries up to {last_acked_id} are acknowledged, and "
-            f"durable on an ack quorum up to {last_durable_id}{cause}. "
+            f"ledger {self.ledger_id} stays open: entries up to {self.last_acked_id} are "
+            f"acknowledged, and durable on an ack quorum up to {self.last_durable_id}{cause}. "
         )
-        if self.last_sent_id > last_acked_id:
+        if self.last_sent_id > self.last_acked_id:
             return (
                 f"{stays}Entries up to {self.last_sent_id} were sent, and other clients may have "
-                "synced them, so this writer cannot decide where the ledger ends. Once it is gone, "
-                f"run `zbk ledger recover {ledger_id}`"
+                "synced them, so this writer cannot decide where the ledger ends. After this "
+                f"writer has exited, {recover}"
             )
         return (
-            f"{stays}Nothing is dropped: close it again when its bookies are back, or, once its "
-            f"writer is gone, run `zbk ledger recover {ledger_id}`"
+            f"{stays}Nothing is dropped: close it again when its bookies are back, or, after its "
+            f"writer has exited, {recover}"
         )
 
 
 # ------------------------------------------------------------------ damage
 
 
-class DamageError(ZbkError):
+class DamageError(ZbkError, code=500):
     """Bytes on disk or on the wire fail their check."""
 
-    code = 500
+    text = "{reason}"
+
+    def __init__(self, reason: str) -> None:  # no field: subclasses put others first
+        super().__init__(reason)
+        self.reason = reason
 
 
-class CorruptRecordError(DamageError):
-    """A record's length, ids or checksum are wrong. ``where`` names file or message."""
+class CorruptRecordError(DamageError, code=501):
+    """A record's length, ids or checksum are wrong.
 
-    code = 501
+    ``where`` names file or message, ``offset`` is the byte in it, ``reason`` does not name it.
+    """
 
-    def __init__(self, where: str, offset: int, reason: str) -> None:
-        super().__init__(where, offset, reason)
-
-    @property
-    def offset(self) -> int:
-        """Byte offset of the record in its file or message."""
-        return int(self.args[1])
-
-    @property
-    def reason(self) -> str:
-        """What is wrong, without the place."""
-        return str(self.args[2])
-
-    def __str__(self) -> str:
-        where, offset, reason = self.args
-        return f"{where} at byte {offset}: {reason}"
+    text = "{where} at byte {offset}: {reason}"
+    where: str
+    offset: int
+    reason: str
 
 
-class ShortRecordError(CorruptRecordError):
+class ShortRecordError(CorruptRecordError, code=502):
     """The bytes end inside the record."""
 
-    code = 502
+
+class DigestMismatchError(DamageError, code=503):
+    """An entry's digest does not match its bytes."""
+
+    text = "ledger {ledger_id} entry {entry_id}: the digest does not match"
+    ledger_id: int
+    entry_id: int
 
 
-class DigestMismatchError(DamageError):
-    """An entry's digest is not the one of its bytes."""
-
-    code = 503
-
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
-        super().__init__(ledger_id, entry_id)
-
-    def __str__(self) -> str:
-        ledger_id, entry_id = self.args
-        return f"ledger {ledger_id} entry {entry_id}: the digest does not match"
-
-
-class CorruptJournalError(DamageError):
+class CorruptJournalError(DamageError, code=504):
     """A journal is damaged where records were promised: this is no torn tail."""
 
-    code = 504
-
-    def __init__(self, path: str, offset: int, reason: str) -> None:
-        super().__init__(path, offset, reason)
-
-    def __str__(self) -> str:
-        path, offset, reason = self.args
-        return (
-            f"journal {path} is damaged at byte {offset} ({reason}): "
-            "refusing to start. Acknowledged entries may be in the damaged part. "
-            f"Look at it with `zbk inspect journal {path}`; re-replicate this bookie's ledgers "
-            "from its peers before you remove anything"
-        )
+    text = (
+        "journal {path} is damaged at byte {offset} ({reason}): refusing to start. Acknowledged "
+        "entries may be in the damaged part. Inspect it with `zbk inspect journal {path}`; "
+        "re-replicate this bookie's ledgers from its peers before you remove anything"
+    )
+    path: str
+    offset: int
+    reason: str
 
 
-class EntryUnreadableError(DamageError):
+class EntryUnreadableError(DamageError, code=505):
     """The bookie holds the entry and cannot read it. Not a "no"."""
 
-    code = 505
-
-    def __init__(self, ledger_id: int, entry_id: int, reason: str) -> None:
-        super().__init__(ledger_id, entry_id, reason)
-
-    def __str__(self) -> str:
-        ledger_id, entry_id, reason = self.args
-        return f"ledger {ledger_id} entry {entry_id} is unreadable: {reason}"
+    text = "ledger {ledger_id} entry {entry_id} is unreadable: {reason}"
+    ledger_id: int
+    entry_id: int
+    reason: str
 
 
 # ------------------------------------------------------------------ wire
 
 
-class WireError(ZbkError):
-    """The peer does not speak our protocol."""
+class WireError(ZbkError, code=600):
+    """The peer does not speak zbk's protocol."""
 
-    code = 600
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    text = "{reason}"
+    reason: str
 
 
-class MalformedMessageError(WireError):
+class MalformedMessageError(WireError, code=601):
     """A message cannot be decoded."""
 
-    code = 601
+
+class UnsupportedVersionError(WireError, code=602):
+    """The protocol versions of the two peers do not overlap."""
 
 
-class UnsupportedVersionError(WireError):
-    """The peer's protocol versions and ours do not meet."""
-
-    code = 602
+class UnknownOperationError(WireError, code=603):
+    """The peer requests an operation that does not exist here."""
 
 
-class UnknownOperationError(WireError):
-    """The peer asks for an operation that we do not know."""
-
-    code = 603
-
-
-class WrongBookieError(WireError):
+class WrongBookieError(WireError, code=604, is_retriable=True):
     """The request was meant for another instance, bookie or incarnation."""
 
-    code = 604
-    is_retriable = True
 
-
-class HelloRequiredError(WireError):
-    """The bookie does not know this connection (any more): say HELLO first."""
-
-    code = 605
-    is_retriable = True
+class HelloRequiredError(WireError, code=605, is_retriable=True):
+    """The bookie does not know this connection, or no longer: send HELLO first."""
 
 
 # ------------------------------------------------------------------ bookie
 
 
-class BookieError(ZbkError):
-    """A bookie cannot start, or not go on."""
+class BookieError(ZbkError, code=700, outcome="unknown"):
+    """A bookie cannot start or continue."""
 
-    code = 700
-    outcome: ClassVar[Outcome] = "unknown"
+    text = "{reason}"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str) -> None:  # no field: subclasses put others first
         super().__init__(reason)
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+        self.reason = reason
 
 
-class StorageFailedError(BookieError):
-    """A write or an fsync failed. The bookie stops: an fsync is never tried again."""
+class StorageFailedError(BookieError, code=701):
+    """A write or an fsync failed. The bookie stops: a failed fsync is never retried."""
 
-    code = 701
-
-    def __init__(self, path: str, operation: str, reason: str) -> None:
-        ZbkError.__init__(self, path, operation, reason)
-
-    def __str__(self) -> str:
-        path, operation, reason = self.args
-        return f"{operation} of {path} failed: {reason}"
+    text = "{operation} of {path} failed: {reason}"
+    path: str
+    operation: str
+    reason: str
 
 
-class NoSpaceError(StorageFailedError):
-    """A write found no space. Nothing of it was promised; the bookie goes on, read-only."""
-
-    code = 709
-    is_retriable = True
+class NoSpaceError(StorageFailedError, code=709, is_retriable=True):
+    """A write found no space. None of it was promised; the bookie continues, read-only."""
 
 
-class OutOfDescriptorsError(NoSpaceError):
+class OutOfDescriptorsError(NoSpaceError, code=722):
     """A file was not opened: too many are open. Nothing was lost, and it may be opened later."""
 
-    code = 722
+    text = (
+        "{operation} of {path} failed: {reason}: too many files and connections are open; "
+        "raise `ulimit -n`, or lower connection_count_max or open_files_max"
+    )
+
+
+class MemoryExhaustedError(BookieError, code=723):
+    """The bookie has used the memory that it may have. It stops; its promises are kept."""
+
+    size_max: int
 
     def __str__(self) -> str:
-        path, operation, reason = self.args
+        limited = (
+            f"memory_max of {self.size_max} bytes" if self.size_max else "memory of this machine"
+        )
         return (
-            f"{operation} of {path} failed: {reason}: too many files and connections are open; "
-            "raise `ulimit -n`, or lower connection_count_max or open_files_max"
+            f"the {limited} is used up: start the bookie again; if this recurs, look for many "
+            "clients or large entries (`zbk bookie show`), or raise the limit"
         )
 
 
-class MemoryExhaustedError(BookieError):
-    """The bookie has used up the memory that it may have. It stops; what it promised is kept."""
+class TooFewDescriptorsError(BookieError, code=721, outcome="failed"):
+    """The process may open too few descriptors for the bookie's configuration."""
 
-    code = 723
-
-    def __init__(self, size_max: int) -> None:
-        ZbkError.__init__(self, size_max)
-
-    def __str__(self) -> str:
-        (size_max,) = self.args
-        limit = f"memory_max of {size_max} bytes" if size_max else "memory of this machine"
-        return (
-            f"the {limit} is used up: start the bookie again; if it comes back, look for many "
-            "clients or large entries (`zbk bookie show`), or give it more"
-        )
+    text = (
+        "the process may have {limit} file descriptors, and this bookie needs about {needed}: "
+        "start it after `ulimit -n {needed}`, or with fewer directories"
+    )
+    limit: int
+    needed: int
 
 
-class TooFewDescriptorsError(BookieError):
-    """The process may have too few descriptors for the bookie's configuration."""
-
-    code = 721
-    outcome: ClassVar[Outcome] = "failed"
-
-    def __init__(self, limit: int, needed: int) -> None:
-        ZbkError.__init__(self, limit, needed)
-
-    def __str__(self) -> str:
-        limit, needed = self.args
-        return (
-            f"the process may have {limit} file descriptors, and this bookie needs about {needed}: "
-            f"start it after `ulimit -n {needed}`, or with fewer directories"
-        )
-
-
-class CookieMismatchError(BookieError):
+class CookieMismatchError(BookieError, code=702, outcome="failed"):
     """A directory or the metadata names another bookie."""
 
-    code = 702
-    outcome: ClassVar[Outcome] = "failed"
+    reason: str
 
 
-class LostHistoryError(BookieError):
+class LostHistoryError(BookieError, code=710, outcome="failed"):
     """The cluster knows that the bookie has served; its directories do not show it.
 
-    ``known`` is what the cluster knows, ``missing`` what the directories lack, ``cure`` what to do.
+    ``known`` is the cluster's record, ``missing`` the part that the directories lack, ``cure`` the
+    remedy.
     """
 
-    code = 710
-    outcome: ClassVar[Outcome] = "failed"
-
-    def __init__(self, bookie_id: str, known: str, missing: str, cure: str) -> None:
-        ZbkError.__init__(self, bookie_id, known, missing, cure)
-
-    def __str__(self) -> str:
-        bookie_id, known, missing, cure = self.args
-        return (
-            f"bookie {bookie_id} has lost its history: the cluster knows {known}, but {missing}. "
-            "A disk is not mounted, was wiped or restored from an older copy, or only the cookie "
-            "was copied. The bookie would deny entries that it has acknowledged, so it does not "
-            f"start: {cure}"
-        )
+    text = (
+        "bookie {bookie_id} has lost its history: the cluster knows {known}, but {missing}. "
+        "A disk is not mounted, was wiped or restored from an older copy, or only the cookie was "
+        "copied. The bookie would deny entries that it has acknowledged, so it does not start: "
+        "{cure}"
+    )
+    bookie_id: str
+    known: str
+    missing: str
+    cure: str
 
 
-class DirectoryInUseError(BookieError):
+class DirectoryInUseError(BookieError, code=703, outcome="failed"):
     """Another bookie process holds the directory."""
 
-    code = 703
-    outcome: ClassVar[Outcome] = "failed"
+    reason: str
 
 
-class ScatteredLedgerError(BookieError):
+class ScatteredLedgerError(BookieError, code=711):
     """A ledger has entries in too many places far from each other at this bookie."""
 
-    code = 711
-
-    def __init__(self, ledger_id: int, entry_id: int, count_max: int) -> None:
-        ZbkError.__init__(self, ledger_id, entry_id, count_max)
-
-    def __str__(self) -> str:
-        ledger_id, entry_id, count_max = self.args
-        return (
-            f"entry {entry_id} of ledger {ledger_id} is refused: this bookie keeps runs of the "
-            f"ledger's entries in up to {count_max} places far from each other, and has as many. "
-            "No writer and no repair gets there; is a client making up entry ids?"
-        )
+    text = (
+        "entry {entry_id} of ledger {ledger_id} is refused: this bookie keeps runs of the ledger's "
+        "entries in up to {count_max} places far from each other, and has as many. Writers and "
+        "repairs never reach this limit; check for a client that invents entry ids"
+    )
+    ledger_id: int
+    entry_id: int
+    count_max: int
 
 
-class DuplicateEntryError(BookieError):
+class DuplicateEntryError(BookieError, code=704, outcome="failed"):
     """The entry id is stored already, with other bytes."""
 
-    code = 704
-    outcome: ClassVar[Outcome] = "failed"
-
-    def __init__(self, ledger_id: int, entry_id: int) -> None:
-        ZbkError.__init__(self, ledger_id, entry_id)
-
-    def __str__(self) -> str:
-        ledger_id, entry_id = self.args
-        return f"ledger {ledger_id} entry {entry_id} is stored already, with other bytes"
+    text = "ledger {ledger_id} entry {entry_id} is stored already, with other bytes"
+    ledger_id: int
+    entry_id: int
 
 
-class UnknownLedgerStateError(BookieError):
+class UnknownLedgerStateError(BookieError, code=705, is_retriable=True):
     """The bookie may have lost parts of this ledger: neither yes nor no."""
 
-    code = 705
-    is_retriable = True
-
-    def __init__(self, ledger_id: int, bookie_id: str) -> None:
-        ZbkError.__init__(self, ledger_id, bookie_id)
-
-    def __str__(self) -> str:
-        ledger_id, bookie_id = self.args
-        return (
-            f"bookie {bookie_id} may have lost parts of ledger {ledger_id}, and says neither yes "
-            f"nor no until it has checked it against its peers: try again, or see "
-            f"`zbk bookie show {bookie_id}`"
-        )
+    text = (
+        "bookie {bookie_id} may have lost parts of ledger {ledger_id}, and says neither yes nor no "
+        "until it has checked it against its peers: try again, or see "
+        "`zbk bookie show {bookie_id}`"
+    )
+    ledger_id: int
+    bookie_id: str
 
 
 def _tree(root: type[ZbkError]) -> dict[int, type[ZbkError]]:
@@ -1014,7 +772,7 @@ ERROR_BY_CODE: dict[int, type[ZbkError]] = _tree(ZbkError)
 
 
 def from_wire(code: int, fields: tuple[Any, ...]) -> ZbkError:
-    """Rebuild an error that a peer sent; an unknown code becomes a plain ``BookieError``.
+    """Return the error that a peer sent; an unknown code becomes a plain ``BookieError``.
 
     >>> from_wire(200, (7,))
     LedgerFencedError(7)

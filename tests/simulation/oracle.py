@@ -366,7 +366,7 @@ class BookieOracle:
         ledger_id = request.ledger_id
         promised, written = self.promised[ledger_id], self.written[ledger_id]
         if isinstance(error, NoSuchEntryError):
-            entry_id = error.args[1]
+            entry_id = error.entry_id
             if entry_id in promised or entry_id in written:
                 self.violated("I24", f"says that it has no L{ledger_id}/{entry_id}")
             elif entry_id in self.lost[ledger_id] and not self.is_damaged:

@@ -168,6 +168,13 @@ def test_of_a_fenced_add_nobody_knows_the_outcome() -> None:
     assert not LedgerFencedError(7).is_retriable
 
 
+def test_an_error_class_of_a_caller_takes_any_arguments() -> None:
+    class OwnError(errors.ZbkError):
+        """Has no code, fields or text of its own."""
+
+    assert (str(OwnError("why")), OwnError.code) == ("why", errors.ZbkError.code)
+
+
 def test_errors_that_carry_an_id_give_it_as_a_number() -> None:
     assert errors.NotDurableError(7, 4, 9).last_durable_id == 4
     assert errors.CannotAdvanceError(7, 4, 9, "why").last_durable_id == 4

@@ -175,7 +175,7 @@ def load(
         try:
             last = writer.append_many(batch)
         except EntryTooLargeError as error:
-            number = next(n for n, payload in enumerate(batch) if len(payload) > error.args[1])
+            number = next(n for n, payload in enumerate(batch) if len(payload) > error.size_max)
             error.add_note(f"entry {count + number + 1} of the input is too large")
             raise
         first = first or last

@@ -109,7 +109,7 @@ def test_a_failure_in_a_later_round_names_what_is_durable() -> None:
 
     assert isinstance(failed, OutsideSyncFailed)
     assert failed.error.last_durable_id == 5
-    assert "durable, only that entries up to 5 are: slot 1" in str(failed.error)
+    assert "how far it is durable beyond entry 5: slot 1" in str(failed.error)
 
 
 def test_who_failed_in_one_round_may_be_heard_in_the_next() -> None:

@@ -198,7 +198,7 @@ def _with_history(
         try:
             missing = missing_history(files, journals, ledger_dirs, known)
         except CorruptRecordError as error:
-            where = str(error.args[0]).rpartition("/")[0]
+            where = error.where.rpartition("/")[0]
             reasons[where] = f"its history cannot be compared: {error}"
         else:
             reasons |= {one.path: f"{one.reason}: the cluster knows {known}" for one in missing}

@@ -145,7 +145,7 @@ def _missing(
     try:
         missing = missing_history(files, journals, ledger_dirs, known)
     except CorruptRecordError as error:
-        return [Problem(error.args[0], error.offset, error.reason)]
+        return [Problem(error.where, error.offset, error.reason)]
     return [Problem(one.path, 0, f"{one.reason}, but the cluster knows {known}") for one in missing]
 
 

@@ -63,7 +63,7 @@ def failed_directory(
     """
     if not isinstance(error, StorageFailedError) or isinstance(error, NoSpaceError):
         return None
-    path = str(error.args[0])
+    path = error.path
     left = in_service(files, config)
     for one in left:
         if path == one or path.startswith(f"{one}/"):

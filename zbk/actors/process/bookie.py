@@ -193,7 +193,7 @@ class Bookie:
                 return self._try_to_open(store, registry, cookie, storage, note)
             except NoSpaceError as error:
                 logger.warning("there is no space to start; trying with the reserve: %s", error)
-                storage.release_reserve(str(error.args[0]))  # not only storage may have met it
+                storage.release_reserve(error.path)  # not only storage may have met it
                 storage = self._storage(cookie, gate, note)
         return self._try_to_open(store, registry, cookie, storage, note)
 

@@ -287,7 +287,7 @@ class Turn:
         except NoSpaceError as error:
             return error
         except CorruptRecordError as error:  # damaged since it was prepared
-            raise StorageFailedError(error.args[0], "add", str(error)) from error
+            raise StorageFailedError(error.where, "add", str(error)) from error
         for one in admitted:
             self._note_stored(one)
         return None

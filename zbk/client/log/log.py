@@ -267,7 +267,7 @@ class Log:
         try:
             ledger_id, inner = self._gate.append(send, payloads, timeout_s)
         except (LedgerFencedError, LedgerClosedError) as error:
-            raise self._lose(error.args[0], error) from error
+            raise self._lose(error.ledger_id, error) from error
         outer: Future[ResultT] = Future()
         outer.set_running_or_notify_cancel()  # an entry on its way cannot be called back
 

@@ -57,7 +57,7 @@ def parse_address(uri: str) -> ZooKeeperAddress:
     try:
         check_path(root)
     except InvalidOptionError as error:
-        raise InvalidOptionError("metadata", uri, f"the root {error.args[2]}") from error
+        raise InvalidOptionError("metadata", uri, f"the root {error.reason}") from error
     return ZooKeeperAddress(servers, root)
 
 

@@ -193,7 +193,7 @@ class ComparedRead:
             return []
         refused = ids = found.entry_ids
         if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
-            named = error.args[1] if len(error.args) > 1 else None
+            named = getattr(error, "entry_id", None)
             index = ids.index(named) if named in ids else 0
             refused = ids[index : index + 1]
         for entry_id in refused:

@@ -382,5 +382,5 @@ class RangeRead:
 def _index_of(error: ZbkError, entry_ids: Sequence[int]) -> int:
     """Return the index of the entry that an error names; the first one if it names none."""
     named = (NoSuchEntryError, EntryUnreadableError, DigestMismatchError)
-    entry_id = error.args[1] if isinstance(error, named) else None
+    entry_id = error.entry_id if isinstance(error, named) else None
     return entry_ids.index(entry_id) if entry_id in entry_ids else 0

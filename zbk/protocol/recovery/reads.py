@@ -201,9 +201,9 @@ class RecoveryReads:
         slot, entry_ids = self._end_read(read_id)
         self._is_calm = False
         match error:
-            case NoSuchEntryError() if error.args[1] in entry_ids:
+            case NoSuchEntryError() if error.entry_id in entry_ids:
                 self._retries.heard(slot)
-                self._said_no(slot, error.args[1])
+                self._said_no(slot, error.entry_id)
             case DamageError():
                 self._retries.heard(slot)
                 self._damaged(slot, _named_id(error, entry_ids), error)
@@ -262,6 +262,5 @@ class RecoveryReads:
 def _named_id(error: ZbkError, entry_ids: Sequence[int]) -> int:
     """Return the entry that an error names; the first one asked for if it names none of them."""
     if isinstance(error, EntryUnreadableError | DigestMismatchError):
-        named: int = error.args[1]
-        return named if named in entry_ids else entry_ids[0]
+        return error.entry_id if error.entry_id in entry_ids else entry_ids[0]
     return entry_ids[0]

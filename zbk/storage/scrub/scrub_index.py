@@ -242,9 +242,8 @@ class IndexScrub:
 
 
 def _damaged_file(error: CorruptRecordError, state: DiskState, ledger_id: int) -> DamagedFile:
-    path, offset, reason = error.args
     if state is DiskState.MENDED:
-        reason += "; memory has it, and it is written anew"
+        cure = "memory has it, and it is written anew"
     else:
-        reason += "; with the bookie stopped, `zbk bookie rebuild-index` makes it from the logs"
-    return DamagedFile(path, offset, reason, ledger_id)
+        cure = "with the bookie stopped, `zbk bookie rebuild-index` makes it from the logs"
+    return DamagedFile(error.where, error.offset, f"{error.reason}; {cure}", ledger_id)

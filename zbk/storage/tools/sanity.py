@@ -118,9 +118,9 @@ class SanityCheck:
         except OSError as error:
             yield Problem(part, 0, f"cannot be read: {error.strerror}")
         except CorruptJournalError as error:
-            yield Problem(error.args[0], error.args[1], error.args[2])
+            yield Problem(error.path, error.offset, error.reason)
         except CorruptRecordError as error:
-            yield Problem(error.args[0], error.offset, error.reason)
+            yield Problem(error.where, error.offset, error.reason)
 
     def _notes(self, directory: str) -> Iterator[Problem]:
         owner = self._bookie_id.encode()

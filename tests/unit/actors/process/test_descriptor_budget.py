@@ -40,8 +40,7 @@ def test_a_limit_that_is_too_small_is_refused_with_one_that_suffices() -> None:
     with pytest.raises(TooFewDescriptorsError, match=r"ulimit -n \d+") as raised:
         plan_descriptors(64, config())
 
-    _, needed = raised.value.args
-    plan_descriptors(needed, config())
+    plan_descriptors(raised.value.needed, config())
 
 
 def test_small_entry_logs_leave_more_of_them_to_the_checkpoint() -> None:

@@ -141,7 +141,7 @@ def test_a_data_set_that_is_not_there_is_one_line(run: Run, command: list[str]) 
     result = run("dataset", *command, "nope")
 
     assert result.exit_code == 1
-    assert result.stderr == "zbk: no data set 'nope': `zbk dataset ls` shows those there are\n"
+    assert result.stderr == "zbk: no data set 'nope': `zbk dataset ls` lists the data sets\n"
 
 
 # ------------------------------------------------------------------ show
