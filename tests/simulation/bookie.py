@@ -64,7 +64,7 @@ from zbk.storage.directory.identity import (
 )
 from zbk.storage.directory.wipe import wipe
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Pong
 

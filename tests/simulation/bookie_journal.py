@@ -11,7 +11,7 @@ from tests.simulation.kernel import Kernel, Node
 from zbk.actors.serve.journal import AppendGroup, NoteSynced, Synced, SyncProgress
 from zbk.actors.space_gate import SpaceGate
 from zbk.storage.journal.journal import Journal
-from zbk.transport.router import Outbound
+from zbk.transport.inbound import Outbound
 
 UNSYNCED_SIZE_MAX = 1 << 20
 

@@ -11,7 +11,7 @@ from zbk.actors.serve.storage import StorageActor
 from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.journal import Journal, SyncBegun
-from zbk.transport.router import Outbound
+from zbk.transport.inbound import Outbound
 
 
 class Inbox:

@@ -13,7 +13,7 @@ from tests.simulation.world import World
 from zbk.errors import MalformedMessageError
 from zbk.transport import bundles
 from zbk.transport.bundles import BundleLimits, Part
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire import codec
 from zbk.wire.messages import VERSION_MAX, VERSION_MIN, AnswerBundle, Bundle, Message
 

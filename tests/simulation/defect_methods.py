@@ -56,7 +56,7 @@ from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal.journal import Journal, SyncBegun
 from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import Buffer, File
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Add, Read, ReadLac, WriteLac
 

@@ -36,7 +36,7 @@ from zbk.errors import (
 )
 from zbk.transport.bundles import Part
 from zbk.transport.events import BookieDown, BookieUp, News, Reply
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Message, Refused, Request
 
 RETRY_US = 50 * MS

@@ -47,7 +47,7 @@ from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
     Add,

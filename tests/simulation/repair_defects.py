@@ -26,7 +26,7 @@ from zbk.protocol.repair.lost_bookies import LostBookies
 from zbk.storage.directory.lost_files import LostFiles
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.tools.reindex import Reindex
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import GetLedgerInfo
 
 # ------------------------------------------------------------------ limbo

@@ -17,7 +17,7 @@ from zbk.actors.serve.journal import AppendGroup
 from zbk.errors import LedgerFencedError, UnauthorizedError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal.record import EntriesRecord
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Sync, SyncAnswer
 

@@ -16,7 +16,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.files import FileSystem
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import Add, Message, Pong, Read, ReadLac, Refused, Request, WriteLac
 
 LEDGER_ID = 7

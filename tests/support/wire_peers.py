@@ -7,7 +7,9 @@ from zbk.system.clock import monotonic_s
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import DealerOptions, News, Outgoing
-from zbk.transport.router import Identity, Inbound, Outbound, RouterFront
+from zbk.transport.greeting import Identity
+from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.router import FrontLimits, RouterFront
 from zbk.wire.messages import GetBookieInfo, LacAnswer, Message
 
 BOOKIE_ID = "b-1"
@@ -86,18 +88,15 @@ def front(
     answer_wait_ms: int = 10_000,
 ) -> RouterFront:
     identity = Identity(instance_id, BOOKIE_ID, incarnation, credit_size, 1 << 20)
-    made = RouterFront(
-        endpoint,
-        identity,
-        echo.deliver,
+    front_limits = FrontLimits(
         message_size_max=message_size_max,
-        peer_idle_ms=peer_idle_ms,
-        limits=limits,
+        connections=limits,
         backlog=128,
+        peer_idle_ms=peer_idle_ms,
         read_size_max=1 << 20,
         answer_wait_ms=answer_wait_ms,
-        on_failure=echo.failures.append,
     )
+    made = RouterFront(endpoint, identity, front_limits, echo.deliver, echo.failures.append)
     echo.front = made
     made.start()
     return made

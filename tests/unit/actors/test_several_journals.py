@@ -17,7 +17,7 @@ from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import DiskLimits
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Pong, Sync, SyncAnswer
 
 FIRST, SECOND = 8, 9  # ledgers, of the first and of the second journal

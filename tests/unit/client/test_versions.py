@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bookie_here import ONE, BookieHere
 from zbk.client.api import Client
-from zbk.transport import connection, router
+from zbk.transport import connection, greeting
 from zbk.wire import codec
 from zbk.wire.messages import VERSION_MIN, AnswerBundle, Bundle, Hello, Message
 
@@ -64,7 +64,7 @@ def test_a_client_of_version_2(
 def test_a_bookie_of_version_2(
     world: BookieHere, bundles: list[Message], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(router, "VERSION_MAX", VERSION_MIN)
+    monkeypatch.setattr(greeting, "VERSION_MAX", VERSION_MIN)
     with world.connect() as client:
         use(client)
     assert not bundles
@@ -77,7 +77,7 @@ def test_an_upgrade_while_ledgers_are_written(
     """One side is of version 2 at first, and is of version 3 when it comes back."""
     with monkeypatch.context() as patch:
         if first == "client":  # is upgraded first: the bookie is the old one
-            patch.setattr(router, "VERSION_MAX", VERSION_MIN)
+            patch.setattr(greeting, "VERSION_MAX", VERSION_MIN)
         else:
             patch.setattr(connection, "Hello", partial(Hello, version_max=VERSION_MIN))
         before = world.connect()

@@ -16,7 +16,8 @@ from zbk.protocol.entry.words import LedgerType
 from zbk.transport.bundles import LIMITS, Part, groups
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import Reply
-from zbk.transport.router import Inbound, Outbound, RouterFront
+from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.router import RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import (
     BUNDLE_VERSION,

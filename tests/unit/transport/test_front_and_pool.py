@@ -28,11 +28,12 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.system.clock import monotonic_ms
-from zbk.transport import router
+from zbk.transport import connection_watch, peers
 from zbk.transport.connections import ConnectionLimits
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import BookieDown, BookieUp, Reply
-from zbk.transport.router import Inbound, RouterFront
+from zbk.transport.inbound import Inbound
+from zbk.transport.router import RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused
 
@@ -309,7 +310,7 @@ def test_an_answer_gives_back_what_its_request_has_taken_of_the_bookie() -> None
     server = front(echo, credit_size=2 * size, message_size_max=2 * size)
     client.set_addresses({BOOKIE_ID: server.endpoint})
 
-    for _ in range(router.IN_FLIGHT_SIZE_MAX // size + 1):
+    for _ in range(peers.IN_FLIGHT_SIZE_MAX // size + 1):
         client.request(outgoing(inbox := Inbox(), frames=(bytes(size),)))
         assert echo.arrived.acquire(timeout=10), "it was refused"
         echo.answer(echo.held.pop(), ())
@@ -329,7 +330,7 @@ def test_an_answer_gives_back_what_its_request_has_taken_of_the_connection(
     for number in range(5):
         client.request(outgoing(inbox, number, frames=(b"x" * 100,)))
     wait_until(lambda: len(echo.held) == 5)
-    (peer,) = server._peers.values()
+    (peer,) = server._peers.by_name.values()
     assert peer.in_flight_count == 5
     assert peer.in_flight_size == sum(one.size for one in echo.held)
 
@@ -567,7 +568,7 @@ def test_a_request_that_comes_while_another_thread_sends_is_taken_in_at_once(
     monkeypatch: pytest.MonkeyPatch, client: BookiePool, server: RouterFront, echo: Echo
 ) -> None:
     """To send may take the news from the descriptor that the front waits for."""
-    monkeypatch.setattr(router, "POLL_MS", 60_000)
+    monkeypatch.setattr(connection_watch, "POLL_MS", 60_000)
     echo.is_holding = True
     inbox, looked = Inbox(), threading.Event()
     client.request(outgoing(inbox))
@@ -658,7 +659,7 @@ def test_after_it_has_tried_again_to_send_the_front_looks_for_requests(
 ) -> None:
     """To send may take the news of a request: it would wait for ``POLL_MS``."""
     done: queue.SimpleQueue[str] = queue.SimpleQueue()
-    retry, has_news = server._retry_backlog, server._has_news
+    retry, has_news = server._sender.retry, server._has_news
 
     def note_retry() -> None:
         retry()
@@ -668,10 +669,10 @@ def test_after_it_has_tried_again_to_send_the_front_looks_for_requests(
         done.put("looked")
         return has_news()
 
-    monkeypatch.setattr(router, "POLL_MS", 60_000)
-    monkeypatch.setattr(server, "_retry_backlog", note_retry)
+    monkeypatch.setattr(connection_watch, "POLL_MS", 60_000)
+    monkeypatch.setattr(server._sender, "retry", note_retry)
     monkeypatch.setattr(server, "_has_news", note_look)
-    server._backlogged.add(b"a peer that is gone")
+    server._peers.backlogged.add(b"a peer that is gone")
     server._wakeup.wake()
 
     while done.get(timeout=10) != "sent":

@@ -12,9 +12,10 @@ from tests.support.waiting import wait_until
 from tests.support.wire_peers import BOOKIE_ID, Echo, Inbox, front, outgoing, pool
 from zbk.protocol.entry.words import LedgerType
 from zbk.transport import answer_budget
+from zbk.transport.answer_sender import UNTAKEN_SIZE_MAX
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import Reply
-from zbk.transport.router import UNTAKEN_SIZE_MAX, RouterFront
+from zbk.transport.router import RouterFront
 from zbk.wire import codec
 from zbk.wire.messages import GetBookieInfo, Hello, LacAnswer, Read
 
@@ -78,16 +79,16 @@ def test_reads_wait_while_their_answers_have_no_room_and_the_peer_that_takes_non
         while echo.held:
             echo.answer(echo.held.pop(0), (bytes(MIB),))
             answered += 1
-        assert server._budget.used_size <= answer_budget.TOTAL_SIZE_MAX
+        assert server._peers.budget.used_size <= answer_budget.TOTAL_SIZE_MAX
         wait_until(lambda: bool(echo.held) or server.counts.peer_count == 1)
 
     assert answered < read_count
-    wait_until(lambda: server._budget.used_size < 2 * MIB, what="the answers to be dropped")
+    wait_until(lambda: server._peers.budget.used_size < 2 * MIB, what="the answers to be dropped")
     serves_later.wait_for_kind(Reply)
     peer.wait_until_ended()
     while echo.held:
         echo.answer(echo.held.pop(), (b"for a peer that is gone",))
-    wait_until(lambda: server._in_flight_size == 0, what="the requests to be given back")
+    wait_until(lambda: server._peers.in_flight_size == 0, what="the requests to be given back")
 
 
 def test_a_peer_that_takes_its_answers_gets_all_of_them(echo: Echo) -> None:
@@ -123,7 +124,7 @@ def test_answers_without_a_limit_of_their_own_end_the_peer_that_takes_none(
     echo.answer(second, (b"x",))
 
     wait_until(lambda: server.counts.peer_count == 0, what="the end of the peer")
-    wait_until(lambda: server._budget.used_size == 0, what="what is held to be given back")
+    wait_until(lambda: server._peers.budget.used_size == 0, what="what is held to be given back")
     peer.wait_until_ended()
     serves(client)
 

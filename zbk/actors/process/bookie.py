@@ -59,7 +59,7 @@ from zbk.system.clock import monotonic_ms, wall_ms
 from zbk.system.descriptors import descriptor_limit
 from zbk.system.files import FileSystem, OsFiles
 from zbk.system.memory import lift_memory_limit, limit_memory
-from zbk.transport.router import Identity
+from zbk.transport.greeting import Identity
 
 logger = logging.getLogger("zbk.bookie")
 
@@ -300,7 +300,7 @@ class Bookie:
     def _on_mode(self) -> None:
         """Report to clients, new ones and those that look, whether the bookie is read-only."""
         if self._gate is not None and self._actors is not None:
-            self._actors.front.is_readonly = self._gate.is_readonly
+            self._actors.front.admission.is_readonly = self._gate.is_readonly
             if self._registered is not None:
                 self._registered.want_readonly(is_readonly=self._gate.is_readonly)
 

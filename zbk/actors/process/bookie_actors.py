@@ -45,7 +45,8 @@ from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.journal.journal import Journal
 from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
-from zbk.transport.router import Identity, RouterFront
+from zbk.transport.greeting import Identity
+from zbk.transport.router import FrontLimits, RouterFront
 
 MESSAGE_SIZE_MIN: Final = 4 * MIB
 """Every bookie takes frames of this size: a client's batches are smaller."""
@@ -149,16 +150,19 @@ class BookieActors:
 
     def _front(self) -> RouterFront:
         ground, config = self._ground, self._ground.config
-        return RouterFront(
-            config.listen,
-            ground.identity,
-            self._storage_door.receive,
+        limits = FrontLimits(
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
-            limits=ground.budget.connections,
+            connections=ground.budget.connections,
             backlog=ground.budget.backlog,
             peer_idle_ms=config.connection_idle_ms,
             read_size_max=config.read_size_max,
-            on_failure=self._stop_bookie,
+        )
+        return RouterFront(
+            config.listen,
+            ground.identity,
+            limits,
+            self._storage_door.receive,
+            self._stop_bookie,
         )
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":

@@ -17,7 +17,8 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import FileSystem
 from zbk.system.process import usage
-from zbk.transport.router import Identity, RouterFront
+from zbk.transport.greeting import Identity
+from zbk.transport.router import RouterFront
 from zbk.wire.messages import (
     BookieInfo,
     CollectGarbage,
@@ -118,7 +119,7 @@ class About:
             bookie_id=self._identity.bookie_id,
             instance_id=self._identity.instance_id,
             software=VERSION,
-            is_readonly=self._front.is_readonly,
+            is_readonly=self._front.admission.is_readonly,
             uptime_ms=monotonic_ms() - self._started_ms,
             ledger_count=self._storage.ledger_count,
             connection_count=self._front.counts.peer_count,

@@ -41,7 +41,7 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import leaves_room_for_fences
 from zbk.storage.journal.record import EntriesRecord
 from zbk.storage.replay import Presence
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
 

@@ -46,7 +46,7 @@ from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.direct_inbox import Door
-from zbk.transport.router import Outbound
+from zbk.transport.inbound import Outbound
 from zbk.wire.messages import AddAnswer
 
 WRITE_SIZE_MAX: Final = 8 * 1024 * 1024

@@ -28,7 +28,7 @@ from zbk.actors.serve.journal import SyncProgress
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.errors import BusyError, ZbkError
 from zbk.protocol.entry.words import LedgerType
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
     RISEN_COUNT_MAX,
     WATCH_REFUSED_COUNT_MAX,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from zbk.actors.serve.ledger_lookups import LookUp
 from zbk.actors.serve.ledger_table import LedgerSlot, LedgerTable
 from zbk.durability.new_ledgers import Finding, WaitingRoom, check_claim
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Add, GetLedgerInfo, Read, ReadLac, Sync, WriteLac
 
 

@@ -19,7 +19,7 @@ from zbk.actors.serve.journal import Send
 from zbk.actors.serve.refusals import refusal_of
 from zbk.errors import EntryUnreadableError, ZbkError
 from zbk.storage.entry_logs.entry_reader import Resolved
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import ReadAnswer
 
 RESOLVE_COUNT_MAX: Final = 2

@@ -41,7 +41,7 @@ from zbk.errors import (
 )
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import FenceRecord
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import (
     GetLedgerInfo,

@@ -5,7 +5,7 @@ is busy. What it asked for has not happened, and may be asked for again.
 """
 
 from zbk.errors import BusyError, OutOfDescriptorsError, ZbkError
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Refused
 

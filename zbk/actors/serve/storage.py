@@ -44,7 +44,7 @@ from zbk.errors import (
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.clock import monotonic_ms
 from zbk.system.direct_inbox import Door
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
     Add,
     CollectGarbage,

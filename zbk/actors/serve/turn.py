@@ -39,7 +39,7 @@ from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index.index_file import LedgerIndex
 from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, Message, Refused
 
 

@@ -14,7 +14,7 @@ from zbk.actors.serve.storage import PollsDue, Quiesce
 from zbk.errors import NoSuchLedgerError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import GetLedgerInfo, LacAnswer, LedgerInfo, ReadAnswer, Refused, Sync
 
 PD, VD = LedgerType.PD_JOURNAL, LedgerType.VD_JOURNAL

@@ -25,7 +25,7 @@ from zbk.durability.lone_sync import QUICK_SYNC_US, SYNC_COUNT, VOLATILE_MS
 from zbk.errors import StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.journal.record import JournalRecord, LedgerKeyRecord
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import Ping, Pong
 
 DEADLINE_S = 20.0

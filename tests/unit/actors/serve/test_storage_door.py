@@ -5,7 +5,7 @@ import pytest
 
 from zbk.actors.serve.storage import LENT_SIZE_MAX, Requests, StorageDoor
 from zbk.system.direct_inbox import DirectInbox
-from zbk.transport.router import Inbound
+from zbk.transport.inbound import Inbound
 from zbk.wire.messages import Ping
 
 

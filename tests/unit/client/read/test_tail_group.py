@@ -16,7 +16,7 @@ from zbk.metadata.values import BookieRegistration
 from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries
 from zbk.protocol.entry.words import DigestType
-from zbk.transport.router import Inbound, Outbound
+from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, Read, ReadAnswer, ReadLac, WatchLacs
 
 TREES = itertools.count()

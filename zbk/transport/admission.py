@@ -1,0 +1,174 @@
+"""Which messages of a bookie's clients go on as requests: the checks, in their order.
+
+Size and frames, the HELLO of the connection, the incarnation, the peer's credit, and room for the
+answer. A message that fails a check is answered where it names a request, and counted, so that it
+cannot hurt other peers. A connection that goes on sending refused messages is ended.
+
+Runs in the thread of the front (``zbk.transport.router``), under its lock.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import zmq
+
+from zbk.errors import BusyError, HelloRequiredError, ZbkError
+from zbk.transport.answer_sender import AnswerSender
+from zbk.transport.bundles import parts_of
+from zbk.transport.connection_ends import ConnectionEnds
+from zbk.transport.connection_watch import ConnectionWatch
+from zbk.transport.frames import source_fd, wire_size
+from zbk.transport.greeting import Identity
+from zbk.transport.inbound import Inbound, Outbound
+from zbk.transport.peers import PeerTable
+from zbk.wire import codec
+from zbk.wire.messages import Bundle, GetLedgerInfo, Hello, Ping, Pong, Read, Request
+
+ANSWER_SIZE_MIN: Final = 64 * 1024
+"""Bytes set aside at least for the answer to a read, and for one about a ledger."""
+
+REFUSED_COUNT_MAX: Final = 4_096
+"""Answers that may wait for a peer whose requests are refused."""
+
+LOBBY_COUNT_MAX: Final = 64
+"""Messages that a connection may send before its HELLO; each of them is refused."""
+
+_HELLO_PART: Final = b"hello"  # its tag
+_HELLO_SIZE_MAX: Final = 1_024
+
+
+class Admission:
+    """Checks messages, and turns them into requests."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        read_size_max: int,
+        greeted_max: int,
+        peers: PeerTable,
+        ends: ConnectionEnds,
+        watch: ConnectionWatch,
+        sender: AnswerSender,
+    ) -> None:
+        self._identity = identity
+        self._read_size_max = read_size_max
+        self._greeted_max = greeted_max
+        self._peers = peers
+        self._counts = peers.counts
+        self._ends = ends
+        self._watch = watch
+        self._sender = sender
+        self.is_readonly = False  # as HELLO says to clients
+
+    def check(self, frames: list[bytes], last: zmq.Frame, now_ms: int) -> list[Inbound]:
+        """Return the requests of a message that go on now; answer, hold or drop the others.
+
+        ``frames`` begin with the name of the connection; ``last`` is the last of them.
+        """
+        counts = self._counts
+        counts.message_count += 1
+        name = frames[0]
+        known = self._peers.by_name.get(name)
+        if known is not None:
+            known.inflow.deliver(wire_size(frames[1:]))
+        elif name in self._peers.gone_names and _HELLO_PART not in frames[-1][:_HELLO_SIZE_MAX]:
+            return []  # no peer is left to be answered
+        if len(frames) < 2 or len(frames) > codec.FRAME_COUNT_MAX + 1:
+            counts.refused_count += 1
+            return []
+        refused_count = counts.refused_count
+        found: list[Inbound | None] = []
+        try:
+            request = codec.decode_request(frames[1])
+            if isinstance(request, Hello):
+                self._greet(name, request, source_fd(last), now_ms)
+            elif isinstance(request, Bundle):
+                header_size = len(frames[1]) // len(request.parts)
+                for part, own in parts_of(request.parts, request.sizes, frames[2:]):
+                    found.append(
+                        self._admit(name, part, request.incarnation, own, header_size, now_ms)
+                    )
+            else:
+                header_size = len(name) + len(frames[1])
+                found.append(
+                    self._admit(name, request, request.incarnation, frames[2:], header_size, now_ms)
+                )
+        except ZbkError as error:
+            self._refuse(name, codec.peek_request_id(frames[1]), error)
+        if counts.refused_count != refused_count:
+            self._check_refused(name, last)
+        return [inbound for inbound in found if inbound is not None]
+
+    def _greet(self, name: bytes, hello: Hello, fd: int, now_ms: int) -> None:
+        version = self._identity.agree(hello)
+        if not self._watch.greet(name, fd, version, now_ms):
+            raise BusyError(
+                f"bookie {self._identity.bookie_id} has {self._greeted_max} connections, "
+                "as many as it may have: see connection_count_max and `ulimit -n`"
+            )
+        answer = self._identity.answer(hello, version, is_readonly=self.is_readonly)
+        self._sender.push(name, [codec.encode(answer)])
+
+    def _admit(
+        self,
+        name: bytes,
+        request: Request,
+        incarnation: int,
+        frames: Sequence[bytes],
+        header_size: int,
+        now_ms: int,
+    ) -> Inbound | None:
+        """Return a request that goes on now; answer it here, or hold it."""
+        peers = self._peers
+        try:
+            peer = peers.by_name.get(name)
+            if peer is None:
+                raise HelloRequiredError("say HELLO first")
+            peers.by_name.move_to_end(name)
+            peer.seen_ms = now_ms
+            self._identity.check_incarnation(incarnation)
+            size = header_size + sum(map(len, frames))
+            expected_size = self._expected_size(request)
+            peers.take_credit(peer, size, is_held=bool(expected_size))
+        except ZbkError as error:
+            self._refuse(name, request.request_id, error)
+            return None
+        inbound = Inbound(name, request, tuple(frames), size, expected_size, peer)
+        if isinstance(request, Ping):
+            pong = Pong(request_id=request.request_id, incarnation=self._identity.incarnation)
+            self._sender.send([Outbound(inbound, pong)])
+            return None
+        if expected_size and not peers.expect_answer(inbound, peer):
+            return None
+        return inbound
+
+    def _expected_size(self, request: Request) -> int:
+        """Return the bytes to set aside for the answer; 0 for answers that are always small."""
+        match request:
+            case Read():
+                return max(ANSWER_SIZE_MIN, min(request.size_max, self._read_size_max))
+            case GetLedgerInfo():
+                return ANSWER_SIZE_MIN
+            case _:
+                return 0
+
+    def _refuse(self, name: bytes, request_id: int, error: ZbkError) -> None:
+        self._counts.refused_count += 1
+        if request_id:
+            refusal = codec.refusal(request_id, self._identity.incarnation, error)
+            self._sender.push(name, [codec.encode(refusal)])
+
+    def _check_refused(self, name: bytes, last: zmq.Frame) -> None:
+        """End a connection that sends too many messages that are refused."""
+        peer = self._peers.by_name.get(name)
+        if peer is None:
+            connection = self._ends.connections.find(source_fd(last))
+            if connection is None or connection.is_greeted:
+                return
+            connection.inflow.deliver(0)
+            if connection.inflow.delivered_count > LOBBY_COUNT_MAX:
+                self._peers.note_gone(name)
+                self._ends.end(connection, f"sent {LOBBY_COUNT_MAX} messages and no HELLO")
+        elif len(peer.outbox) > REFUSED_COUNT_MAX:
+            waiting = f"{len(peer.outbox)} answers wait"
+            self._ends.end_peer(name, f"asks for more than it may and takes no answers: {waiting}")

@@ -1,0 +1,25 @@
+"""Requests that a bookie receives, and the answers to them."""
+
+import msgspec
+
+from zbk.transport.frames import Frame
+from zbk.wire.messages import Message, Request
+
+
+class Inbound(msgspec.Struct, frozen=True):
+    """One checked request, with the frames that follow its header. Answer it exactly once."""
+
+    peer: bytes  # routing id of its connection
+    request: Request
+    frames: tuple[bytes, ...]
+    size: int  # bytes, given back to the peer's credit when it is answered
+    expected_size: int = 0  # bytes that are set aside for the answer
+    life: object = None  # used by the front: a routing id may be used again by a later connection
+
+
+class Outbound(msgspec.Struct, frozen=True):
+    """The answer to one ``Inbound``."""
+
+    inbound: Inbound
+    answer: Message
+    frames: tuple[Frame, ...] = ()
