@@ -109,8 +109,13 @@ class ZbkError(Exception):
         is_retriable: bool | None = None,
         outcome: Outcome | None = None,
     ) -> None:
-        """Make the constructor from the fields; comparison and ``repr`` stay an exception's."""
-        cls.code = cls.code if code is None else code
+        """Make the constructor from the fields; comparison and ``repr`` stay an exception's.
+
+        A class without a code is an application's own and keeps the constructor of its base.
+        """
+        if code is None:
+            return
+        cls.code = code
         cls.is_retriable = cls.is_retriable if is_retriable is None else is_retriable
         cls.outcome = outcome or cls.outcome
         dataclass(eq=False, repr=False)(cls)
