@@ -57,10 +57,8 @@ class Losses:
             StorageFailedError: reading or writing failed; ``NoSpaceError`` among them.
             MetadataUnavailableError: the metadata store does not tell.
         """
-        try:
+        with self._file.guard("look for losses"):
             self._find(next_ledger_id, is_wiped_on_purpose)
-        except OSError as error:
-            raise self._file.failed("look for losses", error) from error
 
     def find_lost_files(self, owner: bytes, next_ledger_id: Callable[[], int]) -> None:
         """Note, durably, the ledgers whose index files are gone; tell of entry logs that are.
@@ -73,7 +71,7 @@ class Losses:
             CorruptRecordError, CookieMismatchError, StorageFailedError, MetadataUnavailableError:
                 as ``find``.
         """
-        try:
+        with self._file.guard("look for lost files"):
             lost = [self._look(directory, owner) for directory in self._ledger_dirs]
             for one in lost:
                 self._tell_lost(one)
@@ -81,18 +79,14 @@ class Losses:
             scope = scope_of(lost, next_ledger_id() if has_lost_census else 0)
             if scope.range_count:
                 self._file.note_lost_indexes(scope)
-        except OSError as error:
-            raise self._file.failed("look for lost files", error) from error
 
     def lose_all(self, next_ledger_id: Callable[[], int]) -> None:
         """Note, durably, that all that was here may be gone, as after a wipe.
 
         May come before ``find``. Raises as ``find``.
         """
-        try:
+        with self._file.guard("look for losses"):
             self._file.load()
-        except OSError as error:
-            raise self._file.failed("look for losses", error) from error
         self._note(LossReason.WIPED, next_ledger_id())
 
     def lose_directory(self, next_ledger_id: Callable[[], int]) -> int:
@@ -112,10 +106,8 @@ class Losses:
         Raises:
             StorageFailedError: it could not be written; ``NoSpaceError`` among them.
         """
-        try:
+        with self._file.guard("begin serving"):
             serving.begin(self._files, self._file.directory, self._boot_id)
-        except OSError as error:
-            raise self._file.failed("begin serving", error) from error
 
     def end_serving(self) -> None:
         """Note that everything is on stable storage: nothing can get lost any more."""

@@ -101,10 +101,8 @@ def _leave_limbo(
     """Clear the ledgers that had lost their index, and of which no entry is missing now."""
     fail_stop = FailStop()
     limbo = LimboFile(files, ledger_dirs[0], bookie_id=cookie.bookie_id, fail_stop=fail_stop)
-    try:
+    with limbo.guard("read"):
         limbo.load()
-    except OSError as error:
-        raise limbo.failed("read", error) from error
     for report in reports.values():
         if report is not None:
             limbo.clear_lost_indexes(report.whole)

@@ -13,8 +13,7 @@ Source: BookKeeper's ``LedgerDirsManager`` and its listener ``diskFailed``.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -168,7 +167,7 @@ def check_renew(files: FileSystem, config: BookieConfig, path: str) -> None:
     if path not in service_note(files, config).paths:
         raise InvalidOptionError("directory", path, "it is not out of service")
     cookie = encode(local_cookie(files, config))
-    with _failing(path):
+    with FailStop().guard(path, "write"):
         if not files.exists(path):
             raise BookieError(f"{path} is not there: is the disk mounted?")
         names = _names_in(files, path)
@@ -190,7 +189,7 @@ def renew(files: FileSystem, config: BookieConfig, path: str) -> None:
     note = service_note(files, config)
     others = in_service(files, config)
     cookie = encode(local_cookie(files, config))
-    with locked(files, [*others, path]), _failing(path):
+    with locked(files, [*others, path]), FailStop().guard(path, "write"):
         # the cookie first, and it stays: with it this can be run again; the note is what counts
         if read_cookie(files, path) is None:
             write_cookie(files, path, cookie)
@@ -252,14 +251,5 @@ def _of_kind(config: BookieConfig, path: str) -> Sequence[str]:
 
 def _write(files: FileSystem, dirs: Sequence[str], note: ServiceNote) -> None:
     for directory in dirs:
-        with _failing(directory):
+        with FailStop().guard(directory, "write"):
             write_note(files, directory, note)
-
-
-@contextmanager
-def _failing(directory: str) -> Iterator[None]:
-    fail_stop = FailStop()
-    try:
-        yield
-    except OSError as error:
-        raise fail_stop.failed(directory, "write", error) from error

@@ -46,35 +46,30 @@ Threads: ``limbo`` belongs to all; everything else to one thread at a time.
 
 import struct
 from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
 
 from zbk.durability.limbo import Limbo, Loss, LossReason
 from zbk.errors import (
-    CookieMismatchError,
     CorruptRecordError,
     NoSpaceError,
-    StorageFailedError,
     UnknownLedgerStateError,
 )
-from zbk.protocol.entry.digest import checksum
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.disk.ledger_ranges import LedgerRanges, is_in_order
-from zbk.storage.disk.small_file import read_file, replace_file
+from zbk.storage.disk.ledger_ranges import RANGE_SIZE, LedgerRanges, decode_ranges, encode_ranges
+from zbk.storage.disk.owned_file import Owned, OwnedFile, OwnedKind
 from zbk.system.files import FileSystem
 
 LIMBO_NAME: Final = "limbo"
 RANGE_COUNT_MAX: Final = 65_536
 
-_MAGIC: Final = b"zbkL\x01\x00"
-_FIELDS = struct.Struct("<6sHQQQ")
-_CHECKSUM = struct.Struct("<Q")
-_MAGIC_2: Final = b"zbkL\x02\x00"
-_LOSS = struct.Struct("<QqQ")
-_LOSS_2 = struct.Struct("<QqQQ")
-_RANGE = struct.Struct("<qq")
-_HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
+_PLAIN: Final = 1
+_WITH_SCOPES: Final = 2
+_KIND: Final = OwnedKind(b"zbkL", own_fields="Q", versions=(_PLAIN, _WITH_SCOPES))
+_LOSS: Final = struct.Struct("<QqQ")
+_SCOPED_LOSS: Final = struct.Struct("<QqQQ")
 _NUMBERS: Final = {
     LossReason.UNCLEAN_STOP: 1,
     LossReason.WIPED: 2,
@@ -83,7 +78,7 @@ _NUMBERS: Final = {
 }
 _REASONS: Final = {number: reason for reason, number in _NUMBERS.items()}
 
-assert _HEADER_SIZE == 40
+assert _KIND.header_size == 40
 
 
 class LimboFile:
@@ -98,11 +93,12 @@ class LimboFile:
         fail_stop: FailStop,
         range_count_max: int = RANGE_COUNT_MAX,
     ) -> None:
-        self._files = files
         self.directory = directory
-        self._path = f"{directory}/{LIMBO_NAME}"
         self._bookie_id = bookie_id
-        self._owner_hash = checksum(bookie_id.encode())
+        owner = bookie_id.encode()
+        self._file = OwnedFile(
+            files, directory, LIMBO_NAME, _KIND, owner=owner, fail_stop=fail_stop
+        )
         self._fail_stop = fail_stop
         self._range_count_max = range_count_max
         self._limbo = Limbo()
@@ -116,9 +112,9 @@ class LimboFile:
         """Return the answer that is neither yes nor no."""
         return UnknownLedgerStateError(ledger_id, self._bookie_id)
 
-    def failed(self, operation: str, error: OSError) -> StorageFailedError:
-        """Record that what goes with this file failed; return the error to raise."""
-        return self._fail_stop.failed(self.directory, operation, error)
+    def guard(self, operation: str) -> AbstractContextManager[None]:
+        """Return a context in which an ``OSError`` fails this directory (``FailStop.guard``)."""
+        return self._fail_stop.guard(self.directory, operation)
 
     def load(self) -> None:
         """Read the file, if there is one.
@@ -128,10 +124,9 @@ class LimboFile:
             CookieMismatchError: it is another bookie's.
             OSError: it cannot be read.
         """
-        data = read_file(self._files, self._path)
-        if data is None:
-            return
-        self._limbo = _decode(data, self._owner_hash, self._path)
+        found = self._file.read()
+        if found is not None:
+            self._limbo = _limbo_in(found, self._file.path)
 
     def note_loss(self, reason: LossReason, bound: int) -> None:
         """Note, durably, that parts of the ledgers below ``bound`` may be lost.
@@ -213,17 +208,10 @@ class LimboFile:
         self._fail_stop.check()
         if limbo == self._limbo:
             return
-        try:
-            if limbo.losses:
-                replace_file(
-                    self._files, self.directory, LIMBO_NAME, _encode(limbo, self._owner_hash)
-                )
-            else:
-                if self._files.exists(self._path):  # unless an earlier attempt has removed it
-                    self._files.remove(self._path)
-                self._files.sync_dir(self.directory)
-        except OSError as error:
-            raise self._fail_stop.failed(self._path, "write", error) from error
+        if limbo.losses:
+            self._file.write(_content_of(limbo))
+        else:
+            self._file.remove()
         self._limbo = limbo
 
 
@@ -248,56 +236,42 @@ def _cleared(loss: Loss) -> LedgerRanges:
     return loss.cleared
 
 
-def _encode(limbo: Limbo, owner_hash: int) -> bytes:
+def _content_of(limbo: Limbo) -> Owned:
     has_scopes = any(loss.scope is not None for loss in limbo.losses)
-    body = b"".join(map(_encode_loss_2 if has_scopes else _encode_loss, limbo.losses))
-    magic = _MAGIC_2 if has_scopes else _MAGIC
-    fields = _FIELDS.pack(magic, len(limbo.losses), owner_hash, len(body), checksum(body))
-    return fields + _CHECKSUM.pack(checksum(fields)) + body
+    body = b"".join(_encode_loss(loss, has_scopes=has_scopes) for loss in limbo.losses)
+    version = _WITH_SCOPES if has_scopes else _PLAIN
+    return Owned((len(body),), body, number=len(limbo.losses), version=version)
 
 
-def _encode_loss(loss: Loss) -> bytes:
-    ranges = _cleared(loss)
-    head = _LOSS.pack(_NUMBERS[loss.reason], loss.bound, ranges.range_count)
-    return head + b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
+def _encode_loss(loss: Loss, *, has_scopes: bool) -> bytes:
+    cleared, scope = _cleared(loss), _scope(loss)
+    head = _NUMBERS[loss.reason], loss.bound, cleared.range_count
+    if not has_scopes:
+        return _LOSS.pack(*head) + encode_ranges(cleared)
+    packed = _SCOPED_LOSS.pack(*head, scope.range_count)
+    return packed + encode_ranges(cleared) + encode_ranges(scope)
 
 
-def _encode_loss_2(loss: Loss) -> bytes:
-    ranges, scope = _cleared(loss), _scope(loss)
-    counts = ranges.range_count, scope.range_count
-    head = _LOSS_2.pack(_NUMBERS[loss.reason], loss.bound, *counts)
-    pairs = zip(ranges.firsts + scope.firsts, ranges.lasts + scope.lasts, strict=True)
-    return head + b"".join(_RANGE.pack(*pair) for pair in pairs)
-
-
-def _decode(data: bytes, owner_hash: int, where: str) -> Limbo:
-    if len(data) < _HEADER_SIZE:
-        raise CorruptRecordError(where, 0, "ends inside its header")
-    magic, loss_count, own_hash, body_size, body_checksum = _FIELDS.unpack_from(data, 0)
-    (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
-    if magic not in {_MAGIC, _MAGIC_2} or checksum(data[: _FIELDS.size]) != stored:
-        raise CorruptRecordError(where, 0, "the header is damaged")
-    if own_hash != owner_hash:
-        raise CookieMismatchError(f"{where} is another bookie's")
-    body = data[_HEADER_SIZE:]
-    if len(body) != body_size or checksum(body) != body_checksum:
-        raise CorruptRecordError(where, _HEADER_SIZE, "the losses are damaged")
+def _limbo_in(content: Owned, where: str) -> Limbo:
     limbo, offset = Limbo(), 0
-    for _ in range(loss_count):
-        loss, offset = _decode_loss(body, offset, where, has_scope=magic == _MAGIC_2)
+    for _ in range(content.number):
+        has_scope = content.version == _WITH_SCOPES
+        loss, offset = _decode_loss(content.body, offset, where, has_scope=has_scope)
         limbo = limbo.with_loss(loss)
-    if offset != body_size or len(limbo.losses) != loss_count:
-        raise CorruptRecordError(where, _HEADER_SIZE, "the losses are not as many as it says")
+    is_whole = (offset,) == content.own_fields and offset == len(content.body)
+    if not is_whole or len(limbo.losses) != content.number:
+        raise CorruptRecordError(where, _KIND.header_size, "the losses are not as many as it says")
     return limbo
 
 
 def _decode_loss(body: bytes, offset: int, where: str, *, has_scope: bool) -> tuple[Loss, int]:
-    head = _LOSS_2 if has_scope else _LOSS
+    head = _SCOPED_LOSS if has_scope else _LOSS
     try:
         number, bound, count, *more = head.unpack_from(body, offset)
         reason = _REASONS[number]
     except (struct.error, KeyError) as error:
-        raise CorruptRecordError(where, _HEADER_SIZE + offset, f"no loss: {error}") from error
+        place = _KIND.header_size + offset
+        raise CorruptRecordError(where, place, f"no loss: {error}") from error
     offset += head.size
     cleared, offset = _decode_ranges(body, offset, count, bound, where)
     scope = None
@@ -309,10 +283,8 @@ def _decode_loss(body: bytes, offset: int, where: str, *, has_scope: bool) -> tu
 def _decode_ranges(
     body: bytes, start: int, count: int, bound: int, where: str
 ) -> tuple[LedgerRanges, int]:
-    stop = start + count * _RANGE.size
-    bounds = list(_RANGE.iter_unpack(body[start:stop])) if stop <= len(body) else []
-    firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
-    is_below = max(lasts, default=-1) < bound
-    if stop > len(body) or not is_below or not is_in_order(firsts, lasts):
-        raise CorruptRecordError(where, _HEADER_SIZE + start, "the ranges are not in order")
-    return LedgerRanges(tuple(firsts), tuple(lasts)), stop
+    stop, place = start + count * RANGE_SIZE, _KIND.header_size + start
+    ranges = decode_ranges(body[start:stop], count, where, place)
+    if max(ranges.lasts, default=-1) >= bound:
+        raise CorruptRecordError(where, place, "the ranges are not below the bound")
+    return ranges, stop

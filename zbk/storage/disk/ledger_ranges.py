@@ -1,13 +1,25 @@
-"""A set of ledger ids as ranges: ids are given out in a row, and deleted in rows. Pure.
+"""A set of ledger ids as ranges, in memory and on disk: ids are assigned and deleted in runs. Pure.
 
-A value never changes, so any thread may look into one while another makes the next.
+On disk, in the bodies of several files: per range first and last ledger id (i64, i64,
+little-endian), ascending, not adjacent.
+
+A value never changes, so any thread may read one while another makes the next.
 """
 
+import struct
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Final
 
 import msgspec
+
+from zbk.errors import CorruptRecordError
+
+_RANGE: Final = struct.Struct("<qq")
+
+RANGE_SIZE: Final = _RANGE.size
+"""Bytes of a range on disk."""
 
 
 class LedgerRanges(msgspec.Struct, frozen=True):
@@ -22,16 +34,16 @@ class LedgerRanges(msgspec.Struct, frozen=True):
 
     @property
     def range_count(self) -> int:
-        """How many ranges there are."""
+        """The number of ranges."""
         return len(self.firsts)
 
     @property
     def ledger_count(self) -> int:
-        """How many ids there are."""
+        """The number of ids."""
         return sum(self.lasts) - sum(self.firsts) + len(self.firsts)
 
     def with_ids(self, ledger_ids: Iterable[int]) -> "LedgerRanges":
-        """Return these ids and others.
+        """Return these ids together with others.
 
         >>> LedgerRanges((1, 7), (3, 9)).with_ids([4, 12, 6])
         LedgerRanges(firsts=(1, 6, 12), lasts=(4, 9, 12))
@@ -39,7 +51,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return self.with_ranges((one, one) for one in ledger_ids)
 
     def with_ranges(self, ranges: Iterable[tuple[int, int]]) -> "LedgerRanges":
-        """Return these ids and those of ranges, each of a first and a last id.
+        """Return these ids together with ranges, each a first and a last id.
 
         >>> LedgerRanges((1,), (3,)).with_ranges([(7, 9), (4, 5), (6, 4)])
         LedgerRanges(firsts=(1, 7), lasts=(5, 9))
@@ -56,7 +68,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return LedgerRanges(tuple(firsts), tuple(lasts))
 
     def union(self, other: "LedgerRanges") -> "LedgerRanges":
-        """Return the ids that are here or there.
+        """Return the ids that are in either set.
 
         >>> LedgerRanges((1,), (3,)).union(LedgerRanges((4, 9), (5, 9)))
         LedgerRanges(firsts=(1, 9), lasts=(5, 9))
@@ -64,7 +76,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return self.with_ranges(zip(other.firsts, other.lasts, strict=True))
 
     def without(self, other: "LedgerRanges") -> "LedgerRanges":
-        """Return the ids that are here and not there.
+        """Return the ids that are in this set and not in the other.
 
         >>> LedgerRanges((1, 7), (5, 9)).without(LedgerRanges((3,), (7,)))
         LedgerRanges(firsts=(1, 8), lasts=(2, 9))
@@ -75,7 +87,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return LedgerRanges().with_ranges(gone.gaps(stop))
 
     def gaps(self, stop: int) -> list[tuple[int, int]]:
-        """Return the first and last ids of the runs from 0 to ``stop - 1`` that are not here.
+        """Return the first and last ids of the runs from 0 to ``stop - 1`` that are not in the set.
 
         >>> LedgerRanges((1, 7), (5, 9)).gaps(20), LedgerRanges((1, 7), (5, 9)).gaps(7)
         ([(0, 0), (6, 6), (10, 19)], [(0, 0), (6, 6)])
@@ -85,7 +97,7 @@ class LedgerRanges(msgspec.Struct, frozen=True):
         return [(first, last) for first, last in between if first <= last]
 
     def gap_ids(self, count_max: int) -> list[int]:
-        """Return ids between ranges, of the narrowest gaps, ascending: with them ranges merge.
+        """Return the ids of the narrowest gaps, ascending: added, they merge ranges.
 
         >>> LedgerRanges((1, 7, 90), (5, 9, 91)).gap_ids(10)
         [6]
@@ -97,6 +109,26 @@ class LedgerRanges(msgspec.Struct, frozen=True):
                 break
             found += range(first, first + width)
         return sorted(found)
+
+
+def encode_ranges(ranges: LedgerRanges) -> bytes:
+    """Return ranges as they are on disk."""
+    return b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
+
+
+def decode_ranges(data: bytes, count: int, where: str, offset: int) -> LedgerRanges:
+    """Return the ranges in ``data``, which is at ``offset`` of the file ``where``.
+
+    Raises:
+        CorruptRecordError: there are not as many as ``count``, or they are not in order.
+    """
+    if len(data) != count * _RANGE.size:
+        raise CorruptRecordError(where, offset, "the ranges are not as many as it says")
+    bounds = list(_RANGE.iter_unpack(data))
+    firsts, lasts = tuple(first for first, _ in bounds), tuple(last for _, last in bounds)
+    if not is_in_order(firsts, lasts):
+        raise CorruptRecordError(where, offset, "the ranges are not in order")
+    return LedgerRanges(firsts, lasts)
 
 
 def is_in_order(firsts: Sequence[int], lasts: Sequence[int]) -> bool:

@@ -54,17 +54,17 @@ at a time, any; ``load`` and ``begin`` come first.
 import struct
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
-from itertools import chain, pairwise
+from itertools import pairwise
 from threading import Lock
 from typing import Final
 
 import msgspec
 
-from zbk.errors import CookieMismatchError, CorruptRecordError, NoSpaceError
-from zbk.protocol.entry.digest import checksum
+from zbk.errors import CorruptRecordError, NoSpaceError
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.disk.ledger_ranges import LedgerRanges, is_in_order
-from zbk.storage.disk.small_file import SIZE_MAX, read_file, replace_file
+from zbk.storage.disk.ledger_ranges import RANGE_SIZE, LedgerRanges, decode_ranges, encode_ranges
+from zbk.storage.disk.owned_file import Owned, OwnedFile, OwnedKind
+from zbk.storage.disk.small_file import SIZE_MAX
 from zbk.system.files import FileSystem
 
 CENSUS_NAME: Final = "census"
@@ -73,16 +73,12 @@ LOG_COUNT_MAX: Final = 40_000
 ALL_LEDGERS: Final = (1 << 63) - 1
 """The ``ledger_stop`` of a census that counts all ledgers."""
 
-_MAGIC: Final = b"zbkN\x01\x00"
-_FIELDS = struct.Struct("<6sHQqIIQ")
-_CHECKSUM = struct.Struct("<Q")
-_RANGE = struct.Struct("<qq")
-_LOG = struct.Struct("<QQ")
+_KIND: Final = OwnedKind(b"zbkN", own_fields="qII")
+_LOG: Final = struct.Struct("<QQ")
 _GAPS: Final = 1
-_HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
 
-assert _HEADER_SIZE == 48
-assert _HEADER_SIZE + RANGE_COUNT_MAX * _RANGE.size + LOG_COUNT_MAX * _LOG.size <= SIZE_MAX
+assert _KIND.header_size == 48
+assert _KIND.header_size + RANGE_COUNT_MAX * RANGE_SIZE + LOG_COUNT_MAX * _LOG.size <= SIZE_MAX
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -123,10 +119,9 @@ class Census:
         fail_stop: FailStop,
         range_count_max: int = RANGE_COUNT_MAX,
     ) -> None:
-        self._files = files
-        self._directory = directory
-        self.path = f"{directory}/{CENSUS_NAME}"
-        self._owner_hash = checksum(owner)
+        self._file = OwnedFile(
+            files, directory, CENSUS_NAME, _KIND, owner=owner, fail_stop=fail_stop
+        )
         self._fail_stop = fail_stop
         self._range_count_max = range_count_max
         self._lock = Lock()  # of what follows; never held while a file is written
@@ -147,8 +142,8 @@ class Census:
             CookieMismatchError: it is another bookie's.
             OSError: it cannot be read.
         """
-        data = read_file(self._files, self.path)
-        self._written = None if data is None else decode_census(data, self._owner_hash, self.path)
+        found = self._file.read()
+        self._written = None if found is None else _counted_in(found, self._file.path)
         return self._written
 
     def begin(
@@ -224,9 +219,7 @@ class Census:
             counted = self._counted()
             if counted == self._written:
                 return
-            content = encode_census(counted, self._owner_hash)
-            with self._fail_stop.guard(self.path, "write"):
-                replace_file(self._files, self._directory, CENSUS_NAME, content)
+            self._file.write(_content_of(counted))
             self._written = counted
 
     def _counted(self) -> Counted:
@@ -243,47 +236,28 @@ class Census:
             )
 
 
-def encode_census(counted: Counted, owner_hash: int) -> bytes:
-    """Return the file's bytes."""
-    ledgers = counted.ledgers
-    body = b"".join(
-        chain(
-            map(_RANGE.pack, ledgers.firsts, ledgers.lasts),
-            (_LOG.pack(log_id, size) for log_id, size in counted.log_sizes),
-        )
+def _content_of(counted: Counted) -> Owned:
+    logs = b"".join(_LOG.pack(log_id, size) for log_id, size in counted.log_sizes)
+    return Owned(
+        (counted.ledger_stop, counted.ledgers.range_count, len(counted.log_sizes)),
+        encode_ranges(counted.ledgers) + logs,
+        number=_GAPS if counted.has_gaps else 0,
     )
-    counts = ledgers.range_count, len(counted.log_sizes)
-    flags = _GAPS if counted.has_gaps else 0
-    fields = _FIELDS.pack(_MAGIC, flags, owner_hash, counted.ledger_stop, *counts, checksum(body))
-    return fields + _CHECKSUM.pack(checksum(fields)) + body
 
 
-def decode_census(data: bytes, owner_hash: int, where: str) -> Counted:
-    """Return what a census says.
+def _counted_in(content: Owned, where: str) -> Counted:
+    """Return what the content of a census says.
 
     Raises:
         CorruptRecordError: it is damaged.
-        CookieMismatchError: it is another bookie's.
     """
-    if len(data) < _HEADER_SIZE:
-        raise CorruptRecordError(where, 0, "ends inside its header")
-    magic, flags, own_hash, ledger_stop, range_count, log_count, body_checksum = (
-        _FIELDS.unpack_from(data, 0)
-    )
-    (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
-    if magic != _MAGIC or checksum(data[: _FIELDS.size]) != stored:
-        raise CorruptRecordError(where, 0, "the header is damaged")
-    if own_hash != owner_hash:
-        raise CookieMismatchError(f"{where} is another bookie's")
-    body = data[_HEADER_SIZE:]
-    ranges_size = range_count * _RANGE.size
-    if len(body) != ranges_size + log_count * _LOG.size or checksum(body) != body_checksum:
-        raise CorruptRecordError(where, _HEADER_SIZE, "the census is damaged")
-    bounds = list(_RANGE.iter_unpack(body[:ranges_size]))
-    firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
-    logs = list(_LOG.iter_unpack(body[ranges_size:]))
-    is_ascending = all(one[0] < other[0] for one, other in pairwise(logs))
-    if not is_in_order(firsts, lasts) or not is_ascending:
-        raise CorruptRecordError(where, _HEADER_SIZE, "ledgers or logs are not in order")
-    ledgers = LedgerRanges(tuple(firsts), tuple(lasts))
-    return Counted(ledgers, tuple(logs), ledger_stop, bool(flags & _GAPS))
+    ledger_stop, range_count, log_count = content.own_fields
+    ranges_size, start = range_count * RANGE_SIZE, _KIND.header_size
+    packed_logs = content.body[ranges_size:]
+    ledgers = decode_ranges(content.body[:ranges_size], range_count, where, start)
+    if len(packed_logs) != log_count * _LOG.size:
+        raise CorruptRecordError(where, start + ranges_size, "the logs are not as many as it says")
+    logs = list(_LOG.iter_unpack(packed_logs))
+    if not all(one[0] < other[0] for one, other in pairwise(logs)):
+        raise CorruptRecordError(where, start + ranges_size, "the logs are not in order")
+    return Counted(ledgers, tuple(logs), ledger_stop, bool(content.number & _GAPS))

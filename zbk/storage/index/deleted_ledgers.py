@@ -1,9 +1,9 @@
-"""The ledgers that were deleted from the cluster and collected here: their ids are never taken in.
+"""The ids of deleted ledgers whose data was collected here: the bookie never accepts them again.
 
-Ids are never given out twice, so what was deleted stays deleted: a late writer's add, a fence, a
-record that the journal replays must not make the ledger anew.
+Ids are never assigned twice, so a deleted ledger stays deleted: a late writer's add, a fence or a
+replayed journal record must not create it again.
 
-Format version 1 of ``deleted_ledgers``. All integers little-endian.
+Format version 1 of ``deleted_ledgers`` (``disk.owned_file``). All integers little-endian.
 
     offset  size  field            type      meaning
     ------  ----  ---------------  --------  --------------------------------------------------
@@ -11,53 +11,44 @@ Format version 1 of ``deleted_ledgers``. All integers little-endian.
          4     2  version          u16       1
          6     2  reserved         u16       0
          8     8  owner            u64       xxh3_64 of the bookie's identity
-        16     8  count            u64       c; how many ranges, at most 65536
+        16     8  count            u64       c; number of ranges, at most 65536
         24     8  ranges_checksum  u64       xxh3_64 of the ranges
         32     8  checksum         u64       xxh3_64 of bytes 0 .. 32
         40  16 c  ranges           i64, i64  first and last ledger id, ascending, not adjacent
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
-An id that is in the file and has an index file still: the index file goes at the next start.
+If an id in the file still has an index file, the next start removes the index file.
 
-Recovery rule: a damaged file is refused; there is no safe guess at what it said. Removed by hand,
-the bookie starts, late writers of deleted ledgers are taken in, and collected again.
+Recovery rule: a damaged file is refused, because its content cannot be guessed safely. If it is
+removed by hand, the bookie starts, accepts late writers of deleted ledgers, and collects these
+ledgers again.
 
-Limits: ``RANGE_COUNT_MAX`` ranges, a MiB. Beyond it no more ledgers are collected; long before, the
-ids between two ranges are asked for, too: where these were deleted, the ranges become one.
+Limits: ``RANGE_COUNT_MAX`` ranges, one MiB. At the limit no more ledgers are collected. Long before
+that, garbage collection also asks for the ids between two ranges: if they were deleted, the two
+ranges become one.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
-Threads: ``mark`` belongs to the owner; ``write`` to one thread at a time, any; ``in`` to all.
+Threads: the owner calls ``mark``; one thread at a time, any, calls ``write``; all may use ``in``.
 
 Source: BookKeeper #4462, which remembers such ids for seven days, in memory.
 """
 
-import struct
 from collections.abc import Iterable
 from typing import Final
 
-from zbk.errors import (
-    CookieMismatchError,
-    CorruptRecordError,
-    NoSpaceError,
-    OutOfDescriptorsError,
-)
-from zbk.protocol.entry.digest import checksum
+from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.disk.ledger_ranges import LedgerRanges, is_in_order
-from zbk.storage.disk.small_file import read_file, replace_file
+from zbk.storage.disk.ledger_ranges import LedgerRanges, decode_ranges, encode_ranges
+from zbk.storage.disk.owned_file import Owned, OwnedFile, OwnedKind
 from zbk.system.files import FileSystem
 
 DELETED_NAME: Final = "deleted_ledgers"
 RANGE_COUNT_MAX: Final = 65_536
 
-_MAGIC: Final = b"zbkD\x01\x00"
-_FIELDS = struct.Struct("<6sHQQQ")
-_CHECKSUM = struct.Struct("<Q")
-_RANGE = struct.Struct("<qq")
-_HEADER_SIZE: Final = _FIELDS.size + _CHECKSUM.size
+_KIND: Final = OwnedKind(b"zbkD", own_fields="Q")
 
-assert _HEADER_SIZE == 40
+assert _KIND.header_size == 40
 
 
 class DeletedLedgers:
@@ -72,27 +63,26 @@ class DeletedLedgers:
         fail_stop: FailStop,
         range_count_max: int = RANGE_COUNT_MAX,
     ) -> None:
-        self._files = files
-        self._directory = directory
-        self._path = f"{directory}/{DELETED_NAME}"
-        self._owner_hash = checksum(owner)
         self._fail_stop = fail_stop
+        self._file = OwnedFile(
+            files, directory, DELETED_NAME, _KIND, owner=owner, fail_stop=fail_stop
+        )
         self._range_count_max = range_count_max
         self._marked = LedgerRanges()
         self._noted = LedgerRanges()
 
     def __contains__(self, ledger_id: int) -> bool:
-        """Return whether a ledger is taken in no more. Any thread."""
+        """Return whether a ledger is refused. Any thread."""
         return ledger_id in self._marked
 
     @property
     def noted(self) -> LedgerRanges:
-        """The ids that are in the file, on stable storage."""
+        """The ids that the file has, on stable storage."""
         return self._noted
 
     @property
     def range_count(self) -> int:
-        """How many ranges of ids there are."""
+        """The number of ranges of ids."""
         return self._marked.range_count
 
     def load(self) -> None:
@@ -103,15 +93,16 @@ class DeletedLedgers:
             CookieMismatchError: it is another bookie's.
             OSError: it cannot be read.
         """
-        data = read_file(self._files, self._path)
-        if data is None:
-            return
-        self._marked = self._noted = _decode(data, self._owner_hash, self._path)
+        found = self._file.read()
+        if found is not None:
+            (count,) = found.own_fields
+            ranges = decode_ranges(found.body, count, self._file.path, _KIND.header_size)
+            self._marked = self._noted = ranges
 
     def mark(self, ledger_ids: Iterable[int]) -> bool:
-        """Refuse these ledgers from now on; false, with nothing changed, if there is no room.
+        """Refuse these ledgers from now on; return false, with nothing changed, without room.
 
-        A restart knows of it only after ``write``.
+        A restart knows of them only after ``write``.
         """
         marked = self._marked.with_ids(ledger_ids)
         if marked.range_count > self._range_count_max:
@@ -126,45 +117,17 @@ class DeletedLedgers:
         return self._marked.gap_ids(count_max)
 
     def write(self) -> bool:
-        """Put all that is marked on stable storage; false if there is no room for it now.
+        """Put all marked ids on stable storage; return false if there is no room for them now.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
         """
         self._fail_stop.check()
         marked = self._marked
-        if marked == self._noted:
-            return True
-        content = _encode(marked, self._owner_hash)
-        try:
-            with self._fail_stop.guard(self._path, "write"):
-                replace_file(self._files, self._directory, DELETED_NAME, content)
-        except (NoSpaceError, OutOfDescriptorsError):
-            return False  # the file is as it was: collecting waits, all else goes on
-        self._noted = marked
+        if marked != self._noted:
+            try:
+                self._file.write(Owned((marked.range_count,), encode_ranges(marked)))
+            except (NoSpaceError, OutOfDescriptorsError):
+                return False  # the file is as it was: collection waits, everything else goes on
+            self._noted = marked
         return True
-
-
-def _encode(ranges: LedgerRanges, owner_hash: int) -> bytes:
-    packed = b"".join(map(_RANGE.pack, ranges.firsts, ranges.lasts))
-    fields = _FIELDS.pack(_MAGIC, 0, owner_hash, ranges.range_count, checksum(packed))
-    return fields + _CHECKSUM.pack(checksum(fields)) + packed
-
-
-def _decode(data: bytes, owner_hash: int, where: str) -> LedgerRanges:
-    if len(data) < _HEADER_SIZE:
-        raise CorruptRecordError(where, 0, "ends inside its header")
-    magic, _, own_hash, count, ranges_checksum = _FIELDS.unpack_from(data, 0)
-    (stored,) = _CHECKSUM.unpack_from(data, _FIELDS.size)
-    if magic != _MAGIC or checksum(data[: _FIELDS.size]) != stored:
-        raise CorruptRecordError(where, 0, "the header is damaged")
-    if own_hash != owner_hash:
-        raise CookieMismatchError(f"{where} is another bookie's")
-    packed = data[_HEADER_SIZE:]
-    if len(packed) != count * _RANGE.size or checksum(packed) != ranges_checksum:
-        raise CorruptRecordError(where, _HEADER_SIZE, "the ranges are damaged")
-    bounds = list(_RANGE.iter_unpack(packed))
-    firsts, lasts = [first for first, _ in bounds], [last for _, last in bounds]
-    if not is_in_order(firsts, lasts):
-        raise CorruptRecordError(where, _HEADER_SIZE, "the ranges are not in order")
-    return LedgerRanges(tuple(firsts), tuple(lasts))
