@@ -34,8 +34,9 @@ from zbk.metadata.values import encode
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.log import owner_events as log_ev
 from zbk.protocol.log.owner import LogOwner
+from zbk.protocol.log.owner_effects import Effect as LogEffect
+from zbk.protocol.procedure import Steps
 from zbk.protocol.read import tail
 from zbk.protocol.read.lac_session import LacSession, WatchEnd, WatchRequest
 from zbk.protocol.read.tail import TailCore
@@ -351,16 +352,14 @@ def unanswered_is_won(
     raise MetadataConflictError(self._path(ledger_id), "too often")
 
 
-_write_list = LogOwner._write
-
-
-def serves_before_the_list(self: LogOwner) -> list[log_ev.Effect]:
+def serves_before_the_list(self: LogOwner) -> Steps[LogEffect, ZbkError | None]:
     """X7: it takes the list as written, and never writes it."""
-    effects = _write_list(self)
-    if self._wanted is None or not any(isinstance(e, log_ev.WriteList) for e in effects):
-        return effects
-    self._log = self._wanted
-    return self._switch(self._version + 1)
+    yield from ()
+    assert self.log is not None
+    assert self._candidate is not None
+    self.log = self.log.with_ledger(self._candidate)
+    self._version += 1
+    return None
 
 
 # ------------------------------------------------------------------ recovery

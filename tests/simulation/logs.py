@@ -4,8 +4,9 @@ The body does what ``zbk.client.log.driver`` does: the list through the real ``L
 ledgers through writers and recoveries of the simulation. Several owners duel for one log.
 """
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable
+from functools import partial
+from typing import Final, assert_never
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
@@ -16,28 +17,31 @@ from tests.simulation.writer_body import WriterBody
 from tests.support.history import hash_of
 from zbk.errors import (
     BadVersionError,
-    CannotAdvanceError,
     LedgerClosedError,
     NotEnoughBookiesError,
-    RequestTimeoutError,
     ZbkError,
 )
 from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.log import owner_events as ev
-from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.owner import Phase
+from zbk.protocol.log.owner_effects import (
+    CloseLedger,
+    CreateLedger,
+    DeleteLedger,
+    Effect,
+    Pause,
+    ReadList,
+    RecoverLedger,
+    SwitchLedger,
+    WriteList,
+)
+from zbk.protocol.procedure import Procedure, Steps
 
 BUSY_RETRY_US: Final = 50 * MS
 SYNC_SHARE: Final = 200
 """Per mille, after an append to a VD log."""
-
-_UNASKED = (ev.TakeOverAsked, ev.RollAsked, ev.CloseAsked, ev.LedgerLost)
-_QUESTIONS = (
-    ev.ReadList, ev.WriteList, ev.RecoverLedger, ev.CreateLedger, ev.SwitchLedger, ev.CloseLedger
-)  # fmt: skip
 
 
 class SimulatedLogOwner:
@@ -56,14 +60,14 @@ class SimulatedLogOwner:
         self.is_over = False
         self._quorum = quorum
         self._ledger_type = ledger_type
-        self._core = world.parts.log_owner(LOG)
+        self._owner = world.parts.log_owner(LOG)
+        self._procedure: Procedure[Effect, None] | None = None
         self._session = world.session(name)
         self._logs = LogStore(self._session, pause=lambda _s: None)
         self._pool = ClientPool(world.network, self.node, world.request_timeout_ms)
         self._writers: dict[int, WriterBody] = {}
         self._current: WriterBody | None = None
         self._left_count = append_count
-        self._unanswered_count = 0  # one thing at a time: roll and close wait for all answers
         self._is_switching = False
         self._value_count = 0
         self._creation_count = 0
@@ -80,7 +84,7 @@ class SimulatedLogOwner:
         if isinstance(outcome, ZbkError):
             self._stop()
             return
-        self._handle(ev.TakeOverAsked())
+        self._run(self._owner.take_over())
         self.node.after(self.world.tape.draw(8) * 10 * MS, self._work)
 
     @property
@@ -95,9 +99,9 @@ class SimulatedLogOwner:
         if self.is_over:
             return
         tape = self.world.tape
-        is_owning = self._core.phase is Phase.OWNING and not self._unanswered_count
+        is_owning = self._owner.phase is Phase.OWNING
         if (not self._left_count or self.world.is_ending) and is_owning:
-            self._handle(ev.CloseAsked())
+            self._run(self._owner.close())
             return
         writer = self._current
         if writer is not None and not self._is_switching and self._left_count:
@@ -106,7 +110,7 @@ class SimulatedLogOwner:
                 writer.sync()  # it was not given up because that append failed at once
             if is_owning and tape.chance(100):
                 self.world.sometimes["log: rolled"] += 1
-                self._handle(ev.RollAsked())
+                self._run(self._owner.roll())
         self.node.after(tape.draw(8) * 8 * MS + MS, self._work)
 
     def _append(self, writer: WriterBody) -> None:
@@ -124,79 +128,81 @@ class SimulatedLogOwner:
 
     # ------------------------------------------------------------------ effects
 
-    def _handle(self, event: ev.Event) -> None:
+    def _run(self, steps: Steps[Effect, None]) -> None:
         if not self.is_over:
-            self._unanswered_count -= not isinstance(event, _UNASKED)
-            self._carry_out(self._core.handle(event, self.node.now_ms()))
+            self._procedure = Procedure(steps)
+            self._resume(self._procedure.begin)
 
-    def _carry_out(self, effects: Sequence[ev.Effect]) -> None:  # noqa: C901 - one case an effect
-        for at, effect in enumerate(effects):
-            self._unanswered_count += isinstance(effect, _QUESTIONS)
-            match effect:
-                case ev.Pause():
-                    delay_us = (1 + self.world.tape.draw(8)) * effect.attempt * 5 * MS
-                    self.node.after(delay_us, self._carry_out, effects[at + 1 :])
-                    return
-                case ev.ReadList():
-                    self._read_list()
-                case ev.WriteList():
-                    self._write_list(effect)
-                case ev.RecoverLedger():
-                    self._recover(effect.ledger_id)
-                case ev.CreateLedger():
-                    self._create()
-                case ev.DeleteLedger():
-                    self._delete(effect.ledger_id)
-                case ev.SwitchLedger():
-                    self._switch(effect)
-                case ev.CloseLedger():
-                    self._close(effect.ledger_id)
-                case ev.RollFailed():
-                    self.node.trace(f"could not roll: {effect.error!r}")
-                case ev.Stop() | ev.CloseFailed():
-                    self.node.trace(f"stops: {effect.error!r}")
-                    if effect.error is not None:
-                        self.world.sometimes["log: an owner loses the log"] += 1
-                    self._stop()
+    def _answer(self, value: object) -> None:
+        if not self.is_over:
+            assert self._procedure is not None, "a procedure waits"
+            self._resume(partial(self._procedure.answer, value))
 
-    def _read_list(self) -> None:
-        def done(outcome: tuple[LogMetadata, int] | ZbkError) -> None:
-            if isinstance(outcome, ZbkError):
-                self._handle(ev.ListUnread(outcome))
+    def _resume(self, resume: Callable[[], Effect | None]) -> None:
+        try:
+            effect = resume()
+        except ZbkError as error:
+            if self._owner.phase is Phase.OWNING:
+                self.node.trace(f"could not roll: {error!r}")
             else:
-                self._handle(ev.ListRead(*outcome))
+                self._end(error)
+            return
+        if effect is not None:
+            self._carry_out(effect)
+        elif self._owner.phase is Phase.OVER:
+            self._end(None)
 
-        self.world.metadata.submit(self.node, lambda: self._logs.read(LOG), done)
+    def _lose(self, ledger_id: int, error: ZbkError) -> None:
+        if not self.is_over and self._owner.lose(ledger_id, error):
+            self._end(self._owner.end_error)
 
-    def _write_list(self, effect: ev.WriteList) -> None:
+    def _end(self, error: ZbkError | None) -> None:
+        self.node.trace(f"stops: {error!r}")
+        if error is not None:
+            self.world.sometimes["log: an owner loses the log"] += 1
+        self._stop()
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Pause(attempt):
+                delay_us = (1 + self.world.tape.draw(8)) * attempt * 5 * MS
+                self.node.after(delay_us, self._answer, None)
+            case ReadList():
+                self.world.metadata.submit(self.node, lambda: self._logs.read(LOG), self._answer)
+            case WriteList():
+                self._write_list(effect)
+            case RecoverLedger(ledger_id):
+                RecoveryBody(
+                    self.world, self.node, self._pool, self._session, ledger_id, self._answer
+                )
+            case CreateLedger():
+                self._create()
+            case DeleteLedger(ledger_id):
+                self._delete(ledger_id)
+                self._answer(None)
+            case SwitchLedger():
+                self._switch(effect)
+            case CloseLedger(ledger_id):
+                self._close(ledger_id)
+            case _:
+                assert_never(effect)
+
+    def _write_list(self, effect: WriteList) -> None:
         def done(outcome: int | ZbkError) -> None:
             if isinstance(outcome, BadVersionError):
                 self.world.sometimes["log: the list changed meanwhile"] += 1
-                self._handle(ev.ListConflicted())
-            elif isinstance(outcome, ZbkError):
-                self._handle(ev.ListUnwritten(outcome))
-            else:
-                self._handle(ev.ListWritten(outcome))
+            self._answer(outcome)
 
         self.world.metadata.submit(
             self.node, lambda: self._logs.write(effect.log, effect.version), done
         )
-
-    def _recover(self, ledger_id: int) -> None:
-        def done(outcome: LedgerMetadata | ZbkError) -> None:
-            if isinstance(outcome, ZbkError):
-                self._handle(ev.LedgerUnrecovered(ledger_id, outcome))
-            else:
-                self._handle(ev.LedgerRecovered(ledger_id))
-
-        RecoveryBody(self.world, self.node, self._pool, self._session, ledger_id, done)
 
     def _create(self) -> None:
         world = self.world
         alive = world.candidates()
         if len(alive) < self._quorum.ensemble_size:
             error = NotEnoughBookiesError(self._quorum.ensemble_size, len(alive), "")
-            self.node.after(BUSY_RETRY_US, self._handle, ev.LedgerUncreated(error))
+            self.node.after(BUSY_RETRY_US, self._answer, error)
             return
         self._creation_count += 1
         make = world.new_ledger(
@@ -210,14 +216,14 @@ class SimulatedLogOwner:
         def done(outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
                 world.history.end(begun, world.kernel.now_ms, "info", error=outcome)
-                self._handle(ev.LedgerUncreated(outcome))
+                self._answer(outcome)
                 return
             metadata, _version = outcome
             ledger_id = metadata.ledger_id
             world.history.end(begun, world.kernel.now_ms, "ok", ledger_id=ledger_id)
             if not self.is_over:
                 self._writers[ledger_id] = self._new_writer(metadata)
-            self._handle(ev.LedgerCreated(ledger_id))
+            self._answer(ledger_id)
 
         ledgers = self._session.ledgers()
         world.metadata.submit(self.node, lambda: ledgers.create(make), done)
@@ -228,7 +234,7 @@ class SimulatedLogOwner:
             self.world,
             self.node,
             metadata,
-            on_failed=lambda error: self._handle(ev.LedgerLost(ledger_id, error)),
+            on_failed=lambda error: self._lose(ledger_id, error),
             accepts_loss=False,
         )
 
@@ -242,49 +248,38 @@ class SimulatedLogOwner:
             self.node, lambda: ledgers.delete(ledger_id), lambda _outcome: None
         )
 
-    def _switch(self, effect: ev.SwitchLedger) -> None:
+    def _switch(self, effect: SwitchLedger) -> None:
         """Go on in the new ledger once all appends to the old one are answered, and durable."""
         self._is_switching = True
 
-        def done(error: ZbkError | None) -> None:
+        def flushed(error: ZbkError | None) -> None:
+            if error is not None:  # the writer reports this failure of appends by itself
+                self._is_switching = False
+            elif self.is_volatile and old is not None:
+                old.sync(switched)
+            else:
+                switched(None)
+
+        def switched(error: ZbkError | None) -> None:
             self._is_switching = False
             if error is None:
                 self._current = self._writers[effect.new_id]
-                self._handle(ev.LedgerSwitched())
-            # else: the failure of the appends is told by itself
-
-        def synced(error: ZbkError | None) -> None:
-            if error is None:
-                done(None)
-                return
-            self._is_switching = False
-            if isinstance(error, CannotAdvanceError | RequestTimeoutError):
-                self._handle(ev.LedgerUnswitched(error))
-            elif old is not None:
-                self._handle(ev.LedgerLost(old.ledger_id, error))
+            self._answer(error)
 
         old = None if effect.old_id is None else self._writers.get(effect.old_id)
         if old is None:
-            self.node.after(0, done, None)
-        elif self.is_volatile:
+            self.node.after(0, switched, None)
+            return
+        if self.is_volatile:
             self.world.sometimes["log: a VD ledger is synced before the next"] += 1
-            old.flush(lambda error: done(error) if error else old.sync(synced))
-        else:
-            old.flush(done)
+        old.flush(flushed)
 
     def _close(self, ledger_id: int) -> None:
         writer = self._writers.get(ledger_id)
-
-        def done(error: ZbkError | None) -> None:
-            if error is None:
-                self._handle(ev.LedgerClosed(ledger_id))
-            else:
-                self._handle(ev.LedgerUnclosed(ledger_id, error))
-
         if writer is None:
-            self.node.after(0, done, LedgerClosedError(ledger_id))
+            self.node.after(0, self._answer, LedgerClosedError(ledger_id))
         else:
-            writer.close(done)
+            writer.close(self._answer)
 
     # ------------------------------------------------------------------ ends
 

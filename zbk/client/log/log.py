@@ -29,7 +29,6 @@ from zbk.errors import (
 from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.log.metadata import LogMetadata
-from zbk.protocol.log.owner_events import CloseAsked, RollAsked, TakeOverAsked
 from zbk.protocol.log.position import LogEntry, LogPosition, LogRange
 from zbk.system.clock import monotonic_ms, monotonic_s
 
@@ -78,13 +77,13 @@ class Log:
         self._roll_from_ms = 0
         self._is_closed = False
         try:
-            self._driver.run(TakeOverAsked())
+            self._driver.take_over()
         except BaseException:
             self._driver.abandon()
             raise
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "lost" if self._driver.end else "open"
+        state = "closed" if self._is_closed else "lost" if self._driver.is_over else "open"
         return f"<zbk.Log {self.name} {state}>"
 
     def __enter__(self) -> Self:
@@ -202,7 +201,7 @@ class Log:
         """
         self._check_open()
         if self._gate.entry_count:
-            self._driver.run(RollAsked())
+            self._driver.roll()
 
     def truncate(self, position: LogPosition) -> int:
         """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
@@ -250,9 +249,9 @@ class Log:
         self._is_closed = True
         self._gate.close(LogClosedError(self.name))
         try:
-            self._driver.run(CloseAsked())
+            self._driver.close()
         finally:
-            if self._driver.end is not None:
+            if self._driver.is_over:
                 self._driver.abandon()
 
     # ------------------------------------------------------------------ private

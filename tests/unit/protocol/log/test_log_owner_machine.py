@@ -6,19 +6,36 @@ may be carried out late, or its reply may be lost, and a read may show the past.
 """
 
 from collections import deque
+from contextlib import suppress
 from itertools import pairwise
 
 import msgspec
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from zbk.errors import LedgerFencedError, MetadataUnavailableError, NoSuchLedgerError, ZbkError
-from zbk.protocol.log import owner_events as lo
+from zbk.errors import (
+    BadVersionError,
+    LedgerFencedError,
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+    ZbkError,
+)
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.owner import LogOwner, Phase
+from zbk.protocol.log.owner_effects import (
+    CloseLedger,
+    CreateLedger,
+    DeleteLedger,
+    Effect,
+    Pause,
+    ReadList,
+    RecoverLedger,
+    SwitchLedger,
+    WriteList,
+)
 from zbk.protocol.log.position import LogPosition
+from zbk.protocol.procedure import Procedure, Steps
 
 NAME = "orders"
 LOST_REPLY = MetadataUnavailableError("memory://", "the reply was lost")
@@ -48,7 +65,7 @@ class World:
         self.history = [LogMetadata(name=NAME, log_id="1", created_ms=0)]  # by version
         self.ledgers: dict[int, Ledger] = {}
         self.deleted: set[int] = set()
-        self.late_writes: list[lo.WriteList] = []
+        self.late_writes: list[WriteList] = []
         self.appends: list[Entry] = []  # all that were ever begun, in that order
         self.next_ledger_id = 0
         self.clock = 0
@@ -65,7 +82,7 @@ class World:
         self.clock += 1
         return self.clock
 
-    def write(self, effect: lo.WriteList) -> bool:
+    def write(self, effect: WriteList) -> bool:
         if effect.version != self.version:
             return False
         assert not set(effect.log.ledger_ids) & self.deleted, "a list names no deleted ledger"
@@ -79,23 +96,32 @@ class World:
 
 
 class Body:
-    """A client that wants the log: a core, and what it has been told to do."""
+    """A client that wants the log: an owner, and the effect that it has to carry out."""
 
     def __init__(self, world: World, number: int) -> None:
         self.world = world
         self.number = number
-        self.core = LogOwner(NAME)
-        self.todo: deque[lo.Effect] = deque()
+        self.owner = LogOwner(NAME)
+        self.procedure: Procedure[Effect, None] | None = None
         self.target: int | None = None  # the ledger that appends go to
         self.pending: deque[Entry] = deque()  # appended, not yet with the bookies
         self.unacked: deque[Entry] = deque()  # with the bookies, not yet answered
         self.recovering: int | None = None
-        self.is_stopped = False
-        self.is_dead = False
-        self.stop_error: ZbkError | None = None
 
-    def tell(self, event: lo.Event) -> None:
-        self.todo += self.core.handle(event, 0)
+    @property
+    def effect(self) -> Effect | None:
+        """What waits to be carried out."""
+        return None if self.procedure is None else self.procedure.effect
+
+    def run(self, steps: Steps[Effect, None]) -> None:
+        procedure = self.procedure = Procedure(steps)
+        with suppress(ZbkError):
+            procedure.begin()
+
+    def answer(self, value: object) -> None:
+        assert self.procedure is not None
+        with suppress(ZbkError):
+            self.procedure.answer(value)
 
     # ---------------------------------------------------------------- appends
 
@@ -110,7 +136,7 @@ class Body:
         ledger = self.world.ledgers.get(self.target)
         if ledger is None or ledger.is_fenced:
             self.pending.clear()
-            self.tell(lo.LedgerLost(self.target, LedgerFencedError(self.target)))
+            self.owner.lose(self.target, LedgerFencedError(self.target))
             return
         entry = self.pending.popleft()
         ledger.entries.append(entry)
@@ -122,96 +148,85 @@ class Body:
     # ---------------------------------------------------------------- effects
 
     def step(self, fate: str) -> None:
-        """Carry out the next effect, or as much of it as is possible now."""
-        effect = self.todo.popleft()
-        match effect:
-            case lo.ReadList():
+        """Carry out the effect, or as much of it as is possible now."""
+        match self.effect:
+            case ReadList():
                 shown = self.world.version if fate == "good" else max(0, self.world.version - 1)
-                self.tell(lo.ListRead(self.world.history[shown], shown))
-            case lo.WriteList():
+                self.answer((self.world.history[shown], shown))
+            case WriteList() as effect:
                 self._write(effect, fate)
-            case lo.RecoverLedger():
-                self._recover(effect)
-            case lo.CreateLedger():
+            case RecoverLedger(ledger_id):
+                self._recover(ledger_id)
+            case CreateLedger():
                 ledger_id = self.world.next_ledger_id
                 self.world.next_ledger_id += 1
                 self.world.ledgers[ledger_id] = Ledger()
-                self.tell(lo.LedgerCreated(ledger_id))
-            case lo.DeleteLedger():
-                self.world.delete(effect.ledger_id)
-            case lo.SwitchLedger():
-                self._switch(effect)
-            case lo.CloseLedger():
-                self._close(effect, fate)
-            case lo.Stop():
-                self.is_stopped = True
-                self.stop_error = effect.error
-            case lo.Pause() | lo.RollFailed():
-                return
+                self.answer(ledger_id)
+            case DeleteLedger(ledger_id):
+                self.world.delete(ledger_id)
+                self.answer(None)
+            case SwitchLedger(_, new_id):
+                self._switch(new_id)
+            case CloseLedger(ledger_id):
+                self._close(ledger_id, fate)
+            case Pause():
+                self.answer(None)
 
-    def _write(self, effect: lo.WriteList, fate: str) -> None:
+    def _write(self, effect: WriteList, fate: str) -> None:
         world = self.world
         match fate:
             case "good":
-                if world.write(effect):
-                    self.tell(lo.ListWritten(world.version))
-                else:
-                    self.tell(lo.ListConflicted())
+                is_written = world.write(effect)
+                self.answer(world.version if is_written else BadVersionError(NAME))
+                return
             case "lost reply":
                 world.write(effect)
-                self.tell(lo.ListUnwritten(LOST_REPLY))
             case "late":
                 world.late_writes.append(effect)
-                self.tell(lo.ListUnwritten(LOST_REPLY))
-            case _:
-                self.tell(lo.ListUnwritten(LOST_REPLY))
+        self.answer(LOST_REPLY)
 
-    def _recover(self, effect: lo.RecoverLedger) -> None:
-        ledger = self.world.ledgers.get(effect.ledger_id)
+    def _recover(self, ledger_id: int) -> None:
+        ledger = self.world.ledgers.get(ledger_id)
         if ledger is None:
             self.recovering = None
-            self.tell(lo.LedgerUnrecovered(effect.ledger_id, NoSuchLedgerError(effect.ledger_id)))
-        elif self.recovering != effect.ledger_id:
+            self.answer(NoSuchLedgerError(ledger_id))
+        elif self.recovering != ledger_id:
             ledger.is_fenced = True
-            self.recovering = effect.ledger_id
-            self.todo.appendleft(effect)  # closes it the next time
+            self.recovering = ledger_id  # closes it the next time
         else:
             self.recovering = None
             ledger.is_closed = True
-            self.tell(lo.LedgerRecovered(effect.ledger_id))
+            self.answer(None)
 
-    def _switch(self, effect: lo.SwitchLedger) -> None:
+    def _switch(self, new_id: int) -> None:
         if self.pending:
-            self.todo.appendleft(effect)
             self.store()
             return
         while self.unacked:
             self.acknowledge()
-        assert effect.new_id in self.world.log.ledger_ids or self.is_overtaken(effect.new_id)
-        self.target = effect.new_id
-        self.tell(lo.LedgerSwitched())
+        assert new_id in self.world.log.ledger_ids or self.is_overtaken(new_id)
+        self.target = new_id
+        self.answer(None)
 
     def is_overtaken(self, ledger_id: int) -> bool:
         """Return whether a ledger was in the list once."""
         return any(ledger_id in log.ledger_ids for log in self.world.history)
 
-    def _close(self, effect: lo.CloseLedger, fate: str) -> None:
-        ledger = self.world.ledgers.get(effect.ledger_id)
-        if fate == "never" and effect.ledger_id != self.target:
-            self.tell(lo.LedgerUnclosed(effect.ledger_id, LOST_REPLY))
+    def _close(self, ledger_id: int, fate: str) -> None:
+        ledger = self.world.ledgers.get(ledger_id)
+        if fate == "never" and ledger_id != self.target:
+            self.answer(LOST_REPLY)
             return
         if ledger is None or (ledger.is_fenced and not ledger.is_closed):
-            error = LedgerFencedError(effect.ledger_id)
-            self.tell(lo.LedgerUnclosed(effect.ledger_id, error))
+            self.answer(LedgerFencedError(ledger_id))
             return
-        if effect.ledger_id == self.target and self.pending:
-            self.todo.appendleft(effect)
+        if ledger_id == self.target and self.pending:
             self.store()
             return
         while self.unacked:
             self.acknowledge()
         ledger.is_fenced = ledger.is_closed = True
-        self.tell(lo.LedgerClosed(effect.ledger_id))
+        self.answer(None)
 
 
 FATES = st.sampled_from(["good", "good", "good", "lost reply", "late", "never"])
@@ -230,23 +245,20 @@ class LogOwnerMachine(RuleBasedStateMachine):
     def new_body(self) -> Body:
         self.owner_count += 1
         body = Body(self.world, self.owner_count)
-        body.tell(lo.TakeOverAsked())
+        body.run(body.owner.take_over())
         return body
 
     @rule(number=NUMBERS, fate=FATES)
     def step(self, number: int, fate: str) -> None:
         body = self.bodies[number]
-        if body.todo:
-            body.step(fate)
+        body.step(fate)
 
     @rule(number=NUMBERS, fate=FATES)
     def run_to_the_next_change(self, number: int, fate: str) -> None:
         """Run one client until it writes the list or closes a ledger, and let that go wrong."""
         body = self.bodies[number]
         for _ in range(20):
-            if not body.todo:
-                break
-            if isinstance(body.todo[0], lo.WriteList | lo.CloseLedger):
+            if isinstance(body.effect, WriteList | CloseLedger):
                 body.step(fate)
                 break
             body.step("good")
@@ -256,13 +268,12 @@ class LogOwnerMachine(RuleBasedStateMachine):
         """Run one client for a while, as it is when others are slow."""
         body = self.bodies[number]
         for _ in range(count):
-            if body.todo:
-                body.step("good")
+            body.step("good")
 
     @rule(number=NUMBERS)
     def append(self, number: int) -> None:
         body = self.bodies[number]
-        if body.target is not None and not body.is_stopped and body.core.phase is not Phase.OVER:
+        if body.target is not None and body.owner.phase is not Phase.OVER:
             body.append()
 
     @rule(number=NUMBERS)
@@ -280,8 +291,8 @@ class LogOwnerMachine(RuleBasedStateMachine):
     @rule(number=NUMBERS)
     def roll(self, number: int) -> None:
         body = self.bodies[number]
-        if body.core.phase is Phase.OWNING and not body.todo:
-            body.tell(lo.RollAsked())
+        if body.owner.phase is Phase.OWNING:
+            body.run(body.owner.roll())
 
     @rule(number=NUMBERS, fate=FATES)
     def roll_twice(self, number: int, fate: str) -> None:
@@ -290,14 +301,13 @@ class LogOwnerMachine(RuleBasedStateMachine):
         for _ in range(2):
             self.roll(number)
             for _ in range(20):
-                if body.todo:
-                    body.step(fate if isinstance(body.todo[0], lo.CloseLedger) else "good")
+                body.step(fate if isinstance(body.effect, CloseLedger) else "good")
 
     @rule(number=NUMBERS)
     def close(self, number: int) -> None:
         body = self.bodies[number]
-        if body.core.phase is Phase.OWNING and not body.todo:
-            body.tell(lo.CloseAsked())
+        if body.owner.phase is Phase.OWNING:
+            body.run(body.owner.close())
 
     @rule(number=NUMBERS)
     def crash_or_come_back(self, number: int) -> None:
@@ -358,9 +368,8 @@ class LogOwnerMachine(RuleBasedStateMachine):
             self.arrive_late()
         last = self.new_body()
         for _ in range(100):
-            if last.todo:
-                last.step("good")
-        assert last.core.phase is Phase.OWNING
+            last.step("good")
+        assert last.owner.phase is Phase.OWNING
         for ledger_id in self.world.log.ledger_ids[:-1]:
             assert self.world.ledgers[ledger_id].is_closed
         self.the_log_holds_what_was_acknowledged_in_order()
@@ -375,13 +384,3 @@ def test_positions_of_a_log_ascend() -> None:
 
     assert [log.place_of(LogPosition(i, 0)) for i in (3, 5, 9)] == [2, 3, 4]
     assert [log.ledger_at(i) for i in (2, 3, 4, 5)] == [3, 5, 9, None]
-
-
-@pytest.mark.parametrize("phase", [Phase.OVER])
-def test_a_dead_owner_deletes_what_is_made_for_it_still(phase: Phase) -> None:
-    core = LogOwner(NAME)
-    core.handle(lo.TakeOverAsked(), 0)
-    core.handle(lo.ListUnread(LOST_REPLY), 0)
-
-    assert core.phase is phase
-    assert core.handle(lo.LedgerCreated(4), 0) == [lo.DeleteLedger(4)]
