@@ -160,5 +160,9 @@ def median_of(rounds: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     >>> median_of([{"a": 1.0, "b": "x"}, {"a": 5.0, "b": "x"}, {"a": 2.0, "b": "x"}])
     {'a': 2.0}
     """
-    figures = [name for name, value in rounds[0].items() if isinstance(value, int | float)]
+    figures = [
+        name
+        for name, value in rounds[0].items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
     return {name: median(each[name] for each in rounds) for name in figures}

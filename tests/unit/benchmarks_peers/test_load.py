@@ -108,7 +108,7 @@ def test_fewer_entries_than_were_confirmed_are_an_error() -> None:
 
 def test_medians_are_taken_field_by_field_of_what_is_a_figure() -> None:
     rounds = [
-        {"version": "7.0.15", "entries_per_s": rate, "latency_p50_ms": latency}
+        {"version": "7.0.15", "is_fsynced": True, "entries_per_s": rate, "latency_p50_ms": latency}
         for rate, latency in ((10.0, 3.0), (30.0, 1.0), (20.0, 2.0))
     ]
 
