@@ -14,7 +14,7 @@ from benchmarks.case import PeerShape, rate_text, size_text
 
 HEAD: Final = (
     "| peer | what a confirmation means | load | entry | entries/s | MB/s | p50 ms | p99 ms "
-    "| CPU an entry, client + servers |\n|---|---|---|---|---|---|---|---|---|"
+    "| CPU an entry, client + servers | rounds |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 
 
@@ -63,14 +63,14 @@ def _load_text(shape: PeerShape) -> str:
     """Return what a load was, in a few words.
 
     >>> _load_text(PeerShape(100, "async", ledger_count=16))
-    '`async`, one in each of 16 streams'
+    '`async`, one unanswered in each of 16 streams'
     """
     if shape.process_count > 1:
         return f"`{shape.api}`, {shape.process_count} processes"
     if shape.ledger_count > 1 and shape.api == "sync":
-        return f"`{shape.api}`, {shape.ledger_count} threads"
+        return f"`{shape.api}`, one after another in each of {shape.ledger_count} streams"
     if shape.ledger_count > 1:
-        return f"`{shape.api}`, one in each of {shape.ledger_count:,} streams"
+        return f"`{shape.api}`, one unanswered in each of {shape.ledger_count:,} streams"
     return f"`{shape.api}`"
 
 
@@ -87,5 +87,6 @@ def _line(peer: PeerResults) -> str:
         f"{peer.median['latency_p50_ms']:.2f}",
         f"{peer.median['latency_p99_ms']:.2f}",
         f"{client:.0f} + {servers:.0f} µs",
+        str(len(peer.rounds)),
     )
     return f"| {' | '.join(cells)} |"

@@ -30,8 +30,8 @@ VERMILION: Final = "#D55E00"
 GREEN: Final = "#009E73"
 GREY: Final = "#666666"
 COLOURS: Final = {"pd": BLUE, "vd": VERMILION}
-PEER_COLOURS: Final = (VERMILION, "#CC79A7", GREEN, GREY)
-PEER_MARKERS: Final = ("v", "D", "s", "^")
+PEER_COLOURS: Final = (VERMILION, "#E69F00", "#CC79A7", GREEN, GREY)
+PEER_MARKERS: Final = ("v", "^", "D", "s", "x")
 MIB: Final = 1 << 20
 BAR_WIDTH: Final = 0.38
 

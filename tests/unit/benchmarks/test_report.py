@@ -75,8 +75,11 @@ def test_a_peer_with_as_many_streams_stands_beside_the_row(
     ("fields", "load"),
     [
         ({}, "`many`"),
-        ({"api": "async", "ledger_count": 1000}, "`async`, one in each of 1,000 streams"),
-        ({"api": "sync", "ledger_count": 16}, "`sync`, 16 threads"),
+        (
+            {"api": "async", "ledger_count": 1000},
+            "`async`, one unanswered in each of 1,000 streams",
+        ),
+        ({"api": "sync", "ledger_count": 16}, "`sync`, one after another in each of 16 streams"),
         ({"api": "sync", "process_count": 16}, "`sync`, 16 processes"),
     ],
 )
@@ -89,8 +92,17 @@ def test_the_peers_table_says_the_load_and_what_it_cost(
 
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == [
-        "redis 7.2", "AOF always", load, "100 B", "55 k", "6", "1.00", "3.00", "20 + 53 µs",
-    ]  # fmt: skip
+        "redis 7.2",
+        "AOF always",
+        load,
+        "100 B",
+        "55 k",
+        "6",
+        "1.00",
+        "3.00",
+        "20 + 53 µs",
+        "1",
+    ]
 
 
 def test_peers_are_in_the_order_of_their_loads(tmp_path: Path) -> None:
