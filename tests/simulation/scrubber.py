@@ -10,13 +10,12 @@ from collections.abc import Callable, Collection
 
 from tests.simulation.bookie_parts import never_stops
 from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
-from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue
+from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.metadata.records.underreplication import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.scrub.scrub_step import ScrubStep
 
-STEP_SIZE = 300
+GO_SIZE = 300
 RATE_SIZE = 1 << 20
 
 
@@ -25,10 +24,9 @@ class WatchedScrubActor(ScrubActor):
 
     on_damage: Callable[[DamagedFile | DamagedEntries], None]
 
-    def _is_waiting_for(self, step: ScrubStep) -> bool:
-        if isinstance(step, DamagedFile | DamagedEntries):
-            self.on_damage(step)
-        return super()._is_waiting_for(step)
+    def _on_damage(self, damage: DamagedFile | DamagedEntries) -> None:
+        self.on_damage(damage)
+        super()._on_damage(damage)
 
 
 class BookieScrubber:
@@ -39,17 +37,19 @@ class BookieScrubber:
         self._views = storage.scrubs
         steps = SteppedActor(bookie)
         self._scrub = WatchedScrubActor(
-            storage.scrubs,
-            storage.damaged,
-            steps,
-            self,
-            ask_checkpoint=steps.ask_checkpoint,
+            ScrubParts(
+                views=storage.scrubs,
+                damaged=storage.damaged,
+                storage_actor=steps,
+                reports=self,
+                ask_checkpoint=steps.ask_checkpoint,
+                ticker=steps,
+            ),
             bookie_id=bookie.bookie_id,
             rate_size=RATE_SIZE,
-            ticker=steps,
             stop_bookie=never_stops,
             now_ms=bookie.node.now_ms,
-            step_size=STEP_SIZE,
+            go_size=GO_SIZE,
         )
         self._scrub.on_damage = self._found
         if any(view.lost_logs for view in self._views):

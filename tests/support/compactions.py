@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from zbk.actors.messages import RunInStorage
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
-from zbk.actors.upkeep.gc_waits import Resume, Waits
+from zbk.actors.upkeep.waits import Resume, Waits
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 

@@ -35,7 +35,7 @@ from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, ro
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
-from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue
+from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
@@ -252,15 +252,18 @@ class BookieActors:
 
     def _start_scrubber(self) -> "pykka.ActorRef[ScrubActor]":
         ground = self._ground
-        return ScrubActor.start(
-            ground.storage.scrubs,
-            ground.storage.damaged,
-            self._actors["storage"],
-            UnderreplicationStore(ground.store),
+        parts = ScrubParts(
+            views=ground.storage.scrubs,
+            damaged=ground.storage.damaged,
+            storage_actor=self._actors["storage"],
+            reports=UnderreplicationStore(ground.store),
             ask_checkpoint=self._ask_checkpoint,
+            ticker=self._ticker,
+        )
+        return ScrubActor.start(
+            parts,
             bookie_id=ground.identity.bookie_id,
             rate_size=ground.config.scrub_rate_size,
-            ticker=self._ticker,
             stop_bookie=self._stop_bookie,
         )
 

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from zbk.actors.upkeep.gc_waits import Waits
+from zbk.actors.upkeep.waits import Waits
 from zbk.errors import CorruptRecordError, NoSpaceError
 from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.compaction import LogShare, choose_sources

@@ -14,7 +14,7 @@ import msgspec
 
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.compaction import CompactionCounts, DirectoryCompaction
-from zbk.actors.upkeep.gc_waits import Waits
+from zbk.actors.upkeep.waits import Waits
 from zbk.config import BookieConfig, parse_free
 from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.compaction import (

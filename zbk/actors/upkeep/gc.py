@@ -30,7 +30,7 @@ from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.messages import ForgetLedgers, RunInStorage, Sink, TickSource
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.upkeep.gc_questions import GcQuestions
-from zbk.actors.upkeep.gc_waits import Resume, Waits
+from zbk.actors.upkeep.waits import Resume, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.procedure import Procedure

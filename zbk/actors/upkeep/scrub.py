@@ -1,74 +1,73 @@
-"""The scrub actor: reads what lies on the bookie's disks, and reports the ledgers that are damaged.
+"""The scrub actor: reads the files on the bookie's disks, and reports damaged ledgers.
 
-mailbox     ScrubDue, from the ticker; ScrubAsked, from whoever asks for a pass; LogsLost, at the
-            start; Resume, from the storage actor and the ticker; GoOn, from itself; ReportsDue,
-            from the ticker while reports wait
-answers     nobody; ``counts`` and ``findings`` tell what came of it
+mailbox     ScrubDue, from the ticker; ScrubAsked, from the storage actor, for an operator;
+            LogsLost, at the start; Resume, from the storage actor and the ticker; GoOn, from
+            itself; ReportsDue, from the ticker while reports wait
+answers     none; ``counts`` and ``findings`` hold the results
 owns        the pass under way, one at a time, its findings, and the reports that wait
-on failure  the bookie stops; what a disk does not give is a finding and no failure
+on failure  the bookie stops; a read error of a disk is a finding, not a failure
 
-What a pass reads stands in ``scrub.scrub_pass``. Here each step is paid for: after every
-``STEP_SIZE`` bytes the rate is kept by waiting, and the actor can be stopped. The storage actor is
-asked for one page or header at a time.
+``zbk.storage.scrub.scrub_pass`` says what a pass reads, ``zbk.protocol.upkeep.scrub_pace`` how
+fast. Between two goes the actor handles messages and can be stopped. The storage actor gets short
+steps only: one page or header at a time.
 
 After a start that found entry logs gone, a first pass reads the index only, at the same rate.
 
-What follows from damage: a line in the log, once a file and pass; the bookie does not say any more
-that it holds the entry; and its ledger is reported to the metadata store, as one that this bookie
-lacks parts of, so that the other copies are used to make it whole. A store that does not answer is
-asked again, and the pass goes on.
+Damage has three consequences. It is logged, once a file and pass. The bookie no longer says that it
+holds the entry. And the ledger is reported to the metadata store, as one of which this bookie lacks
+parts, so that a repair copies them from other replicas. While the store does not answer, reports
+are retried, and the pass goes on.
 
-Decision: damage in a log is reported as entries that the bookie lacks: the copies come to this very
-bookie, and no more than what is damaged. Where the index is lost no copy can be stored, and the
-reason says "damaged": another bookie takes the place.
+Decision: damage in a log is reported as entries that the bookie lacks: they are copied to this very
+bookie, and no more than those. Where the index is lost no copy can be stored, and the reason is
+"damaged": another bookie takes the place.
 
-Decision: a pass that somebody asked for begins with a checkpoint, as it reads what the index on the
-disk knows: who has just loaded something wants that to be read. A checkpoint that a full disk holds
-up is waited for no longer than ``CHECKPOINT_WAIT_MS``.
+Decision: a pass that an operator asks for begins with a checkpoint, because it reads what the index
+on the disk knows, and entries that were written just before are to be read. It waits at most
+``CHECKPOINT_WAIT_MS`` for a checkpoint that a full disk holds up.
 
-Decision: a pass that a stop cut off is not resumed; the next one begins anew, an interval after the
+Decision: a pass that a stop cuts off is not resumed. The next one begins an interval after the
 start.
 
-Source: BookKeeper's ``ScrubberService``, which stops the bookie at the first damage; here the
-entries beside it stay readable.
+Source: BookKeeper's ``ScrubberService``, which stops the bookie at the first damage; here the other
+entries stay readable.
 """
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, Protocol, TypeAlias, assert_never
+from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.messages import AskCheckpoint, RunInStorage, Sink, TickSource
+from zbk.actors.upkeep.waits import Resume, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
+from zbk.protocol.procedure import Procedure
 from zbk.protocol.repair.underreplicated import MissingReason
-from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
+from zbk.protocol.upkeep.scrub_pace import ScrubPace
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, Scrubbing, ScrubStep
+from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, ScrubStep
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.clock import monotonic_ms, wall_ms
 
 logger = logging.getLogger("zbk.bookie")
 
-STEP_SIZE: Final = 256 * 1024
-"""Bytes read between two looks at the mailbox, the clock and the rate."""
+GO_SIZE: Final = 256 * 1024
+"""Bytes that are read between two looks at the mailbox and the clock."""
 
 CHECKPOINT_WAIT_MS: Final = 30_000
 REPORT_POLL_MS: Final = 1_000
 SHORT_WAIT_MS: Final = 10_000
-"""Rest of a pass that met too many open files."""
+"""The rest of a pass that found too many files open."""
 
 REPORT_COUNT: Final = 16
 """Ledgers that are reported at once, at most so many each ``REPORT_POLL_MS``."""
-
-
-# ------------------------------------------------------------------ messages
 
 
 class ScrubDue(msgspec.Struct, frozen=True):
@@ -82,51 +81,55 @@ class ScrubAsked(msgspec.Struct, frozen=True):
 
 
 class LogsLost(msgspec.Struct, frozen=True):
-    """Entry logs are gone: find the ledgers whose entries were there, in a pass over the index.
+    """Entry logs are gone: find the ledgers that had entries there, in a pass over the index.
 
     It comes before any other message.
     """
 
 
-class Resume(msgspec.Struct, frozen=True):
-    """What a step waited for has come."""
-
-    wait_no: int
-    value: Any  # what the owner of the index said
-
-
 class GoOn(msgspec.Struct, frozen=True):
-    """Run the next steps."""
+    """Begin the next go."""
 
 
 class ReportsDue(msgspec.Struct, frozen=True):
-    """Try again to report."""
+    """Retry the reports."""
 
 
 ScrubMessage: TypeAlias = ScrubDue | ScrubAsked | LogsLost | Resume | GoOn | ReportsDue
 
 
 class RepairReports(Protocol):
-    """Where ledgers are reported that are to be made whole."""
+    """Receives ledgers that need repair."""
 
     def report(self, ledger_id: int, bookie_ids: Collection[str], reason: MissingReason) -> bool:
-        """Note that a ledger lacks what these bookies should hold.
+        """Record that these bookies lack parts of a ledger that they should hold.
 
         Raises:
-            ZbkError: nobody knows whether it was noted: repeat it.
+            ZbkError: it is not known whether that was recorded: retry.
         """
         ...
 
 
 class ScrubCounts(msgspec.Struct):
-    """How passes go; written by the actor's thread. Sizes in bytes."""
+    """Progress of passes; written by the actor's thread. Sizes in bytes."""
 
     begun_pass: int = 0  # the number of the last pass that began; the first is 1
     ended_pass: int = 0
     ended_ms: int = 0  # wall clock; 0: none has ended since the start
     read_size: int = 0  # by the pass under way, or the last one
     share: float = 0.0  # of the pass under way that is done
-    unconfirmed_count: int = 0  # places that looked damaged, and changed whenever looked at
+    unconfirmed_count: int = 0  # places that looked damaged, and changed at each look
+
+
+class ScrubParts(msgspec.Struct, frozen=True):
+    """The parts of a bookie that a scrub works with."""
+
+    views: Sequence[ScrubView]  # one of each ledger directory
+    damaged: DamagedEntryIds  # in the storage actor's thread
+    storage_actor: Sink[RunInStorage]
+    reports: RepairReports
+    ask_checkpoint: AskCheckpoint
+    ticker: TickSource
 
 
 class ScrubActor(BookieActor):
@@ -134,39 +137,27 @@ class ScrubActor(BookieActor):
 
     def __init__(
         self,
-        views: Sequence[ScrubView],
-        damaged: DamagedEntryIds,
-        storage_actor: Sink[RunInStorage],
-        reports: RepairReports,
+        parts: ScrubParts,
         *,
-        ask_checkpoint: AskCheckpoint,
         bookie_id: str,
         rate_size: int,
-        ticker: TickSource,
         stop_bookie: StopBookie,
         now_ms: Callable[[], int] = monotonic_ms,
-        step_size: int = STEP_SIZE,
+        go_size: int = GO_SIZE,
     ) -> None:
         super().__init__(stop_bookie)
-        self._views = views
-        self._damaged = damaged
-        self._storage_actor = storage_actor
-        self._reports = reports
-        self._ask_checkpoint = ask_checkpoint
+        self._parts = parts
         self._bookie_id = bookie_id
-        self._throttle = Throttle(rate_size)
-        self._ticker = ticker
         self._now_ms = now_ms
-        self._step_size = step_size
-        self._steps: Scrubbing | None = None  # of the pass under way
+        self._pace = ScrubPace(rate_size, go_size)
+        self._waits = Waits(self._resume, parts.storage_actor, parts.ticker, now_ms)
+        self._steps: Iterator[bool] | None = None  # of the pass under way; true: go on at once
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
         self._is_of_index = False  # the pass under way leaves the logs out
-        self._wait_no = 0
         self._is_polling = False
-        self._debt_size = 0  # read, and not paid for yet
-        self._found: list[DamagedEntries] = []  # that storage does not know of yet
-        self._reading_id: int | None = None  # the ledger of which more may be found
+        self._found: list[DamagedEntries] = []  # not recorded in storage yet
+        self._reading_id: int | None = None  # the ledger whose index is being read
         self.counts = ScrubCounts()
         self.findings = Findings()  # of the pass under way, or the last one
         self.queue = ReportQueue()
@@ -183,12 +174,11 @@ class ScrubActor(BookieActor):
             case LogsLost():
                 self._is_of_index = True
                 self._asked_pass = self.counts.begun_pass + 1
-            case Resume(wait_no, value):
-                if wait_no == self._wait_no:  # not a second call of the ticker
-                    self._wait_no += 1
-                    self._take_steps(value)
+            case Resume():
+                if self._waits.take(message):
+                    self._go()
             case GoOn():
-                self._take_steps(None)
+                self._go()
             case ReportsDue():
                 pass
             case _:
@@ -196,6 +186,9 @@ class ScrubActor(BookieActor):
         if self._steps is None and self._asked_pass > self.counts.begun_pass:
             self._begin()
         self._report()
+
+    def _resume(self, message: Resume) -> None:
+        self.actor_ref.tell(message)
 
     # ------------------------------------------------------------------ the pass
 
@@ -205,111 +198,107 @@ class ScrubActor(BookieActor):
         self.counts.share = 0.0
         self.findings = Findings()
         self._steps = self._pass()
-        if self._is_checkpoint_wanted:
-            self._is_checkpoint_wanted = False
-            resume = self._wait(CHECKPOINT_WAIT_MS)
-            self._ask_checkpoint(lambda: resume(None))
-        else:
+        self._go()
+
+    def _go(self) -> None:
+        """Run the pass until it has read enough for one go, or waits."""
+        if self._steps is None:
+            return
+        self._pace.begin_go()
+        may_go_on = next(self._steps, None)
+        if self._found:
+            found, self._found = self._found, []
+            self._waits.run_in_storage(partial(self._record, found, self.counts.begun_pass))
+        if may_go_on is None:
+            self._steps = None
+        elif may_go_on:
             self.actor_ref.tell(GoOn())
 
-    def _pass(self) -> Scrubbing:
-        for number, view in enumerate(self._views):
+    def _pass(self) -> Iterator[bool]:
+        """Yield after each go: true, or false if the next one waits for ``Resume``."""
+        if self._is_checkpoint_wanted:
+            self._is_checkpoint_wanted = False
+            yield from self._waits.until_told(CHECKPOINT_WAIT_MS, self._ask_checkpoint)
+        else:
+            yield True
+        while True:
+            try:
+                yield from self._read()
+            except OutOfDescriptorsError as error:
+                logger.info("scrub pass %d begins anew later: %s", self.counts.begun_pass, error)
+                yield from self._waits.until(self._now_ms() + SHORT_WAIT_MS)
+            else:
+                break
+        self._end()
+
+    def _ask_checkpoint(self, wake: Callable[[int], None]) -> None:
+        self._parts.ask_checkpoint(lambda: wake(0))
+
+    def _read(self) -> Iterator[bool]:
+        """Read all directories, one after the other."""
+        views = self._parts.views
+        for number, view in enumerate(views):
             scrub = ScrubPass(view, is_of_index=self._is_of_index)
-            steps = scrub.steps()
-            answer = None
-            while True:
-                try:
-                    step = steps.send(answer)
-                except StopIteration:
-                    break
-                self.counts.share = (number + scrub.share) / len(self._views)
+            procedure = Procedure(scrub.steps())
+            step = procedure.begin()
+            while step is not None:
+                self.counts.share = (number + scrub.share) / len(views)
                 self._reading_id = scrub.ledger_id
-                answer = yield step
+                step = procedure.answer((yield from self._carry_out(step)))
             self.counts.unconfirmed_count += scrub.unconfirmed_count
 
-    def _take_steps(self, answer: object) -> None:
-        """Run steps until ``step_size`` bytes were read, or one has to be waited for."""
-        read_size = 0
-        is_waiting = False
-        while self._steps is not None and not is_waiting and read_size < self._step_size:
-            step = self._next(self._steps, answer)
-            answer = None
-            if isinstance(step, Paid):
-                read_size += step.size
-            elif step is not None:
-                is_waiting = self._is_waiting_for(step)
-        self.counts.read_size += read_size
-        self._debt_size += read_size
-        if self._found:
-            self._tell_found(self._found)
-            self._found = []
-        if self._steps is not None and not is_waiting:
-            self._go_on_at_rate()
-
-    def _next(self, steps: Scrubbing, answer: object) -> ScrubStep | None:
-        """Return the next step; ``None``, and the pass has ended, after the last one."""
-        try:
-            return steps.send(answer)
-        except StopIteration:
-            self._end()
-            return None
-        except OutOfDescriptorsError as error:
-            logger.info("the scrub pass begins anew later: %s", error)
-            self._steps = self._pass()
-            return Pause(SHORT_WAIT_MS)
-
-    def _is_waiting_for(self, step: ScrubStep) -> bool:
-        """Carry out a step that reads nothing; return whether its answer is still to come."""
+    def _carry_out(self, step: ScrubStep) -> Generator[bool, None, object]:
+        """Carry out one step of a pass; return its answer."""
         match step:
-            case Paid():
-                raise AssertionError("reads are counted")
+            case Paid(size):
+                self.counts.read_size += size
+                self._pace.read(size)
+                if self._pace.is_go_over:
+                    yield from self._rest()
             case Pause(wait_ms):
-                self._wait(wait_ms)
-                return True
+                yield from self._waits.until(self._now_ms() + wait_ms)
             case AskOwner(question):
-                resume = self._resume_later()
-                self._in_storage(lambda: resume(question()))
-                return True
-            case DamagedFile():
-                self._on_damaged_file(step)
-            case DamagedEntries():
-                self.findings.add_entries(step)
-                self.queue.add(step.ledger_id, is_index_lost=step.is_index_lost)
-                if step.count:
-                    self._found.append(step)
+                return (yield from self._waits.in_storage(question))
+            case DamagedFile() | DamagedEntries():
+                self._on_damage(step)
             case _:
                 assert_never(step)
-        return False
+        return None
 
-    def _tell_found(self, found: Sequence[DamagedEntries]) -> None:
-        """Record in storage what it does not hold any more."""
-        damaged, pass_no = self._damaged, self.counts.begun_pass
+    def _rest(self) -> Iterator[bool]:
+        now_ms = self._now_ms()
+        rest_ms = self._pace.rest_ms(now_ms)
+        if rest_ms:
+            yield from self._waits.until(now_ms + rest_ms)
+        else:
+            yield True
 
-        def note() -> None:
-            for one in found:
-                damaged.add(one.ledger_id, one.first_entry_id, one.last_entry_id, pass_no)
-
-        self._in_storage(note)
-
-    def _in_storage(self, step: Callable[[], None]) -> None:
-        with suppress(pykka.ActorDeadError):  # then the bookie stops: nothing more to do
-            self._storage_actor.tell(RunInStorage(step))
-
-    def _on_damaged_file(self, damaged: DamagedFile) -> None:
-        if self.findings.add_file(damaged):
-            of = "" if damaged.ledger_id is None else f", of ledger {damaged.ledger_id}"
+    def _on_damage(self, damage: DamagedFile | DamagedEntries) -> None:
+        if isinstance(damage, DamagedEntries):
+            self.findings.add_entries(damage)
+            self.queue.add(damage.ledger_id, is_index_lost=damage.is_index_lost)
+            if damage.count:
+                self._found.append(damage)
+        elif self.findings.add_file(damage):
+            of = "" if damage.ledger_id is None else f", of ledger {damage.ledger_id}"
             logger.warning(
-                "damage found: %s at byte %d%s: %s",
-                damaged.path,
-                damaged.offset,
+                "scrub pass %d: %s is damaged at byte %d%s: %s",
+                self.counts.begun_pass,
+                damage.path,
+                damage.offset,
                 of,
-                damaged.reason,
+                damage.reason,
             )
+
+    def _record(self, found: Sequence[DamagedEntries], pass_no: int) -> None:
+        """Record entries that the bookie no longer holds. The storage actor's thread."""
+        for one in found:
+            self._parts.damaged.add(one.ledger_id, one.first_entry_id, one.last_entry_id, pass_no)
 
     def _end(self) -> None:
         counts, findings = self.counts, self.findings
-        self._steps = self._reading_id = None
-        self._in_storage(partial(self._damaged.end_pass, counts.begun_pass))
+        self._reading_id = None
+        self._waits.run_in_storage(partial(self._parts.damaged.end_pass, counts.begun_pass))
         counts.ended_ms = wall_ms()
         counts.share = 0.0
         counts.ended_pass = counts.begun_pass
@@ -327,41 +316,10 @@ class ScrubActor(BookieActor):
             findings.ledger_count,
         )
 
-    # ------------------------------------------------------------------ waiting
-
-    def _go_on_at_rate(self) -> None:
-        debt_size, self._debt_size = self._debt_size, 0
-        wait_ms = self._throttle.wait_ms(debt_size, self._now_ms())
-        if wait_ms:
-            self._wait(wait_ms)
-        else:
-            self.actor_ref.tell(GoOn())
-
-    def _wait(self, wait_ms: int) -> Callable[[object], None]:
-        """Go on after this time, or when what is returned is called, whichever is sooner."""
-        resume = self._resume_later()
-
-        def wake() -> None:
-            self._ticker.cancel(wake)
-            resume(None)
-
-        self._ticker.every(wait_ms, wake)
-        return resume
-
-    def _resume_later(self) -> Callable[[object], None]:
-        """Return what takes the steps after this one, whoever calls it, once."""
-        wait_no = self._wait_no
-
-        def resume(value: object) -> None:
-            with suppress(pykka.ActorDeadError):
-                self.actor_ref.tell(Resume(wait_no, value))
-
-        return resume
-
     # ------------------------------------------------------------------ reports
 
     def _report(self) -> None:
-        """Report some ledgers, if it is time; have the rest come later."""
+        """Report ledgers that are due, and poll while others wait."""
         for _ in range(REPORT_COUNT):
             due = self.queue.due(self._now_ms(), besides=self._reading_id)
             if due is None:
@@ -371,18 +329,18 @@ class ScrubActor(BookieActor):
         if is_wanted is not self._is_polling:
             self._is_polling = is_wanted
             if is_wanted:
-                self._ticker.every(REPORT_POLL_MS, self._on_tick)
+                self._parts.ticker.every(REPORT_POLL_MS, self._on_tick)
             else:
-                self._ticker.cancel(self._on_tick)
+                self._parts.ticker.cancel(self._on_tick)
 
     def _report_one(self, ledger_id: int, is_index_lost: bool) -> None:
         reason = MissingReason.DAMAGED if is_index_lost else MissingReason.CHECKED
         try:
-            self._reports.report(ledger_id, (self._bookie_id,), reason)
+            self._parts.reports.report(ledger_id, (self._bookie_id,), reason)
         except ZbkError as error:
             if self.queue.not_taken(self._now_ms()):
                 logger.warning(
-                    "%d damaged ledgers cannot be reported for repair yet: %s",
+                    "scrub: %d damaged ledgers cannot be reported for repair yet: %s",
                     self.queue.pending_count,
                     error,
                 )
@@ -390,6 +348,6 @@ class ScrubActor(BookieActor):
             self.queue.taken(ledger_id)
 
     def _on_tick(self) -> None:
-        """Come back for the reports. The ticker's thread."""
+        """Look at the reports again. The ticker's thread."""
         with suppress(pykka.ActorDeadError):
             self.actor_ref.tell(ReportsDue())

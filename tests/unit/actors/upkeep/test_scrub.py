@@ -12,11 +12,13 @@ from tests.support.storage_actor import World, add, batch, read, read_lac
 from zbk.actors.messages import RunInStorage
 from zbk.actors.upkeep.scrub import (
     CHECKPOINT_WAIT_MS,
+    GO_SIZE,
     REPORT_COUNT,
-    STEP_SIZE,
+    RepairReports,
     ScrubActor,
     ScrubAsked,
     ScrubDue,
+    ScrubParts,
 )
 from zbk.actors.upkeep.scrub_status import SHOWN_RANGE_COUNT, scrub_status
 from zbk.errors import (
@@ -72,11 +74,18 @@ class Reports:
 class ScrubWorld:
     """A bookie whose scrub actor has no thread."""
 
-    def __init__(self, *, rate_size: int = 0, disk: SimulatedDisk | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        rate_size: int = 0,
+        disk: SimulatedDisk | None = None,
+        tasks: RepairReports | None = None,
+    ) -> None:
         self.disk = disk or SimulatedDisk()
         self.rate_size = rate_size
         self.ticker = Ticker()
         self.reports = Reports()
+        self.tasks = tasks or self.reports
         self.now_ms = 10_000
         self.failures: list[BaseException] = []
         self.to_storage: list[RunInStorage] = []
@@ -86,14 +95,16 @@ class ScrubWorld:
     def start(self) -> None:
         self.bookie = World(self.disk, "/b", log_size_max=6_000)
         self.scrubber = ScrubActor(
-            self.bookie.storage.scrubs,
-            self.bookie.storage.damaged,
-            self,
-            self.reports,
-            ask_checkpoint=self.take_checkpoint_wish,
+            ScrubParts(
+                views=self.bookie.storage.scrubs,
+                damaged=self.bookie.storage.damaged,
+                storage_actor=self,
+                reports=self.tasks,
+                ask_checkpoint=self.take_checkpoint_wish,
+                ticker=self.ticker,
+            ),
             bookie_id="b-test",
             rate_size=self.rate_size,
-            ticker=self.ticker,
             stop_bookie=self.failures.append,
             now_ms=lambda: self.now_ms,
         )
@@ -287,7 +298,7 @@ def test_no_more_is_read_than_the_rate_allows() -> None:
 
     read_size = world.scrubber.counts.read_size
     assert read_size > 2_700_000
-    assert world.now_ms - begun_ms >= (read_size - STEP_SIZE - 200_000) * 1_000 // 100_000 - 250
+    assert world.now_ms - begun_ms >= (read_size - GO_SIZE - 200_000) * 1_000 // 100_000 - 250
 
 
 def test_a_ledger_that_is_damaged_in_many_places_is_reported_once(world: ScrubWorld) -> None:
@@ -346,10 +357,11 @@ def test_reports_of_many_ledgers_come_a_few_at_a_time(world: ScrubWorld) -> None
     assert world.reports.taken == [*range(100, 200)]
 
 
-def test_a_report_reaches_the_metadata_store(world: ScrubWorld) -> None:
+def test_a_report_reaches_the_metadata_store() -> None:
     session = MemoryTree("scrub").open_session()
     tasks = UnderreplicationStore(session)
-    world.scrubber._reports = tasks
+    world = ScrubWorld(tasks=tasks)
+    world.fill([7, 8, 9])
     world.damage(8, 4)
 
     world.scrub()
@@ -464,14 +476,16 @@ def test_real_files(tmp_path: Path) -> None:
     log.write_bytes(content)
     reports = Reports()
     scrubber = ScrubActor(
-        bookie.storage.scrubs,
-        bookie.storage.damaged,
-        _AtOnce(bookie),
-        reports,
-        ask_checkpoint=lambda done: done(),
+        ScrubParts(
+            views=bookie.storage.scrubs,
+            damaged=bookie.storage.damaged,
+            storage_actor=_AtOnce(bookie),
+            reports=reports,
+            ask_checkpoint=lambda done: done(),
+            ticker=Ticker(),
+        ),
         bookie_id="b-test",
         rate_size=0,
-        ticker=Ticker(),
         stop_bookie=bookie.failures.append,
     )
     scrubber.on_receive(ScrubDue())

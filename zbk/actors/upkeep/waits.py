@@ -1,9 +1,9 @@
-"""How a step of garbage collection waits, without its thread being held up: for time, for others.
+"""How the steps of an upkeep actor wait, for time or for the storage actor, without blocking it.
 
-A step that has to wait yields false, and the actor goes on to its next message; ``Resume`` takes
-the step after it. What comes late, a second call of the ticker, is not for anybody any more.
+A step that waits yields false, and the actor handles its next message. ``Resume`` takes the step
+after it. A ``Resume`` that comes late, such as a second call of the ticker, is dropped.
 
-Made, and owned, by the gc actor; what it hands out may be called in any thread.
+The actor makes and owns its ``Waits``; the callbacks that it hands out may be called in any thread.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Resume(msgspec.Struct, frozen=True):
-    """What a step waited for has come."""
+    """A step can go on: this is the value that it waited for."""
 
     wait_no: int
     value: int
@@ -41,10 +41,10 @@ class Waits:
         self._ticker = ticker
         self.now_ms = now_ms
         self._wait_no = 0
-        self.value = 0  # what a step waited for
+        self.value = 0  # that the last step waited for
 
     def take(self, message: Resume) -> bool:
-        """Return whether a step waits for this, and no longer."""
+        """Return whether the step that waits now waits for this message; if so, it goes on."""
         if message.wait_no != self._wait_no:
             return False
         self._wait_no += 1
@@ -52,7 +52,7 @@ class Waits:
         return True
 
     def resume_later(self) -> Callable[[int], None]:
-        """Return what takes the step after this one, whoever calls it, once."""
+        """Return a callback that resumes the step that waits next. Its first call counts."""
         wait_no = self._wait_no
 
         def resume(value: int) -> None:
@@ -68,7 +68,7 @@ class Waits:
     def until_told(
         self, timeout_ms: int, ask: Callable[[Callable[[int], None]], None]
     ) -> Iterator[bool]:
-        """Wait until what ``ask`` is given is called, but no longer than a time."""
+        """Wait until the callback that ``ask`` gets is called, or until the time is over."""
         if timeout_ms <= 0:
             return
         wake = self.resume_later()
@@ -80,8 +80,13 @@ class Waits:
         finally:
             self._ticker.cancel(callback)
 
+    def run_in_storage(self, step: Callable[[], None]) -> None:
+        """Run a short step in the storage actor's thread, and do not wait for it."""
+        with suppress(pykka.ActorDeadError):  # the bookie stops
+            self._storage_actor.tell(RunInStorage(step))
+
     def in_storage(self, step: Callable[[], T]) -> Generator[bool, None, T]:
-        """Do a short step in the storage actor's thread; return what it returned.
+        """Run a short step in the storage actor's thread, and return its result.
 
         Raises:
             CorruptRecordError, OutOfDescriptorsError: as the step did.
@@ -96,8 +101,7 @@ class Waits:
                 outcomes.append(error)
             wake(0)
 
-        with suppress(pykka.ActorDeadError):  # then the bookie stops: nothing more to do
-            self._storage_actor.tell(RunInStorage(run))
+        self.run_in_storage(run)
         yield False
         (outcome,) = outcomes
         if isinstance(outcome, CorruptRecordError | OutOfDescriptorsError):
