@@ -1,31 +1,32 @@
-"""How many bytes of answers a bookie holds: for each connection, and in all.
+"""The bytes of answers that a bookie holds: for each connection, and in all.
 
-Words: an answer is *expected* from when its request is let in until it is there, for the most that
-it may be; *queued* while it waits at the front; *untaken* after ZeroMQ got it, until the peer's
-machine has acknowledged its bytes. All of it counts.
+Words: an answer is *expected* from the admission of its request until it is made, with its largest
+possible size; *queued* while it waits at the front; *untaken* from when ZeroMQ has it until the
+peer's machine has acknowledged its bytes. All three count.
 
-A connection gets no more than a share of what nobody uses: a lone one a quarter of everything, one
-of very many less and less, and something is left for the next one always. One of which nothing is
-held gets an answer as long as there is room at all.
+A connection gets at most a share of the free bytes: a lone connection a quarter of all, each of
+many connections less, so that room is always left for the next one. A connection that holds nothing
+gets an answer as long as there is any room.
 
 Requests whose answers have no room are *held*: they wait in the order in which they came.
 
-Pure. Owned by the front (``zbk.transport.router``). Source: dynamic thresholds of shared switch
-buffers (Choudhury and Hahne, 1998). Limits by who the peer is would stand in ``has_room``.
+Pure. Owned by the peer table (``zbk.transport.peers``). Source: dynamic thresholds of shared switch
+buffers (Choudhury and Hahne, 1998). Limits that depend on the peer's identity belong in
+``has_room``.
 """
 
 from typing import Final
 
 TOTAL_SIZE_MAX: Final = 128 * 1024 * 1024
 SHARE: Final = 4
-"""A connection may take one in so many of the bytes that are free."""
+"""A connection may use this part (one in four) of the free bytes."""
 
 PRESSED_SHARE: Final = 4
-"""Of the total so large a part is free, one in so many, while peers are waited for at length."""
+"""The budget is pressed while less than this part (one in four) of the total is free."""
 
 
 class PeerAnswers:
-    """What is held for one connection."""
+    """Bytes of answers that are held for one connection."""
 
     __slots__ = ("expected_size", "handed_size", "queued_size", "taken_size")
 
@@ -33,7 +34,7 @@ class PeerAnswers:
         self.expected_size = 0
         self.queued_size = 0
         self.handed_size = 0  # to ZeroMQ, since the connection began
-        self.taken_size = 0  # of these by the peer
+        self.taken_size = 0  # of these, acknowledged by the peer
 
     @property
     def untaken_size(self) -> int:
@@ -42,14 +43,14 @@ class PeerAnswers:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """All bytes that count."""
         return self.expected_size + self.queued_size + self.handed_size - self.taken_size
 
 
 class AnswerBudget:
     """The bytes of all connections.
 
-    Invariant: ``used_size`` is the sum over all peers, and of what is expected for those that are
+    Invariant: ``used_size`` is the sum over all peers, plus what is expected for peers that are
     gone. It is never negative.
     """
 
@@ -59,50 +60,50 @@ class AnswerBudget:
 
     @property
     def is_pressed(self) -> bool:
-        """True while little is free."""
+        """True while few bytes are free."""
         free_size = self._total_size_max - self.used_size
         return free_size < self._total_size_max // PRESSED_SHARE
 
     def has_room(self, peer: PeerAnswers, size: int) -> bool:
-        """Return whether a request may be let in whose answer may have so many bytes."""
+        """Return whether a request may be admitted whose answer has up to ``size`` bytes."""
         free_size = self._total_size_max - self.used_size
         if not peer.size:
-            return size <= free_size or not self.used_size  # whatever its size, one at a time is
+            return size <= free_size or not self.used_size  # a single answer may have any size
         return peer.size + size <= free_size // SHARE
 
     def expect(self, peer: PeerAnswers, size: int) -> None:
-        """Note that an answer of so many bytes may come."""
+        """Set bytes aside for an answer."""
         peer.expected_size += size
         self.used_size += size
 
     def arrived(self, peer: PeerAnswers | None, expected_size: int) -> None:
-        """Note that the answer is there; ``None``: for somebody who is gone."""
+        """Record that an expected answer is made; ``None``: its peer is gone."""
         self.used_size -= expected_size
         if peer is not None:
             peer.expected_size -= expected_size
         assert self.used_size >= 0
 
     def queue(self, peer: PeerAnswers, size: int) -> None:
-        """Note that an answer waits at the front."""
+        """Record that an answer waits at the front."""
         peer.queued_size += size
         self.used_size += size
 
     def unqueue(self, peer: PeerAnswers, size: int) -> None:
-        """Note that it waits no more."""
+        """Record that an answer does not wait any more."""
         peer.queued_size -= size
         self.used_size -= size
         assert peer.queued_size >= 0
 
     def hand_over(self, peer: PeerAnswers, size: int) -> None:
-        """Note that ZeroMQ has it."""
+        """Record that ZeroMQ has an answer."""
         peer.handed_size += size
         self.used_size += size
 
     def take(self, peer: PeerAnswers, taken_size: int) -> bool:
-        """Note how many bytes the peer has taken in all; return true if that is more than before.
+        """Record how many bytes the peer has taken in all; return whether that is more than before.
 
-        What ZeroMQ says for itself, greetings and signs of life, is taken, too, and was not handed
-        over: it counts while nothing else is on its way, so that it does not add up.
+        The peer also takes bytes that ZeroMQ adds, greetings and heartbeats, which were not handed
+        over: more than was handed over does not count.
         """
         taken_size = min(taken_size, peer.handed_size)
         if taken_size <= peer.taken_size:
@@ -112,7 +113,7 @@ class AnswerBudget:
         return True
 
     def forget(self, peer: PeerAnswers) -> None:
-        """Note that a connection has ended. What is expected for it still comes."""
+        """Record that a connection has ended. Its expected answers are still made."""
         self.used_size -= peer.queued_size + peer.untaken_size
         peer.queued_size = 0
         peer.taken_size = peer.handed_size

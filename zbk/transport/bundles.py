@@ -1,7 +1,7 @@
-"""Which requests and answers of one connection leave as one message.
+"""Which requests and answers of one connection are sent as one message.
 
-Small ones only: a large frame is not worth a copy. Those that are bundled keep their order among
-all others. A peer that does not know bundles gets each message by itself.
+Only small ones are bundled: copying a large frame costs more than a message. All keep their order.
+A peer that does not know bundles gets each request or answer in its own message.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +24,7 @@ from zbk.wire.messages import (
 
 
 class BundleLimits(msgspec.Struct, frozen=True):
-    """What is bundled; the count is of the wire format, the sizes are ours."""
+    """Limits of a bundle. The wire format limits the count; the sizes are this module's choice."""
 
     part_size_max: int = 16 * 1024  # bytes of the frames of a part
     size_max: int = 256 * 1024  # bytes of the frames of all parts
@@ -42,7 +42,7 @@ Part = tuple[Message, Sequence[Frame]]
 
 
 def groups(parts: list[Part], version: int, limits: BundleLimits = LIMITS) -> Iterable[list[Part]]:
-    """Return the parts, in order, in groups that fit into one message each."""
+    """Return the parts, in order, in groups of which each fits into one message."""
     if len(parts) == 1:
         return [parts]
     if version < BUNDLE_VERSION:
@@ -84,7 +84,7 @@ def request_frames(group: Sequence[Part], incarnation: int) -> list[Frame]:
 
 
 def answer_messages(group: Sequence[Part]) -> Iterator[list[Frame]]:
-    """Yield the message that carries a group of answers; one each if they are too long for that."""
+    """Yield the message that carries a group of answers; one for each if the header is too long."""
     if len(group) > 1:
         sizes, body = join_frames([frames for _answer, frames in group])
         parts: list[PartAnswer] = [answer for answer, _frames in group]  # type: ignore[misc]
@@ -99,10 +99,10 @@ def answer_messages(group: Sequence[Part]) -> Iterator[list[Frame]]:
 def parts_of(
     messages: Sequence[MessageT], sizes: Sequence[Sequence[int]], frames: Sequence[bytes]
 ) -> list[tuple[MessageT, tuple[bytes, ...]]]:
-    """Return the messages in a bundle with their frames; ``frames`` are those behind its header.
+    """Return the messages in a bundle with their frames; ``frames`` follow the bundle's header.
 
     Raises:
-        MalformedMessageError: the frames are not what the header says.
+        MalformedMessageError: the frames do not have the sizes in the header.
     """
     body = frames[0] if len(frames) == 1 else b""
     own = split_frames(sizes, body, len(messages))

@@ -1,19 +1,19 @@
-"""The TCP connections of a bookie: which are counted, which wait in the lobby, which have to end.
+"""The TCP connections of a bookie: those in the lobby, those with a HELLO, those that must end.
 
-Words: the *lobby* is where a connection is from its acceptance until its HELLO; it holds
-``lobby_max``, and for ``handshake_ms`` each. When one more comes, the one that has been there
-longest ends: a client says HELLO within milliseconds, so that it passes even while silent ones
-come by the thousand. A connection that has said HELLO is *greeted* and does not end for the sake of
-others: while there are ``greeted_max`` of them, a new HELLO is refused.
+Words: a connection is in the *lobby* from its acceptance to its HELLO. The lobby holds
+``lobby_max`` connections, each for ``handshake_ms``. When one more comes, the oldest in the lobby
+ends: a client says HELLO within milliseconds, so that it passes even while thousands of silent
+connections come. A connection that has said HELLO is *greeted* and does not end to make room for
+others: while ``greeted_max`` connections are greeted, a new HELLO is refused.
 
-The *gate* is shut, and the kernel lets no more in, while those in the lobby, the greeted ones and
-those that were told to end leave no room.
+The *gate* is shut, and the kernel accepts no connection, while the lobby, the greeted connections
+and those that are ending leave no room.
 
-A connection is known by the number of its descriptor. The number may be used again: ``ended`` is
-told first, in order, and what is carried out names the connection's cookie as well.
+A connection is identified by the number of its descriptor. The number may be used again: the caller
+reports ``ended`` before ``accepted``, and names the connection's cookie when it ends one.
 
-Pure. Owned by the front (``zbk.transport.router``). What a peer is allowed is decided where its
-HELLO is taken in, in ``greet``: limits by who the peer is belong there.
+Pure. Owned by the front (``zbk.transport.connection_ends``). Limits that depend on the peer's
+identity belong in ``greet``.
 """
 
 from collections import OrderedDict
@@ -26,14 +26,14 @@ import msgspec
 from zbk.transport.inflow import Inflow
 
 GATE_MARGIN_SHARE: Final = 4
-"""The gate opens again when a part of the lobby, one in so many, is free."""
+"""The gate opens again when this part of the lobby (one in four) is free."""
 
 SHORT_MS: Final = 250
-"""So long the gate stays shut after there was no descriptor for a connection."""
+"""How long the gate stays shut after a connection found no free descriptor."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
-    """How many connections of each kind there may be."""
+    """The numbers of connections that a front accepts."""
 
     greeted_max: int
     lobby_max: int
@@ -41,7 +41,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
     @property
     def open_max(self) -> int:
-        """Connections of all kinds at which no more are accepted."""
+        """The number of open connections at which the gate is shut."""
         return self.greeted_max + self.lobby_max
 
 
@@ -53,9 +53,9 @@ class Connection:
     def __init__(self, fd: int, cookie: int, late_ms: int) -> None:
         self.fd = fd
         self.cookie = cookie
-        self.late_ms = late_ms  # when it is to have said HELLO
+        self.late_ms = late_ms  # when it must have said HELLO
         self.is_greeted = False
-        self.is_ending = False  # it was told to, and is still open
+        self.is_ending = False  # it was shut down, and is not closed yet
         self.inflow = Inflow()
 
 
@@ -63,52 +63,52 @@ class ConnectionTable:
     """All connections of one front.
 
     Invariants, checked in ``_check``:
-      * the lobby has those that are neither greeted nor ending;
+      * the lobby has the connections that are neither greeted nor ending;
       * no more than ``greeted_max`` are greeted.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self._limits = limits
         self._open: dict[int, Connection] = {}
-        self._lobby: OrderedDict[int, Connection] = OrderedDict()  # the longest there in front
+        self._lobby: OrderedDict[int, Connection] = OrderedDict()  # the oldest first
         self._greeted_count = 0
         self.is_gate_shut = False
         self._short_until_ms = 0
-        self.ended_count = 0  # that had to, for want of a HELLO
+        self.ended_count = 0  # connections that were ended because they said no HELLO
 
     @property
     def open_count(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     @property
     def greeted_count(self) -> int:
-        """How many have said HELLO."""
+        """The number of connections that have said HELLO."""
         return self._greeted_count
 
     @property
     def lobby_count(self) -> int:
-        """How many may still say it."""
+        """The number of connections in the lobby."""
         return len(self._lobby)
 
     def find(self, fd: int) -> Connection | None:
-        """Return the connection of a descriptor, if it is known."""
+        """Return the connection of a descriptor; ``None`` if it is unknown."""
         return self._open.get(fd)
 
     def all(self) -> Iterable[Connection]:
-        """Return all that are open and do not have to end."""
+        """Return the open connections that are not ending."""
         return [one for one in self._open.values() if not one.is_ending]
 
     def accepted(self, fd: int, cookie: int, now_ms: int) -> None:
         """Record a new connection."""
-        self.ended(fd)  # it may have ended unseen
+        self.ended(fd)  # its end may have been missed
         self._open[fd] = self._lobby[fd] = Connection(
             fd, cookie, now_ms + self._limits.handshake_ms
         )
         self._check()
 
     def ended(self, fd: int) -> None:
-        """Forget a connection: its descriptor is being given back."""
+        """Forget a connection: its descriptor is being closed."""
         connection = self._open.pop(fd, None)
         if connection is not None:
             self._lobby.pop(fd, None)
@@ -116,9 +116,9 @@ class ConnectionTable:
         self._check()
 
     def greet(self, fd: int) -> bool:
-        """Note that a connection has said HELLO; false, and nothing changed, if there is no room.
+        """Record a HELLO; return false, and change nothing, if there is no room.
 
-        One that is not known here, which the kernel has not told of, is let in uncounted.
+        A connection that the monitor has not reported is accepted and not counted.
         """
         connection = self._open.get(fd)
         if connection is None or connection.is_greeted:
@@ -132,7 +132,7 @@ class ConnectionTable:
         return True
 
     def end(self, fd: int) -> Connection | None:
-        """Return a connection that is to end now, unless it is gone, or ending already."""
+        """Mark a connection as ending and return it; ``None`` if it is gone or ending already."""
         connection = self._open.get(fd)
         if connection is None or connection.is_ending:
             return None
@@ -141,7 +141,7 @@ class ConnectionTable:
         return connection
 
     def take_late(self, now_ms: int) -> list[Connection]:
-        """Return those that have to end for want of a HELLO: the late ones, and one too many."""
+        """Return the connections that must end: too late with their HELLO, or too many."""
         late = []
         while self._lobby:
             connection = next(iter(self._lobby.values()))
@@ -149,23 +149,23 @@ class ConnectionTable:
             if not is_late and len(self._lobby) <= self._limits.lobby_max:
                 break
             ending = self.end(connection.fd)
-            assert ending is not None, "what is in the lobby is open"
+            assert ending is not None, "a connection in the lobby is open"
             late.append(ending)
         self.ended_count += len(late)
         self._check()
         return late
 
     def no_descriptor(self, now_ms: int) -> None:
-        """Note that a connection was not accepted for want of a descriptor: the lobby makes room.
+        """Record that a connection was not accepted for want of a descriptor.
 
-        Half of those who are there are late from now on.
+        Half of the lobby is late from now on, which makes room.
         """
         self._short_until_ms = now_ms + SHORT_MS
         for connection in [*islice(self._lobby.values(), (len(self._lobby) + 1) // 2)]:
             connection.late_ms = min(connection.late_ms, now_ms)
 
     def turn_gate(self, now_ms: int) -> bool:
-        """Decide whether new connections are let in; return true if they are not."""
+        """Decide whether new connections are accepted; return true if they are not."""
         limits = self._limits
         margin = limits.lobby_max // GATE_MARGIN_SHARE if self.is_gate_shut else 0
         is_full = len(self._open) >= limits.open_max - margin

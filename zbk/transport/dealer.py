@@ -1,18 +1,17 @@
-"""The client's side: one thread that owns a DEALER socket for each bookie.
+"""The connections of a client to bookies: one thread that owns a DEALER socket for each bookie.
 
-``request`` puts a message on its way from any thread; what comes of it, exactly one ``Reply`` for
-each request, is delivered to the request's *sink* in lists: the answer, or the error that ended it
-(refused, timed out, connection lost). A sink that *subscribed* to a bookie is told when its
-connection is ready (with the bookie's incarnation) and when it is lost.
+``request`` sends a message, from any thread. Exactly one ``Reply`` to each request is delivered to
+the request's *sink*, in lists: the answer, or the error that ended the request (refused, timed out,
+connection lost). A sink that *subscribes* to a bookie gets a report when the connection is ready
+(with the bookie's incarnation) and when it is lost.
 
-A connection is opened when somebody needs it: TCP, then HELLO; requests wait for it, and fail when
-it cannot be made. While a subscriber is left it is made again, with growing pauses. ZeroMQ's own
-silent reconnect is off: each life of a connection has its own socket and routing id, so an answer
-of an earlier life cannot arrive, and what was outstanding fails at once when it ends.
+A connection is opened when it is needed: TCP, then HELLO. Requests wait for it, and fail when it
+cannot be opened. While it has a subscriber it is opened again, with growing pauses. When a
+connection is lost, its outstanding requests fail at once.
 
-Limits: bytes in flight by the bookie's credit (the rest waits here, to ``WAITING_SIZE_MAX``, then
-``BusyError``); a time-out for each request, from when it is handed to the bookie; idle connections
-without subscribers are closed.
+Limits: bytes in flight, by the bookie's credit (the rest waits here, up to ``WAITING_SIZE_MAX``,
+then ``BusyError``); a time-out for each request, from when it is handed to the bookie; idle
+connections without subscribers are closed.
 """
 
 import itertools
@@ -24,7 +23,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 import zmq
-import zmq.utils.garbage  # it ends with the interpreter; what uses it has to end before
+import zmq.utils.garbage  # loaded early: it must end after the threads that use it
 
 from zbk.errors import (
     ClientClosedError,
@@ -36,25 +35,25 @@ from zbk.errors import (
 from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
 from zbk.system.wakeup import Wakeup
-from zbk.transport.connection import LINGER_MS, Connection, State
+from zbk.transport.connection import Connection, State
+from zbk.transport.dealer_socket import LINGER_MS
 from zbk.transport.events import DealerOptions, News, Outgoing, Reply, Sink
 from zbk.transport.outstanding import NEVER_MS
 
 logger = logging.getLogger(__name__)
 
 PAUSE_MS_MAX: Final = 60_000
-"""How long the thread waits at most while there are connections."""
-
+"""The longest wait of the thread while there are connections."""
 
 DESCRIPTOR_COUNT: Final = 24
-"""Those that have to be left for a client: ZeroMQ's threads, a first connection."""
+"""Descriptors that must be free for a client: ZeroMQ's threads and a first connection."""
 
 
 class BookiePool:
     """The connections of one client, and their thread."""
 
     def __init__(self, options: DealerOptions, poller: zmq.Poller | None = None) -> None:
-        """Begin.
+        """Start the thread.
 
         Raises:
             TooManyOpenFilesError: the process has no descriptors left.
@@ -63,7 +62,7 @@ class BookiePool:
         if not has_descriptors(DESCRIPTOR_COUNT):
             raise TooManyOpenFilesError("cannot make connections to bookies")
         self.context = zmq.Context()
-        # its threads begin with the first socket, and where they find no descriptor libzmq aborts
+        # libzmq's threads start with the first socket, and libzmq aborts if they find no descriptor
         self.context.socket(zmq.DEALER).close(LINGER_MS)
         self._connections: dict[str, Connection] = {}
         self._handlers: dict[zmq.Socket[bytes] | int, Callable[[int], None]] = {}
@@ -75,8 +74,8 @@ class BookiePool:
         self._poller = zmq.Poller() if poller is None else poller
         self._wakeup = Wakeup()
         self._request_id = 0
-        self._unsent: dict[Connection, None] = {}  # with requests of this turn
-        self._next_tick_ms = NEVER_MS  # no connection has anything to do before
+        self._unsent: dict[Connection, None] = {}  # with requests added in this turn
+        self._next_tick_ms = NEVER_MS  # no connection needs a tick before
         self._is_stopping = False
         self._now_ms = monotonic_ms()  # when the turn of the loop began
         self._lock = threading.Lock()
@@ -87,7 +86,7 @@ class BookiePool:
     # -------------------------------------------------------------- any thread
 
     def request(self, outgoing: Outgoing) -> None:
-        """Send a request; its ``Reply`` goes to its sink, always."""
+        """Send a request. Its sink gets exactly one ``Reply``."""
         if threading.get_ident() == self._thread_id and not self._is_stopping:
             connection = self._connections.get(outgoing.bookie_id)
             if connection is None:
@@ -103,9 +102,9 @@ class BookiePool:
             outgoing.sink.deliver([reply])
 
     def subscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
-        """Keep a connection to a bookie, and report to the sink when it comes and goes.
+        """Keep a connection to a bookie; report to the sink when it is ready and when it is lost.
 
-        A sink may subscribe to a bookie several times, with a key each: it gets as many reports.
+        A sink may subscribe to a bookie several times, with different keys: each gets its reports.
         """
         self._do(lambda _now_ms: self._connection(bookie_id).subscribe(sink, key))
 
@@ -120,11 +119,11 @@ class BookiePool:
         self._do(undo)
 
     def reset(self, bookie_id: str, sink: Sink, error: ZbkError, key: object = None) -> None:
-        """Note that a subscriber cannot go on with a bookie; report to it when it can.
+        """Record that a subscriber cannot go on with a bookie; report to it when it can.
 
-        A connection whose answers make no sense ends its life, and is made again. One that was
-        lost is made again anyway: others use it by then. One that left a request unanswered and
-        answers others goes on; only this subscriber gets a report, as if the connection were new.
+        A connection with malformed answers is ended and opened again. A connection that was lost is
+        opened again in any case. A connection that left one request unanswered and answers others
+        stays open; only this subscriber gets a report, as for a new connection.
         """
 
         def act(now_ms: int) -> None:
@@ -134,24 +133,24 @@ class BookiePool:
             if isinstance(error, WireError):
                 connection.lose(error, now_ms)
             elif isinstance(error, RequestTimeoutError):
-                connection.tell_again(sink, key)
+                connection.report_again(sink, key)
 
         self._do(act)
 
     def call_soon(self, callback: Callable[[], None]) -> bool:
-        """Call back once, as soon as possible, in the pool's thread: it must not block.
+        """Call ``callback`` once, soon, in the pool's thread. It must not block.
 
-        Return false if the pool has ended; the callback is not called then.
+        Return false, without a call, if the pool has ended.
         """
         return self._put(lambda _now_ms: callback())
 
     def call_at(self, due_ms: int, callback: Callable[[], None]) -> None:
-        """Call back once, at a time, in the pool's thread: it must not block."""
+        """Call ``callback`` once, at a time, in the pool's thread. It must not block."""
         timer = (due_ms, next(self._timer_number), callback)
         self._do(lambda _now_ms: heappush(self._timers, timer))
 
     def set_addresses(self, addresses: Mapping[str, str]) -> None:
-        """Say where the bookies are now: bookie id to ``tcp://host:port``."""
+        """Replace the addresses of all bookies: bookie id to ``tcp://host:port``."""
         known = dict(addresses)
 
         def replace(_now_ms: int) -> None:
@@ -162,7 +161,7 @@ class BookiePool:
         self._put(replace)
 
     def close(self) -> None:
-        """End all connections; what is outstanding fails with ``ClientClosedError``."""
+        """End all connections; outstanding requests fail with ``ClientClosedError``."""
         with self._lock:
             self._is_stopping = True
         self._wakeup.wake()
@@ -170,7 +169,7 @@ class BookiePool:
             self._thread.join(timeout=5)
 
     def _do(self, command: Callable[[int], None]) -> None:
-        """Carry out a command: at once in the pool's thread, in order with its other ones."""
+        """Run a command in the pool's thread: at once if called there, otherwise in order."""
         if threading.get_ident() == self._thread_id and not self._is_stopping:
             command(self._now_ms)
         else:
@@ -181,7 +180,7 @@ class BookiePool:
             if self._is_stopping:
                 return False
             self._inbox.append(command)
-        if threading.get_ident() != self._thread_id:  # that one looks before it waits
+        if threading.get_ident() != self._thread_id:  # the pool checks its inbox before it waits
             self._wakeup.wake()
         return True
 
@@ -193,7 +192,7 @@ class BookiePool:
         return self._request_id
 
     def address_of(self, bookie_id: str) -> str | None:
-        """Return where a bookie is registered, if it is."""
+        """Return where a bookie is registered; ``None`` if it is not."""
         return self._addresses.get(bookie_id)
 
     def post(self, sink: Sink, news: News) -> None:
@@ -205,32 +204,35 @@ class BookiePool:
             box[1].append(news)
 
     def watch(self, connection: Connection) -> None:
-        """Poll a connection's sockets."""
-        assert connection.socket is not None
-        assert connection.monitor is not None
-        self._handlers[connection.socket] = connection.on_readable
-        self._handlers[connection.monitor] = connection.on_monitor
-        self._poller.register(connection.socket, zmq.POLLIN)
-        self._poller.register(connection.monitor, zmq.POLLIN)
+        """Poll a connection's socket and monitor."""
+        own = connection.socket
+        assert own is not None
+        for socket, handler in (
+            (own.socket, connection.on_readable),
+            (own.monitor, connection.on_monitor),
+        ):
+            self._handlers[socket] = handler
+            self._poller.register(socket, zmq.POLLIN)
 
     def watch_cheaply(self, connection: Connection) -> None:
-        """Poll the monitor's descriptor only: each socket that is polled costs every turn.
+        """Poll only the monitor's descriptor: every polled socket costs time in each turn.
 
-        The descriptor stays readable until the monitor has been asked, and is so again at the next
-        event: who asks until there is no more misses none.
+        The descriptor is readable until the monitor is read, and again at the next event. The
+        handler reads until there are no more events, so that it misses none.
         """
-        assert connection.monitor is not None
-        del self._handlers[connection.monitor]
-        self._poller.unregister(connection.monitor)
-        self._handlers[connection.monitor.FD] = connection.on_monitor
-        self._poller.register(connection.monitor.FD, zmq.POLLIN)
+        assert connection.socket is not None
+        monitor = connection.socket.monitor
+        del self._handlers[monitor]
+        self._poller.unregister(monitor)
+        self._handlers[monitor.FD] = connection.on_monitor
+        self._poller.register(monitor.FD, zmq.POLLIN)
         connection.on_monitor(monotonic_ms())
 
     def unwatch(self, connection: Connection) -> None:
-        """Stop polling a connection's sockets."""
-        for socket in (connection.socket, connection.monitor):
-            if socket is None:
-                continue
+        """Stop polling a connection's socket and monitor."""
+        own = connection.socket
+        assert own is not None
+        for socket in (own.socket, own.monitor):
             for polled in (socket, socket.FD):
                 if self._handlers.pop(polled, None) is not None:
                     self._poller.unregister(polled)
@@ -266,7 +268,7 @@ class BookiePool:
             self._wakeup.clear()
         self._now_ms = now_ms = monotonic_ms()
         self._obey(now_ms)
-        self._send(now_ms)  # before there is more to do
+        self._send(now_ms)  # before the handlers below
         for socket in ready:
             handler = self._handlers.get(socket)
             if handler is not None:
@@ -274,8 +276,8 @@ class BookiePool:
         if now_ms >= self._next_tick_ms:
             self._tick(now_ms)
         self._hand_out()
-        self._obey(now_ms)  # what sinks have just asked for
-        if self._timers:  # last: whoever was just given work may not be idle any more
+        self._obey(now_ms)  # commands of the sinks
+        if self._timers:  # last: a connection that has new work is not idle
             self._call_due(now_ms)
         self._send(now_ms)
 
@@ -284,20 +286,20 @@ class BookiePool:
             self._inbox.popleft()(now_ms)
 
     def _send(self, now_ms: int) -> None:
-        """Send the requests of this turn, to each bookie in as few messages as possible."""
+        """Send the requests of this turn: those to one bookie in as few messages as possible."""
         if self._unsent:
             unsent, self._unsent = self._unsent, {}
             for connection in unsent:
                 connection.pump(now_ms)
 
     def _pause_ms(self) -> int | None:
-        """Return how long nothing is to be done, unless something comes."""
+        """Return how long the thread may wait for events; ``None``: without limit."""
         if self._inbox or self._news:
             return 0
         next_ms = self._next_tick_ms
         if self._timers:
             next_ms = min(next_ms, self._timers[0][0])
-        if next_ms == NEVER_MS:  # only a command is waited for, and that wakes us
+        if next_ms == NEVER_MS:  # only a command can come, and it wakes the thread
             return None
         return min(PAUSE_MS_MAX, max(0, next_ms - monotonic_ms()))
 
@@ -305,7 +307,7 @@ class BookiePool:
         due = []
         while self._timers and self._timers[0][0] <= now_ms:
             due.append(heappop(self._timers)[2])
-        for callback in due:  # what one of them asks for comes in the next turn
+        for callback in due:  # their own timers run in the next turn at the earliest
             callback()
 
     def _tick(self, now_ms: int) -> None:

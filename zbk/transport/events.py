@@ -1,4 +1,4 @@
-"""What goes through the client's connections: requests on their way, and what comes of them."""
+"""Requests that a client sends through its connections, and the news that come back."""
 
 from typing import Protocol, TypeAlias
 
@@ -10,16 +10,16 @@ from zbk.wire.messages import Answer, Message
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What came of one request: an answer with its frames, or an error."""
+    """The outcome of one request: an answer with its frames, or an error."""
 
     bookie_id: str
-    key: object  # the caller's own, from the request
+    key: object  # the caller's, from the request
     outcome: Answer | ZbkError
     frames: tuple[bytes, ...] = ()
 
     @property
     def error(self) -> ZbkError:
-        """Why the answer that was asked for did not come: an error, or another answer."""
+        """The error of a request whose answer is missing, or is of another kind."""
         if isinstance(self.outcome, ZbkError):
             return self.outcome
         reason = f"gave an answer of another kind: {type(self.outcome).__name__}"
@@ -32,25 +32,25 @@ class BookieUp(msgspec.Struct, frozen=True):
     bookie_id: str
     incarnation: int
     entry_size_max: int
-    key: object = None  # the subscriber's own, from ``subscribe``
+    key: object = None  # the subscriber's, from ``subscribe``
 
 
 class BookieDown(msgspec.Struct, frozen=True):
-    """The connection to a bookie was lost, or could not be made."""
+    """The connection to a bookie was lost, or an attempt to connect failed."""
 
     bookie_id: str
     error: ZbkError
-    key: object = None  # the subscriber's own, from ``subscribe``
+    key: object = None  # the subscriber's, from ``subscribe``
 
 
 News: TypeAlias = Reply | BookieUp | BookieDown
 
 
 class Sink(Protocol):
-    """Whoever sends requests. Called in the pool's thread; must not block."""
+    """The receiver of news. Called in the pool's thread; must not block."""
 
     def deliver(self, news: list[News]) -> None:
-        """Handle news, in the order in which they happened."""
+        """Handle news, in the order in which it happened."""
         ...
 
 
@@ -67,9 +67,9 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
 
 
 class DealerOptions(msgspec.Struct, frozen=True):
-    """Who we are and how long we wait."""
+    """The client's identity, and its time-outs."""
 
     instance_id: str
     software: str
     connect_timeout_ms: int
-    idle_ms: int = 60_000  # after which a connection that nobody uses is closed
+    idle_ms: int = 60_000  # after which an unused connection is closed

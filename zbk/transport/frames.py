@@ -1,7 +1,7 @@
-"""Multipart messages over a socket that never waits, at half of the price.
+"""Multipart messages over a socket that never waits, at half the cost of pyzmq's own calls.
 
-``send_multipart`` and ``recv_multipart`` combine flags as enumerations and ask the socket, frame by
-frame, whether more follow: 5 µs a message, which a lone add pays twelve times.
+``send_multipart`` and ``recv_multipart`` combine flags as enumerations and ask the socket after
+each frame whether more follow: 5 µs a message, and a lone add needs twelve messages.
 """
 
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ _MORE: Final = int(zmq.NOBLOCK) | int(zmq.SNDMORE)
 
 
 def send_frames(socket: zmq.Socket[bytes], frames: Sequence[Frame], copy_size_max: int) -> None:
-    """Send a message, all of it or nothing. Frames over ``copy_size_max`` bytes are not copied.
+    """Send a message, completely or not at all. Frames over ``copy_size_max`` bytes are not copied.
 
     Raises:
-        zmq.Again: the socket takes nothing now.
-        zmq.ZMQError: as ZeroMQ has it.
+        zmq.Again: the socket takes no message now.
+        zmq.ZMQError: the send failed for another reason.
     """
     last = len(frames) - 1
     for number, frame in enumerate(frames):
@@ -31,19 +31,19 @@ def send_frames(socket: zmq.Socket[bytes], frames: Sequence[Frame], copy_size_ma
 
 
 def receive_frames(socket: zmq.Socket[bytes]) -> list[bytes]:
-    """Return the message that came.
+    """Return the next message.
 
     Raises:
-        zmq.Again: none has.
+        zmq.Again: no message has arrived.
     """
     return receive_message(socket)[0]
 
 
 def receive_message(socket: zmq.Socket[bytes]) -> tuple[list[bytes], zmq.Frame]:
-    """Return the message that came, and its last frame, which says where it came from.
+    """Return the next message, and its last frame, which identifies its connection.
 
     Raises:
-        zmq.Again: none has.
+        zmq.Again: no message has arrived.
     """
     frame = socket.recv(_LAST, copy=False)
     frames = [frame.bytes]
@@ -54,7 +54,7 @@ def receive_message(socket: zmq.Socket[bytes]) -> tuple[list[bytes], zmq.Frame]:
 
 
 def wire_size(frames: Sequence[Frame]) -> int:
-    """Return the bytes that a message takes on its way, frame headers included."""
+    """Return the bytes of a message on the wire, including frame headers."""
     size = 0
     for frame in frames:
         frame_size = len(frame)
@@ -63,5 +63,5 @@ def wire_size(frames: Sequence[Frame]) -> int:
 
 
 def source_fd(frame: zmq.Frame) -> int:
-    """Return the descriptor of the connection that a frame came by; -1 if it is not known."""
+    """Return the descriptor of a received frame's connection; -1 if it is unknown."""
     return frame.get(zmq.SRCFD)

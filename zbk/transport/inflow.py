@@ -1,26 +1,26 @@
-"""What a connection has sent and the front has not received: how much of it may be there.
+"""Bytes that a connection has sent and the front has not received, and their limits.
 
 libzmq reads from all connections as fast as it can, and keeps what it has read: messages that wait
 for the front, and the frames of a message whose last one has not come, whatever their number. A
-limit of messages would stop it from reading; but where it has stopped, and the connection breaks,
-version 4.3.5 ends the process (an assertion: ``!_io_error``), at the will of any stranger. So it
-has no limit, and the front looks at bytes: what the kernel has handed out less what has come here
-is what libzmq holds. Who has too much of that is disconnected.
+limit on messages would stop it from reading; but when it has stopped and the connection breaks,
+libzmq 4.3.5 ends the process (an assertion: ``!_io_error``), and any peer can cause that. So libzmq
+has no limit, and the front counts bytes: libzmq holds what the kernel has handed out and the front
+has not received. A connection with too many of these bytes is ended.
 
     before the HELLO        ``LOBBY_SIZE_MAX`` in all: a HELLO is small
-    one connection          its credit, and the longest message: who keeps to the protocol sends no
-                            more than that before it is answered
-    an unfinished message   the longest that is allowed; and, however short, ``UNFINISHED_MS``
-    all connections         ``TOTAL_COST_MAX``, as it is in memory: small messages cost more than
-                            their bytes. Above it, ``PATIENCE_COUNT`` times in a row, the largest
-                            goes. What ended connections have left counts until it was received,
-                            and keeps the gate shut
+    one connection          its credit plus the longest message: a peer that keeps to the protocol
+                            sends no more than that before it is answered
+    an unfinished message   the longest message that is allowed, and ``UNFINISHED_MS``
+    all connections         ``TOTAL_COST_MAX`` of memory: small messages cost more than their
+                            bytes. When it is exceeded ``PATIENCE_COUNT`` times in a row, the
+                            largest connection is ended. Bytes that ended connections have left
+                            count until they are received, and keep the gate shut
 
-All connections are looked at every half second, and within fifty milliseconds after the process
-grew beyond its largest size so far: in half a second a quick network delivers a gigabyte.
+All connections are checked every half second, and within fifty milliseconds after the process grew
+beyond its largest size so far: a fast network delivers a gigabyte in half a second.
 
-A message that is not finished holds back all that follow it in its connection, so that nothing
-arrives of that one: only then, and while nothing waits to be received, it is told from others.
+An unfinished message holds back all that follow it in its connection, so that nothing arrives from
+there. It is recognized by that, while no finished message waits to be received.
 
 Pure. Owned by the front (``zbk.transport.router``).
 """
@@ -32,33 +32,33 @@ import msgspec
 
 LOBBY_SIZE_MAX: Final = 64 * 1024
 SLACK_SIZE: Final = 256 * 1024
-"""Bytes beside messages, and what has come since it was looked."""
+"""Allowance for bytes outside of messages, and for what came since the last check."""
 
 UNFINISHED_MS: Final = 20_000
 TOTAL_COST_MAX: Final = 64 * 1024 * 1024
 PATIENCE_COUNT: Final = 3
 GROWTH_SIZE: Final = 16 * 1024 * 1024
-"""Bytes by which the process has to grow before all connections are looked at."""
+"""Bytes by which the process must grow before all connections are checked."""
 
 LARGE_COST: Final = 4 * 1024 * 1024
-"""Nobody is disconnected for less, for the sake of all."""
+"""A connection that costs less is not ended to make room for others."""
 
 MESSAGE_COST: Final = 256
-"""Bytes that a message takes in libzmq beside its own, about."""
+"""Bytes that libzmq uses for a message besides its content, about."""
 
 SIGN_RATE: Final = 64
-"""Bytes a second that signs of life may take, and are no part of a message."""
+"""Bytes a second that heartbeats may take; they are no part of a message."""
 
 
 class InflowLimits(msgspec.Struct, frozen=True):
-    """What one connection may have sent at most."""
+    """Limits on what one connection may have sent."""
 
     credit_size: int
     message_size_max: int
 
 
 class Inflow:
-    """What has come by one connection."""
+    """Bytes and messages of one connection."""
 
     __slots__ = (
         "backlog_size",
@@ -71,28 +71,28 @@ class Inflow:
     )
 
     def __init__(self) -> None:
-        self.began_ms = 0  # when its HELLO came; 0: it has not
-        self.begin_size = 0  # that libzmq had read by then
-        self.delivered_size = 0  # since, to the front
+        self.began_ms = 0  # when its HELLO came; 0: it has not come
+        self.begin_size = 0  # bytes that libzmq had read by then
+        self.delivered_size = 0  # bytes that the front has received since
         self.delivered_count = 0
-        self.backlog_size = 0  # as it was looked last
-        self.seen_count = -1  # messages when it was looked last
-        self.stalled_ms = 0  # since when nothing has come though something is there
+        self.backlog_size = 0  # bytes that libzmq held at the last check
+        self.seen_count = -1  # messages at the last check
+        self.stalled_ms = 0  # since when no message came although bytes are there
 
     def begin(self, read_size: int, now_ms: int) -> None:
-        """Count from the HELLO on; libzmq has read so much."""
+        """Start to count: the HELLO came, and libzmq has read ``read_size`` bytes so far."""
         self.begin_size = read_size
         self.began_ms = now_ms
         self.delivered_size = self.delivered_count = 0
 
     def deliver(self, size: int) -> None:
-        """Note that a message has come to the front."""
+        """Record that the front has received a message."""
         self.delivered_size += size
         self.delivered_count += 1
 
     @property
     def cost(self) -> int:
-        """What the backlog takes in memory, about."""
+        """Bytes of memory that the backlog takes, about."""
         if not self.delivered_count:
             return self.backlog_size
         return self.backlog_size + self.backlog_size * MESSAGE_COST * self.delivered_count // max(
@@ -102,9 +102,9 @@ class Inflow:
     def look(
         self, read_size: int, now_ms: int, limits: InflowLimits, *, is_drained: bool
     ) -> str | None:
-        """Note what libzmq has read; return why the connection has to end, if it does.
+        """Record what libzmq has read; return why the connection must end, ``None`` if it may stay.
 
-        ``is_drained``: nothing that was finished waits to be received.
+        ``is_drained``: no finished message waits to be received.
         """
         if not self.began_ms:
             is_much = read_size > LOBBY_SIZE_MAX
@@ -125,23 +125,23 @@ class Inflow:
 
 
 class InflowTotal:
-    """What all connections together have sent and the front has not received."""
+    """Bytes that all connections together have sent and the front has not received."""
 
     def __init__(self) -> None:
-        self._left_cost = 0  # by connections that have ended
+        self._left_cost = 0  # of connections that have ended
         self._over_count = 0
-        self._peak_size = 0  # of the process, when it was asked last
-        self.is_watched = False  # a connection has a backlog: the next look comes soon
+        self._peak_size = 0  # of the process, at the last check
+        self.is_watched = False  # a connection has a backlog: the next check comes soon
 
     @property
     def is_gate_shut(self) -> bool:
-        """True while so much is left of ended connections that no new ones should come."""
+        """True while ended connections have left so much that no new ones are accepted."""
         return self._left_cost > TOTAL_COST_MAX // 4
 
     def has_grown(self, peak_size: int) -> bool:
-        """Return whether the process grew enough for a look at all connections.
+        """Return whether the process grew enough for a check of all connections.
 
-        A look at each connection costs two system calls, a look at the process one.
+        A check of a connection costs two system calls, a check of the process one.
         """
         if peak_size < self._peak_size + GROWTH_SIZE:
             return False
@@ -149,15 +149,15 @@ class InflowTotal:
         return True
 
     def ended(self, inflow: Inflow) -> None:
-        """Note that a connection has ended whose messages are still to be received."""
+        """Record the end of a connection whose messages are still to be received."""
         self._left_cost += inflow.cost
 
     def drained(self) -> None:
-        """Note that nothing waits to be received."""
+        """Record that no message waits to be received."""
         self._left_cost = 0
 
     def too_large(self, inflows: Iterable[Inflow]) -> Inflow | None:
-        """Return the one that has to end, if all together cost too much for too long."""
+        """Return the connection that must end if all together cost too much for too long."""
         total_cost = self._left_cost
         largest: Inflow | None = None
         is_watched = False

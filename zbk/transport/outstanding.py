@@ -1,12 +1,12 @@
 """The requests that were handed to one bookie and are not answered, and when they are late.
 
-A bookie that has much to do answers late, and that is no failure: what it was handed before has to
-be answered first. So the clock of a request starts when it is handed over, and again whenever an
-older one is answered; it is late when neither has happened for its time-out. A bookie that is hung
-answers none, so all that it was handed is late at the same time; a request that hangs alone is late
-soon after the last older one was answered, whatever younger ones do.
+A busy bookie answers late, and that is no failure: it answers older requests first. So the clock of
+a request starts when it is handed over, and starts again whenever an older one is answered. The
+request is late when neither has happened for its time-out. A bookie that is hung answers no
+request, so that all of them are late at the same time. A single request that hangs is late soon
+after the last older one was answered; younger ones do not delay that.
 
-Pure: it is told what time it is. Owned by a ``Connection``.
+Pure: the caller passes the time. Owned by a ``Connection``.
 """
 
 from bisect import bisect_right
@@ -19,10 +19,10 @@ import msgspec
 from zbk.transport.events import Outgoing
 
 NEVER_MS: Final = 2**63 - 1
-"""Later than every time: nothing is due."""
+"""Later than any other time: nothing is due."""
 
 MARK_COUNT_MAX: Final = 64
-"""Answers that are remembered before those are forgotten that no longer count."""
+"""Marks that are kept before the obsolete ones are dropped."""
 
 
 class Pending(msgspec.Struct, gc=False):
@@ -43,18 +43,18 @@ class Outstanding:
 
     def __init__(self) -> None:
         self._pending: OrderedDict[int, Pending] = OrderedDict()
-        self._mark_ids: list[int] = []  # requests that were answered,
-        self._mark_times_ms: list[int] = []  # and when: each counts for all that are younger
+        self._mark_ids: list[int] = []  # ids of answered requests,
+        self._mark_times_ms: list[int] = []  # and when: each restarts all younger clocks
         self.size = 0
-        """Bytes, as they count against the bookie's credit."""
+        """Bytes that count against the bookie's credit."""
         self.due_ms = NEVER_MS
-        """No request is late before. It may be earlier than the first one is, never later."""
+        """A lower bound of when the first request is late."""
 
     def __len__(self) -> int:
         return len(self._pending)
 
     def add(self, requests: Iterable[tuple[int, Pending]], now_ms: int) -> None:
-        """Record requests that are handed over now, with their ids, which ascend."""
+        """Record requests that are handed over now, with their ascending ids."""
         size, due_ms = self.size, self.due_ms
         for request_id, pending in requests:
             outgoing = pending.outgoing
@@ -66,16 +66,16 @@ class Outstanding:
         self.size, self.due_ms = size, due_ms
 
     def take(self, request_id: int, now_ms: int) -> Pending | None:
-        """Return, and forget, a request that was answered; ``None`` if it timed out before."""
+        """Remove and return a request that was answered; ``None`` if it timed out before."""
         pending = self._pending.pop(request_id, None)
         if pending is None:
             return None
         self.size -= pending.outgoing.size
         ids, times_ms = self._mark_ids, self._mark_times_ms
-        while ids and ids[-1] >= request_id:  # this one is older, and was answered later
+        while ids and ids[-1] >= request_id:  # the answer to an older request came later
             ids.pop()
             times_ms.pop()
-        if not times_ms or times_ms[-1] < now_ms:  # else the mark before says as much
+        if not times_ms or times_ms[-1] < now_ms:  # otherwise the mark before it covers this one
             ids.append(request_id)
             times_ms.append(now_ms)
             if len(ids) > MARK_COUNT_MAX:
@@ -83,7 +83,7 @@ class Outstanding:
         return pending
 
     def take_late(self, now_ms: int) -> list[Pending]:
-        """Return, and forget, what is late; ``due_ms`` is exact afterwards."""
+        """Remove and return the late requests; ``due_ms`` is exact afterwards."""
         if now_ms < self.due_ms:
             return []
         self._forget_marks()
@@ -101,7 +101,7 @@ class Outstanding:
         return taken
 
     def take_all(self) -> list[Pending]:
-        """Return, and forget, everything."""
+        """Remove and return all requests."""
         taken = list(self._pending.values())
         self._pending.clear()
         self._mark_ids.clear()
@@ -116,7 +116,7 @@ class Outstanding:
         return max(began_ms, pending.handed_ms) + pending.outgoing.timeout_ms
 
     def _forget_marks(self) -> None:
-        """Keep of the marks that count for every request the last one only."""
+        """Drop all but the last of the marks that are older than every request."""
         oldest_id = next(iter(self._pending), NEVER_MS)
         count = bisect_right(self._mark_ids, oldest_id) - 1
         if count > 0:
