@@ -1,14 +1,14 @@
-"""Digests of entries and batches, and the keys that a ledger password gives.
+"""Digests of entries and batches, and the keys derived from a ledger's password.
 
 The only module that imports ``xxhash``. Everything here is a function of its arguments.
 
-* ``digest_function`` gives the digest of an entry's header and payload.
-* ``checksum`` protects batches on the wire and records on disk: damage, not forgery.
-* ``ledger_key`` is what a client shows to bookies; ``password_digest`` is what the metadata
-  keeps of it; the MAC key is a third, independent one. None can be turned into another.
+* ``digest_function`` computes the digest of an entry's header and payload.
+* ``checksum`` protects batches on the wire and records on disk against damage, not forgery.
+* ``ledger_key`` is the key that a client shows to bookies, ``password_digest`` the value that the
+  metadata keep of it. The MAC key is a third, independent key. None can be derived from another.
 
 Source: BookKeeper's ``DigestManager`` and ``MacDigestManager`` (master key and MAC key derived
-from the password under two names); ours are BLAKE2b with personalisation, salted by ledger id.
+from the password under two names); ours are BLAKE2b with personalization, salted by ledger id.
 """
 
 import hashlib
@@ -24,13 +24,13 @@ LEDGER_KEY_SIZE: Final = 16
 
 DIGEST_CODE: Final = {DigestType.NONE: 0, DigestType.XXH3: 1, DigestType.MAC: 2}
 DIGEST_SIZE_BY_CODE: Final = (0, 8, 16)
-"""Bytes of digest behind the payload, by the code in the entry header."""
+"""Bytes of digest after the payload, by the code in the entry header."""
 
 DigestFunction = Callable[[bytes | memoryview], bytes]
 
 
 def checksum(data: bytes | bytearray | memoryview, seed: int = 0) -> int:
-    """Return the 64-bit XXH3 of ``data``; ``seed`` chains it to what came before.
+    """Return the 64-bit XXH3 of ``data``; ``seed`` chains it to the data before.
 
     >>> hex(checksum(b"zbk"))
     '0x382282448b381518'
@@ -55,17 +55,17 @@ def digest_function(digest_type: DigestType, password: bytes, ledger_id: int) ->
 
 
 def ledger_key(password: bytes, ledger_id: int) -> bytes:
-    """Return what a client shows to a bookie to prove that it knows the password."""
+    """Return the key that proves to a bookie that a client knows the password."""
     return _derive(password, ledger_id, b"zbk ledger key")
 
 
 def password_digest(password: bytes, ledger_id: int) -> bytes:
-    """Return what the ledger's metadata keeps of the password."""
+    """Return the digest of the password that the ledger's metadata keep."""
     return _derive(ledger_key(password, ledger_id), ledger_id, b"zbk verifier")
 
 
 def is_same_secret(one: bytes, other: bytes) -> bool:
-    """Compare two secrets in constant time."""
+    """Return whether two secrets are equal, in constant time."""
     return hmac.compare_digest(one, other)
 
 

@@ -1,4 +1,4 @@
-"""One entry as bytes: encoded once by the writer, the same on the wire, in files, at the reader.
+"""The bytes of one entry. The writer encodes them once; wire, files and readers use the same bytes.
 
 Format version 1. All integers little-endian. Unit of every size: bytes.
 
@@ -11,14 +11,14 @@ Format version 1. All integers little-endian. Unit of every size: bytes.
          8     8  ledger_id     i64   >= 0
         16     8  entry_id      i64   >= 0
         24     8  lac           i64   the writer's LAC when it encoded this; -1 is none
-        32     8  length        i64   bytes of payload in the ledger up to and with this entry
+        32     8  length        i64   bytes of payload in the ledger, including this entry
         40     n  payload       u8[]  may be empty
     40 + n     d  digest        u8[]  of bytes 0 .. 40 + n; d by digest_code
 
-Guarantees a reader may use: ``lac < entry_id``; the digest covers ids as well as payload, so an
-entry in the wrong place is found; an entry's size follows from its first six bytes.
+Guarantees for readers: ``lac < entry_id``; the digest covers ids as well as payload, so an entry in
+the wrong place is detected; the first six bytes give the size of the entry.
 
-Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
+A change of this table needs a new version, new golden bytes and a reader for the old version.
 
 Source: BookKeeper's entry packet (``DigestManager``): the same fields, plus payload size and
 digest type, so that an entry can be read without its ledger's metadata.
@@ -59,7 +59,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """One entry, verified. ``payload`` is its own: it keeps nothing else in memory."""
+    """One verified entry. It owns ``payload``, which keeps no other bytes in memory."""
 
     ledger_id: int
     entry_id: int
@@ -69,7 +69,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def entry_size(payload_size: int, digest_type: DigestType) -> int:
-    """Return the bytes that an entry with this payload takes.
+    """Return the size of an entry with a payload of this size.
 
     >>> entry_size(100, DigestType.XXH3)
     148
@@ -78,25 +78,25 @@ def entry_size(payload_size: int, digest_type: DigestType) -> int:
 
 
 def entry_overhead_size(buffer: Buffer, offset: int = 0) -> int:
-    """Return the bytes beside the payload of the whole entry at ``offset``."""
+    """Return the bytes of header and digest of the whole entry at ``offset``."""
     _payload_size, flags = _START.unpack_from(buffer, offset)
     return HEADER_SIZE + DIGEST_SIZE_BY_CODE[flags >> 8]
 
 
 def stored_lac(buffer: Buffer, offset: int = 0) -> int:
-    """Return the LAC in the header of the whole entry at ``offset``; no digest is looked at."""
+    """Return the LAC in the header of the whole entry at ``offset``. The digest is not checked."""
     lac: int = _HEADER.unpack_from(buffer, offset)[4]
     return lac
 
 
 def stored_length(buffer: Buffer, offset: int = 0) -> int:
-    """Return the length in the header of the whole entry at ``offset``; no digest is looked at."""
+    """Return the length in the header of the entry at ``offset``. The digest is not checked."""
     length: int = _HEADER.unpack_from(buffer, offset)[5]
     return length
 
 
 def has_plain_digest(entry: bytes) -> bool | None:
-    """Return whether a whole entry has the digest that its bytes give; ``None``: only a key tells.
+    """Return whether a whole entry has the digest of its bytes; ``None`` if the check needs a key.
 
     >>> from zbk.protocol.entry.digest import digest_function
     >>> plain = digest_function(DigestType.XXH3, b"", 7)
@@ -121,10 +121,10 @@ def encode_entries(
     digest_type: DigestType,
     digest: DigestFunction,
 ) -> tuple[bytes, list[int]]:
-    """Return the entries back to back, the body of a batch, and the size of each.
+    """Return the body of a batch, which is the entries back to back, and the size of each entry.
 
-    ``length`` is the ledger's length before the first entry. This is the writer's hottest loop:
-    every step runs in C over a chunk of entries that stays in the processor's cache.
+    ``length`` is the ledger's length before the first entry. This is the writer's hottest loop.
+    Every step runs in C over a chunk of entries that stays in the processor's cache.
     """
     code = DIGEST_CODE[digest_type]
     flags = ENTRY_VERSION | code << 8
@@ -168,7 +168,7 @@ def encode_entries(
 
 @lru_cache(maxsize=64)
 def _pack_for(payload_size: int) -> Callable[..., bytes]:
-    """Return what makes header and payload at once, where all payloads are of one size."""
+    """Return the function that packs header and payload at once, for payloads of one size."""
     return Struct(f"<{_START_AND_LEDGER.size}sqqq{payload_size}s").pack
 
 
@@ -183,7 +183,7 @@ def stored_size(buffer: Buffer, offset: int) -> int:
 
 
 def read_prefix(buffer: Buffer, offset: int, where: str = "entry") -> tuple[int, int, int]:
-    """Return ``(ledger_id, entry_id, size)`` of the entry at ``offset``; digests are not looked at.
+    """Return ``(ledger_id, entry_id, size)`` of the entry at ``offset``; no digest is checked.
 
     Raises:
         ShortRecordError: fewer than ``HEADER_SIZE`` bytes are left.
@@ -207,11 +207,11 @@ def decode_entry(
 ) -> tuple[Entry, int]:
     """Return the verified entry at ``offset`` and the offset just after it.
 
-    The entry must be ``entry_id`` of ``ledger_id`` with this type of digest: anything else, a cut
-    or a flipped bit, is a mismatch, and another replica should be asked.
+    The entry must be ``entry_id`` of ``ledger_id`` with this digest type. Other bytes, also a cut
+    or a flipped bit, are a mismatch, and the caller should ask another replica.
 
     Raises:
-        DigestMismatchError: the bytes are not that entry, whole.
+        DigestMismatchError: the bytes are not that whole entry.
     """
     view = memoryview(buffer)
     header_end = offset + HEADER_SIZE

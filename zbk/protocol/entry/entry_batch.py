@@ -1,13 +1,13 @@
-"""A batch of entries of one ledger: the unit that travels, is journaled, stored and answered.
+"""A batch of entries of one ledger: the unit of requests, journal records, storage and answers.
 
-The entries lie back to back in ``body``, each exactly as in ``entry.entry``; nobody on the
-way re-encodes them. Their sizes travel beside the body, so that nobody has to walk it.
+The entries lie back to back in ``body``, each exactly as in ``entry.entry``; no layer re-encodes
+them. Their sizes travel beside the body, so that no layer has to walk it.
 
-    on the wire   sizes: u32 little-endian an entry; ids: see ``zbk.wire``
+    on the wire   sizes: one u32, little-endian, for each entry; ids: see ``zbk.wire``
     in memory     sizes: ``array('I')`` in the host's byte order
 
-A batch is checked twice in its life at a bookie, each time as a whole: ``validate`` (structure)
-and ``verify`` (checksum). After that its bytes are trusted until they are read back from a disk.
+A bookie checks a whole batch twice: ``validate`` (structure) and ``verify`` (checksum). After that
+it trusts the bytes until it reads them back from a disk.
 
 Everything here is a function of its arguments.
 """
@@ -33,14 +33,14 @@ COUNT_MAX: Final = 1 << 20
 """Entries of one batch."""
 
 STORED_ENTRY_ID_MAX: Final = (1 << 40) - 1
-"""The highest entry id that bookies take: an index file has no room for more in 16 TiB."""
+"""The highest entry id that bookies accept: an index file of 16 TiB has no room for more."""
 
 assert array("I").itemsize == 4, "sizes are u32"
 assert array("q").itemsize == 8, "ids are i64"
 
 
 class EntryBatch(msgspec.Struct, frozen=True, gc=False):
-    """Entries of one ledger, ascending. All parts belong to the batch: nobody changes them.
+    """Entries of one ledger, ascending. The batch owns all its parts, and they never change.
 
     >>> batch = EntryBatch.of(7, range(3, 4), [HEADER_SIZE], bytes(HEADER_SIZE))
     >>> batch.first_entry_id, batch.last_entry_id, batch.count, batch.size
@@ -48,7 +48,7 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
     """
 
     ledger_id: int
-    entry_ids: Sequence[int]  # a ``range`` when in a row, else an ascending ``array('q')``
+    entry_ids: Sequence[int]  # a ``range`` if consecutive, else an ascending ``array('q')``
     sizes: "array[int]"  # ``array('I')``: bytes of each encoded entry
     body: bytes  # the encoded entries, back to back
     checksum: int  # of ``body``
@@ -72,7 +72,7 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def count(self) -> int:
-        """How many entries."""
+        """The number of entries."""
         return len(self.sizes)
 
     @property
@@ -86,10 +86,10 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
         return isinstance(self.entry_ids, range)
 
     def verify(self) -> None:
-        """Accept the body as the one that the writer made the checksum of.
+        """Check the body against the writer's checksum.
 
         Raises:
-            MalformedMessageError: it is another one.
+            MalformedMessageError: the checksum does not match.
         """
         if checksum_of(self.body) != self.checksum:
             raise MalformedMessageError(
@@ -98,20 +98,20 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
             )
 
     def validate(self) -> None:
-        """Accept the structure: counts, sizes, and who the first and the last entry are.
+        """Check the structure: counts, sizes, and the ids of the first and the last entry.
 
-        Every inner entry is checked by its reader; here the cost must not grow with the count
-        by more than a sum.
+        Readers check every inner entry; the cost here must not grow with the count by more than a
+        sum.
 
         Raises:
-            MalformedMessageError: says what does not fit.
+            MalformedMessageError: the structure is wrong; the text says where.
         """
         problem = self._problem()
         if problem:
             raise MalformedMessageError(f"a batch of ledger {self.ledger_id}: {problem}")
 
     def select(self, indexes: Sequence[int]) -> "EntryBatch":
-        """Return the batch of the entries at these ascending places of this one."""
+        """Return a batch of the entries at these ascending indexes."""
         ends = [0, *accumulate(self.sizes)]
         body = b"".join([self.body[ends[i] : ends[i + 1]] for i in indexes])
         ids = array("q", [self.entry_ids[i] for i in indexes])
@@ -158,11 +158,11 @@ class EntryBatch(msgspec.Struct, frozen=True, gc=False):
             found = read_prefix(self.body, offset)
         except CorruptRecordError as error:
             return str(error)
-        return "" if found == wanted else f"an entry says {found} where {wanted} is due"
+        return "" if found == wanted else f"an entry has {found} instead of {wanted}"
 
 
 def sizes_to_wire(sizes: "array[int]") -> bytes:
-    """Return sizes as they travel: u32 little-endian each."""
+    """Return sizes in their wire format: u32 little-endian each."""
     return _little_endian(sizes).tobytes()
 
 
@@ -170,7 +170,7 @@ def sizes_from_wire(frame: bytes | memoryview) -> "array[int]":
     """Return the sizes in a frame.
 
     Raises:
-        MalformedMessageError: no whole number of sizes, none, or too many.
+        MalformedMessageError: the frame is empty, too long, or no whole number of sizes.
     """
     if not frame or len(frame) % 4 or len(frame) // 4 > COUNT_MAX:
         raise MalformedMessageError(f"{len(frame)} bytes are no list of 1 to {COUNT_MAX} sizes")
@@ -180,16 +180,16 @@ def sizes_from_wire(frame: bytes | memoryview) -> "array[int]":
 
 
 def is_uniform(sizes: "array[int]") -> bool:
-    """Return whether all sizes are the same. Two copies and a compare: far cheaper than a loop."""
+    """Return whether all sizes are equal. Two copies and a comparison are cheaper than a loop."""
     return sizes.tobytes() == sizes[:1].tobytes() * len(sizes)
 
 
 def _has_size_below(limit: int, sizes: "array[int]") -> bool:
-    """Return whether a size is below ``limit``; none may be 2^31 or more, as no sum allows it.
+    """Return whether a size is below ``limit``. All are below 2^31, because their sum was checked.
 
-    All sizes are compared in one subtraction of two numbers of 32 bits a size: with the highest
-    bit set in each, none borrows from its neighbour, and the bit falls where the size was too
-    small. Six times as fast as ``min``.
+    One subtraction of two large numbers, with 32 bits for each size, compares all sizes. The
+    highest bit of each size is set, so none borrows from its neighbor, and the bit is cleared where
+    the size was too small. Six times as fast as ``min``.
     """
     if len(sizes) > _LANE_COUNT_MAX:
         return min(sizes) < limit
@@ -208,7 +208,7 @@ def _high_bits_and_limits(count: int, limit: int) -> tuple[int, int]:
 
 
 def _little_endian(values: "array[int]") -> "array[int]":
-    """Return the values with little-endian bytes, or, of such, those of the host."""
+    """Return the values in little-endian byte order, or such values in the order of the host."""
     if sys.byteorder == "little":
         return values
     swapped = values[:]

@@ -1,9 +1,9 @@
-"""Verified entries of one read: the received bytes and where each entry lies in them.
+"""Verified entries of one read: the received bytes and the position of each entry in them.
 
-``decode_entries`` is the reader's hottest loop; nothing is copied in it but what the digest needs.
-Small entries of one size, which most are, are taken apart and verified all at once, in C.
-A payload is cut out when somebody asks for it, as ``bytes`` of its own, so that one payload that
-is kept does not keep a whole reply in memory.
+``decode_entries`` is the reader's hottest loop; it copies only what the digest needs. Most entries
+are small and of one size; C code unpacks and verifies them all at once. A payload is copied to its
+own ``bytes`` when a caller asks for it, so a payload that is kept does not keep a whole reply in
+memory.
 
 Source: BookKeeper's ``DigestManager.verifyDigestAndReturnData``, over batches.
 """
@@ -19,27 +19,27 @@ from zbk.protocol.entry.digest import DIGEST_CODE, DIGEST_SIZE_BY_CODE, DigestFu
 from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, Entry
 from zbk.protocol.entry.words import DigestType
 
-# an entry's header in two parts, laid out as the table in zbk.protocol.entry.entry says
+# an entry's header in two parts; the table is in zbk.protocol.entry.entry
 _START = struct.Struct("<IIqq")  # payload_size, version | digest_code << 8, ledger_id, entry_id
 _END = struct.Struct("<qq")  # lac, length
 
-_HEAD = struct.Struct("<IIq")  # all of the first part but the id
+_HEAD = struct.Struct("<IIq")  # the first part without the id
 
 assert _START.size + _END.size == HEADER_SIZE
 assert _HEAD.size + 8 == _START.size
 
 ALIKE_COUNT_MIN: Final = 4
-"""For fewer entries it is not worth to look whether all are alike."""
+"""For fewer entries the check that all are alike does not pay."""
 
 _CHUNK_COUNT: Final = 128
-"""Entries taken apart at once: they stay in the cache, and rouse no garbage collector."""
+"""Entries unpacked at once: they stay in the cache and do not trigger a garbage collection."""
 
 LARGE_SIZE: Final = 8 * 1024
-"""Mean bytes of entries from which on their digests are computed over views."""
+"""Mean size of entries from which digests are computed over views."""
 
 
 class ReadBatch:
-    """Entries of one ledger, verified, in ascending order.
+    """Verified entries of one ledger, in ascending order.
 
     Invariant: entry i lies at ``bounds[i] .. bounds[i + 1]`` of the body, so there is one bound
     more than there are ids.
@@ -75,14 +75,14 @@ class ReadBatch:
 
     @property
     def encoded(self) -> bytes:
-        """The entries as they were written, back to back."""
+        """The encoded entries, back to back."""
         return self._body[self._bounds[0] : self._bounds[-1]]
 
     @property
     def layout(self) -> tuple[bytes, Sequence[int], int, int]:
-        """Body, bounds of the encoded entries in it, and the bytes before and behind a payload.
+        """Body, bounds of the encoded entries in it, and the bytes before and after a payload.
 
-        For whoever cuts all payloads out at once.
+        For callers that cut all payloads out at once.
         """
         return self._body, self._bounds, HEADER_SIZE, self._digest_size
 
@@ -120,13 +120,13 @@ class ReadBatch:
         return (body[start + HEADER_SIZE : end - digest_size] for start, end in pairwise(bounds))
 
     def views(self) -> Iterator[memoryview]:
-        """Yield the payloads, in order, without a copy: each keeps the whole batch in memory."""
+        """Yield the payloads, in order, without a copy. Each keeps the whole batch in memory."""
         body, digest_size = memoryview(self._body), self._digest_size
         for start, end in pairwise(self._bounds):
             yield body[start + HEADER_SIZE : end - digest_size]
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the entries, in order, with all that their headers say."""
+        """Yield the entries, in order, with the fields of their headers."""
         body, bounds = self._body, self._bounds
         if len(bounds) == 1:
             return iter(())
@@ -150,7 +150,7 @@ class ReadBatch:
         return int(lac)
 
     def part(self, start: int, stop: int) -> Self:
-        """Return the entries at the indexes ``start .. stop - 1``, over the same bytes."""
+        """Return the entries at the indexes ``start .. stop - 1``; they share the bytes."""
         ids, bounds = self.entry_ids[start:stop], self._bounds[start : stop + 1]
         return type(self)(self.ledger_id, ids, self.digest_type, self._body, bounds)
 
@@ -162,7 +162,7 @@ class ReadBatch:
 
 
 def join(batches: Sequence[ReadBatch]) -> ReadBatch:
-    """Return batches of one ledger, each behind the one before it, as one. At least one."""
+    """Return one batch made of at least one batch of a ledger, in ascending order."""
     first = batches[0]
     if len(batches) == 1:
         return first
@@ -187,11 +187,11 @@ def decode_entries(
     digest_type: DigestType,
     digest: DigestFunction,
 ) -> tuple[ReadBatch, bool]:
-    """Return the leading entries of ``body`` that are the ones asked for, verified.
+    """Return the leading entries of ``body`` that match ``entry_ids``, verified.
 
-    They are expected back to back, in the order of ``entry_ids``. The flag tells whether they are
-    all that is in ``body``; if not, what follows is not the entry that should come next, whole and
-    undamaged, or was not asked for.
+    They are expected back to back, in the order of ``entry_ids``. The flag is true if they fill
+    ``body``. Otherwise the bytes that follow are not the next expected entry, are damaged, or were
+    not asked for.
     """
     code = DIGEST_CODE[digest_type]
     digest_size = DIGEST_SIZE_BY_CODE[code]
@@ -234,7 +234,7 @@ def _are_alike(
     digest_size: int,
     digest: DigestFunction,
 ) -> bool:
-    """Return whether ``body`` is just these entries, all of one size, each undamaged."""
+    """Return whether ``body`` is exactly these entries, all of one size and undamaged."""
     count = len(entry_ids)
     size, rest = divmod(len(body), max(1, count))
     payload_size = size - HEADER_SIZE - digest_size
@@ -256,7 +256,7 @@ def _are_alike(
 
 @lru_cache(maxsize=64)
 def _entries_of(size: int, digest_size: int) -> tuple[struct.Struct, struct.Struct]:
-    """Return what parts entries of a size: into head and id, into what is digested and digest."""
+    """Return two formats for entries of a size: head and id; digested bytes and digest."""
     return (
         struct.Struct(f"<{_HEAD.size}sq{size - _START.size}x"),
         struct.Struct(f"<{size - digest_size}s{digest_size}s"),
@@ -265,11 +265,11 @@ def _entries_of(size: int, digest_size: int) -> tuple[struct.Struct, struct.Stru
 
 @lru_cache(maxsize=64)
 def _ends_of(size: int) -> struct.Struct:
-    """Return what takes the second part of the header out of entries of a size."""
+    """Return the format that unpacks the second part of the header of entries of a size."""
     return struct.Struct(f"<{_START.size}xqq{size - HEADER_SIZE}x")
 
 
 @lru_cache(maxsize=64)
 def _payloads_of(size: int, digest_size: int) -> struct.Struct:
-    """Return what takes the payload out of entries of a size."""
+    """Return the format that unpacks the payload of entries of a size."""
     return struct.Struct(f"<{HEADER_SIZE}x{size - HEADER_SIZE - digest_size}s{digest_size}x")

@@ -1,4 +1,4 @@
-"""Sets of entry ids as *spans*: pairs of a first and a last id, both included. Pure.
+"""Sets of entry ids as *spans*: pairs of a first and a last id, both inclusive. Pure.
 
 A list of spans is *in order* when it ascends and no two of them touch or overlap.
 """
@@ -8,10 +8,10 @@ from itertools import pairwise
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""First and last entry id, both included."""
+"""First and last entry id, both inclusive."""
 
 SHOWN_COUNT = 8
-"""Spans that a text names; the others it counts."""
+"""Spans that a text lists; it counts the others."""
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
@@ -30,7 +30,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def covering(spans: Iterable[Span], count_max: int) -> tuple[Span, ...]:
-    """Return at most ``count_max`` spans in order that have all these ids, and as few others.
+    """Return at most ``count_max`` spans in order that cover all these ids and as few others.
 
     The narrowest gaps are closed first.
 
@@ -50,7 +50,7 @@ def covering(spans: Iterable[Span], count_max: int) -> tuple[Span, ...]:
 
 
 def overlaps(left: Sequence[Span], right: Sequence[Span]) -> Iterator[Span]:
-    """Yield the ids in both, each of them in order.
+    """Yield the spans of ids that are in both lists; both are in order.
 
     >>> list(overlaps([(0, 5), (8, 9)], [(4, 8)]))
     [(4, 5), (8, 8)]
@@ -66,7 +66,7 @@ def overlaps(left: Sequence[Span], right: Sequence[Span]) -> Iterator[Span]:
 
 
 def spans_text(spans: Sequence[Span]) -> str:
-    """Return spans for people; beyond ``SHOWN_COUNT`` they are counted.
+    """Return spans as text; spans after the first ``SHOWN_COUNT`` are counted.
 
     >>> spans_text([(0, 3), (7, 7)])
     '0 .. 3, 7'

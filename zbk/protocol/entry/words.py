@@ -39,8 +39,8 @@ LAS              last add synced: every entry up to it is synced at this bookie,
 sync cursor      a bookie's LAS for a ledger, and the synced ranges after the first hole
 hole             entries that are missing before others that are present
 fence            a bookie's durable promise to refuse further adds of a ledger's writer
-recovery         the end of a ledger whose writer is gone: fence it, read up to its last entry, write
-                 that back, close it
+recovery         the end of a ledger whose writer is gone: fence it, read up to its last entry,
+                 write that back, close it
 recovery add     an add of a recovery or a repair, which a fenced ledger accepts
 
 At a bookie

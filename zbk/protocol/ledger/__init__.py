@@ -1,6 +1,6 @@
-"""What a ledger is: its quorums, its metadata, and the bookies of its fragments.
+"""Ledgers: their quorums, their metadata, and the bookies of their fragments.
 
-Read ``quorum`` first: which slots hold an entry. ``metadata`` is what the metadata store keeps of a
-ledger, ``changes`` are the changes that writers and recoveries make to it. ``placement`` chooses
-bookies, ``coverage`` says when enough of them answered. How the store is reached is not here.
+Read ``quorum`` first: which slots store an entry. ``metadata`` is the record in the metadata store,
+``changes`` are the changes that writers and recoveries make to it. ``placement`` chooses bookies,
+``coverage`` decides when enough of them answered. Access to the store does not belong here.
 """

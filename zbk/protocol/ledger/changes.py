@@ -1,18 +1,18 @@
 """The changes that writers and recoverers make to a ledger's metadata.
 
-Each is a function from the metadata as they are now to the metadata as they should be, or ``None``
-if nothing is left to do: what ``LedgerStore.update`` wants. It is called again with fresh metadata
-whenever somebody else was quicker, so everything is decided on what is there now, and what others
-changed meanwhile stays:
+Each change is a function from the present metadata to the wanted metadata, or ``None`` if nothing
+remains to be done, as ``LedgerStore.update`` expects. ``update`` calls it again with fresh metadata
+whenever another client was faster. So a change is always decided on the present metadata, and keeps
+the changes of other clients:
 
-    somebody replaced a bookie in an old fragment    kept, beside our change
-    somebody began a recovery                        a writer stops: ``LedgerFencedError``
-    somebody closed the ledger                       a writer stops: ``LedgerClosedError``;
-                                                     a recoverer adopts that end
+    a bookie was replaced in an old fragment    kept, beside the own change
+    a recovery began                            a writer stops: ``LedgerFencedError``
+    the ledger was closed                       a writer stops: ``LedgerClosedError``;
+                                                a recoverer adopts that end
 
-Decision: a ledger IN_RECOVERY is an error for a writer that closes it, as the page says
-(BookKeeper's code overrides it; both are safe, because the recoverer's closing compare-and-swap
-decides).
+Decision: a writer that closes a ledger IN_RECOVERY gets an error, as the protocol page says.
+(BookKeeper's code overrides it. Both are safe, because the recoverer's closing compare-and-swap
+decides.)
 
 Source: "The BookKeeper protocol", Closing a ledger, Ensemble changes; BookKeeper's
 ``MetadataUpdateLoop``, ``LedgerHandle``, ``EnsembleUtils``, ``ReadOnlyLedgerHandle``.
@@ -30,11 +30,11 @@ from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 def close_by_writer(
     current: LedgerMetadata, last_entry_id: int, length: int
 ) -> LedgerMetadata | None:
-    """Return the ledger closed by its writer; ``None`` if it is closed just so already.
+    """Return the ledger closed by its writer; ``None`` if it is closed at this end already.
 
     Raises:
-        LedgerFencedError: somebody recovers it; what is acknowledged stays in the ledger.
-        LedgerClosedError: somebody closed it at another end.
+        LedgerFencedError: it is being recovered; acknowledged entries stay in the ledger.
+        LedgerClosedError: another client closed it at another end.
     """
     match current.state:
         case LedgerState.OPEN:
@@ -53,17 +53,17 @@ def change_ensemble(
     replaced: Mapping[int, tuple[str, str]],
     length_before: int | msgspec.UnsetType = msgspec.UNSET,
 ) -> LedgerMetadata | None:
-    """Return the ledger with other bookies from ``first_entry_id`` on, as its writer needs them.
+    """Return the ledger with other bookies from ``first_entry_id`` on.
 
     ``length_before``: the bytes of payload before that entry, if the writer knows them.
 
-    ``replaced`` has, by slot, the failed bookie and the new one. A slot in which the failed bookie
-    sits no more is left alone; ``None``: that is so of all of them. A last fragment that starts at
-    the same entry is replaced: it never held anything.
+    ``replaced`` has, by slot, the failed bookie and the new one. A slot without the failed bookie
+    does not change; ``None`` if no slot changes. A last fragment that starts at the same entry is
+    replaced, because it has no entries.
 
     Raises:
-        LedgerFencedError: somebody recovers the ledger.
-        LedgerClosedError: somebody closed it.
+        LedgerFencedError: the ledger is being recovered.
+        LedgerClosedError: the ledger is closed.
         IllegalTransitionError: the last fragment starts later than ``first_entry_id``.
     """
     match current.state:
@@ -80,14 +80,15 @@ def change_ensemble(
 
 
 def begin_recovery(current: LedgerMetadata) -> LedgerMetadata | None:
-    """Return the ledger as being recovered; ``None`` if it is already, or is closed."""
+    """Return the ledger IN_RECOVERY; ``None`` if it is so already, or is closed."""
     return current.with_recovery() if current.state is LedgerState.OPEN else None
 
 
 def begin_recovery_of(current: LedgerMetadata, fragment: Fragment) -> LedgerMetadata | None:
-    """Return the ledger as being recovered, if ``fragment`` is still the last one.
+    """Return the ledger IN_RECOVERY if ``fragment`` is still its last one.
 
-    ``None`` if it is not, or nothing is left to begin: its writer has moved on and is not stopped.
+    ``None`` if it is not, because its writer is alive and has moved on, or if the ledger is not
+    OPEN.
     """
     return begin_recovery(current) if current.last_fragment == fragment else None
 
@@ -95,15 +96,15 @@ def begin_recovery_of(current: LedgerMetadata, fragment: Fragment) -> LedgerMeta
 def close_by_recovery(
     current: LedgerMetadata, fragments: Sequence[Fragment], last_entry_id: int, length: int
 ) -> LedgerMetadata | None:
-    """Return the ledger closed by a recoverer; ``None`` if somebody closed it: adopt that end.
+    """Return the ledger closed by a recoverer; ``None`` if it is closed already: adopt that end.
 
-    ``fragments``, ascending, are those that the recoverer wrote entries back to and kept to itself.
-    The first one may start where the last fragment of the ledger does, and takes its place then:
-    every entry of it was written back.
+    ``fragments``, ascending, are those that the recoverer wrote entries back to and did not
+    publish. The first one may start at the same entry as the last fragment of the ledger, and then
+    replaces it: every entry of that fragment was written back.
 
     Raises:
-        IllegalTransitionError: the ledger is not IN_RECOVERY; a fragment starts before the last one
-            of the ledger does, or after the end.
+        IllegalTransitionError: the ledger is not IN_RECOVERY; or a fragment starts before the last
+            one of the ledger, or after the end.
     """
     if current.is_closed:
         return None
@@ -128,14 +129,14 @@ def close_by_recovery(
 def replace_bookie(
     current: LedgerMetadata, first_entry_id: int, slot: int, old: str, new: str
 ) -> LedgerMetadata | None:
-    """Return the ledger with ``new`` in the place of ``old`` in the fragment at ``first_entry_id``.
+    """Return the ledger with ``old`` replaced by ``new`` in the fragment at ``first_entry_id``.
 
-    ``None`` if ``old`` is not in that slot any more: somebody else was quicker. ``new`` has to hold
-    all that is due on the slot: who calls has copied it. It is the slot that counts and not the
-    name alone: a bookie that was replaced may have come back, in another slot, for other entries.
+    ``None`` if ``old`` is not in that slot any more, because another client was faster. The caller
+    has copied every entry of the slot to ``new``. The slot counts, not the name alone: a bookie
+    that was replaced may be back in another slot, for other entries.
 
     Raises:
-        IllegalTransitionError: ``new`` is in the ensemble already.
+        IllegalTransitionError: ``new`` is already in the ensemble.
     """
     is_there = any(
         fragment.first_entry_id == first_entry_id and fragment.bookies[slot] == old
@@ -149,8 +150,8 @@ def cut_fragment(
 ) -> LedgerMetadata | None:
     """Return the closed ledger with the fragment at ``first_entry_id`` cut before ``starts``.
 
-    ``None`` if no fragment that starts there has all of these ids any more: somebody else has cut
-    it.
+    ``None`` if no fragment that starts there has all of these ids any more, because another client
+    has cut it.
 
     Raises:
         IllegalTransitionError: the ledger is not CLOSED.

@@ -1,11 +1,11 @@
-"""When enough bookies of an ensemble were heard that none of the others can hide anything.
+"""The rule for when enough bookies of an ensemble have answered.
 
-A slot is *known* when its bookie gave a valid answer, *unknown* otherwise: not heard, refused,
-timed out, garbled. The known slots *cover* the ensemble when in every window of Qw consecutive
-slots, that is in every write set, fewer than Qa are unknown: then no entry can have got its ack
-quorum from unknown bookies alone, and, once the known ones refuse adds, none ever will.
+A slot is *known* if its bookie gave a valid answer, otherwise *unknown*: no answer, refused, timed
+out, garbled. The known slots *cover* the ensemble if every write set (every window of Qw
+consecutive slots) has fewer than Qa unknown slots. Then no entry can have its ack quorum from
+unknown bookies alone; and if the known bookies refuse adds, no entry will ever get one.
 
-With E = Qw that takes (E - Qa) + 1 bookies.
+With E = Qw the cover needs (E - Qa) + 1 bookies.
 
 Source: BookKeeper's ``RoundRobinDistributionSchedule.RRQuorumCoverageSet``.
 """
@@ -33,7 +33,7 @@ class Coverage:
         self.needed_count = quorum.write_size - quorum.ack_size + 1  # known slots in each window
 
     def know(self, slot: int) -> None:
-        """Note a valid answer."""
+        """Record a valid answer."""
         self._known |= 1 << slot
 
     def is_known(self, slot: int) -> bool:
@@ -42,7 +42,7 @@ class Coverage:
 
     @property
     def known_count(self) -> int:
-        """How many slots are known."""
+        """The number of known slots."""
         return self._known.bit_count()
 
     @property
@@ -51,7 +51,7 @@ class Coverage:
         return self._covers(self._known)
 
     def is_reachable(self, lost_slots: Collection[int]) -> bool:
-        """Return whether the known slots, and all others but the lost ones, would cover it."""
+        """Return whether the ensemble is covered if all slots but the lost ones become known."""
         lost = sum(1 << slot for slot in lost_slots)
         return self._covers(self._known | ~lost)
 

@@ -1,20 +1,20 @@
-"""What the metadata store keeps of a ledger, and the ways in which it may change.
+"""The record of a ledger in the metadata store, and its legal changes.
 
-A ledger's metadata is an immutable value; each change makes a new one, and is legal or not:
+The metadata of a ledger are an immutable value. These changes are legal:
 
     OPEN         -> OPEN         a new last fragment, or one bookie replaced by another
     OPEN         -> IN_RECOVERY
     OPEN         -> CLOSED       by its writer
     IN_RECOVERY  -> IN_RECOVERY  one bookie replaced by another
     IN_RECOVERY  -> CLOSED       by a recoverer, with the fragments that it wrote back to: after
-                                 the last one, or in its place
+                                 the last fragment, or in its place
     CLOSED       -> CLOSED       one bookie replaced by another, or one fragment cut into several
-                                 with the same bookies: what is lost on one side of a cut does not
-                                 keep the other side from being repaired
+                                 with the same bookies: a loss on one side of a cut does not
+                                 prevent the repair of the other side
 
-Nothing else may change, ever: not the sizes, the types, the password, the id, the creation. A
-ledger that was made without a writer may get one, once, while it is OPEN: the compare-and-swap
-that says so picks the single writer.
+Nothing else ever changes: not the sizes, the types, the password, the id, the creation. A ledger
+that was created without a writer can get one, once, while it is OPEN: that compare-and-swap selects
+its only writer.
 
 Source: BookKeeper's ``LedgerMetadata`` and ``MetadataUpdateLoop``; the protocol page, section
 Ledger metadata.
@@ -36,30 +36,30 @@ METADATA_FORMAT_VERSION = 2
 
 
 class Fragment(msgspec.Struct, frozen=True):
-    """A run of entries that share one ensemble."""
+    """A run of consecutive entries with one ensemble."""
 
     first_entry_id: int
     bookies: tuple[str, ...]  # bookie ids, by slot
 
 
 class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger as the metadata store knows it.
+    """The metadata of a ledger.
 
-    Invariants, checked when it is made:
+    Invariants, checked when it is created:
       * the first fragment starts at entry 0, starts strictly increase;
       * each ensemble has ``ensemble_size`` different bookies;
       * ``last_entry_id`` and ``length`` are given exactly when the state is CLOSED;
-      * ``ledger_key`` is a whole key, or none: of ledgers made in format 1;
+      * ``ledger_key`` is a whole key, or empty for ledgers created in format 1;
       * ``length_before`` is given only while the ledger is not CLOSED.
 
     ``length_before`` is the bytes of payload before the last fragment. The writer that begins a
-    fragment notes it, so that a recovery that finds the fragment empty knows the ledger's length
-    without a bookie of an earlier fragment. Where it is not given, the last entry is read.
+    fragment records it, so that a recovery that finds the fragment empty knows the ledger's length
+    without a bookie of an earlier fragment. If it is not given, the recovery reads the last entry.
 
-    The key is what bookies want to see. It is kept so that what a lost bookie held can be copied
-    without the ledger's password: whoever may read the metadata may have entries copied, as in
-    BookKeeper, whose metadata hold the password itself; yet nobody can make up an entry with a MAC,
-    as the MAC's key does not follow from this one. It is never shown, by ``repr`` neither.
+    Bookies require the key. The metadata keep it so that a repair can copy entries without the
+    ledger's password: a client that can read the metadata can copy entries, as in BookKeeper, whose
+    metadata hold the password itself. It cannot forge an entry with a MAC, because the MAC's key
+    does not follow from this key. The key is never shown, not even by ``repr``.
     """
 
     ledger_id: int
@@ -71,11 +71,11 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     password_digest: bytes
     fragments: tuple[Fragment, ...]
     created_ms: int  # wall clock, for people
-    creation_token: str  # tells our own create, whose reply was lost, from somebody else's
+    creation_token: str  # identifies the create of this client if its reply was lost
     state: LedgerState = LedgerState.OPEN
     last_entry_id: int | None = None
     length: int | None = None  # bytes of payload
-    has_writer: bool = True  # false: reserved; becomes true once, by whoever claims it first
+    has_writer: bool = True  # false: reserved; the first client to claim it sets it, once
     custom_metadata: dict[str, bytes] = {}
     ledger_key: bytes = b""
     length_before: int | msgspec.UnsetType = msgspec.UNSET  # see above
@@ -97,7 +97,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
                 return f"an ensemble needs {self.ensemble_size} different bookies"
         is_closed = self.state is LedgerState.CLOSED
         if is_closed != (self.last_entry_id is not None) or is_closed != (self.length is not None):
-            return "last entry id and length belong to CLOSED, and to nothing else"
+            return "last entry id and length belong to the state CLOSED only"
         if self.last_entry_id is not None and self.last_entry_id < NO_ENTRY:
             return f"impossible last entry id {self.last_entry_id}"
         return self._length_problem() or self._key_problem()
@@ -126,16 +126,16 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_closed(self) -> bool:
-        """True when nobody can add any more and the end is known."""
+        """True when the ledger accepts no more entries and its end is final."""
         return self.state is LedgerState.CLOSED
 
     @property
     def last_fragment(self) -> Fragment:
-        """The fragment that an open ledger is written to."""
+        """The fragment to which the writer of an open ledger appends."""
         return self.fragments[-1]
 
     def fragment_of(self, entry_id: int) -> tuple[Fragment, int | None]:
-        """Return the fragment of ``entry_id`` and its last id (``None``: not known yet)."""
+        """Return the fragment of ``entry_id`` and its last id (``None`` if not known yet)."""
         assert entry_id >= 0, "entry ids start at 0"
         end: int | None = self.last_entry_id
         for fragment in reversed(self.fragments):
@@ -156,7 +156,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     def with_closed_by_recovery(
         self, fragments: Sequence[Fragment], last_entry_id: int, length: int
     ) -> Self:
-        """Return the metadata closed, with the fragments that a recoverer wrote entries back to.
+        """Return the metadata of the ledger closed by a recoverer that wrote to ``fragments``.
 
         The first one replaces the last fragment of the ledger if it starts at the same entry.
         """
@@ -172,19 +172,17 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def with_writer(self) -> Self:
-        """Return the metadata of a reserved ledger that now has its one writer.
+        """Return the metadata of a reserved ledger that now has its writer.
 
         Raises:
-            IllegalTransitionError: it has, or had, one.
+            IllegalTransitionError: it has or had a writer.
         """
         if self.has_writer:
-            raise IllegalTransitionError(
-                f"ledger {self.ledger_id}", "it has its one writer already"
-            )
+            raise IllegalTransitionError(f"ledger {self.ledger_id}", "it has a writer already")
         return self._changed(has_writer=True)
 
     def with_recovery(self) -> Self:
-        """Return the metadata of the ledger while it is recovered."""
+        """Return the metadata of the ledger IN_RECOVERY."""
         return self._changed(state=LedgerState.IN_RECOVERY)
 
     def with_new_fragment(
@@ -193,10 +191,10 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         bookies: tuple[str, ...],
         length_before: int | msgspec.UnsetType = msgspec.UNSET,
     ) -> Self:
-        """Return the metadata with a new last ensemble from ``first_entry_id`` on.
+        """Return the metadata with a new last fragment at ``first_entry_id``.
 
-        A last fragment that starts at the same entry is replaced: it never held anything.
-        ``length_before``: the bytes of payload up to there, where the writer knows them.
+        A last fragment that starts at the same entry is replaced, because it has no entries.
+        ``length_before``: the bytes of payload before it, if the writer knows them.
         """
         kept = self.fragments
         if kept[-1].first_entry_id == first_entry_id:
@@ -205,7 +203,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         return self._changed(fragments=fragments, length_before=length_before)
 
     def with_replaced_bookie(self, first_entry_id: int, old: str, new: str) -> Self:
-        """Return the metadata with ``new`` in the place of ``old`` in one fragment.
+        """Return the metadata with ``old`` replaced by ``new`` in one fragment.
 
         Raises:
             IllegalTransitionError: there is no such fragment, or ``old`` is not in it.
@@ -227,7 +225,7 @@ class LedgerMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
         Raises:
             IllegalTransitionError: the ledger is not CLOSED, or these are not ids of the fragment
-                behind its first one.
+                after its first one.
         """
         fragment, last = self.fragment_of(first_entry_id)
         if fragment.first_entry_id != first_entry_id or last is None or starts[-1] > last:
@@ -269,10 +267,10 @@ _NEXT_STATES = {
 
 
 def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
-    """Accept a legal change from ``old`` to ``new``.
+    """Check that the change from ``old`` to ``new`` is legal.
 
     Raises:
-        IllegalTransitionError: says what may not change.
+        IllegalTransitionError: it is not; the text says why.
     """
     name = f"ledger {old.ledger_id}"
     for field in _FIXED:
@@ -294,12 +292,12 @@ def check_transition(old: LedgerMetadata, new: LedgerMetadata) -> None:
 
 
 def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
-    """Return what is wrong with the change of fragments, or nothing.
+    """Return the problem with the change of fragments, or "".
 
-    Of the fragments that were there one bookie may have been replaced, or the last ensemble as a
-    whole: of an open ledger, if it held nothing yet, as its writer knows; at the end of a recovery,
-    if all that it held was written back. New ones come at the end: one of an open ledger, any
-    number with the closing of a recovery, which kept them to itself.
+    In the old fragments one bookie may be replaced, or the last ensemble as a whole: in an open
+    ledger if the fragment has no entries, as its writer knows; at the end of a recovery if all its
+    entries were written back. New fragments are appended: one in an open ledger, any number when a
+    recovery closes the ledger, because it did not publish them before.
     """
     kept = new.fragments[: len(old.fragments)]
     if [f.first_entry_id for f in kept] != [f.first_entry_id for f in old.fragments]:
@@ -325,9 +323,9 @@ def _fragment_problem(old: LedgerMetadata, new: LedgerMetadata) -> str:
 
 
 def _is_cut(old: LedgerMetadata, new: LedgerMetadata) -> bool:
-    """Return whether the one change is that a closed ledger's fragment became several.
+    """Return whether the only change is that a closed ledger's fragment became several.
 
-    They have its bookies, and none of them lies behind the end.
+    They have the same bookies, and all start at or before the end.
     """
     last, added_count = old.last_entry_id, len(new.fragments) - len(old.fragments)
     if last is None or added_count < 1:

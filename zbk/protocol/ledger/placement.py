@@ -1,16 +1,17 @@
-"""Which bookies a new ledger, or a new fragment, is written to.
+"""The choice of bookies for a new ledger or a new fragment.
 
-Chance comes in as candidates already shuffled, so a choice is plain: for one slot after the other
-the best candidate, the first one among equals. What is best a policy says:
+The caller shuffles the candidates, so the choice is deterministic: for one slot after the other the
+best candidate, and the first one among equals. The policy defines the best:
 
-    random        any will do
-    rack aware    the rack that the ensemble has fewest bookies in; among those a rack that is not
-                  next to the slot, so that striped write sets spread as well. Racks are a wish and
-                  no condition: with one rack left, its bookies are taken. Bookies without a label
-                  stand in one rack of their own.
+    random        all are equal
+    rack aware    a bookie of the rack with the fewest bookies in the ensemble; among those a rack
+                  that is not next to the slot, so that striped write sets spread, too. Racks are a
+                  preference, not a condition: if one rack is left, its bookies are chosen. Bookies
+                  without a label share one rack of their own.
 
-Two words keep bookies out: *excluded* ones are never taken, *avoided* ones only when there is no
-other, whatever their rack. ``FailureMemory`` says which to avoid: those that failed lately.
+Two words keep bookies out: *excluded* ones are never chosen; *avoided* ones only if there is no
+other, whatever their rack. ``FailureMemory`` returns the bookies to avoid: those that failed
+lately.
 
 Source: BookKeeper's ``DefaultEnsemblePlacementPolicy``, ``RackawareEnsemblePlacementPolicy`` and
 the bookie quarantine of ``BookieClient``. Decision: no regions, no weights.
@@ -25,18 +26,18 @@ import msgspec
 from zbk.errors import NotEnoughBookiesError
 
 FAILURE_COUNT_MAX: Final = 1_024
-"""Bookies that a ``FailureMemory`` keeps; the longest past failure is forgotten first."""
+"""Bookies that a ``FailureMemory`` keeps; the oldest failure is evicted first."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """A bookie that takes new entries, and where it stands."""
+    """A bookie that accepts new entries, and its rack."""
 
     bookie_id: str
     rack: str = ""
 
 
 class PlacementPolicy(Protocol):
-    """A way to choose bookies. ``candidates`` come shuffled; each may come more than once."""
+    """A way to choose bookies. ``candidates`` are shuffled and may have duplicates."""
 
     def new_ensemble(
         self,
@@ -48,7 +49,7 @@ class PlacementPolicy(Protocol):
         """Return ``ensemble_size`` different bookies, by slot.
 
         Raises:
-            NotEnoughBookiesError: fewer are there.
+            NotEnoughBookiesError: there are fewer.
         """
         ...
 
@@ -60,7 +61,7 @@ class PlacementPolicy(Protocol):
         exclude: Collection[str] = (),
         avoid: Collection[str] = (),
     ) -> dict[int, str]:
-        """Return a new bookie for each failed slot, as many as there are.
+        """Return new bookies by failed slot, for as many slots as there are bookies.
 
         None of them is in ``ensemble`` now, not even in a failed slot.
         """
@@ -68,7 +69,7 @@ class PlacementPolicy(Protocol):
 
 
 class _GreedyPlacement(ABC):
-    """Takes the best candidate for one slot after the other."""
+    """Choose the best candidate for one slot after the other."""
 
     def new_ensemble(
         self,
@@ -125,11 +126,11 @@ class _GreedyPlacement(ABC):
     def _cost(
         self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
     ) -> tuple[int, ...]:
-        """Return how bad a candidate is for a slot; the least is taken."""
+        """Return the cost of a candidate for a slot; the lowest is chosen."""
 
 
 class RandomPlacement(_GreedyPlacement):
-    """Any bookie is as good as another.
+    """All bookies are equal.
 
     >>> bookies = [Candidate("b3"), Candidate("b1"), Candidate("b2")]
     >>> RandomPlacement().new_ensemble(bookies, 2, exclude={"b1"})
@@ -144,7 +145,7 @@ class RandomPlacement(_GreedyPlacement):
 
 
 class RackAwarePlacement(_GreedyPlacement):
-    """Spreads an ensemble over racks.
+    """Spread an ensemble over racks.
 
     >>> bookies = [Candidate("a", "r1"), Candidate("b", "r1"), Candidate("c", "r2")]
     >>> RackAwarePlacement().new_ensemble(bookies, 2)
@@ -156,19 +157,19 @@ class RackAwarePlacement(_GreedyPlacement):
     def _cost(
         self, candidate: Candidate, slot: int, places: Sequence[Candidate | None]
     ) -> tuple[int, ...]:
-        neighbours = (places[slot - 1], places[(slot + 1) % len(places)])
-        return (_count(candidate.rack, places), _count(candidate.rack, neighbours))
+        neighbors = (places[slot - 1], places[(slot + 1) % len(places)])
+        return (_count(candidate.rack, places), _count(candidate.rack, neighbors))
 
 
 POLICIES: Final[Mapping[str, PlacementPolicy]] = {
     "random": RandomPlacement(),
     "rack": RackAwarePlacement(),
 }
-"""The policies by their name in the configuration."""
+"""The policies, by their name in the configuration."""
 
 
 class FailureMemory:
-    """Which bookies failed lately. They are forgiven after ``memory_ms``.
+    """The bookies that failed within the last ``memory_ms``.
 
     >>> memory = FailureMemory(1_000)
     >>> memory.failed("b1", now_ms=0)
@@ -182,7 +183,7 @@ class FailureMemory:
         self._failed_ms: dict[str, int] = {}  # in order of time
 
     def failed(self, bookie_id: str, now_ms: int) -> None:
-        """Note a failure."""
+        """Record a failure."""
         self._failed_ms.pop(bookie_id, None)
         self._failed_ms[bookie_id] = now_ms
         if len(self._failed_ms) > self._count_max:

@@ -1,4 +1,4 @@
-"""Which bookies hold an entry, and how many must say so.
+"""The quorum sizes of a ledger, and the slots that store an entry.
 
 Source: Apache BookKeeper, "The BookKeeper protocol", sections Ensembles, Write quorums,
 Ack quorums; ``RoundRobinDistributionSchedule``.
@@ -15,7 +15,7 @@ ENSEMBLE_SIZE_MAX = 64
 
 
 class Quorum(msgspec.Struct, frozen=True):
-    """The three sizes fixed when a ledger is made. Unit: bookies.
+    """The three sizes, fixed when a ledger is created. Unit: bookies.
 
     Invariant: ``ENSEMBLE_SIZE_MAX >= ensemble_size >= write_size >= ack_size >= 1``.
     """
@@ -31,11 +31,11 @@ class Quorum(msgspec.Struct, frozen=True):
 
     @property
     def is_striped(self) -> bool:
-        """True when no bookie of the ensemble holds every entry."""
+        """True when no bookie of the ensemble stores every entry."""
         return self.ensemble_size > self.write_size
 
     def write_set(self, entry_id: int) -> tuple[int, ...]:
-        """Return the slots that hold ``entry_id``, first choice first.
+        """Return the slots that store ``entry_id``, first choice first.
 
         >>> Quorum(ensemble_size=4, write_size=3, ack_size=2).write_set(2)
         (2, 3, 0)
@@ -48,9 +48,9 @@ class Quorum(msgspec.Struct, frozen=True):
         return (slot - entry_id) % self.ensemble_size < self.write_size
 
     def entry_ids(self, slot: int, first: int, last: int) -> Sequence[int]:
-        """Return the ids in ``first .. last`` that ``slot`` holds, ascending.
+        """Return the ids in ``first .. last`` that ``slot`` stores, ascending.
 
-        A ``range`` when the ledger is not striped (every slot holds all), else an ``array('q')``.
+        A ``range`` if the ledger is not striped (every slot stores all), else an ``array('q')``.
 
         >>> list(Quorum(3, 2, 2).entry_ids(0, 0, 6))
         [0, 2, 3, 5, 6]
