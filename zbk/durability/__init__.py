@@ -1,1 +1,1 @@
-"""What a ledger's type promises: when an add is acknowledged, and how far the LAC may go. Pure."""
+"""The promises of ledger types: when an add is acknowledged, and how far the LAC may go. Pure."""

@@ -1,24 +1,24 @@
-"""What a bookie admits for one ledger, and what it reports of it.
+"""The state of one ledger at a bookie: which requests it admits, and how far it is durable.
 
-Decisions only: the storage actor asks here, then writes. It owns the object, so that checking the
-fence and taking the add in are one step: no add slips in behind a fence.
+Decisions only: the storage actor asks this object, then writes. The actor owns the object, so the
+check of the fence and the admission of an add are one step: no add is admitted after a fence.
 
-    key      the first one seen is kept, before the first entry; any other is refused. It is the
-             one that the metadata have (``new_ledgers``)
-    type     fixed by the first add; another one is refused
+    key      the first key is kept, before the first entry; any other key is refused. It is the key
+             in the metadata (``new_ledgers``)
+    type     fixed by the first add; any other type is refused
     fence    NONE -> PENDING -> DURABLE. From PENDING on ordinary adds are refused; the fence is
-             answered only when DURABLE. A fence is for ever: no way leads back.
-    LAC      the highest one seen, and the highest one that a start after a loss of power would
-             find again, the *durable LAC*: only that one is told to readers, so that what was
-             once readable stays readable
-    cursor   what is synced, on ledgers whose level has a sync cursor
+             answered only when DURABLE. A fence is permanent.
+    LAC      the highest LAC seen; and the highest one that a start after a loss of power would
+             find, the *durable LAC*. Readers get only the durable LAC, so that an entry that was
+             readable once stays readable
+    cursor   the synced entries, on ledgers whose level has a sync cursor
 
-A *ticket* is the number of a group of journal records; groups reach stable storage in the order of
-their tickets, so one number, the highest ticket that is synced, says it of all.
+A *ticket* is the number of a group of journal records. Groups reach stable storage in the order of
+their tickets, so the highest synced ticket describes all of them.
 
-Decision: an explicit LAC is taken on a fenced ledger, too, as in BookKeeper. Whatever a writer
-says is confirmed was acknowledged by an ack quorum, so no recovery ends below it; only the writer
-can say it, as it takes the ledger's key.
+Decision: a fenced ledger accepts an explicit LAC, as in BookKeeper. An ack quorum acknowledged
+every entry that a writer reports as confirmed, so no recovery ends below it; and only the writer
+can send it, because it needs the ledger's key.
 
 Source: BookKeeper's ``LedgerDescriptorImpl`` and ``HandleFactoryImpl``; "The BookKeeper protocol",
 section Closing a ledger as a reader; for the cursor the relaxed-durability proposal.
@@ -35,7 +35,7 @@ from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 
 
 class _Fence(Enum):
-    """How far a fence has come."""
+    """The state of a fence."""
 
     NONE = "none"
     PENDING = "pending"
@@ -45,17 +45,17 @@ class _Fence(Enum):
 class BookieLedger:
     """One ledger at one bookie.
 
-    The keyword arguments are what stable storage says of a ledger that the bookie knows already;
-    without them the ledger is new here. ``ledger_key`` and ``ledger_type`` come together.
+    The keyword arguments are the state on stable storage of a ledger that the bookie already has;
+    without them the ledger is new here. ``ledger_key`` and ``ledger_type`` are given together.
 
     Invariants, checked in ``_check``:
-      * key and type are known together, and never change;
-      * there is a cursor exactly when the type's level has one;
+      * key and type are known together and never change;
+      * there is a cursor exactly if the type's level has one;
       * the cursor's ``last_add_synced`` is never below the LAC;
       * the durable LAC, the recorded ones in their order, and the LAC ascend.
 
-    A bookie has one for each open ledger, and looks at another one for each add: it is small, and
-    what nearly all adds look at lies in few places of memory.
+    A bookie has one object for each open ledger, and each add may use another one. So it is small,
+    and the fields that nearly all adds read lie close together in memory.
     """
 
     __slots__ = (
@@ -90,24 +90,24 @@ class BookieLedger:
         self._fence = _Fence.DURABLE if is_fenced else _Fence.NONE
         self._lac = lac
         self._durable_lac = lac
-        self._recorded_lac = lac  # the last one; if above the durable one, synced with its ticket
+        self._recorded_lac = lac  # the last one; if above the durable LAC, synced with its ticket
         self._recorded_ticket = 0
-        self._earlier: deque[tuple[int, int]] | None = None  # (ticket, LAC) ahead of it, unsynced
+        self._earlier: deque[tuple[int, int]] | None = None  # (ticket, LAC) before it, not synced
         if ledger_key is not None:
             assert ledger_type is not None, "key and type are recorded together"
             self._learn(ledger_key, ledger_type, last_add_synced)
         self._check()
 
-    # ------------------------------------------------------------------ what it knows
+    # ------------------------------------------------------------------ state
 
     @property
     def ledger_id(self) -> int:
-        """The ledger."""
+        """The id of the ledger."""
         return self._ledger_id
 
     @property
     def ledger_key(self) -> bytes | None:
-        """The key that every request has to show; ``None`` before the first add or fence."""
+        """The key that every request must show; ``None`` before the first add or fence."""
         return self._key
 
     @property
@@ -117,21 +117,21 @@ class BookieLedger:
 
     @property
     def is_fenced(self) -> bool:
-        """True when ordinary adds are refused, though the fence may not be durable yet."""
+        """True when ordinary adds are refused. The fence may not be durable yet."""
         return self._fence is not _Fence.NONE
 
     @property
     def lac(self) -> int:
-        """The highest LAC seen, durable or not: sound, but not for readers; -1 is none."""
+        """The highest LAC seen, durable or not: correct, but not for readers; -1 is none."""
         return self._lac
 
     @property
     def recorded_lac(self) -> int:
-        """The highest LAC that is durable, or will be when its ticket is synced; -1 is none."""
+        """The highest LAC that is durable or will be when its ticket is synced; -1 is none."""
         return self._recorded_lac
 
     def durable_lac(self, synced_ticket: int) -> int:
-        """Return the highest LAC that a loss of power leaves; -1 is none. It never falls."""
+        """Return the highest LAC that survives a loss of power; -1 is none. It never falls."""
         if self._recorded_ticket <= synced_ticket:
             self._durable_lac = self._recorded_lac
             self._earlier = None
@@ -143,43 +143,43 @@ class BookieLedger:
 
     @property
     def last_add_synced(self) -> int:
-        """What add and sync answers carry; -1 is none, and always so on ledgers without cursor.
+        """The LAS in answers to adds and syncs; -1 is none, also on ledgers without a cursor.
 
-        Not evidence that the bookie holds these entries (``SyncCursor``).
+        It is not evidence that the bookie holds these entries (``SyncCursor``).
         """
         return NO_ENTRY if self._cursor is None else self._cursor.last_add_synced
 
     # ------------------------------------------------------------------ requests
 
     def check(self, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Accept a request that knows the ledger.
+        """Check the key and the type of a request.
 
         Raises:
-            UnauthorizedError: the key is another one.
+            UnauthorizedError: the key is wrong.
             UnsupportedLedgerError: the ledger is of another type here.
         """
         self.check_key(ledger_key)
         self._check_type(ledger_type)
 
     def check_key(self, ledger_key: bytes) -> None:
-        """Accept a request that shows the right key, or any key while none is known.
+        """Check the key of a request. Every key is right while none is known.
 
         Raises:
-            UnauthorizedError: the key is another one.
+            UnauthorizedError: the key is wrong.
         """
         if self._key is not None and not is_same_secret(self._key, ledger_key):
             raise UnauthorizedError(self._ledger_id)
 
     def admit_add(self, ledger_key: bytes, ledger_type: LedgerType, *, is_recovery: bool) -> bool:
-        """Accept an add; return whether a key record must be written ahead of its entries.
+        """Admit an add; return whether a key record must be written before its entries.
 
-        True comes once, with the first add or fence: the caller must see to it that the record
-        is in the journal before anything else of this ledger.
+        True is returned once, for the first add or fence. The caller must write the key record to
+        the journal before any other record of this ledger.
 
         Raises:
-            UnauthorizedError: the key is another one.
+            UnauthorizedError: the key is wrong.
             UnsupportedLedgerError: the ledger is of another type here.
-            LedgerFencedError: the ledger is fenced, and this is no recovery add.
+            LedgerFencedError: the ledger is fenced, and this is not a recovery add.
         """
         self.check(ledger_key, ledger_type)
         if self.is_fenced and not is_recovery:
@@ -187,23 +187,23 @@ class BookieLedger:
         return self._learn_if_new(ledger_key, ledger_type)
 
     def admit_lac(self, ledger_key: bytes, ledger_type: LedgerType) -> bool:
-        """Accept an explicit LAC; return whether a key record must be written, as ``admit_add``.
+        """Admit an explicit LAC; return whether a key record must be written, as ``admit_add``.
 
         Raises:
-            UnauthorizedError: the key is another one.
+            UnauthorizedError: the key is wrong.
             UnsupportedLedgerError: the ledger is of another type here.
         """
         self.check(ledger_key, ledger_type)
         return self._learn_if_new(ledger_key, ledger_type)
 
     def admit_sync(self, ledger_key: bytes) -> None:
-        """Accept the question for the sync cursor.
+        """Admit a request for the sync cursor.
 
-        The cursor of a fenced ledger is not told. Recoveries write entries back, and one of them
+        A fenced ledger does not report its cursor. Recoveries write entries back, and one of them
         may have closed the ledger below entries that another one wrote.
 
         Raises:
-            UnauthorizedError: the key is another one.
+            UnauthorizedError: the key is wrong.
             LedgerFencedError: the ledger is fenced.
         """
         self.check_key(ledger_key)
@@ -211,21 +211,22 @@ class BookieLedger:
             raise LedgerFencedError(self._ledger_id)
 
     def acknowledges_after(self, *, is_recovery: bool) -> AcknowledgesAfter:
-        """Return what must be done before an admitted add is answered.
+        """Return the step after which an admitted add is answered.
 
-        A recovery add is always synced: recovery makes a ledger's end final, whatever its level.
+        A recovery add is always synced, because a recovery makes a ledger's end final at every
+        level.
         """
         assert self._level is not None, "the add was admitted"
         return "sync" if is_recovery else self._level.acknowledges_after
 
     def fence(self, ledger_key: bytes, ledger_type: LedgerType) -> tuple[bool, bool]:
-        """Accept a fence; return whether a key record, and a fence record, must be written.
+        """Admit a fence; return whether a key record, and a fence record, must be written.
 
-        From now on ordinary adds are refused. Answer the fence only when ``is_fence_durable``:
-        when no fence record is asked for, one may still be on its way.
+        From now on ordinary adds are refused. Answer the fence only when ``is_fence_durable``: if
+        no fence record is needed, an earlier one may still be on its way to stable storage.
 
         Raises:
-            UnauthorizedError: the key is another one; the ledger is not fenced.
+            UnauthorizedError: the key is wrong; the ledger is not fenced.
             UnsupportedLedgerError: the ledger is of another type here.
         """
         self.check(ledger_key, ledger_type)
@@ -238,18 +239,18 @@ class BookieLedger:
 
     @property
     def is_fence_durable(self) -> bool:
-        """True when a fence may be answered."""
+        """True when a fence can be answered."""
         return self._fence is _Fence.DURABLE
 
     def fence_synced(self) -> None:
-        """Note that the fence record is on stable storage."""
+        """Record that the fence record is on stable storage."""
         assert self._fence is not _Fence.NONE, "a fence is accepted before it is durable"
         self._fence = _Fence.DURABLE
 
-    # ------------------------------------------------------------------ news
+    # ------------------------------------------------------------------ events
 
     def added(self, lac: int) -> None:
-        """Note the LAC that came with an admitted add, or an explicit LAC.
+        """Record the LAC of an admitted add, or an explicit LAC.
 
         The message must have passed its checksum.
         """
@@ -260,12 +261,12 @@ class BookieLedger:
             self._check()
 
     def lac_recorded(self, lac: int, ticket: int, synced_ticket: int) -> None:
-        """Note a LAC that is on its way to stable storage: in an entry's header, or by itself.
+        """Record a LAC on its way to stable storage, in an entry's header or in its own record.
 
-        The entry has to be the last one that the bookie holds: its header is what a start reads.
+        The entry must be the last one that the bookie holds, because a start reads that header.
         """
         assert ticket > synced_ticket, "a ticket is synced after it was filled"
-        if lac <= self.durable_lac(synced_ticket):  # which forgets what has become durable
+        if lac <= self.durable_lac(synced_ticket):  # drops what has become durable
             return
         if self._recorded_lac > self._durable_lac:
             if lac <= self._recorded_lac:
@@ -277,7 +278,7 @@ class BookieLedger:
         self.added(lac)
 
     def synced(self, first: int, last: int) -> None:
-        """Note that the entries ``first .. last`` are on stable storage here, for any reason."""
+        """Record that the entries ``first .. last`` are on stable storage here, for any reason."""
         if self._cursor is not None:
             self._cursor.add(first, last)
 

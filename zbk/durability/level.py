@@ -3,14 +3,14 @@
     ledger type   add is acknowledged after          LAC
     -----------   --------------------------------   ------------------------------------------
     PD_JOURNAL    Qa bookies have fsynced it         last entry acknowledged in order
-    VD_JOURNAL    Qa bookies have written it to      what Qa bookies have synced, by their
+    VD_JOURNAL    Qa bookies have written it to      highest entry synced on Qa bookies, by their
                   the operating system's page cache  ``LastAddSynced``
 
-The type stands in the ledger's metadata and on every add, and never changes. A level is an object
-with the interface below: one side of it is the bookie's, the other the client's. A further level
-is one new file with such an object, and its line in ``LEVELS``.
+The type is in the ledger's metadata and in every add, and never changes. A level is an object with
+the interface below, which has a bookie's side and a client's side. A further level needs one new
+module with such an object and a line in ``LEVELS``.
 
-Whatever the level: fences, master keys and recovery adds are always fsynced before the answer.
+At every level fences, ledger keys and recovery adds are fsynced before the answer.
 
 Source: the relaxed-durability proposal, sections Durability Level and Ledger Type.
 """
@@ -28,17 +28,17 @@ AcknowledgesAfter: TypeAlias = Literal["write", "sync"]
 
 
 class DurabilityLevel(WriterLevel, Protocol):
-    """One level, both sides. It holds no state: ledgers share the object."""
+    """One level, both sides. It has no state: ledgers share the object."""
 
     # -- the bookie's side
 
     @property
     def acknowledges_after(self) -> AcknowledgesAfter:
-        """What has to be done before a bookie answers an ordinary add."""
+        """The step after which a bookie answers an ordinary add."""
         ...
 
     def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
-        """Return the sync cursor of one ledger at a bookie, or ``None`` when it needs none.
+        """Return the sync cursor of one ledger at a bookie, or ``None`` if the level has none.
 
         ``last_add_synced`` is the end of the contiguous run of *durable* entries, or less.
         """
@@ -52,7 +52,7 @@ LEVELS: Final[dict[LedgerType, DurabilityLevel]] = {
 
 
 def level_of(ledger_type: LedgerType) -> DurabilityLevel:
-    """Return the level that a ledger type implies.
+    """Return the level of a ledger type.
 
     >>> level_of(LedgerType.VD_JOURNAL).acknowledges_after
     'write'

@@ -1,31 +1,30 @@
-"""Which ledgers a bookie takes in: those that the metadata store has, under their key and type.
+"""Admission of ledgers that are new at a bookie: the metadata store must have them.
 
-A bookie keeps the first key that it is shown for a ledger. If it took that from anybody, a client
-could fence or fill ids that no ledger has yet, and the ledgers made under these ids later would
-find their places taken. So a request that makes a ledger known (an add, an explicit LAC, a fence)
-waits while the metadata store is asked; other ledgers' requests go on.
+A bookie keeps the first key that it gets for a ledger. If it accepted any key, a client could fence
+or fill ids that no ledger has yet, and ledgers created under these ids later would be unusable. So
+a request that makes a ledger known (an add, an explicit LAC, a fence) waits for a lookup in the
+metadata store; requests of other ledgers go on.
 
-    held     the bookie has the ledger: nothing is asked
-    waiting  the first such request of a ledger, and everything that comes for that ledger after it,
-             in the order in which it came
-    found    the store has the ledger: what waits goes on, each request with the right key and type
-    absent   it has not, which a read that lags behind cannot say: refused, and nothing is stored.
-             A request that came after the question was asked is asked for again: its ledger may
-             have been made meanwhile
-    unknown  the store gave no answer: refused as retriable, and nothing is stored
+    held     the bookie has the ledger: no lookup
+    waiting  the first such request of a ledger, and all later requests of that ledger, in order
+    found    the store has the ledger: the waiting requests with the right key and type go on
+    absent   the store does not have it, by a read that does not lag: the requests are refused, and
+             nothing is stored. A request that arrived after the lookup began gets a new lookup,
+             because its ledger may have been created meanwhile
+    unknown  the store gave no answer: the requests are refused as retriable, nothing is stored
 
-A writer creates the metadata before it sends anything, so a ledger of which "absent" is said was
-deleted, or never was.
+A writer creates the metadata before it sends a request, so an absent ledger was deleted or never
+existed.
 
-Limits: ``WAITING_COUNT_MAX`` requests and ``WAITING_SIZE_MAX`` bytes wait; beyond them a request is
-refused with ``BusyError``. One batch of ledgers is asked for at a time, ``LOOKUP_COUNT_MAX`` at
-most; those that arrive meanwhile are the next one.
+Limits: ``WAITING_COUNT_MAX`` requests and ``WAITING_SIZE_MAX`` bytes wait; further requests are
+refused with ``BusyError``. One batch of at most ``LOOKUP_COUNT_MAX`` ledgers is looked up at a
+time; ledgers that arrive meanwhile are in the next batch.
 
 Invariants, checked in ``_check``:
-  * a ledger that is to be asked for has requests that wait;
-  * whatever waits is asked for: now, or in a later batch.
+  * each ledger that needs a lookup has waiting requests;
+  * each ledger with waiting requests is in the present lookup or in a later one.
 
-Decision: metadata of format 1 have no key: such a ledger takes the first one that it is shown.
+Decision: metadata of format 1 have no key, so such a ledger keeps the first key that it gets.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,28 +40,28 @@ from zbk.protocol.entry.words import LedgerType
 WAITING_COUNT_MAX: Final = 16_384
 WAITING_SIZE_MAX: Final = 64 * 1024 * 1024
 LOOKUP_COUNT_MAX: Final = 128
-"""Ledgers in one batch: it takes some tens of milliseconds."""
+"""Ledgers in one batch. Its lookup takes some tens of milliseconds."""
 
 T = TypeVar("T")
 
 
 class KnownLedger(msgspec.Struct, frozen=True):
-    """What the metadata store says of a ledger that it has."""
+    """Key and type of a ledger in the metadata store."""
 
-    ledger_key: bytes  # empty: not kept
+    ledger_key: bytes  # empty: the metadata have none
     ledger_type: LedgerType
 
 
 Finding: TypeAlias = KnownLedger | ZbkError
-"""What came of looking for a ledger; an error refuses its requests."""
+"""The result of a lookup; an error refuses the ledger's requests."""
 
 
 def check_claim(ledger_id: int, ledger_key: bytes, ledger_type: LedgerType, found: Finding) -> None:
-    """Accept a request that makes a ledger known.
+    """Check a request that makes a ledger known.
 
     Raises:
         NoSuchLedgerError: there is no such ledger.
-        MetadataUnavailableError: the store cannot be asked.
+        MetadataUnavailableError: the store did not answer.
         UnauthorizedError: the ledger has another key.
         UnsupportedLedgerError: the ledger is of another type.
     """
@@ -78,7 +77,7 @@ def check_claim(ledger_id: int, ledger_key: bytes, ledger_type: LedgerType, foun
 
 
 class Released(msgspec.Struct, Generic[T], frozen=True):
-    """Requests of one ledger that wait no longer, in order, and what was found."""
+    """Requests of one ledger that no longer wait, in order, and the result of the lookup."""
 
     ledger_id: int
     found: Finding
@@ -86,7 +85,7 @@ class Released(msgspec.Struct, Generic[T], frozen=True):
 
 
 class WaitingRoom(Generic[T]):
-    """The requests that wait, by ledger, and which ledgers are asked for."""
+    """The waiting requests, by ledger, and the ledgers that need a lookup."""
 
     def __init__(
         self, count_max: int = WAITING_COUNT_MAX, size_max: int = WAITING_SIZE_MAX
@@ -94,8 +93,8 @@ class WaitingRoom(Generic[T]):
         self._count_max = count_max
         self._size_max = size_max
         self._waiting: dict[int, list[tuple[T, int]]] = {}
-        self._to_ask: dict[int, None] = {}  # in the order in which they came
-        self._asked: dict[int, int] = {}  # under way: how many requests waited when it began
+        self._to_ask: dict[int, None] = {}  # in order of arrival
+        self._asked: dict[int, int] = {}  # under way: how many requests waited at its start
         self._count = 0
         self._size = 0
 
@@ -104,18 +103,18 @@ class WaitingRoom(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes of the requests that wait."""
+        """Bytes of the waiting requests."""
         return self._size
 
     def has(self, ledger_id: int) -> bool:
-        """Return whether requests of a ledger wait."""
+        """Return whether a ledger has waiting requests."""
         return ledger_id in self._waiting
 
     def put(self, ledger_id: int, request: T, size: int) -> None:
-        """Add a request, behind those of the same ledger; ``size`` in bytes.
+        """Add a request, after those of the same ledger; ``size`` in bytes.
 
         Raises:
-            BusyError: too much waits.
+            BusyError: too many requests or bytes wait.
         """
         if self._count == self._count_max or self._size + size > self._size_max:
             raise BusyError(
@@ -131,7 +130,7 @@ class WaitingRoom(Generic[T]):
         self._check()
 
     def next_batch(self) -> Sequence[int]:
-        """Return the ledgers to ask for now; none while a batch is under way."""
+        """Return the ledgers to look up now; none while a batch is under way."""
         if self._asked:
             return ()
         batch = [*islice(self._to_ask, LOOKUP_COUNT_MAX)]
@@ -142,8 +141,8 @@ class WaitingRoom(Generic[T]):
         return batch
 
     def answered(self, findings: Mapping[int, Finding]) -> Sequence[Released[T]]:
-        """End the batch; return what waited for it, ledger by ledger."""
-        assert findings.keys() == self._asked.keys(), "the batch that is under way is answered"
+        """End the batch; return the requests that waited for it, ledger by ledger."""
+        assert findings.keys() == self._asked.keys(), "the answer is that of the batch under way"
         asked, self._asked = self._asked, {}
         released = []
         for ledger_id, found in findings.items():
@@ -151,7 +150,7 @@ class WaitingRoom(Generic[T]):
             count = left_count if isinstance(found, KnownLedger) else asked[ledger_id]
             if count:
                 released.append(Released(ledger_id, found, self._take(ledger_id, count)))
-            if count < left_count:  # came later than the question: the answer may be no more true
+            if count < left_count:  # arrived after the lookup began: may be outdated
                 self._to_ask[ledger_id] = None
             else:
                 self._to_ask.pop(ledger_id, None)
@@ -159,7 +158,7 @@ class WaitingRoom(Generic[T]):
         return released
 
     def take_all(self) -> Sequence[T]:
-        """Return everything that waits; a batch that is under way releases none of it."""
+        """Remove and return all waiting requests; a batch under way releases none of them."""
         taken = [
             request
             for ledger_id, waiting in list(self._waiting.items())
@@ -179,6 +178,6 @@ class WaitingRoom(Generic[T]):
         return [request for request, _size in waiting[:count]]
 
     def _check(self) -> None:
-        assert self._to_ask.keys() <= self._waiting.keys(), "a ledger is asked for since it waits"
-        assert self._count >= len(self._waiting), "each ledger has requests that wait"
+        assert self._to_ask.keys() <= self._waiting.keys(), "a ledger is looked up because it waits"
+        assert self._count >= len(self._waiting), "each ledger has waiting requests"
         assert bool(self._size >= 0), "a request is taken with its bytes"

@@ -1,15 +1,16 @@
-"""The sync of an open VD ledger by somebody who is not its writer.
+"""The sync of an open VD ledger by a client that is not its writer.
 
-Every bookie of the ensemble is asked to fsync and to say its sync cursor; the LAC follows from the
-cursors (``SyncedLac``). A LAC that grew is told to the bookies, which lifts the cursor of one with
-a hole over that hole, so everybody is asked once more: until the LAC rests.
+The client asks every bookie of the ensemble to fsync and to report its sync cursor; the LAC follows
+from the cursors (``SyncedLac``). If the LAC grew, the client sends it to the bookies, which raises
+the cursor of a bookie with a hole over that hole. So it asks all of them again, until the LAC does
+not grow.
 
-    heard      answered with a cursor, or said that it has no such ledger: nothing is synced there
-    not heard  everything else
+    heard      the bookie reported a cursor, or has no such ledger: nothing is synced there
+    not heard  every other case
 
-With fewer than Qa heard it is not known how far the ledger is durable, and the sync fails. While a
-writer goes on, the LAC may grow for ever: after ``ROUND_COUNT_MAX`` rounds the sync ends with what
-is durable then.
+If fewer than Qa bookies are heard, the durable end is unknown and the sync fails. While a writer
+appends, the LAC may grow without end: after ``ROUND_COUNT_MAX`` rounds the sync ends with the
+entries that are durable then.
 
 Source: the relaxed-durability proposal, section LAC Advance Protocol.
 """
@@ -27,11 +28,11 @@ ROUND_COUNT_MAX: Final = 16
 
 
 class SyncStarted(msgspec.Struct, frozen=True):
-    """Begin."""
+    """Start the sync."""
 
 
 class SlotSynced(msgspec.Struct, frozen=True):
-    """A bookie has fsynced, and told its cursor."""
+    """A bookie has fsynced and reported its cursor."""
 
     slot: int
     incarnation: int
@@ -46,7 +47,7 @@ class SlotNotSynced(msgspec.Struct, frozen=True):
 
 
 class LacTold(msgspec.Struct, frozen=True):
-    """A bookie knows the LAC, or did not answer: it hears it later."""
+    """A bookie has the LAC, or did not answer and gets it later."""
 
     slot: int
 
@@ -55,25 +56,25 @@ Event: TypeAlias = SyncStarted | SlotSynced | SlotNotSynced | LacTold
 
 
 class AskSync(msgspec.Struct, frozen=True):
-    """Ask every bookie to fsync. Answer it with one ``SlotSynced`` or ``SlotNotSynced`` each."""
+    """Ask every bookie to fsync. Each answer is a ``SlotSynced`` or a ``SlotNotSynced``."""
 
     lac: int
 
 
 class TellLac(msgspec.Struct, frozen=True):
-    """Send every bookie the LAC. Answer it with one ``LacTold`` each."""
+    """Send the LAC to every bookie. Each answer is a ``LacTold``."""
 
     lac: int
 
 
 class OutsideSyncDone(msgspec.Struct, frozen=True):
-    """Everything up to the LAC is durable on an ack quorum. Nothing follows."""
+    """Every entry up to the LAC is durable on an ack quorum. The sync is over."""
 
     lac: int
 
 
 class OutsideSyncFailed(msgspec.Struct, frozen=True):
-    """Too few bookies were heard. Nothing follows."""
+    """Too few bookies were heard. The sync is over."""
 
     error: CannotAdvanceError
 
@@ -82,10 +83,10 @@ Effect: TypeAlias = AskSync | TellLac | OutsideSyncDone | OutsideSyncFailed
 
 
 class OutsideSync:
-    """One sync. Rounds of asking and telling, each with every slot.
+    """One sync: rounds that ask every slot for its cursor, then send every slot the LAC.
 
-    ``floor`` is what is durable anyway: the entry before the first one of the last fragment, whose
-    bookies are asked. One that came with that fragment may know nothing of the ledger yet.
+    ``floor`` is durable already: the entry before the first one of the last fragment, whose bookies
+    are asked. A bookie that joined with that fragment may not have the ledger yet.
     """
 
     def __init__(self, ledger_id: int, quorum: Quorum, floor: int = NO_ENTRY) -> None:
@@ -93,15 +94,15 @@ class OutsideSync:
         self._floor = floor
         self._quorum = quorum
         self._synced = SyncedLac(quorum)
-        self._lac_before = self._lac  # at the beginning of the round
+        self._lac_before = self._lac  # at the start of the round
         self._awaited: set[int] = set()
         self._failures: dict[int, ZbkError] = {}
         self._round_count = 0
         self._is_over = False
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. What comes after the end is late news."""
-        del now_ms  # every machine has the same door; time-outs come as events
+        """Handle one event and return the effects. Events after the end are ignored."""
+        del now_ms  # all machines have this signature; time-outs are events
         if self._is_over:
             return []
         match event:

@@ -1,7 +1,7 @@
 """``PD_JOURNAL``: an acknowledged entry is on stable storage of an ack quorum.
 
-The classic BookKeeper ledger: acknowledged is confirmed, so the LAC is the last entry acknowledged
-in order, and ``sync`` has nothing to do but to wait for what is in flight.
+The classic BookKeeper ledger: an acknowledged entry is confirmed, so the LAC is the last entry
+acknowledged in order, and ``sync`` only waits for the adds in flight.
 
 Source: "The BookKeeper protocol", section Writing to ledgers.
 """
@@ -15,7 +15,7 @@ from zbk.protocol.write.lac_policy import LacPolicy
 
 
 class AckedLac:
-    """The LAC of a PD ledger: whatever is acknowledged is durable."""
+    """The LAC of a PD ledger: every acknowledged entry is durable."""
 
     __slots__ = ("_lac",)
 
@@ -36,7 +36,7 @@ class AckedLac:
         """Change nothing: bookies keep no sync cursor of a PD ledger."""
 
     def on_replaced(self, slot: int, confirmed_id: int) -> None:
-        """Change nothing: what is acknowledged stays so."""
+        """Change nothing: acknowledged entries stay acknowledged."""
 
 
 class PdJournal:
@@ -44,8 +44,8 @@ class PdJournal:
 
     acknowledges_after: Literal["sync"] = "sync"
     has_sync_cursor = False
-    changes_ensemble_at: Literal["any time"] = "any time"  # what is acknowledged is durable
-    restart_revokes_acks = False  # what was acknowledged is on the disk that it restarts from
+    changes_ensemble_at: Literal["any time"] = "any time"  # acknowledged entries are durable
+    restart_revokes_acks = False  # acknowledged entries are on its disk
 
     def check_quorum(self, quorum: Quorum) -> None:
         """Accept any sizes."""

@@ -1,16 +1,17 @@
-"""What a bookie has synced of one VD ledger: ``LastAddSynced`` and the ranges beyond it.
+"""The synced entries of one VD ledger at a bookie: ``LastAddSynced`` and the ranges beyond it.
 
 Words: the *LAS* (last add synced) is the id up to which every entry is synced here, or is known to
-be confirmed in the ensemble. *Ranges* are runs of entries that are synced here and lie beyond the
-first hole after the LAS.
+be confirmed in the ensemble. *Ranges* are runs of entries that are synced here, after the first
+hole beyond the LAS.
 
 The LAS is NOT evidence that this bookie holds an entry: a LAC that came with an add raises it over
-entries that may never have arrived (``raise_floor``). So there is no method that says what is held;
-ask the index. After a restart the cursor is rebuilt from durable data only, and holes stay holes.
+entries that may never have arrived (``raise_floor``). So no method here reports which entries the
+bookie holds; ask the index. After a restart the cursor is rebuilt from durable data only, and holes
+stay holes.
 
-Decision: the ranges are bounded. At ``RANGE_COUNT_MAX`` the range farthest from the LAS is
-forgotten: that makes the cursor say less than is true, never more, and the LAC of the ensemble, or
-a rebuild from the index, brings it forward again.
+Decision: the ranges are bounded. At ``RANGE_COUNT_MAX`` the range farthest from the LAS is dropped.
+The cursor then reports less than is true, never more, and the LAC of the ensemble or a rebuild from
+the index advances it again.
 
 Source: the relaxed-durability proposal, section Update Sync Cursor.
 """
@@ -28,7 +29,7 @@ class SyncCursor:
 
     Invariants, checked in ``_check``:
       * firsts and lasts pair up, at most ``range_count_max`` of them, each first <= its last;
-      * the lowest range starts after ``last_add_synced + 1`` (else it were part of the prefix);
+      * the lowest range starts after ``last_add_synced + 1``, or it would be in the prefix;
       * between two ranges there is a hole.
 
     >>> cursor = SyncCursor()
@@ -59,7 +60,7 @@ class SyncCursor:
         return list(zip(self._firsts, self._lasts, strict=True))
 
     def add(self, first: int, last: int) -> None:
-        """Note that the entries ``first .. last`` are on stable storage here, for any reason."""
+        """Record that the entries ``first .. last`` are on stable storage here, for any reason."""
         assert 0 <= first <= last, "a range has at least one entry"
         if first <= self._last_add_synced + 1:
             self._raise_to(last)
@@ -68,10 +69,10 @@ class SyncCursor:
         self._check()
 
     def raise_floor(self, lac: int) -> None:
-        """Note a LAC that came with an add: everything up to it is confirmed in the ensemble.
+        """Record a LAC that came with an add: every entry up to it is confirmed in the ensemble.
 
-        Call it only with a LAC whose message passed its checksum: one damaged header would raise
-        the LAC of the whole ledger.
+        The message of the LAC must have passed its checksum: one damaged header would raise the
+        LAC of the whole ledger.
         """
         self._raise_to(lac)
         self._check()
@@ -79,7 +80,7 @@ class SyncCursor:
     def _raise_to(self, last: int) -> None:
         if last <= self._last_add_synced:
             return
-        # every range that starts at or before last + 1 is swallowed; the last one may reach on
+        # ranges that start at or before last + 1 are absorbed; the last one may reach further
         count = bisect_right(self._firsts, last + 1)
         if count:
             last = max(last, self._lasts[count - 1])
@@ -88,7 +89,7 @@ class SyncCursor:
         self._last_add_synced = last
 
     def _insert(self, first: int, last: int) -> None:
-        # ranges that overlap or touch first .. last become one with it
+        # ranges that overlap or touch first .. last are merged with it
         low = bisect_left(self._lasts, first - 1)
         high = bisect_right(self._firsts, last + 1)
         if low < high:

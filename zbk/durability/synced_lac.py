@@ -1,20 +1,20 @@
-"""The LAC that a client computes from what each bookie says it has synced.
+"""The LAC that a client computes from the bookies' ``LastAddSynced``.
 
 With E = Qw every bookie of the ensemble holds every entry, so entry e is durable on an ack quorum
 exactly when at least Qa bookies have a ``LastAddSynced`` of e or more: the LAC is the Qa-th
 largest value, that is element ``Qw - Qa`` of the values sorted ascending.
 
-    A, B, C say 1, 2, 3:    Qa = 1 -> 3    Qa = 2 -> 2    Qa = 3 -> 1
+    A, B, C report 1, 2, 3:    Qa = 1 -> 3    Qa = 2 -> 2    Qa = 3 -> 1
 
-A value belongs to one life (*incarnation*) of a bookie. A restarted bookie may have lost what was
-not synced, and its disk may even be another one, so its earlier value is void: the slot starts
-again at -1 until the new life speaks. The LAC itself does not go down: what it covered was durable
-on an ack quorum, and Qa - 1 losses are what the ledger tolerates. Only where another bookie takes a
-slot does it fall back to what the writer has confirmed: entries after that belong to the new
-ensemble, and what the bookie that left has synced of them does not count.
+A value belongs to one *incarnation* of a bookie. A restarted bookie may have lost entries that were
+not synced, and may even have another disk, so its earlier value is void: the slot starts again at
+-1 until the new incarnation reports a value. The LAC does not fall: its entries were durable on an
+ack quorum, and the ledger tolerates Qa - 1 losses. Only when another bookie gets a slot does it
+fall back to the last entry that the writer has confirmed: later entries belong to the new ensemble,
+and syncs of them at the former bookie do not count.
 
-Source: the relaxed-durability proposal, section LAC Advance Protocol. Mixing the values of two
-lives of one bookie is the classic error here.
+Source: the relaxed-durability proposal, section LAC Advance Protocol. A mix of the values of two
+incarnations of one bookie is the classic error here.
 """
 
 from zbk.errors import UnsupportedLedgerError
@@ -23,10 +23,9 @@ from zbk.protocol.ledger.quorum import Quorum
 
 
 class SyncedLac:
-    """Turn the bookies' ``LastAddSynced`` into a LAC, which only grows while they stay.
+    """The LAC from the bookies' ``LastAddSynced``. It only grows while the bookies stay.
 
-    Invariant, checked in ``_check``: at the moment at which the LAC grew, at least Qa slots had a
-    value as high.
+    Invariant, checked in ``_check``: when the LAC grew, at least Qa slots had a value as high.
 
     >>> synced = SyncedLac(Quorum(3, 3, 2))
     >>> [synced.update(slot, 1, las) for slot, las in enumerate([1, 2, 3])], synced.lac
@@ -41,7 +40,7 @@ class SyncedLac:
             )
         self._ack_size = quorum.ack_size
         self._index = quorum.write_size - quorum.ack_size
-        self._incarnations = [NO_ENTRY] * quorum.ensemble_size  # below any: nothing heard yet
+        self._incarnations = [NO_ENTRY] * quorum.ensemble_size  # below any: no value yet
         self._values = [NO_ENTRY] * quorum.ensemble_size
         self._lac = NO_ENTRY
 
@@ -51,10 +50,10 @@ class SyncedLac:
         return self._lac
 
     def update(self, slot: int, incarnation: int, last_add_synced: int) -> bool:
-        """Note one bookie's value; return whether the LAC grew.
+        """Record one bookie's value; return whether the LAC grew.
 
-        A value of an earlier life is late news and changes nothing. Within one life the highest
-        value counts: answers may overtake each other.
+        A value of an earlier incarnation is ignored. Within one incarnation the highest value
+        counts, because answers may overtake each other.
         """
         if incarnation < self._incarnations[slot]:
             return False
@@ -73,10 +72,10 @@ class SyncedLac:
         return True
 
     def replaced(self, slot: int, confirmed_id: int) -> None:
-        """Note that another bookie, in whatever life, holds what comes after ``confirmed_id``.
+        """Record that another bookie stores the entries after ``confirmed_id``.
 
-        Its values count from there on: it hears the LAC, and so counts what lies below. What was
-        not confirmed before, and only the former bookie made durable, is not.
+        Its values count from there on: it gets the LAC, so its cursor includes the entries below.
+        Entries that were not confirmed, and that only the former bookie synced, do not count.
         """
         self._incarnations[slot] = NO_ENTRY
         self._values[slot] = NO_ENTRY

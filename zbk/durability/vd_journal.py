@@ -1,13 +1,13 @@
 """``VD_JOURNAL``: an acknowledged entry is in the page cache of an ack quorum of bookies.
 
-It survives the crash of any bookie process, not the loss of power of an ack quorum of machines.
-The LAC covers only what an ack quorum has synced; ``sync`` makes it catch up.
+It survives the crash of any bookie process, but not the loss of power of an ack quorum of machines.
+The LAC covers only entries that an ack quorum has synced; ``sync`` makes it catch up.
 
-Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing of
-entries that it does not hold; it would need a LAC per write set. The proposal has no ensemble
-change either. Here the writer changes its ensemble at a sync point, when all that it has sent is
-acknowledged and durable (``write.sync_point``); elsewhere the un-synced entries would have
-to be kept for the new bookie.
+Decisions: no striping, as in the proposal: with E > Qw a slot's ``LastAddSynced`` says nothing
+about entries that it does not store, so each write set would need its own LAC. The proposal has no
+ensemble change either. Here the writer changes its ensemble at a sync point, when all entries that
+it has sent are acknowledged and durable (``write.sync_point``); at other times it would have to
+keep the entries that are not synced for the new bookie.
 
 Source: the relaxed-durability proposal.
 """
@@ -23,7 +23,7 @@ from zbk.protocol.write.lac_policy import LacPolicy
 
 
 class SyncedLacPolicy:
-    """The LAC of a VD ledger: what an ack quorum has synced. Acks do not move it."""
+    """The LAC of a VD ledger: the end of what an ack quorum has synced. Acks do not move it."""
 
     __slots__ = ("_synced",)
 
@@ -36,14 +36,14 @@ class SyncedLacPolicy:
         return self._synced.lac
 
     def on_acked(self, last_acked_id: int) -> None:
-        """Change nothing: acknowledged entries may be volatile still."""
+        """Change nothing: acknowledged entries may still be volatile."""
 
     def on_synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Record one bookie's ``LastAddSynced``; a new incarnation voids its earlier ones."""
         self._synced.update(slot, incarnation, last_add_synced)
 
     def on_replaced(self, slot: int, confirmed_id: int) -> None:
-        """Forget the bookie that was in the slot."""
+        """Drop the value of the bookie that was in the slot."""
         self._synced.replaced(slot, confirmed_id)
 
 
@@ -72,5 +72,5 @@ class VdJournal:
         return SyncedLacPolicy(quorum)
 
     def new_sync_cursor(self, last_add_synced: int = NO_ENTRY) -> SyncCursor | None:
-        """Return a cursor that starts at what is durable."""
+        """Return a cursor that starts at the end of the durable entries."""
         return SyncCursor(last_add_synced)
