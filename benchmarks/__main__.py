@@ -21,7 +21,7 @@ from benchmarks.peer_results import load_peers
 from benchmarks.pictures import draw_all
 from benchmarks.report import put, report, table
 from benchmarks.results import load, save
-from zbk.config import parse_duration_ms
+from zbk.config.units import parse_duration_ms
 from zbk.errors import ZbkError
 
 HERE: Final = Path(__file__).resolve().parent

@@ -19,7 +19,8 @@ from typing import Any, Final
 import msgspec
 
 from zbk import InvalidOptionError
-from zbk.config import ENTRY_SIZE_MAX_DEFAULT, parse_duration_ms, parse_size
+from zbk.config import ENTRY_SIZE_MAX_DEFAULT
+from zbk.config.units import parse_duration_ms, parse_size
 
 ENTRY_SIZE_MIN: Final = 4 * 1024
 ENTRY_SIZE_MAX: Final = ENTRY_SIZE_MAX_DEFAULT

@@ -28,7 +28,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from zbk.config import MIB
+from zbk.config.units import MIB
 from zbk.errors import InvalidOptionError, MissingDependencyError
 
 if TYPE_CHECKING:

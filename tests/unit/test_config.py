@@ -7,18 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import zbk.config
-from zbk.config import (
-    AutorecoveryConfig,
-    BookieConfig,
-    ClientConfig,
-    build,
-    convert,
-    parse_duration_ms,
-    parse_free,
-    parse_size,
-    read_toml,
-)
+import zbk.config.sources
+import zbk.config.units
+from zbk.config import AutorecoveryConfig, BookieConfig, ClientConfig
+from zbk.config.sources import build, convert, read_toml
+from zbk.config.units import parse_duration_ms, parse_free, parse_size
 from zbk.errors import InvalidOptionError
 
 
@@ -129,14 +122,14 @@ def test_a_value_of_the_wrong_kind_or_out_of_its_range_is_refused(values: dict[s
 
 @pytest.mark.parametrize("value", [0.25, "0.25", 1, 0, "1e-1"])
 def test_a_share_is_a_number_however_it_is_written(value: float | str) -> None:
-    config = convert(zbk.config.BookieConfig, {"compaction_minor_threshold": value})
+    config = convert(BookieConfig, {"compaction_minor_threshold": value})
     assert config.compaction_minor_threshold == float(value)
 
 
 @pytest.mark.parametrize("value", [-0.1, 1.1, "nan", "much", "20%", float("inf")])
 def test_what_is_no_share_is_refused(value: float | str) -> None:
     with pytest.raises(InvalidOptionError, match="compaction_major_threshold"):
-        convert(zbk.config.BookieConfig, {"compaction_major_threshold": value})
+        convert(BookieConfig, {"compaction_major_threshold": value})
 
 
 def test_the_options_of_compaction_come_from_the_environment() -> None:
@@ -145,7 +138,7 @@ def test_the_options_of_compaction_come_from_the_environment() -> None:
         "ZBK_BOOKIE_COMPACTION_MAJOR_INTERVAL_MS": "12h",
         "ZBK_BOOKIE_COMPACTION_RATE_SIZE": "8 MiB",
     }
-    config = build(zbk.config.BookieConfig, flags={}, environment=environment, table={})
+    config = build(BookieConfig, flags={}, environment=environment, table={})
     assert config.compaction_minor_threshold == 0.1
     assert config.compaction_major_interval_ms == 12 * 3_600_000
     assert config.compaction_rate_size == 8 * 1024 * 1024
@@ -177,9 +170,9 @@ def test_a_file_with_anything_else_is_refused_by_its_name(text: str) -> None:
 
 
 def test_the_examples_in_the_docstrings_run() -> None:
-    failed, attempted = doctest.testmod(zbk.config)
-
-    assert (failed, attempted > 0) == (0, True)
+    for module in (zbk.config.units, zbk.config.sources):
+        failed, attempted = doctest.testmod(module)
+        assert (failed, attempted > 0) == (0, True)
 
 
 @pytest.mark.parametrize(

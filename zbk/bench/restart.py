@@ -24,7 +24,7 @@ from zbk.bench.numbered import NumberedPayloads, entry_id_of
 from zbk.client.api import Client, connect
 from zbk.cluster.load import load as append_all
 from zbk.cluster.local import LocalBookie, LocalCluster
-from zbk.config import GIB, MIB
+from zbk.config.units import GIB, MIB
 from zbk.errors import BookieError, DigestMismatchError, RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 from zbk.wire.messages import BookieInfo

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 import click
 
-from zbk.config import ClientConfig, convert, given_values, read_toml
+from zbk.config import ClientConfig
+from zbk.config.sources import convert, given_values, read_toml
 
 CONFIG_VARIABLE: Final = "ZBK_CONFIG"
 

@@ -1,48 +1,149 @@
-"""Options of commands that are fields of a configuration: what their help shows."""
+"""Options of commands that are options of a configuration: flags, help, and the merged result."""
 
-from typing import Final
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
-from zbk.config import GIB, KIB, MIB, ConfigType, variable_of
+import click
 
-_METAVARS: Final = {
-    "_free": "SIZE|PERCENT",
-    "_dir": "DIR",
-    "_threshold": "SHARE",
-    "_max": "COUNT",
-}
+from zbk.cli.config_file import config_option, read_tables
+from zbk.cli.options import metadata_option
+from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
+from zbk.config.option import options_of
+from zbk.config.sources import build, table_of, variable_of
+from zbk.config.units import GIB, KIB, MIB, unit_of
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+ServerConfigT = TypeVar("ServerConfigT", BookieConfig, AutorecoveryConfig)
+
+LIST_HELP: Final = "May be given several times; in the variable, : separates directories."
 
 
-def source_text(config_type: ConfigType, name: str, default: str = "") -> str:
-    """Return what the help of an option says of its variable and its default, as click does."""
-    shown = f"; default: {default}" if default else ""
-    return f"[env var: {variable_of(config_type, name)}{shown}]"
+def config_options(
+    config_type: ConfigType, names: tuple[str, ...] = ()
+) -> Callable[[FunctionT], FunctionT]:
+    """Return a decorator that adds options of a configuration, ``--config`` and ``--metadata``.
+
+    All options of ``config_type`` are added, or those in ``names``.
+    """
+
+    def decorate(command: FunctionT) -> FunctionT:
+        for name in reversed(names or config_type.__struct_fields__):
+            if name != "metadata":
+                command = _option(config_type, name)(command)
+        return metadata_option(config_option(command))
+
+    return decorate
 
 
-def value_text(name: str, default: float | str | tuple[str, ...]) -> str:
-    """Return the value of an option as one would type it: ``64 MiB``, ``10s``."""
-    if isinstance(default, tuple):
-        return ":".join(default)
-    if isinstance(default, bool):
-        return str(default).lower()
-    units: list[tuple[str, int]] = [("", 1)]
-    match metavar_of(name):
+def server_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
+    """Build a configuration from flags, environment, file, the running `zbk up` and defaults.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range, or no metadata store is given.
+    """
+    config = offline_config(config_type, options)
+    if config.metadata:
+        return config
+    from zbk.errors import InvalidOptionError
+    from zbk.system.context import read_context
+
+    found = read_context()
+    if found is None:
+        raise InvalidOptionError(
+            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
+        )
+    return offline_config(config_type, options | {"metadata": found})
+
+
+def offline_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
+    """Build a configuration from flags, environment, file and defaults; all may be left out.
+
+    Raises:
+        InvalidOptionError: an option is unknown or out of its range.
+    """
+    flags = {name: value for name, value in options.items() if name != "config_file"}
+    table = read_tables(options["config_file"]).get(table_of(config_type), {})
+    return build(config_type, flags=flags, environment=os.environ, table=table)
+
+
+def log_options(command: FunctionT) -> FunctionT:
+    """Add ``--log-format`` and ``--log-level`` to a command."""
+    for name, choices in (
+        ("level", ["debug", "info", "warning", "error"]),
+        ("format", ["text", "json"]),
+    ):
+        command = click.option(
+            f"--log-{name}",
+            type=click.Choice(choices),
+            envvar=variable_of(LogConfig, name),
+            show_envvar=True,
+            help=f"{options_of(LogConfig)[name].help}  [default: {getattr(LogConfig(), name)}]",
+        )(command)
+    return command
+
+
+def log_config(
+    config_file: Path | None, log_format: str | None, log_level: str | None
+) -> LogConfig:
+    """Build the configuration of log lines from ``log_options`` and the file.
+
+    Raises:
+        InvalidOptionError: an option is unknown, or has no such value.
+    """
+    return build(
+        LogConfig,
+        flags={"format": log_format, "level": log_level},
+        environment={},  # click reads the variables
+        table=read_tables(config_file).get("log", {}),
+    )
+
+
+def value_text(name: str, value: float | str | tuple[str, ...]) -> str:
+    """Return the value of an option as a user types it: ``64 MiB``, ``10s``."""
+    if isinstance(value, tuple):
+        return ":".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    units: Mapping[str, int] = {"": 1}
+    match unit_of(name):
         case "SIZE":
-            units = [(" GiB", GIB), (" MiB", MIB), (" KiB", KIB), ("", 1)]
+            units = {" GiB": GIB, " MiB": MIB, " KiB": KIB, "": 1}
         case "DURATION":
-            units = [("s", 1_000), ("ms", 1)]
-    for unit, factor in units:
-        if isinstance(default, int) and default % factor == 0:
-            return f"{default // factor}{unit}"
-    return str(default)
+            units = {"s": 1_000, "ms": 1}
+    for unit, factor in units.items():
+        if isinstance(value, int) and value % factor == 0:
+            return f"{value // factor}{unit}"
+    return str(value)
 
 
-def metavar_of(name: str) -> str:
-    """Return what the help shows for the value of a bookie's option."""
-    if name.endswith("_ms"):
-        return "DURATION"
-    if name.endswith(("_size", "_size_max")) or name == "memory_max":
-        return "SIZE"
-    for ending, shown in _METAVARS.items():
-        if name.endswith(ending):
-            return shown
-    return "NAME" if name in {"rack", "boot_id"} else "ADDRESS"
+# ------------------------------------------------------------------ private
+
+
+def _option(config_type: ConfigType, name: str) -> Callable[[FunctionT], FunctionT]:
+    option, default = options_of(config_type)[name], getattr(config_type(), name)
+    flag = f"--{name.replace('_', '-')}"
+    shown = value_text(name, default)
+    if isinstance(default, bool):
+        return click.option(
+            f"{flag}/--no-{flag[2:]}",
+            name,
+            default=None,
+            help=f"{option.help}  [env var: {variable_of(config_type, name)}]",
+        )
+    source = f"[env var: {variable_of(config_type, name)}{f'; default: {shown}' if shown else ''}]"
+    if option.unit_of(name) == "DIR":
+        return click.option(
+            flag,
+            name,
+            metavar="DIR",
+            multiple=True,
+            callback=lambda _context, _option, paths: _one_or_several(paths),
+            help=f"{option.help} {LIST_HELP}  {source}",
+        )
+    return click.option(flag, name, metavar=option.unit_of(name), help=f"{option.help}  {source}")
+
+
+def _one_or_several(paths: tuple[str, ...]) -> str | tuple[str, ...] | None:
+    return paths if len(paths) > 1 else next(iter(paths), None)

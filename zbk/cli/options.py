@@ -170,7 +170,7 @@ def parse_size_option(
     """Turn ``4096``, ``64KiB`` or ``"1 MiB"`` into bytes."""
     if value is None:
         return None
-    from zbk.config import parse_size
+    from zbk.config.units import parse_size
     from zbk.errors import InvalidOptionError
 
     try:
@@ -186,7 +186,7 @@ def parse_size_option(
 
 def parse_duration_option(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
     """Turn ``500``, ``500ms``, ``2s`` or ``1min`` into milliseconds."""
-    from zbk.config import parse_duration_ms
+    from zbk.config.units import parse_duration_ms
     from zbk.errors import InvalidOptionError
 
     try:

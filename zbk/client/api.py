@@ -33,7 +33,8 @@ from zbk.client.read.ledger_reader import LedgerReader, ReaderSetup
 from zbk.client.read.tail_body import LedgerNews
 from zbk.client.read.tail_group import TailGroup
 from zbk.client.write.ledger_creation import LedgerCreator, LedgerOptions, plan_ledger
-from zbk.config import ClientConfig, ClientOptions, convert
+from zbk.config import ClientConfig, ClientOptions
+from zbk.config.sources import convert
 from zbk.durability.level import level_of
 from zbk.errors import (
     ClientClosedError,

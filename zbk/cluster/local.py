@@ -31,7 +31,8 @@ import msgspec
 
 from zbk.actors.process.bookie_process import init_bookie
 from zbk.cluster.child import Child
-from zbk.config import BookieConfig, convert
+from zbk.config import BookieConfig
+from zbk.config.sources import convert
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.connect import open_store

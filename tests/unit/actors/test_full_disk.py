@@ -14,7 +14,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
-from zbk.config import FreeLimit
+from zbk.config.units import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.directory.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet

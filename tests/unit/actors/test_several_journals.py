@@ -12,7 +12,7 @@ from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
 from zbk.actors.serve.storage import Quiesce, Requests, StorageActor, StorageMessage
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
-from zbk.config import FreeLimit
+from zbk.config.units import FreeLimit
 from zbk.durability.new_ledgers import KnownLedger
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage

@@ -36,7 +36,8 @@ from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
-from zbk.config import MESSAGE_OVERHEAD_SIZE, MIB, BookieConfig, parse_free
+from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
+from zbk.config.units import MIB, parse_free
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import MetadataStore

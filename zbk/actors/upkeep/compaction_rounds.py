@@ -15,7 +15,8 @@ import msgspec
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.compaction import CompactionCounts, DirectoryCompaction
 from zbk.actors.upkeep.waits import Waits
-from zbk.config import BookieConfig, parse_free
+from zbk.config import BookieConfig
+from zbk.config.units import parse_free
 from zbk.protocol.throttle import Throttle
 from zbk.protocol.upkeep.compaction import (
     CompactionClock,

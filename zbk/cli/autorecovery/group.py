@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from zbk.cli.autorecovery.options import autorecovery_config, autorecovery_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_file import read_tables
-from zbk.config import LogConfig, build
+from zbk.cli.config_options import config_options, log_config, log_options, server_config
+from zbk.config import AutorecoveryConfig
 
 
 @click.command(
@@ -19,21 +18,8 @@ from zbk.config import LogConfig, build
         ("zbk autorecovery run --lost-bookie-delay-ms 10min", "a bookie may be restarted"),
     ],
 )
-@autorecovery_options
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    envvar="ZBK_LOG_FORMAT",
-    show_envvar=True,
-    help="Log lines on standard error.  [default: text]",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    envvar="ZBK_LOG_LEVEL",
-    show_envvar=True,
-    help="The least that is logged.  [default: info]",
-)
+@config_options(AutorecoveryConfig)
+@log_options
 @click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def run(
     log_format: str | None,
@@ -47,13 +33,8 @@ def run(
     Each option may also come from the environment: --brake-hold-ms from
     ZBK_AUTORECOVERY_BRAKE_HOLD_MS.
     """
-    log = build(
-        LogConfig,
-        flags={"format": log_format, "level": log_level},
-        environment={},  # click has looked there
-        table=read_tables(options["config_file"]).get("log", {}),
-    )
-    config = autorecovery_config(options)
+    log = log_config(options["config_file"], log_format, log_level)
+    config = server_config(AutorecoveryConfig, options)
     from zbk.auditor.process import run_autorecovery
     from zbk.cli.logs import log_to_stderr
     from zbk.cli.parent import stop_with_parent as watch_parent

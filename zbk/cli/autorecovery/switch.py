@@ -93,7 +93,7 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
     Two or more that are lost at the same time are acted on without a delay. It holds for the whole
     cluster, whatever its auditors are configured to.
     """
-    from zbk.config import parse_duration_ms
+    from zbk.config.units import parse_duration_ms
     from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:

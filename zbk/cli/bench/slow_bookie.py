@@ -8,14 +8,15 @@ from typing import Any
 
 import click
 
-from zbk.cli.bookie.options import bookie_config, config_options
+from zbk.cli.config_options import config_options, server_config
 from zbk.cli.logs import log_to_stderr
 from zbk.cli.options import parse_duration_option
 from zbk.cli.parent import stop_with_parent
+from zbk.config import BookieConfig
 
 
 @click.command()
-@config_options
+@config_options(BookieConfig)
 @click.option(
     "--sync-delay",
     "sync_delay_ms",
@@ -38,7 +39,8 @@ def run(
     if is_parent_watched:
         stop_with_parent()
     files = SlowFiles(sync_delay_ms / 1000)
-    sys.exit(run_bookie(bookie_config(options), on_ready=lambda _registration: None, files=files))
+    config = server_config(BookieConfig, options)
+    sys.exit(run_bookie(config, on_ready=lambda _registration: None, files=files))
 
 
 if __name__ == "__main__":

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.bookie.directory_options import directory_options, metadata_address, offline_config
+from zbk.cli.bookie.directory_options import directory_options, metadata_address
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
+from zbk.cli.config_options import offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
     from zbk.actors.identity.cookies import look
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     address = metadata_address(config)
     has_directories = bool(config.journal_dirs or config.ledger_dirs)
     if not address and not has_directories:
@@ -162,7 +164,6 @@ def cookie() -> None:
 
 
 def _given(metadata: str | None) -> str:
-    from zbk.config import BookieConfig
 
     address = metadata_address(BookieConfig(metadata=metadata or ""))
     if not address:

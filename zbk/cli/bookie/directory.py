@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from zbk.cli.bookie.directory_options import directory_options, offline_config
+from zbk.cli.bookie.directory_options import directory_options
 from zbk.cli.command import ZbkCommand
+from zbk.cli.config_options import offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_object
@@ -42,7 +43,7 @@ def retire_dir(
     from zbk.actors.identity.service import check_retire, retire
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     path = _of(config, directory)
     check_retire(OsFiles(), config, path)
     if not is_confirmed(RETIRE_WARNING, f"Take {path} out of service?", yes=yes):
@@ -76,7 +77,7 @@ def renew_dir(
     from zbk.actors.identity.service import check_renew, renew
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     path = _of(config, directory)
     check_renew(OsFiles(), config, path)
     warning = f"what this bookie had in {path} will be removed"

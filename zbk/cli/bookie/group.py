@@ -5,14 +5,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.autorecovery.options import autorecovery_beside
-from zbk.cli.bookie.options import bookie_config, config_options
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_file import read_tables
+from zbk.cli.config_options import (
+    config_options,
+    log_config,
+    log_options,
+    offline_config,
+    server_config,
+)
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session
-from zbk.config import LogConfig, build
+from zbk.config import AutorecoveryConfig, BookieConfig
 
 if TYPE_CHECKING:
     from zbk.metadata.values import BookieRegistration
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
         )
     ],
 )
-@config_options
+@config_options(BookieConfig)
 @output_option
 def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of BookieConfig
     """Make a bookie: id, cookie, directories.
@@ -36,7 +40,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     The id is printed. It stays with the directories, whatever the address. Each option may also
     come from the environment: --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
     """
-    config = bookie_config(options)
+    config = server_config(BookieConfig, options)
     from zbk.actors.process.bookie_process import init_bookie
 
     bookie_id = init_bookie(config)
@@ -54,21 +58,8 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
         ("zbk bookie run ... --log-format json", "log lines for machines"),
     ],
 )
-@config_options
-@click.option(
-    "--log-format",
-    type=click.Choice(["text", "json"]),
-    envvar="ZBK_LOG_FORMAT",
-    show_envvar=True,
-    help="Log lines on standard error.  [default: text]",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    envvar="ZBK_LOG_LEVEL",
-    show_envvar=True,
-    help="The least that is logged.  [default: info]",
-)
+@config_options(BookieConfig)
+@log_options
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,
@@ -96,15 +87,12 @@ def run(
     Such a bookie starts with --wiped-on-purpose only, and then denies nothing until it has checked
     each ledger against its peers.
     """
-    log = build(
-        LogConfig,
-        flags={"format": log_format, "level": log_level},
-        environment={},  # click has looked there
-        table=read_tables(options["config_file"]).get("log", {}),
-    )
-    config_file = options["config_file"]
-    config = bookie_config(options)
-    beside = autorecovery_beside(config.metadata, config_file) if autorecovery else None
+    log = log_config(options["config_file"], log_format, log_level)
+    config = server_config(BookieConfig, options)
+    beside = None
+    if autorecovery:
+        own_cluster = {"metadata": config.metadata, "config_file": options["config_file"]}
+        beside = offline_config(AutorecoveryConfig, own_cluster)
     from zbk.auditor.bookie_process import run_bookie
     from zbk.cli.logs import log_to_stderr
     from zbk.cli.parent import stop_with_parent as watch_parent

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from zbk.cli.bookie.directory_options import directory_options, metadata_address, offline_config
+from zbk.cli.bookie.directory_options import directory_options, metadata_address
 from zbk.cli.command import ZbkCommand
+from zbk.cli.config_options import offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option, read_password_file
 from zbk.cli.output import Format, note, print_json, print_object, print_rows
+from zbk.config import BookieConfig
 from zbk.errors import DamageError, InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
     from zbk.actors.identity.offline import check
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     with (
         _store_or_why_not(config.metadata) as (store, unanswered),
         check(OsFiles(), store, config) as found,
@@ -113,7 +115,7 @@ def rebuild_index(
     from zbk.cli.progress import telling
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     with _store(metadata_address(config)) as store, telling() as tell:
         reports = rebuild(OsFiles(), store, config, passwords, tell)
     for path, report in reports.items():
@@ -166,7 +168,7 @@ def format_(
     from zbk.actors.identity.offline import wipe_bookie
     from zbk.system.files import OsFiles
 
-    config = offline_config(options)
+    config = offline_config(BookieConfig, options)
     address = metadata_address(config) if with_cookie else ""
     if with_cookie and not address:
         raise InvalidOptionError("metadata", "", "--with-cookie needs the cluster's metadata")

@@ -9,19 +9,13 @@ from typing import Any
 import click
 
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config.help import SECTION_HELP
 from zbk.cli.config_file import config_option, read_tables, read_text
 from zbk.cli.config_options import value_text
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
-from zbk.config import (
-    SECTIONS,
-    convert,
-    given_values,
-    parse_toml,
-    unknown_tables,
-    variable_of,
-)
+from zbk.config import SECTIONS
+from zbk.config.option import options_of
+from zbk.config.sources import convert, given_values, parse_toml, unknown_tables, variable_of
 from zbk.errors import InvalidOptionError
 
 
@@ -109,22 +103,20 @@ def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[Inva
 def default(output: Format) -> None:
     """Print a configuration file with every option and its default."""
     if output == "json":
-        for section in SECTION_HELP:
-            defaults = SECTIONS[section]()
-            for name, text in SECTION_HELP[section].items():
-                row = {"section": section, "option": name, "default": getattr(defaults, name)}
-                print_json(row | {"help": text})
+        for section, name, text, value in _defaults():
+            print_json({"section": section, "option": name, "default": value, "help": text})
         return
     click.echo("# Options of zbk. Each is at its default: take away the # to change it.")
     click.echo('# Sizes are bytes, or texts like "64 MiB"; durations milliseconds, or "2s".')
-    for section, help_by_name in SECTION_HELP.items():
-        click.echo(f"\n[{section}]")
-        defaults = SECTIONS[section]()
-        for name, text in help_by_name.items():
-            value = value_text(name, getattr(defaults, name))
-            is_number = value.replace(".", "", 1).isdecimal()
-            click.echo(f"# {text}")
-            click.echo(f"#{name} = {value if is_number else json.dumps(value)}")
+    last_section = ""
+    for section, name, text, value in _defaults():
+        if section != last_section:
+            click.echo(f"\n[{section}]")
+            last_section = section
+        shown = value_text(name, value)
+        is_number = shown.replace(".", "", 1).isdecimal()
+        click.echo(f"# {text}")
+        click.echo(f"#{name} = {shown if is_number else json.dumps(shown)}")
 
 
 @click.group(
@@ -154,6 +146,15 @@ def config() -> None:
 
 
 # ------------------------------------------------------------------ private
+
+
+def _defaults() -> Iterator[tuple[str, str, str, Any]]:
+    """Yield table, name, help and default of each option, in the order of the file."""
+    for section, config_type in SECTIONS.items():
+        defaults = config_type()
+        for name, option in options_of(config_type).items():
+            several = " Several: a list." if option.unit_of(name) == "DIR" else ""
+            yield section, name, option.help + several, getattr(defaults, name)
 
 
 def _rows(path: Path | None, *, is_typed: bool) -> Iterator[dict[str, Any]]:

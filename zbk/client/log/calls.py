@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Final, Protocol, Unpack
 
 from zbk.client import arguments
 from zbk.client.write.ledger_creation import LedgerOptions, plan_ledger
-from zbk.config import MIB, ClientConfig
+from zbk.config import ClientConfig
+from zbk.config.units import MIB
 from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.log.metadata import LogMetadata

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from zbk.config import FreeLimit
+from zbk.config.units import FreeLimit
 
 FENCE_ROOM_SIZE: Final = 256 * 1024
 """Bytes of the journal that are kept for fences once the reserve is in use."""

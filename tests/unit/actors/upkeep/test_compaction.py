@@ -14,7 +14,8 @@ from tests.support.compactions import Compactor
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.compaction_rounds import room_of
-from zbk.config import MIB, BookieConfig
+from zbk.config import BookieConfig
+from zbk.config.units import MIB
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits

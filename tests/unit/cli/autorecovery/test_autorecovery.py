@@ -1,6 +1,7 @@
 """``zbk autorecovery`` on a metadata store in a file; nothing runs beside it."""
 
 import json
+import re
 import threading
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from tests.support.cli import Run
 from tests.support.recorder import Recorder
-from zbk.cli.autorecovery.options import AUTORECOVERY_HELP, autorecovery_config
+from zbk.cli.config_options import server_config
 from zbk.config import AutorecoveryConfig
 from zbk.errors import InvalidOptionError
 from zbk.metadata.records.auditor_notes import AuditorNotes
@@ -31,8 +32,11 @@ def uri(tmp_path: Path) -> str:
     return uri
 
 
-def test_each_option_is_a_flag_but_the_address() -> None:
-    assert {*AUTORECOVERY_HELP, "metadata"} == set(AutorecoveryConfig.__struct_fields__)
+def test_every_field_of_the_configuration_is_an_option(run: Run) -> None:
+    text = run("autorecovery", "run", "--help").output
+
+    for name in AutorecoveryConfig.__struct_fields__:
+        assert re.search(f"--{name.replace('_', '-')}[ /]", text), name
 
 
 def test_flags_win_over_the_file(tmp_path: Path) -> None:
@@ -40,7 +44,7 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
     file.write_text('[autorecovery]\nbrake_hold_ms = "1s"\nledger_check_full = true\n')
     options = {"config_file": file, "metadata": "sqlite:///x", "brake_hold_ms": "3s"}
 
-    config = autorecovery_config(dict(options))
+    config = server_config(AutorecoveryConfig, dict(options))
 
     assert (config.brake_hold_ms, config.ledger_check_full) == (3_000, True)
 
@@ -48,11 +52,11 @@ def test_flags_win_over_the_file(tmp_path: Path) -> None:
 def test_a_truth_may_come_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
     options = {"config_file": None, "metadata": "sqlite:///x"}
     monkeypatch.setenv("ZBK_AUTORECOVERY_LEDGER_CHECK_FULL", "true")
-    assert autorecovery_config(dict(options)).ledger_check_full
+    assert server_config(AutorecoveryConfig, dict(options)).ledger_check_full
 
     monkeypatch.setenv("ZBK_AUTORECOVERY_LEDGER_CHECK_FULL", "perhaps")
     with pytest.raises(InvalidOptionError, match="true, false"):
-        autorecovery_config(dict(options))
+        server_config(AutorecoveryConfig, dict(options))
 
 
 def test_it_is_switched_off_and_on(run: Run, uri: str) -> None:

@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.cli import Run
-from zbk.cli.bookie.options import OPTION_HELP, bookie_config
-from zbk.config import BookieConfig, convert
+from zbk.cli.config_options import server_config
+from zbk.config import BookieConfig
+from zbk.config.sources import convert
 from zbk.errors import InvalidOptionError
 
-NO_FLAGS: dict[str, None] = dict.fromkeys([*OPTION_HELP, "metadata", "config_file"])
+NO_FLAGS: dict[str, None] = dict.fromkeys([*BookieConfig.__struct_fields__, "config_file"])
 
 
 @pytest.fixture(autouse=True)
@@ -21,8 +22,11 @@ def no_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(f"ZBK_BOOKIE_{name.upper()}", raising=False)
 
 
-def test_every_field_of_the_configuration_is_an_option() -> None:
-    assert {*OPTION_HELP, "metadata"} == {*BookieConfig.__struct_fields__}
+def test_every_field_of_the_configuration_is_an_option(run: Run) -> None:
+    text = run("bookie", "run", "--help").output
+
+    for name in BookieConfig.__struct_fields__:
+        assert f"--{name.replace('_', '-')} " in text
 
 
 def test_the_defaults_in_the_help_are_what_one_may_type(run: Run) -> None:
@@ -50,7 +54,7 @@ def test_flags_win_over_environment_over_file_over_default(
     monkeypatch.setenv("ZBK_BOOKIE_LEDGER_DIR", "/environment")
     monkeypatch.setenv("ZBK_BOOKIE_RACK", "/environment")
 
-    config = bookie_config(NO_FLAGS | {"config_file": file, "rack": "/flag"})
+    config = server_config(BookieConfig, NO_FLAGS | {"config_file": file, "rack": "/flag"})
 
     assert (config.journal_dir, config.ledger_dir, config.rack) == (
         "/file",
@@ -66,12 +70,12 @@ def test_an_unknown_key_in_the_file_names_the_one_that_was_meant(tmp_path: Path)
     file.write_text('[bookie]\njournal_dri = "/x"\n')
 
     with pytest.raises(InvalidOptionError, match="did you mean 'journal_dir'"):
-        bookie_config(NO_FLAGS | {"config_file": file})
+        server_config(BookieConfig, NO_FLAGS | {"config_file": file})
 
 
 def test_without_any_metadata_the_cures_are_named() -> None:
     with pytest.raises(InvalidOptionError, match="start `zbk up`"):
-        bookie_config(dict(NO_FLAGS))
+        server_config(BookieConfig, dict(NO_FLAGS))
 
 
 def test_ls_lists_the_registered_bookies(run: Run) -> None:

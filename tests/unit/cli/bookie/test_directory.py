@@ -10,15 +10,16 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
 from tests.support.cli import Run
 from zbk.actors.process.bookie_process import init_bookie
-from zbk.cli.bookie.options import OPTION_HELP, bookie_config
-from zbk.config import BookieConfig, build, convert, read_toml
+from zbk.cli.config_options import server_config
+from zbk.config import BookieConfig
+from zbk.config.sources import build, convert, read_toml
 from zbk.errors import InvalidOptionError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.system.files import OsFiles
 
-NO_FLAGS: dict[str, None] = dict.fromkeys([*OPTION_HELP, "metadata", "config_file"])
+NO_FLAGS: dict[str, None] = dict.fromkeys([*BookieConfig.__struct_fields__, "config_file"])
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_a_variable_has_colons_between_paths() -> None:
 def test_a_flag_with_several_paths_wins_whole() -> None:
     flags = NO_FLAGS | {"metadata": "zk://h/zbk", "ledger_dir": ("/l1", "/l2")}
 
-    assert bookie_config(flags).ledger_dirs == ("/l1", "/l2")
+    assert server_config(BookieConfig, flags).ledger_dirs == ("/l1", "/l2")
 
 
 @pytest.mark.parametrize(

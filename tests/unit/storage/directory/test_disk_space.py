@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zbk.config import FreeLimit, parse_free
+from zbk.config.units import FreeLimit, parse_free
 from zbk.storage.directory.disk_space import (
     HOLD_MS,
     DirectorySpace,

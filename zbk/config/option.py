@@ -1,0 +1,59 @@
+"""Options: the declaration of each is an annotation of its field.
+
+A configuration is a struct whose fields are ``Annotated[type, Option(...)]``. The field has the
+name, type and default; the ``Option`` has the help and the range. Commands, ``zbk config`` and the
+checks of values read this one declaration.
+"""
+
+from typing import Any
+
+import msgspec
+
+from zbk.config.units import unit_of
+from zbk.errors import InvalidOptionError
+
+
+class Option(msgspec.Struct, frozen=True):
+    """Declaration of an option. ``low`` and ``high`` are the range of its value, ends included."""
+
+    help: str
+    low: float | None = None
+    high: float | None = None
+    unit: str = ""
+
+    def unit_of(self, name: str) -> str:
+        """Return what help shows in place of the value of the option ``name``."""
+        return self.unit or unit_of(name) or "TEXT"
+
+
+def options_of(config_type: type[msgspec.Struct]) -> dict[str, Option]:
+    """Return the options of a configuration, by name and in the order of the fields."""
+    annotations = config_type.__annotations__
+    return {name: hint.__metadata__[0] for name, hint in annotations.items()}
+
+
+def type_of(config_type: type[msgspec.Struct], name: str) -> Any:  # noqa: ANN401 - any type form
+    """Return the type of an option's value."""
+    return config_type.__annotations__[name].__origin__
+
+
+def check_ranges(config: msgspec.Struct) -> None:
+    """Check that each value is in the range of its option.
+
+    Raises:
+        InvalidOptionError: one is not.
+    """
+    for name, option in options_of(type(config)).items():
+        if option.low is not None and option.high is not None:
+            check_range(config, name, option.low, option.high)
+
+
+def check_range(config: msgspec.Struct, name: str, low: float, high: float) -> None:
+    """Check that one value is in a range, ends included; NaN is in none.
+
+    Raises:
+        InvalidOptionError: it is not.
+    """
+    value = getattr(config, name)
+    if not low <= value <= high:
+        raise InvalidOptionError(name, value, f"must be between {low} and {high}")
