@@ -53,7 +53,7 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.values import Cookie, encode
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.directory.identity import (
     COOKIE_NAME,
@@ -210,10 +210,12 @@ class SimulatedBookie:
             journal_dir=self.journal_dirs,
             ledger_dir=self.ledger_dirs,
             bookie_id=self.bookie_id,
-            segment_size=self._segment_size,
-            log_size_max=self._log_size_max,
-            ledger_cache_size=1 << 20,
-            open_files_max=8,
+            limits=StorageLimits(
+                segment_size=self._segment_size,
+                log_size_max=self._log_size_max,
+                ledger_cache_size=1 << 20,
+                open_files_max=8,
+            ),
         )
         self._find_losses(storage)
         found = storage.open(partial(secret_of, self._session.ledgers()))
@@ -237,8 +239,8 @@ class SimulatedBookie:
 
     def _note_directories(self, storage: BookieStorage) -> None:
         """Count a start that finds ledgers in several directories."""
-        if storage.directory_count > 1 and not self.oracle.is_damaged:
-            homes = {storage.directory_no(ledger_id) for ledger_id in storage.ledgers()}
+        if len(storage.directories) > 1 and not self.oracle.is_damaged:
+            homes = {storage.homes.ledger(ledger_id).home.number for ledger_id in storage.ledgers()}
             count = int(len(homes) > 1)
             self.kernel.sometimes["bookie: starts with ledgers in two directories"] += count
 
@@ -348,9 +350,16 @@ class SimulatedBookie:
             BookieJournal(self, parts, journal, number, space)
             for number, journal in enumerate(storage.journals)
         ]
-        moved = MovedEntries(storage.is_gone, partial(self.later, 50, self.tell_storage_actor))
+        moved = MovedEntries(
+            lambda one: storage.home_of(one).is_gone(one),
+            partial(self.later, 50, self.tell_storage_actor),
+        )
         self._read_actor = parts.read_actor(
-            storage.fetch, self.send, self.incarnation, never_stops, moved
+            lambda one: storage.home_of(one).fetch(one),
+            self.send,
+            self.incarnation,
+            never_stops,
+            moved,
         )
         self._storage_actor = parts.storage_actor(
             storage,

@@ -55,6 +55,8 @@ from zbk.protocol.write.writer import WriterCore
 from zbk.storage.bookie_storage import BookieStorage, Recovery
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.journal.journal import Journal, SyncBegun
+from zbk.storage.replay import Replayer
+from zbk.storage.stored_ledger import StoredLedger
 from zbk.storage.tools.rebuild_sources import AskOthers, ask_nobody
 from zbk.system.files import Buffer, File
 from zbk.transport.inbound import Inbound, Outbound
@@ -126,13 +128,10 @@ def fsync_covers_later_writes(
 
 
 _open_storage = BookieStorage.open
-_set_fenced = BookieStorage.set_fenced
 
 
-def fence_is_not_replayed(self: BookieStorage, ledger_id: int) -> None:
-    """M7: there is no journal yet while it is replayed."""
-    if self.journals.by_number:
-        _set_fenced(self, ledger_id)
+def fence_is_not_replayed(_self: Replayer, _ledger: StoredLedger) -> None:
+    """M7."""
 
 
 def start_without_fsync(self: BookieStorage, ask_others: AskOthers = ask_nobody) -> Recovery:

@@ -77,6 +77,7 @@ from zbk.storage.gc.compaction_log import CompactionLog
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.replay import _Replay
+from zbk.storage.replay import Replayer
 from zbk.storage.tools.reindex import Reindex
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport import bundles
@@ -206,7 +207,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M7", "the fence is not replayed", 50,
-        [(BookieStorage, "set_fenced", wrong.fence_is_not_replayed)],
+        [(Replayer, "apply_fence", wrong.fence_is_not_replayed)],
     )  # fmt: skip
     yield Defect(
         "M8", "the sync cursor jumps over holes", 100,

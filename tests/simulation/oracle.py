@@ -422,8 +422,8 @@ class BookieOracle:
             self._durable.clear()
         for ledger_id in storage.ledgers():
             with suppress(ZbkError):  # of a damaged disk
-                ranges, _ = storage.held_ranges(
-                    ledger_id, 0, range_count_max=1 << 20, entry_count_max=1 << 20
+                ranges, _ = storage.homes.ledger(ledger_id).held_ranges(
+                    0, range_count_max=1 << 20, entry_count_max=1 << 20
                 )
                 for first, last in ranges:
                     self._durable[ledger_id].update(range(first, last + 1))
@@ -444,7 +444,7 @@ class BookieOracle:
                 for entry_id in sorted(entries[ledger_id]):
                     self._audit_entry(storage, ledger_id, entry_id, entries[ledger_id][entry_id])
         for ledger_id in () if self.was_wiped else sorted(self.fenced):
-            info = storage.ledger_info(ledger_id)
+            info = storage.homes.info(ledger_id)
             if info is None or not info.is_fenced:
                 self.violated("I10", f"has lost the fence of ledger {ledger_id}")
 
@@ -453,11 +453,13 @@ class BookieOracle:
     ) -> None:
         name = f"L{ledger_id}/{entry_id}"
         try:
-            resolved = storage.resolve(ledger_id, range(entry_id, entry_id + 1), 1 << 30)
+            resolved = storage.homes.ledger(ledger_id).resolve(
+                range(entry_id, entry_id + 1), 1 << 30
+            )
             if resolved is None:
                 self.violated("lost", f"has lost {name}")
                 return
-            _count, body = storage.fetch(resolved)
+            _count, body = storage.home_of(resolved).fetch(resolved)
         except ZbkError as error:
             self.violated("lost", f"cannot read {name}: {error!r}")
             return

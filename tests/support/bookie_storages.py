@@ -7,8 +7,9 @@ from tests.support.batches import batch_of, entries_in
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
-from zbk.storage.bookie_storage import BookieStorage, Recovery
+from zbk.storage.bookie_storage import BookieStorage, Recovery, StorageLimits
 from zbk.storage.checkpoint import Checkpoint
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -18,7 +19,8 @@ from zbk.storage.journal.record import (
     SyncedRecord,
 )
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
-from zbk.storage.replay import Presence
+from zbk.storage.replay import add_batches
+from zbk.storage.stored_ledger import Presence
 
 KEY = bytes(range(16))
 BOOKIE_ID = "bookie-1"
@@ -41,20 +43,39 @@ def storage_on(
         ledger_dir=ledger_dir,
         out_of_service=out_of_service,
         bookie_id=BOOKIE_ID,
-        segment_size=SEGMENT_HEADER_SIZE + 4096,
-        log_size_max=log_size_max,
-        ledger_cache_size=ledger_cache_size,
-        open_files_max=4,
+        limits=StorageLimits(
+            segment_size=SEGMENT_HEADER_SIZE + 4096,
+            log_size_max=log_size_max,
+            ledger_cache_size=ledger_cache_size,
+            open_files_max=4,
+        ),
     )
+
+
+def prepare(storage: BookieStorage, batch: EntryBatch) -> IndexHandle:
+    """Prepare the index for a batch as an admission does; return the handle."""
+    index = storage.homes.ledger(batch.ledger_id).index
+    index.prepare(batch.entry_ids, is_admission=True)
+    return index
+
+
+def presence(storage: BookieStorage, batch: EntryBatch) -> Presence:
+    """Return what storage has of a batch."""
+    return storage.homes.ledger(batch.ledger_id).presence(batch)
+
+
+def part_to_mend(storage: BookieStorage, batch: EntryBatch) -> EntryBatch | None:
+    """Return the part of a recovery's batch that storage would store."""
+    return storage.homes.ledger(batch.ledger_id).part_to_mend(batch)
 
 
 def read_all(storage: BookieStorage, ledger_id: int, entry_ids: Sequence[int]) -> bytes:
     """Return the entries' bytes, asking again as a client does; all of them must be there."""
     bodies = []
     while len(entry_ids):
-        resolved = storage.resolve(ledger_id, entry_ids, NO_LIMIT)
+        resolved = storage.homes.ledger(ledger_id).resolve(entry_ids, NO_LIMIT)
         assert resolved is not None, f"ledger {ledger_id} has no entry {entry_ids[0]}"
-        count, body = storage.fetch(resolved)
+        count, body = storage.home_of(resolved).fetch(resolved)
         bodies.append(body)
         entry_ids = entry_ids[count:]
     return b"".join(bodies)
@@ -106,24 +127,26 @@ class TwinnedStorage:
         records: list[JournalRecord] = []
         if ledger_id not in self.attempted:
             self.attempted[ledger_id] = LedgerTwin()
-            self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+            self.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+                ledger_id, KEY, LedgerType.PD_JOURNAL
+            )
             records.append(LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL))
         batch = batch_of(ledger_id, entry_ids, payload_size)
         self.attempted[ledger_id].entries |= entries_in(batch)
-        assert self.storage.presence(batch) is Presence.NONE
-        self.storage.add([batch])
+        assert self.storage.homes.ledger(batch.ledger_id).presence(batch) is Presence.NONE
+        add_batches(self.storage.homes, [batch])
         self._journal([*records, EntriesRecord(batch)])
 
     def fence(self, ledger_id: int) -> None:
         """Fence a ledger and journal it."""
         self.attempted[ledger_id].is_fenced = True
-        self.storage.set_fenced(ledger_id)
+        self.storage.homes.ledger(ledger_id).index.set_fenced()
         self._journal([FenceRecord(ledger_id)])
 
     def set_lac(self, ledger_id: int, lac: int) -> None:
         """Note an explicit LAC and journal it."""
         self.attempted[ledger_id].lac = max(lac, self.attempted[ledger_id].lac)
-        self.storage.set_explicit_lac(ledger_id, lac)
+        self.storage.homes.ledger(ledger_id).index.set_explicit_lac(lac)
         self._journal([ExplicitLacRecord(ledger_id, lac)])
 
     def sync(self) -> None:
@@ -178,7 +201,7 @@ class TwinnedStorage:
         """Compare: everything promised is served, and nothing that is wrong; then go on from it."""
         self._promised_on_disk = None
         for ledger_id, twin in self.promised.items():
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             assert info is not None, f"ledger {ledger_id} is gone"
             assert info.ledger_key == KEY
             assert info.is_fenced or not twin.is_fenced, "a fence is for ever"
@@ -188,7 +211,7 @@ class TwinnedStorage:
             assert read_all(self.storage, ledger_id, ids) == wanted
         here: dict[int, LedgerTwin] = {}
         for ledger_id, twin in self.attempted.items():
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             if info is None:
                 continue
             found = here[ledger_id] = LedgerTwin()
@@ -196,9 +219,9 @@ class TwinnedStorage:
             assert twin.is_fenced or not info.is_fenced
             assert info.explicit_lac <= twin.lac
             for entry_id, entry in twin.entries.items():
-                resolved = self.storage.resolve(ledger_id, [entry_id], NO_LIMIT)
+                resolved = self.storage.homes.ledger(ledger_id).resolve([entry_id], NO_LIMIT)
                 if resolved is not None:
-                    assert self.storage.fetch(resolved) == (1, entry)
+                    assert self.storage.home_of(resolved).fetch(resolved) == (1, entry)
                     found.entries[entry_id] = entry
             assert info.last_entry_id == max(found.entries, default=NO_ENTRY)
         assert self.storage.ledgers() == sorted(here)

@@ -64,6 +64,4 @@ def put(cache: LedgerCache, ledger_id: int, locations: dict[int, int]) -> None:
     is_row = ids[-1] - ids[0] + 1 == len(ids)
     entry_ids = range(ids[0], ids[-1] + 1) if is_row else array("q", ids)
     cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    index = cache.prepare(ledger_id, entry_ids)
-    cache.put(index, entry_ids, array("Q", [locations[i] for i in ids]))
-    cache.make_room()
+    cache.handle(ledger_id).set_locations(entry_ids, array("Q", [locations[i] for i in ids]))

@@ -14,7 +14,7 @@ from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.entry import encode_entries, entry_size
 from zbk.protocol.entry.entry_batch import EntryBatch, sizes_to_wire
 from zbk.protocol.entry.words import NO_ENTRY, DigestType, LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.system.files import FileSystem
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import Add, Message, Pong, Read, ReadLac, Refused, Request, WriteLac
@@ -83,13 +83,15 @@ class World:
             journal_dir=f"{folder}/journal",
             ledger_dir=f"{folder}/ledgers",
             bookie_id="b-test",
-            segment_size=segment_size,
-            open_files_max=open_files_max,
-            ledger_count_max=ledger_count_max,
-            ledger_cache_size=ledger_cache_size,
-            log_size_max=log_size_max,
-            reserve_size=reserve_size,
             on_no_space=self.space.met_no_space,
+            limits=StorageLimits(
+                segment_size=segment_size,
+                open_files_max=open_files_max,
+                ledger_count_max=ledger_count_max,
+                ledger_cache_size=ledger_cache_size,
+                log_size_max=log_size_max,
+                reserve_size=reserve_size,
+            ),
         )
         for directory in ("journal", "ledgers") if reserve_size else ():
             files.make_dirs(f"{folder}/{directory}")
@@ -189,8 +191,11 @@ class World:
         """Do what the read actor does."""
         fetches = self.fetches[:]
         self.fetches.clear()
-        moved = MovedEntries(self.storage.is_gone, self.tell)
-        reader = ReadActor(self.storage.fetch, self._send, 3, self.failures.append, moved)
+        home_of = self.storage.home_of
+        moved = MovedEntries(lambda one: home_of(one).is_gone(one), self.tell)
+        reader = ReadActor(
+            lambda one: home_of(one).fetch(one), self._send, 3, self.failures.append, moved
+        )
         reader.on_receive(fetches)
 
     def checkpoint(self) -> None:

@@ -26,7 +26,7 @@ from zbk.errors import (
     NoSuchLedgerError,
 )
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -35,6 +35,7 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
 )
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
+from zbk.storage.replay import add_batches
 
 ONE_PAGE = 9_000
 RESERVE_SIZE = 20_000
@@ -135,7 +136,7 @@ class Life:
         entries = entries_in(batch)
         try:
             records = self._take_in(ledger_id)
-            self.storage.add([batch])
+            add_batches(self.storage.homes, [batch])
         except (NoSpaceError, CorruptRecordError):
             self.refused_count += 1
             return
@@ -148,7 +149,7 @@ class Life:
         """Fence a ledger."""
         try:
             records = self._take_in(ledger_id)
-            self.storage.set_fenced(ledger_id)
+            self.storage.homes.ledger(ledger_id).index.set_fenced()
         except (NoSpaceError, CorruptRecordError):
             self.refused_count += 1
             return
@@ -160,7 +161,7 @@ class Life:
         """Note a LAC."""
         try:
             records = self._take_in(ledger_id)
-            self.storage.set_explicit_lac(ledger_id, lac)
+            self.storage.homes.ledger(ledger_id).index.set_explicit_lac(lac)
         except (NoSpaceError, CorruptRecordError):
             self.refused_count += 1
             return
@@ -173,9 +174,9 @@ class Life:
         """Read a ledger; damage and failed reads are no answers."""
         for entry_id, entry in self.written.entries.get(ledger_id, {}).items():
             with suppress(EntryUnreadableError, CorruptRecordError):
-                resolved = self.storage.resolve(ledger_id, [entry_id], NO_LIMIT)
+                resolved = self.storage.homes.ledger(ledger_id).resolve([entry_id], NO_LIMIT)
                 assert resolved is not None, f"ledger {ledger_id} has no entry {entry_id}"
-                assert self.storage.fetch(resolved) == (1, entry)
+                assert self.storage.home_of(resolved).fetch(resolved) == (1, entry)
 
     # ------------------------------------------------------------------ what the actors do
 
@@ -229,11 +230,11 @@ class Life:
             ids = sorted(entries)
             assert read_all(self.storage, ledger_id, ids) == b"".join(entries[i] for i in ids)
         for ledger_id in promised.fenced:
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             assert info is not None, f"ledger {ledger_id} is gone"
             assert info.is_fenced, "a fence is for ever"
         for ledger_id, lac in promised.lacs.items():
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             assert info is not None, f"ledger {ledger_id} is gone"
             assert info.explicit_lac >= lac
         self._check_nothing_else()
@@ -244,7 +245,7 @@ class Life:
             if ledger_id in self.deleted:
                 continue
             assert ledger_id in self._known, f"ledger {ledger_id} was never taken in"
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             assert info is not None
             assert info.ledger_key == KEY
             assert not info.is_fenced or ledger_id in self.attempted.fenced
@@ -253,9 +254,9 @@ class Life:
             assert info.last_entry_id in {NO_ENTRY, *attempted}
             for entry_id, entry in attempted.items():
                 with suppress(NoSuchLedgerError):
-                    resolved = self.storage.resolve(ledger_id, [entry_id], NO_LIMIT)
+                    resolved = self.storage.homes.ledger(ledger_id).resolve([entry_id], NO_LIMIT)
                     if resolved is not None:
-                        assert self.storage.fetch(resolved) == (1, entry)
+                        assert self.storage.home_of(resolved).fetch(resolved) == (1, entry)
 
     # ------------------------------------------------------------------ private
 
@@ -265,20 +266,22 @@ class Life:
             journal_dir="/j",
             ledger_dir="/l",
             bookie_id=BOOKIE_ID,
-            segment_size=SEGMENT_HEADER_SIZE + 4096,
-            log_size_max=3_000,
-            ledger_cache_size=ONE_PAGE,
-            open_files_max=3,
-            reserve_size=RESERVE_SIZE,
             on_no_space=self.no_space_paths.append,
+            limits=StorageLimits(
+                segment_size=SEGMENT_HEADER_SIZE + 4096,
+                log_size_max=3_000,
+                ledger_cache_size=ONE_PAGE,
+                open_files_max=3,
+                reserve_size=RESERVE_SIZE,
+            ),
         )
 
     def _take_in(self, ledger_id: int) -> list[JournalRecord]:
-        if self.storage.ledger_info(ledger_id) is not None:
+        if self.storage.homes.info(ledger_id) is not None:
             return []
         kind = LedgerType.VD_JOURNAL if ledger_id == VD else LedgerType.PD_JOURNAL
         self._known.add(ledger_id)
-        self.storage.set_ledger_key(ledger_id, KEY, kind)
+        self.storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, kind)
         record = LedgerKeyRecord(ledger_id, KEY, kind)
         self._waiting.append(([record], lambda _promises: None))
         return []

@@ -17,10 +17,11 @@ has one for all directories.
 """
 
 import logging
-from array import array
 from collections.abc import Sequence
 from contextlib import closing
 from typing import Final
+
+import msgspec
 
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
@@ -40,18 +41,18 @@ from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
 from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
 from zbk.storage.entry_logs.entry_reader import Resolved, fetch
-from zbk.storage.entry_logs.location import ABSENT, entry_locations
+from zbk.storage.entry_logs.location import entry_locations
 from zbk.storage.entry_logs.lost_regions import LostRegions
 from zbk.storage.entry_logs.stored_copies import StoredCopies
 from zbk.storage.gc.garbage import Garbage
 from zbk.storage.index.census import Census
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
-from zbk.storage.index.index_file import IndexPath, LedgerIndex
+from zbk.storage.index.index_file import IndexPath
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.ledger_cache import LedgerCache
-from zbk.storage.index.page_slots import find_absent, page_runs
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.storage.journal.segment import JournalPosition
-from zbk.storage.replay import Presence
+from zbk.storage.scrub.damaged_entries import DamagedEntryIds
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
@@ -62,33 +63,43 @@ logger = logging.getLogger("zbk.bookie")
 _NO_LIMIT: Final = 1 << 62
 
 
+class SharedParts(msgspec.Struct, frozen=True):
+    """The parts that the ledger directories of a bookie share."""
+
+    files: FileSystem
+    owner: bytes  # the bookie's identity
+    open_files: OpenFiles
+    fail_stop: FailStop
+    damaged: DamagedEntryIds
+
+
+class DirectoryLimits(msgspec.Struct, frozen=True):
+    """The limits of one ledger directory."""
+
+    log_size_max: int
+    memory_size_max: int
+    ledger_count_max: int
+
+
 class LedgerDirectory:
     """One directory. ``open`` comes first."""
 
     def __init__(
-        self,
-        files: FileSystem,
-        path: str,
-        *,
-        number: int,
-        owner: bytes,
-        open_files: OpenFiles,
-        fail_stop: FailStop,
-        log_size_max: int,
-        memory_size_max: int,
-        ledger_count_max: int,
+        self, shared: SharedParts, path: str, *, number: int, limits: DirectoryLimits
     ) -> None:
+        """``number``: the place of the directory among the bookie's ledger directories."""
+        files, owner, fail_stop = shared.files, shared.owner, shared.fail_stop
         self._files = files
         self.path = path
-        self.number = number  # its place among the bookie's ledger directories
+        self.number = number
         self.last_mark = LastMark(files, path, fail_stop)
         self.logs = EntryLogs(
             files,
             f"{path}/logs",
             owner=owner,
-            open_files=open_files,
+            open_files=shared.open_files,
             fail_stop=fail_stop,
-            log_size_max=log_size_max,
+            log_size_max=limits.log_size_max,
         )
         self.census = Census(files, path, owner=owner, fail_stop=fail_stop)
         self.cache = LedgerCache(
@@ -96,14 +107,15 @@ class LedgerDirectory:
             path,
             census=self.census,
             begin_log_sync=self.logs.begin_sync,
-            open_files=open_files,
+            open_files=shared.open_files,
             fail_stop=fail_stop,
-            memory_size_max=memory_size_max,
-            ledger_count_max=ledger_count_max,
+            memory_size_max=limits.memory_size_max,
+            ledger_count_max=limits.ledger_count_max,
         )
         self._owner = owner
         self._fail_stop = fail_stop
         self.deleted = DeletedLedgers(files, path, owner=owner, fail_stop=fail_stop)
+        self.damaged = shared.damaged
         lost = LostRegions()
         self.garbage = Garbage(
             files,
@@ -128,7 +140,7 @@ class LedgerDirectory:
             lost=lost,
             census=self.census,
         )
-        self._copies = StoredCopies(self.logs.read, owner)
+        self.copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1
 
     def open(self, journal_count: int, limbo: LimboFile, ask_others: AskOthers) -> int:
@@ -243,100 +255,60 @@ class LedgerDirectory:
     # ------------------------------------------------------------------ entries
 
     def begin_turn(self) -> None:
-        """Note that nothing is prepared; what is from now on, is until something is forgotten."""
+        """Begin a turn: a batch that is prepared in it need not be prepared again by ``add``."""
         self._turn_drop_count = self.cache.drop_count
 
-    def add(
-        self, batches: Sequence[EntryBatch], indexes: Sequence[LedgerIndex] | None = None
-    ) -> None:
-        """Append batches to the entry log and set their locations, as ``BookieStorage.add``."""
-        if indexes is None or self.cache.drop_count != self._turn_drop_count:
-            indexes = [self.cache.prepare(one.ledger_id, one.entry_ids) for one in batches]
+    def add(self, batches: Sequence[EntryBatch], indexes: Sequence[IndexHandle]) -> None:
+        """Append batches to the entry log and set their locations. None of the entries is here.
+
+        ``indexes``: the handle of each batch's ledger. Since ``begin_turn`` the caller has prepared
+        each batch, or one that it is a part of; without a turn this method prepares all.
+
+        Raises:
+            NoSuchLedgerError, CorruptRecordError: as ``IndexHandle``; nothing was written.
+            NoSpaceError: none of the entries is here, and nothing has changed.
+            StorageFailedError: writing failed, or anything failed before.
+        """
+        if self.cache.drop_count != self._turn_drop_count:
+            for batch, index in zip(batches, indexes, strict=True):
+                index.prepare(batch.entry_ids)
         bases = self.logs.append(batches)
         for batch, index, base in zip(batches, indexes, bases, strict=True):
-            self.cache.put(index, batch.entry_ids, entry_locations(base, batch.sizes))
+            index.put(batch.entry_ids, entry_locations(base, batch.sizes))
         self.cache.make_room()
-
-    def presence(self, batch: EntryBatch) -> Presence:
-        """Return what is here of a batch, as ``BookieStorage.presence``."""
-        if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
-            return Presence.NONE
-        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
-        present = [at for at, location in enumerate(locations) if location != ABSENT]
-        if not present:
-            return Presence.NONE
-        here = batch if len(present) == batch.count else batch.select(present)
-        known = array("Q", [locations[at] for at in present])
-        resolved = Resolved(batch.ledger_id, here.entry_ids, known, _NO_LIMIT, self.number)
-        count, body = self.fetch(resolved)
-        if count < here.count:
-            raise EntryUnreadableError(batch.ledger_id, here.entry_ids[count], "while comparing")
-        if body != here.body:
-            return Presence.OTHER
-        return Presence.SAME if here is batch else Presence.PART
-
-    def missing_part(self, batch: EntryBatch) -> EntryBatch:
-        """Return the entries of a batch that are not here, of which there is at least one."""
-        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
-        return batch.select([at for at, one in enumerate(locations) if one == ABSENT])
-
-    def part_to_mend(self, batch: EntryBatch) -> EntryBatch | None:
-        """Return what of a recovery's batch is to be stored, as ``BookieStorage.part_to_mend``."""
-        if batch.first_entry_id > self.cache.last_entry_id(batch.ledger_id):
-            return batch
-        locations = self.cache.locations_of(batch.ledger_id, batch.entry_ids)
-        present = [at for at, location in enumerate(locations) if location != ABSENT]
-        if not present:
-            return batch
-        wanted = {at for at, location in enumerate(locations) if location == ABSENT}
-        wanted.update(self._copies.damaged(batch, present, locations))
-        if len(wanted) == batch.count:
-            return batch
-        return batch.select(sorted(wanted)) if wanted else None
-
-    def resolve(
-        self,
-        ledger_id: int,
-        entry_ids: Sequence[int],
-        size_max: int,
-        index: LedgerIndex | None = None,
-        *,
-        is_checked: bool = False,
-    ) -> Resolved | None:
-        """Look up entries, as ``BookieStorage.resolve``."""
-        found: array[int] = array("Q")
-        for _, low, high in page_runs(entry_ids):
-            try:
-                some = self.cache.locations_of(ledger_id, entry_ids[low:high], index)
-            except CorruptRecordError as error:
-                if found:
-                    break  # what is whole is answered; the rest is asked again
-                raise EntryUnreadableError(ledger_id, entry_ids[low], str(error)) from error
-            absent = find_absent(some)
-            found += some[:absent]
-            if absent is not None or _is_enough(found, size_max):
-                break
-        if not found:
-            return None
-        ids = entry_ids[: len(found)]
-        return Resolved(ledger_id, ids, found, size_max, self.number, is_checked)
+        if self.damaged:
+            for batch in batches:
+                self.damaged.remove(batch.ledger_id, batch.entry_ids)
 
     def fetch(self, resolved: Resolved) -> tuple[int, bytes]:
-        """Read entries, as ``BookieStorage.fetch``. Any thread."""
+        """Return how many of the entries were read, and their bytes. Any thread.
+
+        Raises:
+            EntryUnreadableError: the first one cannot be read, or is in a damaged block and
+                ``is_checked``.
+            NoSuchLedgerError: the ledger was deleted since it was looked up.
+        """
         try:
-            sound = self._copies.sound_part(resolved) if resolved.is_checked else resolved
+            sound = self.copies.sound_part(resolved) if resolved.is_checked else resolved
             return fetch(self.logs.read, sound)
         except EntryUnreadableError as error:
             if resolved.ledger_id in self.deleted:  # then its log may be gone
                 raise NoSuchLedgerError(resolved.ledger_id) from error
             raise
 
+    def is_gone(self, resolved: Resolved) -> bool:
+        """Return whether the log of the first of these entries no longer exists. Any thread.
+
+        Compaction has moved them, and the index knows where; or a disk has lost the log.
+        """
+        return not self.logs.exists(resolved.locations[0])
+
     def is_as_written(self, resolved: Resolved, entry: bytes) -> bool:
         """Return whether an entry is what was stored, by its own digest or that of its block."""
         has_digest = has_plain_digest(entry)
         if has_digest is not None:
             return has_digest
-        return self._copies.sound_until(resolved.locations[0]) != 0
+        return self.copies.sound_until(resolved.locations[0]) != 0
 
     # ------------------------------------------------------------------ checkpoint
 
@@ -357,8 +329,3 @@ class LedgerDirectory:
             entry_log_size=written_size if written_id == log_id else 0,
         )
         return DirectoryFlush(mark, flush, self.last_mark, self.census, self.logs.least_sizes())
-
-
-def _is_enough(locations: "array[int]", size_max: int) -> bool:
-    """Return whether these fill an answer, or do not lie in a row: then the rest is asked again."""
-    return bool(locations) and not 0 <= locations[-1] - locations[0] < size_max

@@ -1,73 +1,84 @@
-"""Which of a bookie's ledger directories each ledger lives in: where its index is, for ever.
+"""The *home* of each ledger: the one of a bookie's ledger directories that has its index, for ever.
 
-A new one goes by its id to one of those that have space.
+A new ledger goes, by its id, to one of the directories that have space.
 
-Owned by the thread that owns storage; ``avoid`` may be called from any.
+Owned by the thread that owns storage; any thread may call ``avoid``.
 """
 
 from collections.abc import Collection, Sequence
 from typing import Final
 
 from zbk.errors import NoSuchLedgerError
+from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.ledger_directory import LedgerDirectory
+from zbk.storage.stored_ledger import StoredLedger
 
 HOME_COUNT_MAX: Final = 100_000
-"""Ledgers of which it is remembered where they live; for others each directory is asked."""
+"""Ledgers whose home is remembered; for others each directory is asked."""
 
 
 class LedgerHomes:
-    """Finds and chooses. With one directory nothing is looked at."""
+    """Finds and chooses homes. A lone directory is the home of every ledger, without a look."""
 
     def __init__(self, directories: Sequence[LedgerDirectory], journal_count: int) -> None:
         self._directories = directories
         self._journal_count = journal_count
         self._crowded: frozenset[str] = frozenset()
         self._homes: dict[int, LedgerDirectory] = {}
-        self.only = directories[0] if len(directories) == 1 else None
+        self._only = directories[0] if len(directories) == 1 else None
 
     def avoid(self, crowded: Collection[str]) -> None:
         """Place new ledgers in other directories than these, if there are any."""
         self._crowded = frozenset(crowded)
 
-    def of(self, ledger_id: int) -> LedgerDirectory:
-        """Return where a ledger lives.
-
-        Raises:
-            NoSuchLedgerError: nowhere.
-            CorruptRecordError: its index is damaged: neither yes nor no.
-        """
-        home = self.find(ledger_id)
-        if home is None:
-            raise NoSuchLedgerError(ledger_id)
-        return home
-
     def find(self, ledger_id: int) -> LedgerDirectory | None:
-        """Return where a ledger lives; ``None``: nowhere. The only directory is not looked at.
+        """Return the home of a ledger; ``None``: no directory has it.
 
         Raises:
             CorruptRecordError: its index is damaged: neither yes nor no.
         """
-        home = self.only or self._homes.get(ledger_id)
+        home = self._only or self._homes.get(ledger_id)
         if home is None:
             home = next((one for one in self._directories if one.has(ledger_id)), None)
             if home is not None:
                 self._remember(ledger_id, home)
         return home
 
-    def choose(self, ledger_id: int) -> LedgerDirectory:
-        """Return where a new ledger is to live, from now on."""
+    def info(self, ledger_id: int) -> LedgerInfo | None:
+        """Return what is known of a ledger; ``None`` if the bookie does not have it.
+
+        Raises:
+            CorruptRecordError: its index is damaged: neither yes nor no.
+        """
+        home = self.find(ledger_id)
+        return None if home is None else home.cache.info(ledger_id)
+
+    def ledger(self, ledger_id: int) -> StoredLedger:
+        """Return a ledger that the bookie has.
+
+        Raises:
+            NoSuchLedgerError: no directory has it; with a lone directory its methods raise this.
+            CorruptRecordError: its index is damaged: neither yes nor no.
+        """
+        home = self.find(ledger_id)
+        if home is None:
+            raise NoSuchLedgerError(ledger_id)
+        return StoredLedger(home, home.cache.handle(ledger_id))
+
+    def place(self, ledger_id: int) -> StoredLedger:
+        """Return a ledger, in the home that a new one gets; ``set_ledger_key`` then makes it.
+
+        Raises:
+            CorruptRecordError: its index is damaged: neither yes nor no.
+        """
+        home = self.find(ledger_id) or self._choose(ledger_id)
+        return StoredLedger(home, home.cache.handle(ledger_id))
+
+    def _choose(self, ledger_id: int) -> LedgerDirectory:
         roomy = [one for one in self._directories if one.path not in self._crowded]
         choice = roomy or self._directories
-        # each pair of journal and directory is met
-        home = choice[ledger_id // self._journal_count % len(choice)]
-        self._remember(ledger_id, home)
-        return home
-
-    def forget(self, ledger_id: int) -> LedgerDirectory | None:
-        """Remember no more where a ledger lives, that is about to go; return where it does."""
-        home = self.find(ledger_id)
-        self._homes.pop(ledger_id, None)
-        return home
+        # ledger ids reach each pair of journal and directory
+        return choice[ledger_id // self._journal_count % len(choice)]
 
     def _remember(self, ledger_id: int, home: LedgerDirectory) -> None:
         self._homes[ledger_id] = home

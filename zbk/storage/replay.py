@@ -1,22 +1,22 @@
-"""Bringing journal records back into entry logs and index after a start.
+"""Applies journal records to entry logs and index after a start.
 
-Every record may have been applied before the crash, or not, or in part: applying is idempotent.
+Before the crash a record was applied, or not, or in part: applying it is idempotent.
 
-Batches that have to be stored are stored in groups, one write to the entry log for many records.
-A batch that may overlap one that waits is looked at only when that one is stored.
-Runs in the owner's thread, once, before the bookie serves.
+Batches to store are stored in groups, one write to the entry log for many records. A batch that may
+overlap a waiting one is compared only after the waiting one is stored.
+
+Threads: the owner's, once, before the bookie serves.
 
 Source: BookKeeper's ``BookieImpl.readJournal``.
 """
 
-from collections.abc import Sequence
-from enum import Enum
-from typing import Final, Protocol, assert_never
+from collections.abc import Callable, Sequence
+from typing import Final, assert_never
 
-from zbk.errors import EntryUnreadableError
+from zbk.errors import EntryUnreadableError, InvalidOptionError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.index.ledger_info import LedgerInfo
+from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.journal.record import (
     EntriesRecord,
     ExplicitLacRecord,
@@ -25,129 +25,138 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
     SyncedRecord,
 )
+from zbk.storage.ledger_directory import LedgerDirectory
+from zbk.storage.ledger_homes import LedgerHomes
+from zbk.storage.stored_ledger import Presence, StoredLedger
+from zbk.storage.tools.rebuild_sources import AskOthers
 
 GROUP_COUNT_MAX: Final = 512  # batches stored together
 GROUP_SIZE_MAX: Final = 4 * 1024 * 1024  # bytes of them, and one more batch
 
 
-class Presence(Enum):
-    """What a bookie has of a batch."""
+def add_batches(homes: LedgerHomes, batches: Sequence[EntryBatch]) -> None:
+    """Append batches, each in its ledger's home. None of the entries is there.
 
-    NONE = "none"
-    PART = "part"  # some entries, with the same bytes
-    SAME = "same"  # all of them, with the same bytes
-    OTHER = "other"  # at least one with other bytes
-
-
-class ReplayTarget(Protocol):
-    """What replay needs of storage."""
-
-    def ledger_info(self, ledger_id: int) -> LedgerInfo | None:
-        """Return what is known of a ledger."""
-        ...
-
-    def is_deleted(self, ledger_id: int) -> bool:
-        """Return whether a ledger was deleted, for ever."""
-        ...
-
-    def set_ledger_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
-        """Record a ledger."""
-        ...
-
-    def take_in_lost(self, ledger_id: int) -> bool:
-        """Record a ledger whose index was lost; false if it was not, or was deleted."""
-        ...
-
-    def set_fenced(self, ledger_id: int) -> None:
-        """Note a fence."""
-        ...
-
-    def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
-        """Note a LAC."""
-        ...
-
-    def presence(self, batch: EntryBatch) -> Presence:
-        """Return what is there of a batch."""
-        ...
-
-    def missing_part(self, batch: EntryBatch) -> EntryBatch:
-        """Return what is not there of a batch."""
-        ...
-
-    def add(self, batches: Sequence[EntryBatch]) -> None:
-        """Store batches."""
-        ...
+    Raises:
+        NoSuchLedgerError, CorruptRecordError, NoSpaceError, StorageFailedError: as
+            ``LedgerDirectory.add``, of the first home that fails.
+    """
+    by_home: dict[LedgerDirectory, list[tuple[EntryBatch, StoredLedger]]] = {}
+    for batch in batches:
+        ledger = homes.ledger(batch.ledger_id)
+        ledger.index.prepare(batch.entry_ids)
+        by_home.setdefault(ledger.home, []).append((batch, ledger))
+    for home, some in by_home.items():
+        home.add([batch for batch, _ in some], [ledger.index for _, ledger in some])
 
 
 class Replayer:
-    """Applies records and counts. ``finish`` comes last."""
+    """Applies records and counts. ``finish`` comes last.
 
-    def __init__(self, storage: ReplayTarget) -> None:
-        self._storage = storage
+    ``ask_others`` gives the key of a ledger whose index was lost.
+    """
+
+    def __init__(
+        self,
+        homes: LedgerHomes,
+        is_deleted: Callable[[int], bool],
+        limbo: LimboFile,
+        ask_others: AskOthers,
+    ) -> None:
+        self._homes = homes
+        self._is_deleted = is_deleted
+        self._limbo = limbo
+        self._ask_others = ask_others
         self.entry_count = 0  # stored again
-        self.orphan_count = 0  # records of ledgers that are not here
-        self._known: set[int] = set()  # ledgers that are here: none goes meanwhile
+        self.orphan_count = 0  # records of ledgers that the bookie does not have
+        self._known: dict[int, StoredLedger] = {}  # none of them goes meanwhile
         self._waiting: list[EntryBatch] = []
         self._waiting_size = 0
         self._waiting_until: dict[int, int] = {}  # by ledger: the highest id that waits
 
     def apply(self, record: JournalRecord) -> None:
-        """Bring one record into storage."""
+        """Apply one record."""
         match record:
             case SyncedRecord():
                 pass
             case LedgerKeyRecord(ledger_id, ledger_key, ledger_type):
-                if self._storage.is_deleted(ledger_id):
+                if self._is_deleted(ledger_id):
                     self.orphan_count += 1
                 else:
-                    self._storage.set_ledger_key(ledger_id, ledger_key, ledger_type)
+                    self._set_key(ledger_id, ledger_key, ledger_type)
             case EntriesRecord(batch):
-                if self._is_known(batch.ledger_id):
-                    self._apply_entries(batch)
+                ledger = self._find(batch.ledger_id)
+                if ledger is not None:
+                    self._apply_entries(ledger, batch)
             case FenceRecord(ledger_id):
-                if self._is_known(ledger_id):
-                    self._storage.set_fenced(ledger_id)
+                ledger = self._find(ledger_id)
+                if ledger is not None:
+                    self.apply_fence(ledger)
             case ExplicitLacRecord(ledger_id, lac):
-                if self._is_known(ledger_id):
-                    self._storage.set_explicit_lac(ledger_id, lac)
+                ledger = self._find(ledger_id)
+                if ledger is not None:
+                    ledger.index.set_explicit_lac(lac)
             case _:
                 assert_never(record)
 
+    def apply_fence(self, ledger: StoredLedger) -> None:
+        """Fence a ledger."""
+        ledger.index.set_fenced()
+
     def finish(self) -> None:
-        """Store what still waits."""
+        """Store the batches that still wait."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._waiting_size = 0
             self._waiting_until.clear()
-            self._storage.add(waiting)
+            add_batches(self._homes, waiting)
 
-    def _is_known(self, ledger_id: int) -> bool:
-        if ledger_id in self._known:
-            return True
-        if self._storage.ledger_info(ledger_id) is not None:
-            self._known.add(ledger_id)
-            return True
-        if self._storage.take_in_lost(ledger_id):
-            self._known.add(ledger_id)
-            return True
-        self.orphan_count += 1  # deleted: its key record lies before the mark, its index is gone
-        return False
+    def _find(self, ledger_id: int) -> StoredLedger | None:
+        """Return a ledger; ``None``, and count an orphan, if the bookie does not have it."""
+        known = self._known.get(ledger_id)
+        if known is None:
+            is_here = self._homes.info(ledger_id) is not None or self._take_in_lost(ledger_id)
+            if not is_here:  # deleted: its key record lies before the mark, its index is gone
+                self.orphan_count += 1
+                return None
+            known = self._known[ledger_id] = self._homes.ledger(ledger_id)
+        return known
 
-    def _apply_entries(self, batch: EntryBatch) -> None:
-        if batch.first_entry_id <= self._waiting_until.get(batch.ledger_id, -1):
-            self.finish()  # storage has to know of what came before
+    def _take_in_lost(self, ledger_id: int) -> bool:
+        """Record a ledger whose index was lost; return false if it was not, or was deleted.
+
+        Raises:
+            ZbkError: the metadata store does not give its key.
+        """
+        if ledger_id not in self._limbo.lost_indexes or self._is_deleted(ledger_id):
+            return False
         try:
-            presence = self._storage.presence(batch)
+            secret = self._ask_others(ledger_id)
+        except InvalidOptionError:
+            return False  # an old ledger: only its password gives the key
+        if secret is not None:
+            self._set_key(ledger_id, secret.ledger_key, secret.ledger_type)
+        return secret is not None
+
+    def _set_key(self, ledger_id: int, ledger_key: bytes, ledger_type: LedgerType) -> None:
+        home = self._homes.place(ledger_id).home
+        home.cache.set_ledger_key(ledger_id, ledger_key, ledger_type)
+
+    def _apply_entries(self, ledger: StoredLedger, batch: EntryBatch) -> None:
+        if batch.first_entry_id <= self._waiting_until.get(batch.ledger_id, -1):
+            self.finish()  # the comparison needs the waiting entries in storage
+        try:
+            presence = ledger.presence(batch)
         except EntryUnreadableError:
             presence = Presence.OTHER
         match presence:
             case Presence.SAME:
                 return
             case Presence.PART:
-                batch = self._storage.missing_part(batch)
+                batch = ledger.missing_part(batch)
             case Presence.NONE | Presence.OTHER:
-                # other bytes, or none to be had: the entry log is damaged there. What the journal
-                # has passed its checksums, and is what was promised
+                # other bytes, or unreadable ones: the entry log is damaged there. The bytes in the
+                # journal pass their checksums, and are those that were promised
                 pass
             case _:
                 assert_never(presence)

@@ -225,7 +225,7 @@ def test_a_directory_that_runs_low_gets_no_new_ledgers() -> None:
         monitor.on_receive(MeasureDue())
         for ledger_id in ledger_ids:
             world.say(add(batch(0, [b"a"], ledger_id=ledger_id)))
-        return {world.storage.directory_no(ledger_id) for ledger_id in ledger_ids}
+        return {world.storage.homes.ledger(ledger_id).home.number for ledger_id in ledger_ids}
 
     assert homes(range(20, 24)) == {0, 1}
     disk.free_size_of_first = 1_500

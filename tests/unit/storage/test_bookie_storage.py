@@ -12,6 +12,8 @@ from tests.support.bookie_storages import (
     NO_LIMIT,
     TwinnedStorage,
     batch_with_other_bytes,
+    prepare,
+    presence,
     read_all,
     storage_on,
 )
@@ -27,7 +29,8 @@ from zbk.errors import (
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
-from zbk.storage.replay import Presence
+from zbk.storage.replay import add_batches
+from zbk.storage.stored_ledger import Presence
 
 
 @pytest.fixture
@@ -39,7 +42,7 @@ def disk() -> SimulatedDisk:
 def storage(disk: SimulatedDisk) -> BookieStorage:
     storage = storage_on(disk)
     storage.open()
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
     return storage
 
 
@@ -51,7 +54,7 @@ def reopened(disk: SimulatedDisk) -> BookieStorage:
 
 def test_what_was_added_can_be_read_at_once(storage: BookieStorage) -> None:
     some = [batch_of(1, range(n * 10, n * 10 + 10)) for n in range(5)]
-    storage.add(some)
+    add_batches(storage.homes, some)
 
     assert read_all(storage, 1, range(50)) == b"".join(batch.body for batch in some)
     assert storage.ledger_count == 1
@@ -59,66 +62,68 @@ def test_what_was_added_can_be_read_at_once(storage: BookieStorage) -> None:
 
 
 def test_an_answer_ends_at_the_first_absent_entry(storage: BookieStorage) -> None:
-    storage.add([batch_of(1, range(5)), batch_of(1, range(7, 9))])
+    add_batches(storage.homes, [batch_of(1, range(5)), batch_of(1, range(7, 9))])
 
-    resolved = storage.resolve(1, range(3, 20), NO_LIMIT)
+    resolved = storage.homes.ledger(1).resolve(range(3, 20), NO_LIMIT)
     assert resolved is not None
     assert resolved.entry_ids == range(3, 5)
-    assert storage.resolve(1, range(5, 9), NO_LIMIT) is None
-    assert storage.resolve(1, range(9, 12), NO_LIMIT) is None
+    assert storage.homes.ledger(1).resolve(range(5, 9), NO_LIMIT) is None
+    assert storage.homes.ledger(1).resolve(range(9, 12), NO_LIMIT) is None
     with pytest.raises(NoSuchLedgerError):
-        storage.resolve(2, range(1), NO_LIMIT)
+        storage.homes.ledger(2).resolve(range(1), NO_LIMIT)
 
 
 def test_a_striped_ledger_is_read_by_ids(storage: BookieStorage) -> None:
     ids = array("q", [0, 2, 3, 5, 1500])
     batch = batch_of(1, ids)
-    storage.add([batch])
+    add_batches(storage.homes, [batch])
 
     assert read_all(storage, 1, ids) == batch.body
     assert read_all(storage, 1, array("q", [2, 5])) == b"".join(
         entries_in(batch)[e] for e in (2, 5)
     )
-    resolved = storage.resolve(1, array("q", [2, 4, 5]), NO_LIMIT)
+    resolved = storage.homes.ledger(1).resolve(array("q", [2, 4, 5]), NO_LIMIT)
     assert resolved is not None
     assert list(resolved.entry_ids) == [2]
 
 
 def test_an_answer_is_limited_by_size(storage: BookieStorage) -> None:
-    storage.add([batch_of(1, range(3000), 100)])
+    add_batches(storage.homes, [batch_of(1, range(3000), 100)])
 
-    resolved = storage.resolve(1, range(3000), 10_000)
+    resolved = storage.homes.ledger(1).resolve(range(3000), 10_000)
     assert resolved is not None
     assert 10_000 // 148 <= len(resolved.entry_ids) <= 1024, "no more is looked up than needed"
-    count, body = storage.fetch(resolved)
+    count, body = storage.home_of(resolved).fetch(resolved)
     assert count == 10_000 // 148
     assert len(body) == count * 148
 
 
 def test_what_changed_of_a_ledger_is_known(storage: BookieStorage) -> None:
-    assert storage.ledger_info(2) is None
-    storage.set_ledger_key(2, KEY, LedgerType.VD_JOURNAL)
-    storage.add([batch_of(2, range(10))])
-    storage.set_fenced(2)
-    storage.set_explicit_lac(2, 7)
-    storage.set_last_add_synced(2, 5)
+    assert storage.homes.info(2) is None
+    storage.homes.place(2).home.cache.set_ledger_key(2, KEY, LedgerType.VD_JOURNAL)
+    add_batches(storage.homes, [batch_of(2, range(10))])
+    storage.homes.ledger(2).index.set_fenced()
+    storage.homes.ledger(2).index.set_explicit_lac(7)
+    storage.homes.ledger(2).index.set_last_add_synced(5)
 
-    info = storage.ledger_info(2)
+    info = storage.homes.info(2)
 
     assert info is not None
     assert (info.ledger_key, info.ledger_type) == (KEY, LedgerType.VD_JOURNAL)
     assert (info.is_fenced, info.explicit_lac) == (True, 7)
     assert (info.last_add_synced, info.last_entry_id) == (5, 9)
-    assert storage.contiguous_until(2, -1) == 9
+    assert storage.homes.ledger(2).index.contiguous_until(-1) == 9
 
 
 def test_held_ranges_can_be_walked_in_parts(storage: BookieStorage) -> None:
     for first, last in ((0, 9), (12, 12), (1000, 1100), (5000, 5001)):
-        storage.add([batch_of(1, range(first, last + 1))])
+        add_batches(storage.homes, [batch_of(1, range(first, last + 1))])
     everything = [(0, 9), (12, 12), (1000, 1100), (5000, 5001)]
 
     def held(first: int, ranges: int, entries: int) -> tuple[list[tuple[int, int]], int | None]:
-        return storage.held_ranges(1, first, range_count_max=ranges, entry_count_max=entries)
+        return storage.homes.ledger(1).held_ranges(
+            first, range_count_max=ranges, entry_count_max=entries
+        )
 
     assert held(0, 100, 10**9) == (everything, None)
     assert held(5, 100, 10**9) == ([(5, 9), *everything[1:]], None)
@@ -134,57 +139,57 @@ def test_held_ranges_can_be_walked_in_parts(storage: BookieStorage) -> None:
 def test_the_same_entries_are_recognised_whatever_batch_they_come_in(
     storage: BookieStorage,
 ) -> None:
-    storage.add([batch_of(1, range(10)), batch_of(1, range(20, 30))])
+    add_batches(storage.homes, [batch_of(1, range(10)), batch_of(1, range(20, 30))])
 
-    assert storage.presence(batch_of(1, range(30, 40))) is Presence.NONE
-    assert storage.presence(batch_of(1, range(10, 20))) is Presence.NONE
-    assert storage.presence(batch_of(1, range(10))) is Presence.SAME
-    assert storage.presence(batch_of(1, range(3, 5))) is Presence.SAME
-    assert storage.presence(batch_of(1, array("q", [1, 5, 25]))) is Presence.SAME
-    assert storage.presence(batch_of(1, range(5, 25))) is Presence.PART
-    assert storage.presence(batch_of(1, array("q", [1, 15]))) is Presence.PART
+    assert presence(storage, batch_of(1, range(30, 40))) is Presence.NONE
+    assert presence(storage, batch_of(1, range(10, 20))) is Presence.NONE
+    assert presence(storage, batch_of(1, range(10))) is Presence.SAME
+    assert presence(storage, batch_of(1, range(3, 5))) is Presence.SAME
+    assert presence(storage, batch_of(1, array("q", [1, 5, 25]))) is Presence.SAME
+    assert presence(storage, batch_of(1, range(5, 25))) is Presence.PART
+    assert presence(storage, batch_of(1, array("q", [1, 15]))) is Presence.PART
     with pytest.raises(NoSuchLedgerError):
-        storage.presence(batch_of(2, range(1)))
+        presence(storage, batch_of(2, range(1)))
 
 
 @pytest.mark.parametrize("entry_ids", [range(10), range(5, 10), array("q", [3, 9])])
 def test_other_bytes_under_the_same_id_are_told(
     storage: BookieStorage, entry_ids: "range | array[int]"
 ) -> None:
-    storage.add([batch_of(1, range(10))])
+    add_batches(storage.homes, [batch_of(1, range(10))])
 
     other = batch_with_other_bytes(batch_of(1, entry_ids))
 
-    assert storage.presence(other) is Presence.OTHER
+    assert storage.homes.ledger(other.ledger_id).presence(other) is Presence.OTHER
 
 
 def test_another_size_under_the_same_id_is_told(storage: BookieStorage) -> None:
-    storage.add([batch_of(1, range(10), 20)])
+    add_batches(storage.homes, [batch_of(1, range(10), 20)])
 
-    assert storage.presence(batch_of(1, range(10), 21)) is Presence.OTHER
+    assert presence(storage, batch_of(1, range(10), 21)) is Presence.OTHER
 
 
 def test_what_is_missing_of_a_batch_can_be_added(storage: BookieStorage) -> None:
-    storage.add([batch_of(1, range(5, 8))])
+    add_batches(storage.homes, [batch_of(1, range(5, 8))])
     batch = batch_of(1, range(10))
 
-    missing = storage.missing_part(batch)
+    missing = storage.homes.ledger(batch.ledger_id).missing_part(batch)
     assert list(missing.entry_ids) == [0, 1, 2, 3, 4, 8, 9]
     missing.validate()
-    storage.add([missing])
+    add_batches(storage.homes, [missing])
 
     assert read_all(storage, 1, range(10)) == batch.body
-    assert storage.presence(batch) is Presence.SAME
+    assert storage.homes.ledger(batch.ledger_id).presence(batch) is Presence.SAME
 
 
 def test_a_stored_entry_that_cannot_be_read_cannot_be_compared(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
-    storage.add([batch_of(1, range(10))])
+    add_batches(storage.homes, [batch_of(1, range(10))])
     disk.remove_at_rest(disk.paths(".log")[0])
 
     with pytest.raises(EntryUnreadableError):
-        storage.presence(batch_of(1, range(10)))
+        presence(storage, batch_of(1, range(10)))
 
 
 # ---------------------------------------------------------------- damage
@@ -195,15 +200,15 @@ def test_damaged_bytes_are_an_error_and_not_an_absence(
 ) -> None:
     """B3: "no such entry" is said only on an index miss."""
     batch = batch_of(1, range(10))
-    storage.add([batch])
+    add_batches(storage.homes, [batch])
     path = disk.paths(".log")[0]
     at = disk.content(path).find(entries_in(batch)[4])
     disk.flip_bit(path, 8 * (at + 17))  # in the entry id
 
-    resolved = storage.resolve(1, range(4, 10), NO_LIMIT)
+    resolved = storage.homes.ledger(1).resolve(range(4, 10), NO_LIMIT)
     assert resolved is not None
     with pytest.raises(EntryUnreadableError):
-        storage.fetch(resolved)
+        storage.home_of(resolved).fetch(resolved)
     assert read_all(storage, 1, range(4)) == b"".join(entries_in(batch)[e] for e in range(4))
 
 
@@ -211,7 +216,7 @@ def test_a_damaged_index_page_is_an_error_and_not_an_absence(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
     """B3: nor is a damaged index an index miss."""
-    storage.add([batch_of(1, range(2000))])
+    add_batches(storage.homes, [batch_of(1, range(2000))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
@@ -219,22 +224,22 @@ def test_a_damaged_index_page_is_an_error_and_not_an_absence(
     disk.flip_bit(path, 8 * (1024 + 8208 + 40))  # the second page
     storage = reopened(disk)
 
-    resolved = storage.resolve(1, range(1000, 2000), NO_LIMIT)
+    resolved = storage.homes.ledger(1).resolve(range(1000, 2000), NO_LIMIT)
     assert resolved is not None
     assert resolved.entry_ids == range(1000, 1024), "what is whole is answered"
     with pytest.raises(EntryUnreadableError):
-        storage.resolve(1, range(1024, 2000), NO_LIMIT)
+        storage.homes.ledger(1).resolve(range(1024, 2000), NO_LIMIT)
     with pytest.raises(EntryUnreadableError):
-        storage.resolve(1, [1500], NO_LIMIT)
+        storage.homes.ledger(1).resolve([1500], NO_LIMIT)
     with pytest.raises(CorruptRecordError):
-        storage.presence(batch_of(1, range(1999, 2001)))
+        presence(storage, batch_of(1, range(1999, 2001)))
 
 
 def test_an_add_to_a_damaged_page_writes_nothing(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
-    storage.set_ledger_key(2, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch_of(1, range(10)), batch_of(2, range(10))])
+    storage.homes.place(2).home.cache.set_ledger_key(2, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch_of(1, range(10)), batch_of(2, range(10))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
@@ -243,30 +248,29 @@ def test_an_add_to_a_damaged_page_writes_nothing(
     before = disk.operation_count
 
     with pytest.raises(CorruptRecordError):
-        storage.prepare(batch_of(1, range(10, 12)))
+        prepare(storage, batch_of(1, range(10, 12)))
     with pytest.raises(CorruptRecordError):
-        storage.add([batch_of(2, range(10, 12)), batch_of(1, range(10, 12))])
+        add_batches(storage.homes, [batch_of(2, range(10, 12)), batch_of(1, range(10, 12))])
 
     assert disk.operation_count == before
-    storage.prepare(batch_of(2, range(10, 12)))
-    storage.add([batch_of(2, range(10, 12))])
+    prepare(storage, batch_of(2, range(10, 12)))
+    add_batches(storage.homes, [batch_of(2, range(10, 12))])
     assert len(read_all(storage, 2, range(12))) > 0
 
 
 def test_what_was_prepared_and_forgotten_before_it_is_added_is_prepared_again(
     storage: BookieStorage,
 ) -> None:
-    storage.add([batch_of(1, range(10))])
+    add_batches(storage.homes, [batch_of(1, range(10))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
     storage.begin_turn()
-    index = storage.prepare(batch_of(1, range(10, 20)))
-    assert storage._only is not None
-    while storage._only.cache._pages.drop_oldest_clean() is not None:
+    index = prepare(storage, batch_of(1, range(10, 20)))
+    while storage.directories[0].cache.pages.drop_oldest_clean() is not None:
         """As reads make room."""
 
-    storage.add([batch_of(1, range(10, 20))], [index])
+    storage.directories[0].add([batch_of(1, range(10, 20))], [index])
 
     bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20))]
     assert read_all(storage, 1, range(20)) == b"".join(bodies)
@@ -275,14 +279,14 @@ def test_what_was_prepared_and_forgotten_before_it_is_added_is_prepared_again(
 def test_a_page_that_a_checkpoint_trims_after_it_was_prepared_is_read_again(
     storage: BookieStorage,
 ) -> None:
-    storage.add([batch_of(1, range(10)), batch_of(1, range(20, 30))])
+    add_batches(storage.homes, [batch_of(1, range(10)), batch_of(1, range(20, 30))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.begin_turn()
-    index = storage.prepare(batch_of(1, range(10, 20)))
+    index = prepare(storage, batch_of(1, range(10, 20)))
     storage.end_checkpoint(checkpoint)
 
-    storage.add([batch_of(1, range(10, 20))], [index])
+    storage.directories[0].add([batch_of(1, range(10, 20))], [index])
 
     bodies = [batch_of(1, ids).body for ids in (range(10), range(10, 20), range(20, 30))]
     assert read_all(storage, 1, range(30)) == b"".join(bodies)
@@ -305,7 +309,7 @@ def test_a_damaged_journal_is_refused_before_anything_changes(
     journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL)])
     batches = [batch_of(1, range(n * 10, n * 10 + 10)) for n in range(3)]
     for batch in batches:
-        storage.add([batch])
+        add_batches(storage.homes, [batch])
         journal.append([EntriesRecord(batch)])
         journal.sync()
     path = disk.paths(".journal")[-1]
@@ -319,7 +323,7 @@ def test_a_damaged_journal_is_refused_before_anything_changes(
 
 
 def test_another_bookies_files_are_refused(disk: SimulatedDisk, storage: BookieStorage) -> None:
-    storage.add([batch_of(1, range(1))])
+    add_batches(storage.homes, [batch_of(1, range(1))])
     other = BookieStorage(
         disk.process_crash(), journal_dir="/j", ledger_dir="/l", bookie_id="bookie-2"
     )
@@ -366,7 +370,7 @@ def test_replay_of_a_batch_that_is_here_in_part_adds_the_rest(
 ) -> None:
     storage.journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL)])
     whole = batch_of(1, range(10))
-    storage.add([batch_of(1, range(3, 5))])
+    add_batches(storage.homes, [batch_of(1, range(3, 5))])
     storage.journal.append([EntriesRecord(batch_of(1, range(3, 5))), EntriesRecord(whole)])
     disk.process_crash()
     storage = storage_on(disk)
@@ -383,7 +387,7 @@ def test_replay_puts_the_journals_copy_over_a_damaged_one(
 ) -> None:
     storage.journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL)])
     batch = batch_of(1, range(10))
-    storage.add([batch])
+    add_batches(storage.homes, [batch])
     storage.journal.append([EntriesRecord(batch)])
     checkpoint = storage.begin_checkpoint()
     checkpoint.sync_entry_logs()
@@ -402,14 +406,14 @@ def test_replay_puts_the_journals_copy_over_a_damaged_one(
 def test_records_of_a_deleted_ledger_are_counted_and_left_out(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
-    storage.add([batch_of(1, range(5))])
+    add_batches(storage.homes, [batch_of(1, range(5))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
     storage.journal.append([EntriesRecord(batch_of(1, range(5, 9))), FenceRecord(1)])
     assert storage.mark_deleted([1])
     assert storage.garbages[0].note()
-    storage.delete_ledger(1)
+    storage.homes.ledger(1).home.cache.delete(1)
     assert storage.ledger_count == 0
     disk.process_crash()
 
@@ -417,7 +421,7 @@ def test_records_of_a_deleted_ledger_are_counted_and_left_out(
     recovery = storage.open()
 
     assert recovery.orphan_count == 2
-    assert storage.ledger_info(1) is None
+    assert storage.homes.info(1) is None
 
 
 def test_a_restart_does_not_count_on_what_only_the_page_cache_has(disk: SimulatedDisk) -> None:
@@ -437,7 +441,7 @@ def test_a_restart_does_not_count_on_what_only_the_page_cache_has(disk: Simulate
 def test_log_ids_are_not_used_twice_though_the_logs_are_gone(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
-    storage.add([batch_of(1, range(5))])
+    add_batches(storage.homes, [batch_of(1, range(5))])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
@@ -445,20 +449,20 @@ def test_log_ids_are_not_used_twice_though_the_logs_are_gone(
     disk.remove_at_rest(path)
     storage = reopened(disk)
 
-    storage.add([batch_of(1, range(5, 6))])
+    add_batches(storage.homes, [batch_of(1, range(5, 6))])
 
     assert disk.paths(".log") != [path]
-    resolved = storage.resolve(1, range(5), NO_LIMIT)
+    resolved = storage.homes.ledger(1).resolve(range(5), NO_LIMIT)
     assert resolved is not None
     with pytest.raises(EntryUnreadableError):
-        storage.fetch(resolved)
+        storage.home_of(resolved).fetch(resolved)
 
 
 def test_a_clean_stop_needs_no_fsync_at_the_next_start_to_be_safe(
     disk: SimulatedDisk, storage: BookieStorage
 ) -> None:
     batch = batch_of(1, range(10))
-    storage.add([batch])
+    add_batches(storage.homes, [batch])
     storage.journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)])
     storage.close()
     assert disk.open_count == 0
@@ -482,7 +486,7 @@ def test_one_failure_anywhere_stops_every_promise(
 ) -> None:
     def work(n: int) -> None:
         batch = batch_of(1, range(n * 10, n * 10 + 10))
-        storage.add([batch])
+        add_batches(storage.homes, [batch])
         storage.journal.append([EntriesRecord(batch)])
         storage.journal.sync()
         checkpoint = storage.begin_checkpoint()
@@ -497,10 +501,10 @@ def test_one_failure_anywhere_stops_every_promise(
 
     before = disk.operation_count
     for refused in (
-        lambda: storage.add([batch_of(1, range(100, 101))]),
+        lambda: add_batches(storage.homes, [batch_of(1, range(100, 101))]),
         lambda: storage.journal.append([FenceRecord(1)]),
         storage.journal.sync,
-        lambda: storage.set_fenced(1),
+        storage.homes.ledger(1).index.set_fenced,
     ):
         with pytest.raises(StorageFailedError):
             refused()
@@ -537,7 +541,7 @@ def test_the_mark_moves_with_checkpoints_and_old_segments_go(disk: SimulatedDisk
 
 def test_a_checkpoint_has_an_order(storage: BookieStorage) -> None:
     """B39: entry logs, then index pages, then the mark, then the journal."""
-    storage.add([batch_of(1, range(1))])
+    add_batches(storage.homes, [batch_of(1, range(1))])
     checkpoint = storage.begin_checkpoint()
 
     for too_early in (
@@ -555,9 +559,9 @@ def test_a_checkpoint_has_an_order(storage: BookieStorage) -> None:
 def test_a_checkpoint_is_due_when_much_of_the_index_has_changed(disk: SimulatedDisk) -> None:
     storage = storage_on(disk, ledger_cache_size=40_000)
     storage.open()
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
     assert not storage.is_checkpoint_due
 
-    storage.add([batch_of(1, range(3600))])
+    add_batches(storage.homes, [batch_of(1, range(3600))])
 
     assert storage.is_checkpoint_due

@@ -202,7 +202,7 @@ class StorageMachine(RuleBasedStateMachine):
         if hasattr(self, "bookie"):
             storage = self.bookie.storage
             # files that wait for the next sync
-            waiting = [*storage.journal._rolled, *storage._directories[0].logs._left]
+            waiting = [*storage.journal._rolled, *storage.directories[0].logs._left]
             assert self.bookie.disk.open_count <= 4 + 3 + len(waiting)
 
 

@@ -93,7 +93,7 @@ class Log:
         ledger_id, wanted = self.near(offset)
         is_seen = False
         while wanted:
-            resolved = self.storage.resolve(ledger_id, wanted, NO_LIMIT)
+            resolved = self.storage.homes.ledger(ledger_id).resolve(wanted, NO_LIMIT)
             assert resolved is not None, "no such entry is said by the index"
             try:
                 count, body = fetch(self.read_log, resolved)
@@ -190,7 +190,7 @@ def indexed_disk(entry_ids: Sequence[Sequence[int]]) -> SimulatedDisk:
         bookie.finish_checkpoint()
     bookie.fence(1)
     bookie.set_lac(1, 5)
-    bookie.storage.set_last_add_synced(1, 3)
+    bookie.storage.homes.ledger(1).index.set_last_add_synced(3)
     bookie.finish_checkpoint()
     return disk
 

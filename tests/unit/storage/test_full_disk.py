@@ -18,7 +18,7 @@ from tests.support.simulated_disk import Fault, SimulatedDisk
 from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.journal.record import (
     EntriesRecord,
     FenceRecord,
@@ -26,6 +26,7 @@ from zbk.storage.journal.record import (
     LedgerKeyRecord,
 )
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
+from zbk.storage.replay import add_batches
 
 RESERVE_SIZE = 30_000
 LEDGERS = (1, 2, 3)
@@ -51,12 +52,14 @@ class Run:
             journal_dir="/j",
             ledger_dir="/l",
             bookie_id=BOOKIE_ID,
-            segment_size=SEGMENT_HEADER_SIZE + 4096,
-            log_size_max=6_000,
-            ledger_cache_size=self._ledger_cache_size,
-            open_files_max=4,
-            reserve_size=RESERVE_SIZE,
             on_no_space=self.no_space_paths.append,
+            limits=StorageLimits(
+                segment_size=SEGMENT_HEADER_SIZE + 4096,
+                log_size_max=6_000,
+                ledger_cache_size=self._ledger_cache_size,
+                open_files_max=4,
+                reserve_size=RESERVE_SIZE,
+            ),
         )
 
     def open(self) -> None:
@@ -82,10 +85,10 @@ class Run:
         batch = batch_of(ledger_id, range(first, first + count), 200)
         records = self._records_of_new(ledger_id)
         try:
-            self.storage.add([batch])
+            add_batches(self.storage.homes, [batch])
         except NoSpaceError:
             self.refused_count += 1
-            assert self.storage.resolve(ledger_id, batch.entry_ids, 1) is None
+            assert self.storage.homes.ledger(ledger_id).resolve(batch.entry_ids, 1) is None
             self._unwritten.append((records, lambda: None))
         else:
             promised = self.promised.setdefault(ledger_id, {})
@@ -95,7 +98,7 @@ class Run:
 
     def fence(self, ledger_id: int) -> None:
         records = self._records_of_new(ledger_id)
-        self.storage.set_fenced(ledger_id)
+        self.storage.homes.ledger(ledger_id).index.set_fenced()
         self._unwritten.append(
             ([*records, FenceRecord(ledger_id)], lambda: self.fenced.add(ledger_id))
         )
@@ -127,7 +130,7 @@ class Run:
             for batch in batches.values():
                 assert read_all(self.storage, ledger_id, batch.entry_ids) == batch.body
         for ledger_id in self.fenced:
-            info = self.storage.ledger_info(ledger_id)
+            info = self.storage.homes.info(ledger_id)
             assert info is not None
             assert info.is_fenced, "a fence is for ever"
 
@@ -135,7 +138,9 @@ class Run:
         if ledger_id in self._known:
             return []
         self._known.add(ledger_id)
-        self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+        self.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
         return [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)]
 
 

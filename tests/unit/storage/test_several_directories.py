@@ -21,6 +21,7 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
 from zbk.storage.journal.segment import NO_POSITION
+from zbk.storage.replay import add_batches
 
 JOURNALS = ("/j1", "/j2")
 LEDGERS = ("/l1", "/l2")
@@ -58,7 +59,7 @@ def filled(disk: SimulatedDisk) -> SeveralTwin:
 
 
 def home(storage: BookieStorage, ledger_id: int) -> str:
-    return storage.ledger_dirs[storage.directory_no(ledger_id)]
+    return storage.ledger_dirs[storage.homes.ledger(ledger_id).home.number]
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ def test_a_ledger_stays_where_it_is_when_its_directory_is_avoided(disk: Simulate
     twin = filled(disk)
     before = [home(twin.storage, ledger_id) for ledger_id in range(4)]
     twin.finish_checkpoint()
-    twin.storage.avoid(["/l1"])
+    twin.storage.homes.avoid(["/l1"])
 
     twin.add(0, range(5, 9))
     twin.add(4, range(3))
@@ -99,19 +100,19 @@ def test_a_ledger_stays_where_it_is_when_its_directory_is_avoided(disk: Simulate
 
 def test_new_ledgers_go_somewhere_even_if_all_directories_are_avoided(disk: SimulatedDisk) -> None:
     storage = opened(disk)
-    storage.avoid(LEDGERS)
+    storage.homes.avoid(LEDGERS)
 
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
 
-    assert storage.ledger_info(1) is not None
+    assert storage.homes.info(1) is not None
 
 
 def test_a_ledger_that_is_nowhere_is_in_no_directory(disk: SimulatedDisk) -> None:
     storage = opened(disk)
 
-    assert storage.ledger_info(7) is None
+    assert storage.homes.info(7) is None
     with pytest.raises(NoSuchLedgerError):
-        storage.resolve(7, range(1), 100)
+        storage.homes.ledger(7).resolve(range(1), 100)
 
 
 def test_a_deleted_ledger_is_taken_in_by_no_directory(disk: SimulatedDisk) -> None:
@@ -314,11 +315,11 @@ def test_no_space_in_one_directory_is_met_by_its_own_ledgers_only(disk: Simulate
     disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="/l1")]
 
     with pytest.raises(NoSpaceError):
-        storage.add([batch_of(one, range(5, 8))])
-    storage.add([batch_of(other, range(5, 8))])
+        add_batches(storage.homes, [batch_of(one, range(5, 8))])
+    add_batches(storage.homes, [batch_of(other, range(5, 8))])
 
-    assert storage.last_entry_id(one) == 4
-    assert storage.last_entry_id(other) == 7
+    assert storage.homes.ledger(one).index.last_entry_id == 4
+    assert storage.homes.ledger(other).index.last_entry_id == 7
 
 
 # ---------------------------------------------------------------- out of service
@@ -337,7 +338,7 @@ def test_without_a_ledger_directory_the_others_ledgers_are_served(disk: Simulate
             wanted = b"".join(twin.promised[ledger_id].entries.values())
             assert read_all(storage, ledger_id, range(5)) == wanted
         else:
-            assert storage.ledger_info(ledger_id) is None
+            assert storage.homes.info(ledger_id) is None
     assert storage.ledger_dirs == ["/l2"]
 
 
@@ -389,7 +390,7 @@ def test_a_ledger_with_its_key_in_one_journal_and_entries_in_another_is_whole(
         storage = opened(disk)
 
         assert read_all(storage, 9, range(5)) == batch.body
-        info = storage.ledger_info(9)
+        info = storage.homes.info(9)
         assert info is not None
         assert info.is_fenced
 
@@ -430,7 +431,7 @@ def test_a_ledger_directory_that_was_emptied_is_missed(disk: SimulatedDisk, wipe
     twin = filled(disk)
     for _ in range(3):
         for ledger_id in range(4):
-            last = twin.storage.last_entry_id(ledger_id)
+            last = twin.storage.homes.ledger(ledger_id).index.last_entry_id
             twin.add(ledger_id, range(last + 1, last + 200))
         twin.sync()
         twin.finish_checkpoint()

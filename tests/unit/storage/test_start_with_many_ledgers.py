@@ -11,6 +11,7 @@ from zbk.protocol.entry.words import LedgerType
 from zbk.storage import bookie_storage
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 
 LEDGERS = range(1, 7)
 
@@ -28,12 +29,14 @@ def crashed() -> SimulatedDisk:
     batches = [batch_of(ledger_id, range(3)) for ledger_id in LEDGERS]
     records: list[JournalRecord] = []
     for batch in batches:
-        storage.set_ledger_key(batch.ledger_id, KEY, LedgerType.PD_JOURNAL)
+        storage.homes.place(batch.ledger_id).home.cache.set_ledger_key(
+            batch.ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
         records += [
             LedgerKeyRecord(batch.ledger_id, KEY, LedgerType.PD_JOURNAL),
             EntriesRecord(batch),
         ]
-    storage.add(batches)
+    add_batches(storage.homes, batches)
     storage.journal.append(records)
     storage.journal.sync()
     return disk.crash(Random(1))

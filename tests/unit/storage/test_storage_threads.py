@@ -8,10 +8,11 @@ from pathlib import Path
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, NO_LIMIT, read_all
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.entry_logs.entry_reader import Resolved
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import OsFiles
 
 BATCH_COUNT = 90
@@ -23,10 +24,9 @@ def open_storage(root: Path) -> BookieStorage:
         journal_dir=f"{root}/journal",
         ledger_dir=f"{root}/ledgers",
         bookie_id="bookie-1",
-        segment_size=1 << 17,
-        log_size_max=1 << 17,
-        ledger_cache_size=3 * 9000,
-        open_files_max=3,
+        limits=StorageLimits(
+            segment_size=1 << 17, log_size_max=1 << 17, ledger_cache_size=3 * 9000, open_files_max=3
+        ),
     )
     storage.open()
     return storage
@@ -37,7 +37,7 @@ class Others:
 
     def __init__(self, storage: BookieStorage) -> None:
         self.storage = storage
-        for one in storage._directories:
+        for one in storage.directories:
             one.logs._ahead_size = 1000  # or it would have nothing to do
         self.resolved: list[Resolved] = []
         self.handed: list[Checkpoint] = []
@@ -71,7 +71,7 @@ class Others:
 
     def _read(self) -> None:
         for resolved in self.resolved[-5:]:
-            count, body = self.storage.fetch(resolved)
+            count, body = self.storage.home_of(resolved).fetch(resolved)
             assert count == 20
             assert len(body) == 20 * 98
 
@@ -90,11 +90,11 @@ def test_others_sync_read_and_checkpoint_while_the_owner_adds(tmp_path: Path) ->
         for n in range(BATCH_COUNT):
             batch = batch_of(n % 3, range(n * 20, n * 20 + 20), 50)
             if n < 3:
-                storage.set_ledger_key(n, KEY, LedgerType.PD_JOURNAL)
+                storage.homes.place(n).home.cache.set_ledger_key(n, KEY, LedgerType.PD_JOURNAL)
                 storage.journal.append([LedgerKeyRecord(n, KEY, LedgerType.PD_JOURNAL)])
-            storage.add([batch])
+            add_batches(storage.homes, [batch])
             storage.journal.append([EntriesRecord(batch)])
-            resolved = storage.resolve(batch.ledger_id, batch.entry_ids, NO_LIMIT)
+            resolved = storage.homes.ledger(batch.ledger_id).resolve(batch.entry_ids, NO_LIMIT)
             assert resolved is not None
             others.resolved.append(resolved)
             if under_way is None:

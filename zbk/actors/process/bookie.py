@@ -51,7 +51,7 @@ from zbk.metadata.records.registration import Registration, RegistrationState
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration, Cookie
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory
 from zbk.storage.directory.service_note import ServiceNote
 from zbk.system.boot import boot_id
@@ -251,7 +251,8 @@ class Bookie:
             dirs = (*storage.ledger_dirs, *self._config.journal_dirs)
             name = f"{error.filename}/"
             where = next((one for one in dirs if name.startswith(f"{one}/")), dirs[0])
-            raise storage.failed(where, error) from error
+            with storage.guard(where, "write"):
+                raise
 
     def _losses_of(self, storage: BookieStorage) -> Losses:
         config = self._config
@@ -264,11 +265,13 @@ class Bookie:
             journal_dir=config.journal_dir,
             ledger_dir=config.ledger_dir,
             bookie_id=cookie.bookie_id,
-            segment_size=config.journal_segment_size,
-            log_size_max=config.entry_log_size_max,
-            ledger_cache_size=config.ledger_cache_size,
-            open_files_max=self._budget.open_files_max,
-            reserve_size=config.disk_reserve_size,
+            limits=StorageLimits(
+                segment_size=config.journal_segment_size,
+                log_size_max=config.entry_log_size_max,
+                ledger_cache_size=config.ledger_cache_size,
+                open_files_max=self._budget.open_files_max,
+                reserve_size=config.disk_reserve_size,
+            ),
             on_no_space=gate.met_no_space,
             out_of_service=note.paths,
         )

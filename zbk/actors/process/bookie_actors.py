@@ -168,10 +168,17 @@ class BookieActors:
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":
         storage = self._ground.storage
-        moved = MovedEntries(storage.is_gone, lambda again: self._tell("storage", again))
+        moved = MovedEntries(
+            lambda resolved: storage.home_of(resolved).is_gone(resolved),
+            lambda again: self._tell("storage", again),
+        )
         incarnation = self._ground.identity.incarnation
         return ReadActor.start(
-            storage.fetch, self.front.send, incarnation, self._stop_bookie, moved
+            lambda resolved: storage.home_of(resolved).fetch(resolved),
+            self.front.send,
+            incarnation,
+            self._stop_bookie,
+            moved,
         )
 
     def _start_storage(

@@ -28,7 +28,6 @@ from zbk.actors.serve.turn import Admitted, Turn
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.level import level_of
 from zbk.errors import (
-    DuplicateEntryError,
     EntryTooLargeError,
     LedgerFencedError,
     MalformedMessageError,
@@ -40,7 +39,6 @@ from zbk.protocol.entry.entry_batch import COUNT_MAX, EntryBatch, sizes_from_wir
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import leaves_room_for_fences
 from zbk.storage.journal.record import EntriesRecord
-from zbk.storage.replay import Presence
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
 from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
@@ -77,9 +75,9 @@ class AddRequests:
         if slot is None:
             return
         self._admit(slot, request)
-        index = slot.index = self._storage.prepare(whole, slot.index)
+        slot.stored.index.prepare(whole.entry_ids, is_admission=True)
         is_new = whole.first_entry_id > slot.last_entry_id
-        batch = whole if is_new else self._part_to_store(whole, request)
+        batch = whole if is_new else self._part_to_store(slot, whole, request)
         ledger, turn = slot.ledger, self._turn
         ledger.added(request.lac)
         answer = AddAnswer(
@@ -98,7 +96,6 @@ class AddRequests:
             inbound=inbound,
             slot=slot,
             batch=batch,
-            index=index,
             answer=answer,
             answers_after=ledger.acknowledges_after(is_recovery=request.is_recovery),
             recorded_lac=recorded_lac,
@@ -210,10 +207,12 @@ class AddRequests:
     def _record_lac(self, slot: LedgerSlot, lac: int) -> None:
         """Put a LAC on stable storage with this turn's ticket, if it is news."""
         if lac > slot.ledger.recorded_lac:
-            self._storage.set_explicit_lac(slot.ledger_id, lac)
+            slot.stored.index.set_explicit_lac(lac)
             self._turn.record_lac(slot, lac)
 
-    def _part_to_store(self, batch: EntryBatch, request: Add) -> EntryBatch | None:
+    def _part_to_store(
+        self, slot: LedgerSlot, batch: EntryBatch, request: Add
+    ) -> EntryBatch | None:
         """Return what of the batch is to be stored, or ``None`` if all of it is, byte for byte.
 
         Raises:
@@ -222,16 +221,8 @@ class AddRequests:
         """
         self._turn.store_batches()  # the index has to know what came just before
         if request.is_recovery:
-            return self._storage.part_to_mend(batch)
-        match self._storage.presence(batch):
-            case Presence.NONE:
-                return batch
-            case Presence.PART:
-                return self._storage.missing_part(batch)
-            case Presence.SAME:
-                return None
-            case Presence.OTHER:
-                raise DuplicateEntryError(request.ledger_id, batch.first_entry_id)
+            return slot.stored.part_to_mend(batch)
+        return slot.stored.part_to_store(batch)
 
 
 def _recorded_lac(batch: EntryBatch, lac: int) -> int:

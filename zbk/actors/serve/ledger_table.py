@@ -21,10 +21,11 @@ from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.entry.entry import stored_lac
-from zbk.protocol.entry.words import NO_ENTRY, LedgerType
+from zbk.protocol.entry.words import NO_ENTRY
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.index.index_file import LedgerIndex
+from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.journal.record import LedgerKeyRecord
+from zbk.storage.stored_ledger import StoredLedger
 
 logger = logging.getLogger(__name__)
 
@@ -35,12 +36,12 @@ class LedgerSlot:
     """One ledger in the table."""
 
     __slots__ = (
-        "index",
         "is_stored",
         "journal_no",
         "last_entry_id",
         "ledger",
         "ledger_id",
+        "stored",
         "ticket",
     )
 
@@ -48,6 +49,7 @@ class LedgerSlot:
         self,
         ledger_id: int,
         ledger: BookieLedger,
+        stored: StoredLedger,
         last_entry_id: int,
         *,
         is_stored: bool,
@@ -55,8 +57,8 @@ class LedgerSlot:
     ) -> None:
         self.ledger_id = ledger_id
         self.ledger = ledger
+        self.stored = stored
         self.last_entry_id = last_entry_id  # highest id stored here
-        self.index: LedgerIndex | None = None  # as storage prepared it for the last add
         self.is_stored = is_stored  # storage has its key and type
         self.journal_no = journal_no  # that its records go to
         self.ticket = 0  # of that journal, the last one with anything of this ledger in it
@@ -101,7 +103,8 @@ class LedgerTable:
     def new(self, ledger_id: int) -> LedgerSlot:
         """Return a ledger that this bookie does not have yet; it starts empty."""
         ledger = BookieLedger(ledger_id)
-        return self._keep(self._slot(ledger_id, ledger, NO_ENTRY, is_stored=False))
+        stored = self._storage.homes.place(ledger_id)
+        return self._keep(self._slot(ledger, stored, NO_ENTRY, is_stored=False))
 
     def cursor_moved(self, slot: LedgerSlot) -> None:
         """Note that more of a ledger is on stable storage than storage knows."""
@@ -114,7 +117,7 @@ class LedgerTable:
             if self._storage.is_deleted(slot.ledger_id):
                 continue  # its entries were on their way to stable storage when it was forgotten
             try:
-                self._storage.set_last_add_synced(slot.ledger_id, slot.ledger.last_add_synced)
+                slot.stored.index.set_last_add_synced(slot.ledger.last_add_synced)
             except OutOfDescriptorsError:
                 self._moved[slot.ledger_id] = slot  # storage has a floor: it may rise later
 
@@ -123,7 +126,7 @@ class LedgerTable:
         key, kind = slot.ledger.ledger_key, slot.ledger.ledger_type
         assert key is not None, "the ledger was admitted"
         assert kind is not None, "key and type are known together"
-        self._storage.set_ledger_key(slot.ledger_id, key, kind)
+        slot.stored.home.cache.set_ledger_key(slot.ledger_id, key, kind)
         slot.is_stored = True
         return LedgerKeyRecord(slot.ledger_id, key, kind)
 
@@ -140,54 +143,28 @@ class LedgerTable:
     def _load(self, ledger_id: int) -> LedgerSlot | None:
         if self._storage.is_deleted(ledger_id):
             return None
-        info = self._storage.ledger_info(ledger_id)
+        info = self._storage.homes.info(ledger_id)
         if info is None:
             return None
+        stored = self._storage.homes.ledger(ledger_id)
         ledger = BookieLedger(
             ledger_id,
             ledger_key=info.ledger_key,
             ledger_type=info.ledger_type,
             is_fenced=info.is_fenced,
-            lac=max(info.explicit_lac, self._last_lac(ledger_id, info.last_entry_id)),
-            last_add_synced=self._durable_until(ledger_id, info.ledger_type, info.last_add_synced),
+            lac=max(info.explicit_lac, _last_lac(stored, info.last_entry_id)),
+            last_add_synced=_durable_until(stored, info),
         )
-        return self._keep(self._slot(ledger_id, ledger, info.last_entry_id, is_stored=True))
+        return self._keep(self._slot(ledger, stored, info.last_entry_id, is_stored=True))
 
     def _slot(
-        self, ledger_id: int, ledger: BookieLedger, last_entry_id: int, *, is_stored: bool
+        self, ledger: BookieLedger, stored: StoredLedger, last_entry_id: int, *, is_stored: bool
     ) -> LedgerSlot:
+        ledger_id = stored.index.ledger_id
         journal_no = self._storage.journals.of(ledger_id)
         return LedgerSlot(
-            ledger_id, ledger, last_entry_id, is_stored=is_stored, journal_no=journal_no
+            ledger_id, ledger, stored, last_entry_id, is_stored=is_stored, journal_no=journal_no
         )
-
-    def _last_lac(self, ledger_id: int, last_entry_id: int) -> int:
-        """Return the LAC that came with the last entry: once told to a reader, it stays."""
-        if last_entry_id == NO_ENTRY:
-            return NO_ENTRY
-        resolved = self._storage.resolve(ledger_id, range(last_entry_id, last_entry_id + 1), 1)
-        if resolved is None:
-            return NO_ENTRY
-        try:
-            _count, body = self._storage.fetch(resolved)
-        except EntryUnreadableError as error:
-            logger.warning("the LAC of its last entry is not known: %s", error)
-            return NO_ENTRY
-        if not self._storage.is_as_written(resolved, body):
-            logger.warning(
-                "the LAC of its last entry is not known: ledger %d entry %d is damaged",
-                ledger_id,
-                last_entry_id,
-            )
-            return NO_ENTRY
-        return stored_lac(body)
-
-    def _durable_until(self, ledger_id: int, ledger_type: LedgerType, floor: int) -> int:
-        # a ledger is loaded only when all of it is on stable storage: at the start everything
-        # replayed has been synced, and later nothing is forgotten that is still on its way
-        if not level_of(ledger_type).has_sync_cursor:
-            return NO_ENTRY
-        return self._storage.contiguous_until(ledger_id, floor)
 
     def _keep(self, slot: LedgerSlot) -> LedgerSlot:
         self._slots[slot.ledger_id] = slot
@@ -199,3 +176,33 @@ class LedgerTable:
                     del self._slots[ledger_id]
                     break
         return slot
+
+
+def _last_lac(stored: StoredLedger, last_entry_id: int) -> int:
+    """Return the LAC that came with the last entry: once told to a reader, it stays."""
+    if last_entry_id == NO_ENTRY:
+        return NO_ENTRY
+    resolved = stored.resolve(range(last_entry_id, last_entry_id + 1), 1)
+    if resolved is None:
+        return NO_ENTRY
+    try:
+        _count, body = stored.home.fetch(resolved)
+    except EntryUnreadableError as error:
+        logger.warning("the LAC of its last entry is not known: %s", error)
+        return NO_ENTRY
+    if not stored.home.is_as_written(resolved, body):
+        logger.warning(
+            "the LAC of its last entry is not known: ledger %d entry %d is damaged",
+            resolved.ledger_id,
+            last_entry_id,
+        )
+        return NO_ENTRY
+    return stored_lac(body)
+
+
+def _durable_until(stored: StoredLedger, info: LedgerInfo) -> int:
+    # a ledger is loaded only when all of it is on stable storage: at the start everything
+    # replayed has been synced, and later nothing is forgotten that is still on its way
+    if not level_of(info.ledger_type).has_sync_cursor:
+        return NO_ENTRY
+    return stored.index.contiguous_until(info.last_add_synced)

@@ -126,9 +126,7 @@ class ReadRequests:
         self, inbound: Inbound, request: Read, slot: LedgerSlot, entry_ids: Sequence[int]
     ) -> Fetch:
         size_max = min(request.size_max, self._read_size_max)
-        resolved = self._storage.resolve(
-            request.ledger_id, entry_ids, size_max, slot.index, is_checked=request.is_checked
-        )
+        resolved = slot.stored.resolve(entry_ids, size_max, is_checked=request.is_checked)
         if resolved is None:
             self._check_miss(request)
             raise NoSuchEntryError(request.ledger_id, entry_ids[0])
@@ -140,9 +138,8 @@ class ReadRequests:
         """Look up where entries are that the read actor has not found where they were."""
         was = fetch.resolved
         try:
-            resolved = self._storage.resolve(
-                was.ledger_id, was.entry_ids, was.size_max, is_checked=was.is_checked
-            )
+            stored = self._storage.homes.ledger(was.ledger_id)
+            resolved = stored.resolve(was.entry_ids, was.size_max, is_checked=was.is_checked)
             if resolved is None:  # an entry may move, and its ledger be deleted, but no more
                 raise EntryUnreadableError(was.ledger_id, was.entry_ids[0], "its log is gone")
         except OutOfDescriptorsError as error:
@@ -338,8 +335,7 @@ class ReadRequests:
         if slot is None:
             self._turn.answer(inbound, answer)
             return
-        ranges, next_entry_id = self._storage.held_ranges(
-            request.ledger_id,
+        ranges, next_entry_id = slot.stored.held_ranges(
             request.first_entry_id,
             range_count_max=LEDGER_INFO_RANGE_COUNT_MAX,
             entry_count_max=LEDGER_INFO_ENTRY_COUNT_MAX,
@@ -403,7 +399,7 @@ class ReadRequests:
             return None
         try:
             # damage of its header is met here, and not between putting the fence on and noting it
-            self._storage.ledger_info(request.ledger_id)
+            slot.stored.home.cache.info(request.ledger_id)
             is_key_new, is_fence_new = slot.ledger.fence(request.ledger_key, request.ledger_type)
             if is_key_new:
                 self._turn.record(slot, self._ledgers.store_key(slot))
@@ -411,7 +407,7 @@ class ReadRequests:
             self._ledgers.drop_if_new(slot)
             raise
         if is_fence_new:
-            self._storage.set_fenced(request.ledger_id)
+            slot.stored.index.set_fenced()
             self._turn.record(slot, FenceRecord(request.ledger_id))
             self._turn.lane(slot).ticket.fenced.append(slot)
             self._rise(slot)

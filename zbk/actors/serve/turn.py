@@ -14,7 +14,7 @@ Owned by the storage actor; the request classes beside it fill it.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
@@ -37,8 +37,8 @@ from zbk.errors import (
 )
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.index.index_file import LedgerIndex
 from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
+from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, Message, Refused
 
@@ -69,7 +69,6 @@ class Admitted(msgspec.Struct, frozen=True):
     inbound: Inbound
     slot: LedgerSlot
     batch: EntryBatch
-    index: LedgerIndex  # prepared for it
     answer: AddAnswer
     answers_after: AcknowledgesAfter
     recorded_lac: int | None  # the LAC that a start would find in it; None: it is not the last one
@@ -256,34 +255,29 @@ class Turn:
         """
         if self._admitted:
             admitted, self._admitted = self._admitted, []
-            if self._storage.directory_count == 1:
-                self._store(admitted)
-            else:
-                for some in self._by_directory(admitted):
-                    self._store(some)
+            if len(self._storage.directories) == 1:
+                self._store(self._storage.directories[0], admitted)
+            else:  # what finds no space in one ledger directory may find it in another
+                by_home: dict[LedgerDirectory, list[Admitted]] = {}
+                for one in admitted:
+                    by_home.setdefault(one.slot.stored.home, []).append(one)
+                for home, some in by_home.items():
+                    self._store(home, some)
 
-    def _by_directory(self, admitted: list[Admitted]) -> Iterable[Sequence[Admitted]]:
-        """Split adds: what finds no space in one ledger directory may find it in another."""
-        found: dict[int, list[Admitted]] = {}
-        for one in admitted:
-            directory_no = self._storage.directory_no(one.slot.ledger_id)
-            found.setdefault(directory_no, []).append(one)
-        return found.values()
-
-    def _store(self, admitted: Sequence[Admitted]) -> None:
-        failure = self._add(admitted)
+    def _store(self, home: LedgerDirectory, admitted: Sequence[Admitted]) -> None:
+        failure = self._add(home, admitted)
         if failure is not None:
             recoveries = [one for one in admitted if one.is_recovery]
             # the reserve has been released: it is for them
-            failure = self._add(recoveries) if recoveries else failure
+            failure = self._add(home, recoveries) if recoveries else failure
             for one in admitted:
                 if failure is not None or not one.is_recovery:
                     self._refuse(one, failure)
 
-    def _add(self, admitted: Sequence[Admitted]) -> NoSpaceError | None:
+    def _add(self, home: LedgerDirectory, admitted: Sequence[Admitted]) -> NoSpaceError | None:
         """Store adds; return why not: there was room for all of them or for none."""
         try:
-            self._storage.add([one.batch for one in admitted], [one.index for one in admitted])
+            home.add([one.batch for one in admitted], [one.slot.stored.index for one in admitted])
         except NoSpaceError as error:
             return error
         except CorruptRecordError as error:  # damaged since it was prepared
@@ -310,7 +304,7 @@ class Turn:
 
     def _refuse(self, one: Admitted, failure: NoSpaceError | None) -> None:
         with suppress(OutOfDescriptorsError):  # the id is a bound then: what follows is looked up
-            one.slot.last_entry_id = self._storage.last_entry_id(one.slot.ledger_id)
+            one.slot.last_entry_id = one.slot.stored.index.last_entry_id
         is_busy = isinstance(failure, OutOfDescriptorsError)
         error = failure if failure is not None and is_busy else self._space.refusal()
         self.answer(one.inbound, self.refusal(one.inbound, error))

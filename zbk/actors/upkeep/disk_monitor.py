@@ -74,7 +74,7 @@ class DiskMonitorActor(BookieActor):
         """Measure, or take in that a write found no space."""
         event = message if isinstance(message, NoSpaceMet) else self._measure()
         self._take_in(event)
-        self._storage.avoid(self._space.low_paths)
+        self._storage.homes.avoid(self._space.low_paths)
 
     def _measure(self) -> Measured:
         try:

@@ -127,7 +127,7 @@ class Compaction:
         if run.ledger_id in self._deleted.noted:
             return ()
         try:
-            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+            found = self._cache.handle(run.ledger_id).locations_of(run.entry_ids)
         except NoSuchLedgerError:
             return range(run.count)
         if found == run.locations:
@@ -144,7 +144,7 @@ class Compaction:
         if run.ledger_id in self._deleted.noted:
             return False
         try:
-            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+            found = self._cache.handle(run.ledger_id).locations_of(run.entry_ids)
         except NoSuchLedgerError:
             return False
         return any(now == here for now, here in zip(found, run.locations, strict=True))
@@ -169,10 +169,11 @@ class Compaction:
         if header.ledger_id in self._deleted.noted:
             return False, None
         try:
-            first = self._cache.next_entry_id(header.ledger_id, from_id)
+            index = self._cache.handle(header.ledger_id)
+            first = index.next_entry_id(from_id)
             if first is None:
                 return False, None
-            found = self._cache.locations(header.ledger_id, first, first + count - 1)
+            found = index.locations_of(range(first, first + count))
         except NoSuchLedgerError:
             return False, None
         low, high = location_of(log_id, torn.offset), location_of(log_id, OFFSET_MAX)
@@ -187,26 +188,22 @@ class Compaction:
         if run.ledger_id in self._deleted:
             return 0
         try:
-            found = self._cache.locations_of(run.ledger_id, run.entry_ids)
+            found = self._cache.handle(run.ledger_id).locations_of(run.entry_ids)
         except NoSuchLedgerError:
             return 0
         places = [at for at, now in enumerate(found) if now >> OFFSET_BITS in source_ids]
         if len(places) == run.count:
-            self._move(run.ledger_id, run.entry_ids, run.locations)
+            self._cache.handle(run.ledger_id).set_locations(run.entry_ids, run.locations)
         elif places:
             ids = array("q", [run.entry_ids[at] for at in places])
-            self._move(run.ledger_id, ids, array("Q", [run.locations[at] for at in places]))
+            moved = array("Q", [run.locations[at] for at in places])
+            self._cache.handle(run.ledger_id).set_locations(ids, moved)
         return len(places)
 
     @property
     def is_index_crowded(self) -> bool:
         """True when so much of the index has changed that it should be written down first."""
         return self._cache.is_flush_due
-
-    def _move(self, ledger_id: int, entry_ids: Sequence[int], locations: "array[int]") -> None:
-        index = self._cache.prepare(ledger_id, entry_ids)
-        self._cache.put(index, entry_ids, locations)
-        self._cache.make_room()
 
     # ------------------------------------------------------------------ gc: before
 

@@ -17,13 +17,11 @@ Source: the seed, section Ledger cache; BookKeeper's ``LedgerCacheImpl``, ``Inde
 """
 
 from array import array
-from collections.abc import Callable, Collection, Sequence
-from itertools import repeat
-from operator import itemgetter, sub
+from collections.abc import Callable, Collection
+from operator import itemgetter
 from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSpaceError, NoSuchLedgerError
-from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.disk.fail_stop import FailStop, as_failed_read
 from zbk.storage.disk.open_files import OpenFiles
@@ -41,22 +39,14 @@ from zbk.storage.index.index_file import (
     unfinished_paths,
 )
 from zbk.storage.index.index_flush import IndexFlush, IndexFlusher
+from zbk.storage.index.index_handle import IndexHandle
 from zbk.storage.index.index_page import (
-    PAGE_BITS,
-    PAGE_ENTRY_COUNT,
     PAGE_LOCATIONS_SIZE,
     PAGE_OVERHEAD_SIZE,
     Page,
 )
 from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.index.page_cache import PageCache, page_key, split_key
-from zbk.storage.index.page_slots import (
-    SLOT_MASK,
-    find_absent,
-    find_present,
-    page_runs,
-    slots_of,
-)
 from zbk.storage.index.write_back import WriteBackCache
 from zbk.system.files import FileSystem
 
@@ -76,7 +66,6 @@ LEDGER_COUNT_MAX: Final = 30_000
 """Headers in memory, at about one KiB each."""
 
 _PAGE_SIZE_MAX: Final = PAGE_LOCATIONS_SIZE + PAGE_OVERHEAD_SIZE
-_NO_PAGE: Final = Page()
 
 
 class LedgerCache:
@@ -112,14 +101,14 @@ class LedgerCache:
         self._flusher = IndexFlusher(
             files, directory, self._root, fail_stop=fail_stop, census=self._census
         )
-        self._pages = PageCache(
+        self.pages = PageCache(
             self._reader,
             self._flusher.place_lock,
             self._page_under_way,
             growing_size_max=int(GROWING_SHARE * memory_size_max),
             ageless_size=int(AGELESS_SHARE * memory_size_max),
         )
-        self._ledgers: WriteBackCache[int, LedgerIndex] = WriteBackCache(
+        self.headers: WriteBackCache[int, LedgerIndex] = WriteBackCache(
             ageless_size=int(AGELESS_SHARE * ledger_count_max)
         )
         self._flush: IndexFlush | None = None
@@ -176,7 +165,7 @@ class LedgerCache:
         """Return the ids of all ledgers, ascending. Walks the directories."""
         with as_failed_read(self._root, "list"):
             on_disk = ledger_ids(self._files, self._root)
-        return sorted({*on_disk, *self._ledgers})
+        return sorted({*on_disk, *self.headers})
 
     def info(self, ledger_id: int) -> LedgerInfo | None:
         """Return what is known of a ledger; ``None`` if the bookie does not have it."""
@@ -189,34 +178,13 @@ class LedgerCache:
         if self._find(ledger_id) is None:
             self._fail_stop.check()
             index = LedgerIndex(ledger_id, ledger_key, ledger_type)
-            self._ledgers.add(ledger_id, index, is_dirty=True)
+            self.headers.add(ledger_id, index, is_dirty=True)
             self._ledger_count += 1
         self.make_room()
 
-    def set_fenced(self, ledger_id: int) -> None:
-        """Note that the ledger is fenced. There is no way back."""
-        self._changing(ledger_id).is_fenced = True
-        self.make_room()
-
-    def set_explicit_lac(self, ledger_id: int, lac: int) -> None:
-        """Note a LAC; a lower one than before changes nothing."""
-        index = self._changing(ledger_id)
-        index.explicit_lac = max(index.explicit_lac, lac)
-        self.make_room()
-
-    def set_last_add_synced(self, ledger_id: int, last_add_synced: int) -> None:
-        """Note how far the ledger's sync cursor came; it must be true already, and never falls."""
-        index = self._changing(ledger_id)
-        index.last_add_synced = max(index.last_add_synced, last_add_synced)
-        self.make_room()
-
-    def last_entry_id(self, ledger_id: int) -> int:
-        """Return the highest id in the index; -1 is none."""
-        return self._existing(ledger_id).last_entry_id
-
     def ledgers_in_memory(self) -> list[int]:
         """Return the ids of ledgers whose header is in memory: of all that have no file yet."""
-        return list(self._ledgers)
+        return list(self.headers)
 
     def delete(self, ledger_id: int) -> None:
         """Forget a ledger, durably, damaged or not. Its entries stay in the entry logs."""
@@ -226,156 +194,49 @@ class LedgerCache:
         """Forget ledgers, as ``delete``, in one walk over the pages; return how many were here."""
         self._fail_stop.check()
         gone = set(ledger_ids)
-        for key in [key for key in self._pages if split_key(key)[0] in gone]:
-            self._pages.drop(key)
-        known = {ledger_id for ledger_id in gone if ledger_id in self._ledgers}
+        for key in [key for key in self.pages if split_key(key)[0] in gone]:
+            self.pages.drop(key)
+        known = {ledger_id for ledger_id in gone if ledger_id in self.headers}
         for ledger_id in gone:
-            self._pages.forget(ledger_id)
-            self._ledgers.drop(ledger_id)
+            self.pages.forget(ledger_id)
+            self.headers.drop(ledger_id)
             self._reader.forget(ledger_id)
         known |= self._flusher.delete(gone)
         self._ledger_count -= len(known)
         return len(known)
 
-    # ------------------------------------------------------------------ locations
+    # ------------------------------------------------------------------ handles
 
-    def prepare(
-        self,
-        ledger_id: int,
-        entry_ids: Sequence[int],
-        index: LedgerIndex | None = None,
-        *,
-        is_admission: bool = False,
-    ) -> LedgerIndex:
-        """Load all pages that ``put`` will change, so that it cannot fail half-way.
+    def handle(self, ledger_id: int) -> IndexHandle:
+        """Return the index of a ledger, whether it exists or not."""
+        return IndexHandle(self, ledger_id)
 
-        They stay until room is made, or a ledger is deleted: as long as ``drop_count`` is the same.
-        ``index``: what this returned for the ledger the last time. ``is_admission``: they may still
-        be refused.
+    def check(self) -> None:
+        """Return only if nothing has failed.
 
         Raises:
-            ScatteredLedgerError: they may, and would make one run of pages too many.
+            StorageFailedError: the first failure.
         """
-        if index is None or not index.is_kept:
-            index = self._ledgers.peek(ledger_id) or self._existing(ledger_id)
-        assert index.ledger_id == ledger_id, "each ledger has its own"
-        assert entry_ids[-1] <= STORED_ENTRY_ID_MAX, "the index has no room for such ids"
-        for page_no, low, _ in page_runs(entry_ids):
-            self._pages.prepare(index, page_no, entry_ids[low], is_admission=is_admission)
-        return index
+        self._fail_stop.check()
 
     @property
     def drop_count(self) -> int:
-        """Grows whenever pages or headers, or parts of pages, are forgotten."""
-        return self._pages.drop_count + self._ledgers.drop_count
-
-    def put(self, index: LedgerIndex, entry_ids: Sequence[int], locations: "array[int]") -> None:
-        """Set the locations of entries, ascending, as ``prepare`` has; make room afterwards."""
-        self._fail_stop.check()
-        if not index.is_dirty:
-            self._ledgers.make_dirty(index.ledger_id, index)
-        first_no, last = entry_ids[0] >> PAGE_BITS, entry_ids[-1]
-        if first_no == last >> PAGE_BITS:  # as nearly always: nothing is copied
-            self._pages.put(index, first_no, entry_ids, locations)
-        else:
-            for page_no, low, high in page_runs(entry_ids):
-                self._pages.put(index, page_no, entry_ids[low:high], locations[low:high])
-        index.last_entry_id = max(index.last_entry_id, last)
-
-    def locations(
-        self, ledger_id: int, first: int, last: int, index: LedgerIndex | None = None
-    ) -> "array[int]":
-        """Return the locations of the entries ``first .. last``, ``ABSENT`` for what is not here.
-
-        The range must not be wider than what the caller wants to have in memory. ``index``: what
-        ``prepare`` returned for the ledger the last time.
-        """
-        index = self._used(ledger_id, index)
-        found: array[int] = array("Q")
-        page_no, start = first >> PAGE_BITS, first & SLOT_MASK
-        while (missing := last - first + 1 - len(found)) > 0:
-            end = min(start + missing, PAGE_ENTRY_COUNT)
-            page = self._pages.page(index, page_no, start)
-            found += (page or _NO_PAGE).between(start, end)
-            page_no, start = page_no + 1, 0
-            self.make_room()
-        return found
-
-    def scattered_locations(
-        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
-    ) -> "array[int]":
-        """Return the locations of these entries, ascending ids, ``ABSENT`` for what is not here."""
-        index = self._used(ledger_id, index)
-        found: array[int] = array("Q")
-        for page_no, low, high in page_runs(entry_ids):
-            slots = list(slots_of(entry_ids[low:high]))
-            page = self._pages.page(index, page_no, slots[0]) or _NO_PAGE
-            some = page.between(slots[0], slots[-1] + 1)
-            found.extend(map(some.__getitem__, map(sub, slots, repeat(slots[0]))))
-            self.make_room()
-        return found
-
-    def locations_of(
-        self, ledger_id: int, entry_ids: Sequence[int], index: LedgerIndex | None = None
-    ) -> "array[int]":
-        """Return the locations of these entries, in a row or not, as the two above."""
-        if isinstance(entry_ids, range):
-            return self.locations(ledger_id, entry_ids[0], entry_ids[-1], index)
-        return self.scattered_locations(ledger_id, entry_ids, index)
-
-    def contiguous_until(self, ledger_id: int, from_id: int) -> int:
-        """Return the last id of the run of entries that starts behind ``from_id``; or ``from_id``.
-
-        So many pages are read as the run is long.
-        """
-        index = self._existing(ledger_id)
-        entry_id = from_id + 1
-        while entry_id <= index.last_entry_id:
-            slot = entry_id & SLOT_MASK
-            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
-            if page is None:
-                break
-            absent = find_absent(page.between(slot, PAGE_ENTRY_COUNT))
-            self.make_room()
-            if absent is not None:
-                return entry_id + absent - 1
-            entry_id += PAGE_ENTRY_COUNT - slot
-        return entry_id - 1
-
-    def next_entry_id(self, ledger_id: int, from_id: int) -> int | None:
-        """Return the first id at ``from_id`` or behind it that is here, or ``None``.
-
-        Steps over pages that were never written, whatever their number.
-        """
-        index = self._existing(ledger_id)
-        entry_id = from_id
-        while entry_id <= index.last_entry_id:
-            slot = entry_id & SLOT_MASK
-            page = self._pages.page(index, entry_id >> PAGE_BITS, slot)
-            if page is not None:
-                present = find_present(page.between(slot, PAGE_ENTRY_COUNT))
-                self.make_room()
-                if present is not None:
-                    return entry_id + present
-            page_no = self._pages.next_page(index, (entry_id >> PAGE_BITS) + 1)
-            if page_no is None:
-                return None
-            entry_id = page_no << PAGE_BITS
-        return None
+        """Grows whenever pages or headers, or parts of pages, are evicted."""
+        return self.pages.drop_count + self.headers.drop_count
 
     # ------------------------------------------------------------------ flush
 
     @property
     def is_flush_due(self) -> bool:
         """True when much of the room for pages is taken by what has changed."""
-        return self._pages.dirty_size >= DIRTY_SHARE * self._memory_size_max
+        return self.pages.dirty_size >= DIRTY_SHARE * self._memory_size_max
 
     @property
     def has_room(self) -> bool:
         """False while a full disk keeps twice as much in memory as there should be."""
         return not self._is_stuck or (
-            self._pages.size < 2 * self._memory_size_max
-            and self._ledgers.size < 2 * self._ledger_count_max
+            self.pages.size < 2 * self._memory_size_max
+            and self.headers.size < 2 * self._ledger_count_max
         )
 
     @property
@@ -388,14 +249,14 @@ class LedgerCache:
 
         For what is damaged on the disk only: memory has what it once read whole.
         """
-        if ledger_id not in self._ledgers or self._fail_stop.has_failed:
+        if ledger_id not in self.headers or self._fail_stop.has_failed:
             return False
         if page_no is not None:
-            page = self._pages.get(page_key(ledger_id, page_no))
+            page = self.pages.get(page_key(ledger_id, page_no))
             if page is None or page.start:  # what is ahead of its start is where the damage is
                 return False
-            self._pages.make_dirty(page_key(ledger_id, page_no), page)
-        self._ledgers.make_dirty(ledger_id, self._existing(ledger_id))
+            self.pages.make_dirty(page_key(ledger_id, page_no), page)
+        self.headers.make_dirty(ledger_id, self.existing(ledger_id))
         return True
 
     def begin_flush(self) -> IndexFlush:
@@ -409,11 +270,11 @@ class LedgerCache:
         assert self._flush is None, "one flush at a time"
         self._fail_stop.check()
         pages_by_ledger: dict[int, list[tuple[int, Page]]] = {}
-        for key, page in self._pages.begin_flush().items():
+        for key, page in self.pages.begin_flush().items():
             ledger_id, page_no = split_key(key)
             pages_by_ledger.setdefault(ledger_id, []).append((page_no, page))
         changes = []
-        for ledger_id, index in self._ledgers.begin_flush().items():
+        for ledger_id, index in self.headers.begin_flush().items():
             pages = sorted(pages_by_ledger.pop(ledger_id, ()), key=itemgetter(0))
             index.extents.add(page_no for page_no, _ in pages)
             directory = directory_of(index.extents)
@@ -432,9 +293,9 @@ class LedgerCache:
             return
         self._flush = None
         self._is_stuck = False
-        for index in self._ledgers.end_flush().values():
+        for index in self.headers.end_flush().values():
             index.has_file = True
-        self._pages.end_flush()
+        self.pages.end_flush()
 
     def flush(self) -> None:
         """Bring everything changed to the disk; of a flush under way take the steps left first."""
@@ -450,11 +311,11 @@ class LedgerCache:
 
     def make_room(self) -> None:
         """Drop clean pages and headers until the limits hold; with none left, flush first."""
-        if self._pages.size > self._memory_size_max:
+        if self.pages.size > self._memory_size_max:
             # a lone page may be larger than the room
-            self._make_room(self._pages, max(self._memory_size_max, _PAGE_SIZE_MAX))
-        if self._ledgers.size > self._ledger_count_max:
-            self._make_room(self._ledgers, self._ledger_count_max)
+            self._make_room(self.pages, max(self._memory_size_max, _PAGE_SIZE_MAX))
+        if self.headers.size > self._ledger_count_max:
+            self._make_room(self.headers, self._ledger_count_max)
 
     def _make_room(
         self,
@@ -471,34 +332,26 @@ class LedgerCache:
                     self._is_stuck = True
 
     def _find(self, ledger_id: int) -> LedgerIndex | None:
-        index = self._ledgers.get(ledger_id)
+        index = self.headers.get(ledger_id)
         if index is None:
             index = self._reader.read_header(ledger_id)
             if index is not None:
-                self._ledgers.add(ledger_id, index, is_dirty=False)
+                self.headers.add(ledger_id, index, is_dirty=False)
             elif self._census.has_ledger(ledger_id):
                 path = IndexPath.of(self._root, ledger_id).path
                 raise CorruptRecordError(path, 0, "the index file is gone")
         return index
 
-    def _existing(self, ledger_id: int) -> LedgerIndex:
+    def existing(self, ledger_id: int) -> LedgerIndex:
+        """Return a ledger's header, from memory or its file.
+
+        Raises:
+            NoSuchLedgerError: there is none.
+            CorruptRecordError: it is damaged or cannot be read.
+        """
         index = self._find(ledger_id)
         if index is None:
             raise NoSuchLedgerError(ledger_id)
-        return index
-
-    def _used(self, ledger_id: int, index: LedgerIndex | None) -> LedgerIndex:
-        """Return the header of a ledger that is read; ``index`` is one that somebody has kept."""
-        if index is None or not index.is_kept:
-            return self._existing(ledger_id)
-        assert index.ledger_id == ledger_id, "each ledger has its own"
-        self._ledgers.use(ledger_id)
-        return index
-
-    def _changing(self, ledger_id: int) -> LedgerIndex:
-        self._fail_stop.check()
-        index = self._existing(ledger_id)
-        self._ledgers.make_dirty(ledger_id, index)
         return index
 
     def _page_under_way(self, ledger_id: int, page_no: int) -> "array[int] | None":

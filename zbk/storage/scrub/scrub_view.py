@@ -152,7 +152,7 @@ class ScrubView:
     def locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int] | None":
         """Return where entries of one page are now; ``None``: the index cannot tell any more."""
         try:
-            return self._cache.scattered_locations(ledger_id, entry_ids)
+            return self._cache.handle(ledger_id).locations_of(entry_ids)
         except (NoSuchLedgerError, CorruptRecordError, OutOfDescriptorsError):
             return None
 

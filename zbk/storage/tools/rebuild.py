@@ -66,6 +66,7 @@ from zbk.storage.tools.rebuild_sources import AskOthers, KnownLedgers
 from zbk.system.files import FileSystem
 
 COMMAND: Final = "zbk bookie rebuild-index"
+_NO_LIMIT: Final = 1 << 62
 
 Tell = Callable[[str, int], None]
 """What goes on, and how many entries are done."""
@@ -296,10 +297,11 @@ class IndexRebuild:
         if header is None:
             return False
         cache.set_ledger_key(ledger_id, header.ledger_key, header.ledger_type)
-        cache.set_explicit_lac(ledger_id, header.explicit_lac)
-        cache.set_last_add_synced(ledger_id, header.last_add_synced)
+        index = cache.handle(ledger_id)
+        index.set_explicit_lac(header.explicit_lac)
+        index.set_last_add_synced(header.last_add_synced)
         if header.is_fenced:
-            cache.set_fenced(ledger_id)
+            index.set_fenced()
         return True
 
     def _known_ids(self) -> list[int]:
@@ -314,8 +316,11 @@ class IndexRebuild:
             for first, last, _ in old.extents:
                 for page_no in range(first, last + 1):
                     old_count += self._compare_page(cache, old, page_no)
-            self._check_last(old, cache.last_entry_id(ledger_id))
-        count = _count(cache, ledger_id)
+            self._check_last(old, cache.handle(ledger_id).last_entry_id)
+        ranges, _ = cache.handle(ledger_id).present_ranges(
+            0, range_count_max=_NO_LIMIT, entry_count_max=_NO_LIMIT
+        )
+        count = sum(last - first + 1 for first, last in ranges)
         self._entry_count += count
         self._added_count += count - old_count
 
@@ -339,7 +344,7 @@ class IndexRebuild:
             return 0
         if page is None:
             return 0
-        now = cache.locations(old.ledger_id, first, first + PAGE_ENTRY_COUNT - 1)
+        now = cache.handle(old.ledger_id).locations_of(range(first, first + PAGE_ENTRY_COUNT))
         if page.locations != now:
             kept_ids = array("q")
             kept: array[int] = array("Q")
@@ -437,18 +442,7 @@ def _put(
 ) -> None:
     is_in_a_row = entry_ids[-1] - entry_ids[0] + 1 == len(entry_ids)
     ids = range(entry_ids[0], entry_ids[-1] + 1) if is_in_a_row else entry_ids
-    cache.put(cache.prepare(ledger_id, ids), ids, locations)
-    cache.make_room()
-
-
-def _count(cache: LedgerCache, ledger_id: int) -> int:
-    count = 0
-    first = cache.next_entry_id(ledger_id, 0)
-    while first is not None:
-        last = cache.contiguous_until(ledger_id, first - 1)
-        count += last - first + 1
-        first = cache.next_entry_id(ledger_id, last + 1)
-    return count
+    cache.handle(ledger_id).set_locations(ids, locations)
 
 
 def _loss(path: str, fault: Fault) -> CorruptRecordError:

@@ -200,8 +200,7 @@ class Reindex:
             return False
         _, entry_ids, sizes = found
         locations: array[int] = entry_locations(location_of(log_id, block.offset), sizes)
-        cache.put(cache.prepare(ledger_id, entry_ids), entry_ids, locations)
-        cache.make_room()
+        cache.handle(ledger_id).set_locations(entry_ids, locations)
         self._entry_count += len(entry_ids)
         return True
 

@@ -29,7 +29,7 @@ from zbk.metadata.paths import cookie_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.values import BookieRegistration, StoredCookie, encode
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.history import KnownHistory
 from zbk.storage.directory.identity import (
     COOKIE_NAME,
@@ -40,6 +40,7 @@ from zbk.storage.directory.identity import (
 from zbk.storage.directory.unfinished import was_wiped
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
+from zbk.storage.replay import add_batches
 from zbk.system.files import FileSystem
 
 ONE_OF_EACH = BookieConfig(journal_dir="/j", ledger_dir="/l")
@@ -71,8 +72,8 @@ class Start:
             journal_dir=config.journal_dir,
             ledger_dir=config.ledger_dir,
             bookie_id=bookie_id,
-            segment_size=SEGMENT_HEADER_SIZE + 4096,
             out_of_service=lost,
+            limits=StorageLimits(segment_size=SEGMENT_HEADER_SIZE + 4096),
         )
         self.losses = Losses(disk, self.storage.limbo, self.storage.ledger_dirs, "boot-1")
         self.history = BookieHistory(
@@ -117,8 +118,10 @@ def fill(storage: BookieStorage, ledger_id: int) -> None:
     """Add ten entries to a new ledger, and checkpoint: the journal's first segment goes."""
     batch = batch_of(ledger_id, range(10), payload_size=500)
     key = LedgerKeyRecord(ledger_id, bytes(16), LedgerType.PD_JOURNAL)
-    storage.set_ledger_key(ledger_id, bytes(16), LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(ledger_id).home.cache.set_ledger_key(
+        ledger_id, bytes(16), LedgerType.PD_JOURNAL
+    )
+    add_batches(storage.homes, [batch])
     journal = list(storage.journals)[storage.journals.of(ledger_id)]
     journal.append([key, EntriesRecord(batch)])
     journal.sync()

@@ -71,8 +71,8 @@ class ActorBookie(ModelBookie):
 
     @property
     def held(self) -> set[int]:
-        ranges, _ = self.world.storage.held_ranges(
-            LEDGER_ID, 0, range_count_max=99, entry_count_max=99
+        ranges, _ = self.world.storage.homes.ledger(LEDGER_ID).held_ranges(
+            0, range_count_max=99, entry_count_max=99
         )
         return {one for first, last in ranges for one in range(first, last + 1)}
 
@@ -94,9 +94,9 @@ class ActorBookie(ModelBookie):
         self.check_up()
         self.world.say(read(entry_ids[0], entry_ids[-1], kind=VD, is_fencing=True))
         self._told()
-        resolved = self.world.storage.resolve(LEDGER_ID, entry_ids, 1 << 20)
+        resolved = self.world.storage.homes.ledger(LEDGER_ID).resolve(entry_ids, 1 << 20)
         assert resolved is not None, "it has just answered"
-        return self.world.storage.fetch(resolved)[1]
+        return self.world.storage.home_of(resolved).fetch(resolved)[1]
 
     def write_back(self, request: SendWrite) -> None:
         self.check_up()

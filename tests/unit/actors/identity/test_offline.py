@@ -25,11 +25,12 @@ from zbk.metadata.records.ledgers import LedgerStore
 from zbk.protocol.entry.digest import ledger_key, password_digest
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory, next_incarnation
 from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
+from zbk.storage.replay import add_batches
 
 CONFIG = BookieConfig(journal_dir="/j", ledger_dir="/l")
 PASSWORD = b"s3cret"
@@ -55,7 +56,7 @@ def storage_of(disk: SimulatedDisk, bookie_id: str) -> BookieStorage:
         journal_dir="/j",
         ledger_dir="/l",
         bookie_id=bookie_id,
-        segment_size=SEGMENT_HEADER_SIZE + 4096,
+        limits=StorageLimits(segment_size=SEGMENT_HEADER_SIZE + 4096),
     )
 
 
@@ -85,8 +86,10 @@ def fill(disk: SimulatedDisk, store: MemoryStore) -> str:
         assert made.ledger_id == ledger_id
         key = ledger_key(password, ledger_id)
         batch = batch_of(ledger_id, range(100), payload_size=50)
-        storage.set_ledger_key(ledger_id, key, LedgerType.PD_JOURNAL)
-        storage.add([batch])
+        storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, key, LedgerType.PD_JOURNAL
+        )
+        add_batches(storage.homes, [batch])
         records: list[JournalRecord] = [
             LedgerKeyRecord(ledger_id, key, LedgerType.PD_JOURNAL),
             EntriesRecord(batch),
@@ -127,7 +130,7 @@ def test_the_metadata_tell_of_ledgers_whose_index_is_lost(
     storage = storage_of(disk, check_identity(disk, store, CONFIG).bookie_id)
     storage.open()
     for ledger_id, password in ((0, b""), (1, PASSWORD)):
-        info = storage.ledger_info(ledger_id)
+        info = storage.homes.info(ledger_id)
         assert info is not None
         assert info.ledger_key == ledger_key(password, ledger_id)
         assert info.is_fenced == (ledger_id in known)

@@ -27,10 +27,11 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory, next_incarnation, read_cookie
 from zbk.storage.directory.service_note import NOTE_NAME
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 
 JOURNALS, LEDGERS = ("/j1", "/j2"), ("/l1", "/l2")
 CONFIG = BookieConfig(journal_dir=JOURNALS, ledger_dir=LEDGERS)
@@ -67,16 +68,18 @@ def storage_of(disk: SimulatedDisk) -> BookieStorage:
         journal_dir=JOURNALS,
         ledger_dir=LEDGERS,
         bookie_id="b",
-        segment_size=1 << 16,
         out_of_service=service_note(disk, CONFIG).paths,
+        limits=StorageLimits(segment_size=1 << 16),
     )
 
 
 def fill(storage: BookieStorage, ledger_ids: range) -> None:
     for ledger_id in ledger_ids:
-        storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+        storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
         batch = batch_of(ledger_id, range(5))
-        storage.add([batch])
+        add_batches(storage.homes, [batch])
         journal = list(storage.journals)[storage.journals.of(ledger_id)]
         journal.append([LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)])
         journal.append([EntriesRecord(batch)])
@@ -393,11 +396,15 @@ def test_the_index_of_each_ledger_directory_is_made_anew(store: MemoryStore) -> 
     disk = SimulatedDisk()
     bookie_id = init_identity(disk, store, CONFIG)
     storage = BookieStorage(
-        disk, journal_dir=JOURNALS, ledger_dir=LEDGERS, bookie_id=bookie_id, segment_size=1 << 16
+        disk,
+        journal_dir=JOURNALS,
+        ledger_dir=LEDGERS,
+        bookie_id=bookie_id,
+        limits=StorageLimits(segment_size=1 << 16),
     )
     storage.open()
     fill(storage, range(8))
-    homes = [storage.directory_no(ledger_id) for ledger_id in range(8)]
+    homes = [storage.homes.ledger(ledger_id).home.number for ledger_id in range(8)]
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()
     storage.end_checkpoint(checkpoint)
@@ -412,11 +419,17 @@ def test_the_index_of_each_ledger_directory_is_made_anew(store: MemoryStore) -> 
     assert [report.entry_count for report in reports.values() if report is not None] == [20, 20]
     assert all(report is not None and not report.left_out_ids for report in reports.values())
     storage = BookieStorage(
-        disk, journal_dir=JOURNALS, ledger_dir=LEDGERS, bookie_id=bookie_id, segment_size=1 << 16
+        disk,
+        journal_dir=JOURNALS,
+        ledger_dir=LEDGERS,
+        bookie_id=bookie_id,
+        limits=StorageLimits(segment_size=1 << 16),
     )
     storage.open()
-    assert [storage.directory_no(ledger_id) for ledger_id in range(8)] == homes
-    assert [storage.last_entry_id(ledger_id) for ledger_id in range(8)] == [4] * 8
+    assert [storage.homes.ledger(ledger_id).home.number for ledger_id in range(8)] == homes
+    assert [storage.homes.ledger(ledger_id).index.last_entry_id for ledger_id in range(8)] == [
+        4
+    ] * 8
     storage.close()
 
 

@@ -15,9 +15,10 @@ from zbk.errors import StorageFailedError
 from zbk.metadata.stores.connect import open_store
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory import serving
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 
 BOOT = "boot-1"
 CONFIG = BookieConfig(
@@ -94,13 +95,17 @@ def test_an_fsync_that_fails_while_the_journal_is_replayed_may_have_lost_it(
     """The same, of what an earlier life has acknowledged before an fsync."""
     bookie_id = check_identity(disk, store, CONFIG).bookie_id
     storage = BookieStorage(
-        disk, journal_dir="/j", ledger_dir="/l", bookie_id=bookie_id, segment_size=1 << 20
+        disk,
+        journal_dir="/j",
+        ledger_dir="/l",
+        bookie_id=bookie_id,
+        limits=StorageLimits(segment_size=1 << 20),
     )
     storage.open()
     serving.begin(disk, "/l", BOOT)
-    storage.set_ledger_key(0, bytes(16), LedgerType.VD_JOURNAL)
+    storage.homes.place(0).home.cache.set_ledger_key(0, bytes(16), LedgerType.VD_JOURNAL)
     batch = batch_of(0, range(3))
-    storage.add([batch])
+    add_batches(storage.homes, [batch])
     key = LedgerKeyRecord(0, bytes(16), LedgerType.VD_JOURNAL)
     storage.journal.append([key, EntriesRecord(batch)])
     disk.process_crash()

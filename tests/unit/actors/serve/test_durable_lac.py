@@ -219,7 +219,7 @@ def test_a_lac_that_was_told_is_told_again_whatever_came_between(seed: int) -> N
                     world.checkpoint()
             case 8 if rng.random() < 0.4:
                 world = bookie(disk.crash(Random(number)), ledger_count_max=1)
-                info = world.storage.ledger_info(LEDGER_ID)
+                info = world.storage.homes.info(LEDGER_ID)
                 next_id = 0 if info is None else info.last_entry_id + 1
         now = told(world, kind=kind)
         assert now >= highest

@@ -596,5 +596,5 @@ def test_after_a_fence_was_answered_no_add_succeeds_whatever_comes_between() -> 
 
 
 def _is_fenced_on_disk(world: World, ledger_id: int) -> bool:
-    info = world.storage.ledger_info(ledger_id)
+    info = world.storage.homes.info(ledger_id)
     return info is not None and info.is_fenced

@@ -79,7 +79,7 @@ def test_a_ledger_that_does_not_exist_is_claimed_by_nothing(
 
     assert world.last_error() is NoSuchLedgerError
     assert len(world.groups) == group_count
-    assert world.storage.ledger_info(LEDGER_ID) is None
+    assert world.storage.homes.info(LEDGER_ID) is None
 
     world.lookups.findings[LEDGER_ID] = KnownLedger(OTHER_KEY, VD)  # it is made
     world.say_together(add(batch(0, [b"its writer's"]), key=OTHER_KEY, kind=VD))
@@ -111,7 +111,7 @@ def test_nothing_is_stored_of_a_claim_that_the_metadata_do_not_confirm(
 
     assert world.last_error() is error
     assert len(world.groups) == group_count
-    assert world.storage.ledger_info(LEDGER_ID) is None
+    assert world.storage.homes.info(LEDGER_ID) is None
 
 
 @pytest.mark.parametrize("claim", CLAIMS)
@@ -124,7 +124,7 @@ def test_a_ledger_that_the_store_has_is_taken_in(
     world.looked_up()
     world.settle()
 
-    assert world.storage.ledger_info(LEDGER_ID) is not None
+    assert world.storage.homes.info(LEDGER_ID) is not None
     asked_count = len(world.lookups.asked)
     world.say_together(claim)
     assert len(world.lookups.asked) == asked_count == 0
@@ -245,7 +245,7 @@ def test_a_ledger_deleted_while_the_store_is_asked_is_not_taken_in(world: World)
 
     assert done == [True]
     assert world.last_error() is NoSuchLedgerError
-    assert world.storage.ledger_info(LEDGER_ID) is None
+    assert world.storage.homes.info(LEDGER_ID) is None
 
 
 def test_what_waits_when_the_bookie_stops_is_refused(world: World) -> None:

@@ -145,7 +145,9 @@ def test_what_is_missing_of_a_batch_is_stored(world: World) -> None:
     world.synced()
 
     world.say(read(0, 2))
-    count, body = world.storage.fetch(world.fetches[-1].resolved)
+    count, body = world.storage.home_of(world.fetches[-1].resolved).fetch(
+        world.fetches[-1].resolved
+    )
     assert (count, body) == (3, whole.body)
 
 
@@ -180,7 +182,7 @@ def test_frames_that_do_not_fit_the_header_are_refused(world: World) -> None:
         world.say(request, *frames)
         assert world.last_error() is MalformedMessageError
 
-    assert world.storage.ledger_info(LEDGER_ID) is None
+    assert world.storage.homes.info(LEDGER_ID) is None
 
 
 def test_a_striped_add_brings_its_own_ids(world: World) -> None:

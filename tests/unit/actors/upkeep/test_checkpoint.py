@@ -10,6 +10,7 @@ from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.checkpoint import JOURNAL_FACTOR, MANY_LEDGER_COUNT, PAUSE_FACTOR
 from zbk.storage.journal.record import EntriesRecord
+from zbk.storage.replay import add_batches
 
 INTERVAL_MS = 1_000
 
@@ -27,7 +28,7 @@ class World:
         self.now_ms = 0
         self.storage = storage_on(SimulatedDisk())
         self.storage.open()
-        self.storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+        self.storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
         self.steps: list[RunInStorage] = []
         world = self
 
@@ -53,7 +54,7 @@ class World:
     def add(self) -> None:
         batch = batch_of(1, range(self.next_id, self.next_id + 3))
         self.next_id += 3
-        self.storage.add([batch])
+        add_batches(self.storage.homes, [batch])
         self.storage.journal.append([EntriesRecord(batch)])
 
     def is_begun(self) -> bool:
@@ -104,7 +105,9 @@ def test_after_one_that_took_long_time_alone_waits_longer() -> None:
 def test_after_one_of_many_ledgers_so_much_more_may_be_written() -> None:
     world = World(journal_size=400)
     for ledger_id in range(1, MANY_LEDGER_COUNT + 1):
-        world.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+        world.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
     world.add()
     world.now_ms += INTERVAL_MS
     assert world.is_begun()

@@ -19,10 +19,11 @@ from zbk.config.units import MIB
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, StorageFailedError
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.disk_reserve import DiskReserve
 from zbk.storage.gc.compaction_note import NOTE_NAME
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 
 LOG_SIZE = 4_000
 PAYLOAD_SIZE = 50
@@ -37,8 +38,8 @@ def opened(disk: SimulatedDisk, *, log_size_max: int = LOG_SIZE) -> BookieStorag
 def add(storage: BookieStorage, ledger_id: int, first: int = 0, count: int = 10) -> None:
     """Store and journal entries."""
     batch = batch_of(ledger_id, range(first, first + count), PAYLOAD_SIZE)
-    storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch])
     storage.journal.append(
         [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)]
     )
@@ -119,12 +120,12 @@ def test_entries_that_came_interleaved_lie_in_a_row(disk: SimulatedDisk) -> None
     add(storage, 9, count=30)
     checkpoint(storage)
     delete(storage, 3)
-    before = {one: storage.resolve(one, range(10), 1 << 20) for one in (1, 2)}
+    before = {one: storage.homes.ledger(one).resolve(range(10), 1 << 20) for one in (1, 2)}
 
     assert Compactor(storage).major() >= 1
 
     for ledger_id in (1, 2):
-        resolved = storage.resolve(ledger_id, range(10), 1 << 20)
+        resolved = storage.homes.ledger(ledger_id).resolve(range(10), 1 << 20)
         assert resolved is not None
         was = before[ledger_id]
         assert was is not None
@@ -223,7 +224,7 @@ def test_after_many_kills_the_logs_hold_little_that_is_dead(
 def test_entries_of_a_ledger_whose_index_is_lost_are_copied(disk: SimulatedDisk) -> None:
     """The index may be made anew from the logs: absence from it proves nothing."""
     storage = half_dead(disk)
-    storage.delete_ledger(1)  # not noted: as if a disk had lost the file
+    storage.homes.ledger(1).home.cache.delete(1)  # not noted: as if a disk had lost the file
     add(storage, 3, count=40)
     checkpoint(storage)
 
@@ -308,7 +309,9 @@ def test_what_happens_to_entries_while_they_move_counts(
             if is_deleted:
                 delete_now(storage, 1)
             else:
-                storage.add([batch_of(1, range(30, 60), PAYLOAD_SIZE)])  # as a replay or a repair
+                add_batches(
+                    storage.homes, [batch_of(1, range(30, 60), PAYLOAD_SIZE)]
+                )  # as a replay or a repair
             add(storage, 1 if not is_deleted else 7, 100)
 
     compactor.between = meanwhile
@@ -316,7 +319,7 @@ def test_what_happens_to_entries_while_they_move_counts(
 
     if is_deleted and compactor.step_count >= step:
         with pytest.raises(NoSuchLedgerError):
-            storage.resolve(1, range(10), 1 << 20)
+            storage.homes.ledger(1).resolve(range(10), 1 << 20)
     else:
         check(storage, 1, 110 if compactor.step_count >= step else 100)
     checkpoint(storage)
@@ -461,7 +464,9 @@ def test_a_log_whose_last_write_a_kill_cut_off_goes_unless_something_is_read_the
         add(storage, 1, 3, count=3)
     checkpoint(storage)
     if not is_pointed_at:
-        storage.add([batch_of(1, range(3, 6), PAYLOAD_SIZE)])  # killed before it was journaled
+        add_batches(
+            storage.homes, [batch_of(1, range(3, 6), PAYLOAD_SIZE)]
+        )  # killed before it was journaled
     path = base.paths("/l/logs/")[0]
     whole = base.content(path)
     start = len(whole) - 3 * 98 - 48
@@ -619,8 +624,7 @@ def _storage_in(disk: SimulatedDisk, directories: tuple[str, ...]) -> BookieStor
         journal_dir="/j",
         ledger_dir=directories,
         bookie_id="bookie-1",
-        log_size_max=LOG_SIZE,
-        segment_size=1 << 20,
+        limits=StorageLimits(log_size_max=LOG_SIZE, segment_size=1 << 20),
     )
     storage.open()
     return storage

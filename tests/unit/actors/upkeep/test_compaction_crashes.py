@@ -298,7 +298,7 @@ def forget_half_deleted(life: _Life) -> None:
     """Take ledgers away whose deletion the crash has undone: nobody has told the twin of them."""
     storage = life.bookie.storage
     for ledger_id in set(storage.ledgers()) - set(life.bookie.attempted):
-        storage.delete_ledger(ledger_id)
+        storage.homes.ledger(ledger_id).home.cache.delete(ledger_id)
 
 
 # ------------------------------------------------------------------ leftovers
@@ -352,14 +352,14 @@ def test_an_index_that_is_older_than_the_copy_keeps_the_source_it_points_at() ->
     disk = small_disk()
     storage = opened(disk, log_size_max=SMALL_LOG)
     cache = storage.garbages[0].compaction._cache
-    before = cache.locations_of(1, range(1))
+    before = cache.handle(1).locations_of(range(1))
     add(storage, 1, 0, count=1)  # while it is copied, entry 0 is elsewhere ...
     compactor = Compactor(storage)
     compactor.ask_checkpoint = lambda _done: None
     compactor.major()
     assert compactor.rounds.is_open
     # ... and after a crash where it was: nothing of the new place has come to the disk
-    cache.put(cache.prepare(1, range(1)), range(1), before)
+    cache.handle(1).set_locations(range(1), before)
     checkpoint(storage)
     storage = opened(disk.process_crash(), log_size_max=SMALL_LOG)
 

@@ -13,6 +13,7 @@ from zbk.protocol.entry.words import LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, JournalRecord, LedgerKeyRecord
 from zbk.storage.journal.replay import replay
+from zbk.storage.replay import add_batches
 
 
 @pytest.fixture
@@ -22,8 +23,8 @@ def disk() -> SimulatedDisk:
 
 def add(storage: BookieStorage, first: int) -> None:
     batch = batch_of(1, range(first, first + 3))
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch])
     storage.journal.append([LedgerKeyRecord(1, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)])
     storage.journal.sync()
 
@@ -95,4 +96,4 @@ def test_a_slow_disk_is_not_waited_for(disk: SimulatedDisk, step_count: int) -> 
     storage.close()
     storage = storage_on(disk)
     storage.open()
-    assert storage.last_entry_id(1) == 2
+    assert storage.homes.ledger(1).index.last_entry_id == 2

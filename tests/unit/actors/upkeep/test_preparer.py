@@ -17,7 +17,7 @@ class Ahead:
     def __init__(self) -> None:
         self.disk = SimulatedDisk()
         self.world = World(self.disk, "", segment_size=SEGMENT_SIZE)
-        self.logs: EntryLogs = self.world.storage._directories[0].logs
+        self.logs: EntryLogs = self.world.storage.directories[0].logs
         self.logs._ahead_size = 10_000
         self.actor = AheadActor(
             self.world.storage, space=self.world.space, stop_bookie=self.world.failures.append

@@ -173,7 +173,7 @@ class ScrubWorld:
         callback()
 
     def place(self, ledger_id: int, entry_id: int) -> tuple[str, int]:
-        resolved = self.bookie.storage.resolve(ledger_id, [entry_id], 1)
+        resolved = self.bookie.storage.homes.ledger(ledger_id).resolve([entry_id], 1)
         assert resolved is not None
         log_id, offset = split_location(resolved.locations[0])
         return f"/b/ledgers/logs/{log_id:08x}.log", offset

@@ -15,8 +15,9 @@ from zbk.config import BookieConfig
 from zbk.config.sources import build, convert, read_toml
 from zbk.errors import InvalidOptionError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import OsFiles
 
 NO_FLAGS: dict[str, None] = dict.fromkeys([*BookieConfig.__struct_fields__, "config_file"])
@@ -37,13 +38,15 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BookieConfig:
         journal_dir=config.journal_dir,
         ledger_dir=config.ledger_dir,
         bookie_id=init_bookie(config),
-        segment_size=1 << 20,
+        limits=StorageLimits(segment_size=1 << 20),
     )
     storage.open()
     for ledger_id in range(6):
         batch = batch_of(ledger_id, range(50))
-        storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-        storage.add([batch])
+        storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
+        add_batches(storage.homes, [batch])
         key = LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)
         journal = list(storage.journals)[storage.journals.of(ledger_id)]
         journal.append([key, EntriesRecord(batch)])

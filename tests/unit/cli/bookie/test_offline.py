@@ -14,9 +14,10 @@ from zbk.config import BookieConfig
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.stores.connect import open_store
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.directory.identity import lock_directory, next_incarnation
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import OsFiles
 
 
@@ -33,12 +34,12 @@ def places(tmp_path: Path) -> list[str]:
         journal_dir=config.journal_dir,
         ledger_dir=config.ledger_dir,
         bookie_id=bookie_id,
-        segment_size=1 << 20,
+        limits=StorageLimits(segment_size=1 << 20),
     )
     storage.open()
     batch = batch_of(7, range(50))
-    storage.set_ledger_key(7, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(7).home.cache.set_ledger_key(7, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch])
     key = LedgerKeyRecord(7, KEY, LedgerType.PD_JOURNAL)
     storage.journal.append([key, EntriesRecord(batch)])
     checkpoint = storage.begin_checkpoint()

@@ -10,8 +10,9 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import BOOKIE_ID, KEY
 from tests.support.cli import Run
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.journal.record import EntriesRecord, FenceRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import OsFiles
 
 
@@ -23,17 +24,19 @@ def bookie(tmp_path: Path) -> Path:
         journal_dir=str(tmp_path / "j"),
         ledger_dir=str(tmp_path / "l"),
         bookie_id=BOOKIE_ID,
-        segment_size=1 << 20,
+        limits=StorageLimits(segment_size=1 << 20),
     )
     (tmp_path / "l").mkdir()
     storage.open()
     for ledger_id in (7, 9):
         batch = batch_of(ledger_id, range(3))
-        storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-        storage.add([batch])
+        storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
+        add_batches(storage.homes, [batch])
         key = LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)
         storage.journal.append([key, EntriesRecord(batch)])
-    storage.set_fenced(7)
+    storage.homes.ledger(7).index.set_fenced()
     storage.journal.append([FenceRecord(7)])
     checkpoint = storage.begin_checkpoint()
     checkpoint.run()

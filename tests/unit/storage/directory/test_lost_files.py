@@ -110,7 +110,7 @@ def test_what_came_after_the_mark_is_replayed_into_the_index_that_is_made_anew()
 
 def test_a_ledger_of_which_only_the_journal_has_entries_is_taken_in_by_its_replay() -> None:
     twin = filled()
-    twin.storage.set_ledger_key(8, KEY, LedgerType.PD_JOURNAL)
+    twin.storage.homes.place(8).home.cache.set_ledger_key(8, KEY, LedgerType.PD_JOURNAL)
     twin.attempted[8] = LedgerTwin()  # so its key record is not journaled behind the mark
     twin.finish_checkpoint()
     (log,) = twin.disk.paths("/l/logs/")
@@ -166,10 +166,10 @@ def test_an_index_file_that_goes_while_the_bookie_runs_is_damage_and_no_answer()
     twin.disk.remove_at_rest(index_file(twin.disk, 4))
 
     with pytest.raises(CorruptRecordError, match="is gone"):
-        twin.storage.ledger_info(4)
+        twin.storage.homes.info(4)
 
-    twin.storage.delete_ledger(4)
-    assert twin.storage.ledger_info(4) is None
+    twin.storage.homes.ledger(4).home.cache.delete(4)
+    assert twin.storage.homes.info(4) is None
 
 
 def test_an_index_file_that_is_cut_inside_its_header_is_gone() -> None:
@@ -383,7 +383,7 @@ def test_ledgers_are_whole_only_where_each_log_is_known_to_be_as_long_as_it_was(
 def test_a_lost_log_is_not_forgotten_while_a_lost_index_may_have_pointed_there() -> None:
     """Nothing points there now: the index that did is lost as well."""
     twin = filled(log_size_max=400)
-    places = twin.storage.resolve(4, range(5), 1 << 20)
+    places = twin.storage.homes.ledger(4).resolve(range(5), 1 << 20)
     assert places is not None
     log_id = split_location(places.locations[0])[0]
     twin.kill()

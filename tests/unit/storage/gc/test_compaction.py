@@ -15,6 +15,7 @@ from zbk.storage.entry_logs.runs import Run
 from zbk.storage.gc.compaction import Compaction
 from zbk.storage.gc.compaction_note import CompactionPlan
 from zbk.storage.gc.live_counts import LiveCounts
+from zbk.storage.replay import add_batches
 
 LEDGER_ID = 1
 FILLER_ID = 2
@@ -33,7 +34,9 @@ class Moving:
         self.storage = storage_on(self.disk, log_size_max=LOG_SIZE)
         self.storage.open()
         for ledger_id in (LEDGER_ID, FILLER_ID):
-            self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+            self.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+                ledger_id, KEY, LedgerType.PD_JOURNAL
+            )
         self._add(LEDGER_ID, IDS)
         self.old = self.locations
         assert {split_location(one)[0] for one in self.old} == {SOURCE}
@@ -50,7 +53,7 @@ class Moving:
     @property
     def locations(self) -> "array[int]":
         """Where the index points now."""
-        return self.core._cache.locations_of(LEDGER_ID, IDS)
+        return self.core._cache.handle(LEDGER_ID).locations_of(IDS)
 
     def copies(self) -> Run:
         """Return the run in the new log."""
@@ -63,7 +66,7 @@ class Moving:
         assert garbage.note()
 
     def _add(self, ledger_id: int, entry_ids: range | list[int]) -> None:
-        self.storage.add([batch_of(ledger_id, entry_ids, PAYLOAD_SIZE)])
+        add_batches(self.storage.homes, [batch_of(ledger_id, entry_ids, PAYLOAD_SIZE)])
 
 
 @pytest.mark.parametrize(
@@ -122,7 +125,9 @@ def test_a_log_that_is_trusted_is_known_until_it_is_forgotten() -> None:
 def test_a_log_has_a_map_while_it_is_sealed_and_all_of_its_map_is_there() -> None:
     moving = Moving()
     core = moving.core
-    current = max(split_location(one)[0] for one in core._cache.locations_of(FILLER_ID, range(60)))
+    current = max(
+        split_location(one)[0] for one in core._cache.handle(FILLER_ID).locations_of(range(60))
+    )
     assert current > SOURCE
     assert core.has_map(SOURCE)
     assert not core.has_map(current), "it is being written"

@@ -20,6 +20,7 @@ from zbk.storage.journal.record import (
     FenceRecord,
     LedgerKeyRecord,
 )
+from zbk.storage.replay import add_batches
 
 LOG_SIZE = 4000
 
@@ -35,8 +36,8 @@ def opened(
 def add(storage: BookieStorage, ledger_id: int, first: int = 0, count: int = 20) -> None:
     """Store and journal entries of 50 bytes of payload."""
     batch = batch_of(ledger_id, range(first, first + count), 50)
-    storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch])
     storage.journal.append(
         [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)]
     )
@@ -119,7 +120,7 @@ def test_a_ledger_that_is_not_noted_keeps_its_log_though_its_index_is_gone(
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
-    storage.delete_ledger(1)
+    storage.homes.ledger(1).home.cache.delete(1)
 
     assert collect(storage, 2) == []
 
@@ -153,7 +154,7 @@ def test_a_deleted_ledger_does_not_come_back_from_the_journal(
             disk.process_crash()
         storage = opened(disk)
         assert storage.ledgers() == [2]
-        assert storage.ledger_info(1) is None
+        assert storage.homes.info(1) is None
         assert storage.is_deleted(1)
         assert not storage.is_deleted(2)
         checkpoint(storage)
@@ -166,17 +167,19 @@ def test_a_read_on_its_way_says_no_such_ledger_and_not_that_the_disk_is_bad(
     for ledger_id in (1, 2, 3):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
-    on_its_way = [storage.resolve(ledger_id, range(30), 1 << 20) for ledger_id in (1, 2)]
+    on_its_way = [
+        storage.homes.ledger(ledger_id).resolve(range(30), 1 << 20) for ledger_id in (1, 2)
+    ]
     assert all(on_its_way)
-    assert storage.fetch(on_its_way[0])[0] == 30  # type: ignore[arg-type]  # its log is open now
+    assert storage.home_of(on_its_way[0]).fetch(on_its_way[0])[0] == 30  # type: ignore[arg-type]  # its log is open now
 
     assert collect(storage, 1) == [1]
     disk.remove_at_rest(disk.paths("/l/logs/")[0])  # of ledger 2, which nobody deleted
 
     with pytest.raises(NoSuchLedgerError):
-        storage.fetch(on_its_way[0])  # type: ignore[arg-type]
+        storage.home_of(on_its_way[0]).fetch(on_its_way[0])  # type: ignore[arg-type]
     with pytest.raises(EntryUnreadableError):
-        storage.fetch(on_its_way[1])  # type: ignore[arg-type]
+        storage.home_of(on_its_way[1]).fetch(on_its_way[1])  # type: ignore[arg-type]
 
 
 def test_no_descriptor_of_a_removed_log_stays_open(disk: SimulatedDisk) -> None:
@@ -185,7 +188,7 @@ def test_no_descriptor_of_a_removed_log_stays_open(disk: SimulatedDisk) -> None:
         add(storage, ledger_id, count=30)
     checkpoint(storage)
     for ledger_id in (1, 2):
-        storage.resolve(ledger_id, range(30), 1 << 20)  # its index file is open
+        storage.homes.ledger(ledger_id).resolve(range(30), 1 << 20)  # its index file is open
     open_count = disk.open_count
     for ledger_id in (1, 2):
         read_all(storage, ledger_id, range(30))
@@ -214,10 +217,10 @@ def test_a_read_that_opens_a_log_while_it_is_removed_keeps_no_descriptor() -> No
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
-    resolved = storage.resolve(1, range(30), 1 << 20)
+    resolved = storage.homes.ledger(1).resolve(range(30), 1 << 20)
     assert resolved is not None
     open_count = disk.open_count
-    disk.meanwhile = lambda: storage.fetch(resolved)
+    disk.meanwhile = lambda: storage.home_of(resolved).fetch(resolved)
 
     assert collect(storage, 1) == [1]
 
@@ -413,7 +416,7 @@ def _check(storage: BookieStorage, gone: set[int]) -> None:
     assert not gone & set(storage.ledgers())
     assert all(storage.is_deleted(ledger_id) for ledger_id in gone)
     for ledger_id in storage.ledgers():
-        info = storage.ledger_info(ledger_id)
+        info = storage.homes.info(ledger_id)
         assert info is not None
         assert not storage.is_deleted(ledger_id)
         for first in range(0, info.last_entry_id + 1, 30):

@@ -7,8 +7,9 @@ from pathlib import Path
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import File, FileSystem, OsFile, OsFiles
 
 LEDGER_COUNT = 1_000
@@ -41,8 +42,7 @@ def open_storage(files: FileSystem, root: Path) -> BookieStorage:
         journal_dir=f"{root}/journal",
         ledger_dir=f"{root}/ledgers",
         bookie_id="bookie-1",
-        log_size_max=1 << 15,
-        open_files_max=8,
+        limits=StorageLimits(log_size_max=1 << 15, open_files_max=8),
     )
     storage.open()
     return storage
@@ -112,8 +112,8 @@ class _Race:
 
 def store(storage: BookieStorage, ledger_id: int, entry_ids: range) -> None:
     batch = batch_of(ledger_id, entry_ids)
-    storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-    storage.add([batch])
+    storage.homes.place(ledger_id).home.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+    add_batches(storage.homes, [batch])
     storage.journal.append(
         [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL), EntriesRecord(batch)]
     )

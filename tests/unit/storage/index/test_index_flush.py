@@ -106,7 +106,7 @@ def location(number: int, entry_id: int) -> int:
 
 
 def state(cache: LedgerCache, ledger_id: int, count: int) -> list[int]:
-    return cache.locations(ledger_id, 0, count - 1).tolist()
+    return cache.handle(ledger_id).locations_of(range(count)).tolist()
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -124,7 +124,7 @@ def test_a_crash_at_any_step_leaves_each_ledger_as_it_was_or_as_it_became(seed: 
         cache.flush()
         for ledger_id in (1, 2, 3):
             put(cache, ledger_id, dict(enumerate(new)))
-            cache.set_fenced(ledger_id)
+            cache.handle(ledger_id).set_fenced()
         return disk, cache
 
     step = 0

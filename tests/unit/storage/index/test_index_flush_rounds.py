@@ -53,21 +53,21 @@ def counts(cache: LedgerCache) -> list[int]:
     """Return how many entries each ledger has, all of which must be right and the first ones."""
     found = []
     for ledger_id in LEDGERS:
-        locations = cache.locations(ledger_id, 0, 19)
+        locations = cache.handle(ledger_id).locations_of(range(20))
         count = 20 - locations.count(0)
         assert locations.tolist() == [location(one) for one in range(count)] + [0] * (20 - count)
-        assert cache.last_entry_id(ledger_id) == count - 1
+        assert cache.handle(ledger_id).last_entry_id == count - 1
         found.append(count)
     return found
 
 
 def test_memory_has_only_what_was_added_since_the_last_flush(disk: SimulatedDisk) -> None:
     cache = grown(disk)
-    size = cache._pages.size
+    size = cache.pages.size
 
     cache.flush()
 
-    assert size - cache._pages.size == len(LEDGERS) * 5 * 8
+    assert size - cache.pages.size == len(LEDGERS) * 5 * 8
     assert counts(cache) == [15] * 5
     after, _ = open_cache(disk.crash(Random(1)))
     assert counts(after) == [15] * 5
@@ -77,13 +77,13 @@ def test_pages_stay_whole_where_there_is_room_and_are_not_read_to_be_written(
     disk: SimulatedDisk, caplog: pytest.LogCaptureFixture
 ) -> None:
     cache = grown(disk, memory_size_max=100_000)
-    size = cache._pages.size
+    size = cache.pages.size
     for ledger_id in LEDGERS:
         disk.flip_bit(IndexPath.of("/l/index", ledger_id).path, 8 * page_offset(0) + 3)
 
     cache.flush()
 
-    assert cache._pages.size == size
+    assert cache.pages.size == size
     assert not caplog.records
     after, _ = open_cache(disk.crash(Random(1)))
     assert counts(after) == [15] * 5, "of a page that is whole in memory nothing is read"
@@ -150,14 +150,14 @@ def test_the_first_part_of_a_page_is_read_while_it_is_flushed(disk: SimulatedDis
     flush.write()
     add(cache, 1, 15, 2)
 
-    assert cache.locations(1, 0, 16).tolist() == [location(one) for one in range(17)]
+    assert cache.handle(1).locations_of(range(17)).tolist() == [location(one) for one in range(17)]
 
     flush.apply()
     cache.end_flush(flush)
-    assert cache.locations(1, 0, 16).tolist() == [location(one) for one in range(17)]
+    assert cache.handle(1).locations_of(range(17)).tolist() == [location(one) for one in range(17)]
     cache.flush()
     after, _ = open_cache(disk.crash(Random(1)))
-    assert after.locations(1, 0, 16).tolist() == [location(one) for one in range(17)]
+    assert after.handle(1).locations_of(range(17)).tolist() == [location(one) for one in range(17)]
 
 
 def test_a_ledger_deleted_ahead_of_its_round_does_not_come_back(disk: SimulatedDisk) -> None:
@@ -185,9 +185,11 @@ def test_what_a_damaged_page_held_becomes_neither_yes_nor_no(
     cache.flush()
 
     after, _ = open_cache(disk)
-    assert after.locations(2, 0, 9).tolist() == [UNKNOWN] * 10, "not absent"
-    assert after.locations(2, 10, 15).tolist() == [location(one) for one in range(10, 15)] + [0]
-    assert after.locations(3, 0, 14) == array("Q", map(location, range(15)))
+    assert after.handle(2).locations_of(range(10)).tolist() == [UNKNOWN] * 10, "not absent"
+    assert after.handle(2).locations_of(range(10, 16)).tolist() == [
+        location(one) for one in range(10, 15)
+    ] + [0]
+    assert after.handle(3).locations_of(range(15)) == array("Q", map(location, range(15)))
     assert "entries of ledger 2 cannot be found any more" in caplog.text
 
 
@@ -200,4 +202,4 @@ def test_damage_is_seen_when_a_ledger_is_first_added_to(disk: SimulatedDisk) -> 
     cache, _ = open_cache(disk)
 
     with pytest.raises(Exception, match="damaged"):
-        cache.prepare(2, range(15, 16))
+        cache.handle(2).prepare(range(15, 16))

@@ -40,10 +40,10 @@ def counts(cache: LedgerCache) -> list[int]:
     """Return how many entries the ledgers have that are there; all of them must be right."""
     found = []
     for ledger_id in cache.ledgers():
-        locations = cache.locations(ledger_id, 0, 19)
+        locations = cache.handle(ledger_id).locations_of(range(20))
         count = 20 - locations.count(0)
         assert locations.tolist() == [location(one) for one in range(count)] + [0] * (20 - count)
-        assert cache.last_entry_id(ledger_id) == count - 1
+        assert cache.handle(ledger_id).last_entry_id == count - 1
         found.append(count)
     return found
 

@@ -38,12 +38,12 @@ def test_what_was_put_is_found(disk: SimulatedDisk) -> None:
     cache, _ = open_cache(disk)
     put_range(cache, 1, 1000, 3100)
 
-    found = cache.locations(1, 990, 3110)
+    found = cache.handle(1).locations_of(range(990, 3111))
 
     assert found[:10] == array("Q", bytes(80))
     assert found[10:-10].tolist() == [location(1, e) for e in range(1000, 3101)]
     assert found[-10:] == array("Q", bytes(80))
-    assert cache.last_entry_id(1) == 3100
+    assert cache.handle(1).last_entry_id == 3100
 
 
 def test_scattered_ids_are_put_and_found(disk: SimulatedDisk) -> None:
@@ -52,27 +52,29 @@ def test_scattered_ids_are_put_and_found(disk: SimulatedDisk) -> None:
     put(cache, 1, {e: location(1, e) for e in ids})
 
     wanted = [*ids, 5001]
-    found = cache.scattered_locations(1, array("q", wanted))
+    found = cache.handle(1).locations_of(array("q", wanted))
 
     assert found.tolist() == [*[location(1, e) for e in ids], 0]
-    assert cache.scattered_locations(1, array("q", [0, 2, 4, 2000])).tolist() == [0, 0, 0, 0]
+    assert cache.handle(1).locations_of(array("q", [0, 2, 4, 2000])).tolist() == [0, 0, 0, 0]
 
 
 def test_everything_survives_a_flush_and_a_restart(disk: SimulatedDisk) -> None:
     cache, _ = open_cache(disk)
     put_range(cache, 1, 0, 2000)
     put_range(cache, 2, 77, 77)
-    cache.set_fenced(2)
-    cache.set_explicit_lac(1, 1990)
-    cache.set_explicit_lac(1, 5)
-    cache.set_last_add_synced(1, 1980)
-    cache.set_last_add_synced(1, 7)
+    cache.handle(2).set_fenced()
+    cache.handle(1).set_explicit_lac(1990)
+    cache.handle(1).set_explicit_lac(5)
+    cache.handle(1).set_last_add_synced(1980)
+    cache.handle(1).set_last_add_synced(7)
     cache.flush()
     disk.crash(Random(1))
 
     cache, _ = open_cache(disk)
 
-    assert cache.locations(1, 0, 2000).tolist() == [location(1, e) for e in range(2001)]
+    assert cache.handle(1).locations_of(range(2001)).tolist() == [
+        location(1, e) for e in range(2001)
+    ]
     assert cache.info(1) == LedgerInfo(
         1, KEY, LedgerType.PD_JOURNAL, explicit_lac=1990, last_add_synced=1980, last_entry_id=2000
     )
@@ -88,13 +90,13 @@ def test_a_ledger_that_is_not_here_is_not_here(disk: SimulatedDisk) -> None:
 
     assert cache.info(1) is None
     for ask in (
-        lambda: cache.locations(1, 0, 1),
-        lambda: cache.scattered_locations(1, [0]),
-        lambda: cache.last_entry_id(1),
-        lambda: cache.contiguous_until(1, -1),
-        lambda: cache.next_entry_id(1, 0),
-        lambda: cache.set_fenced(1),
-        lambda: cache.prepare(1, range(1)),
+        lambda: cache.handle(1).locations_of(range(2)),
+        lambda: cache.handle(1).locations_of([0]),
+        lambda: cache.handle(1).last_entry_id,
+        lambda: cache.handle(1).contiguous_until(-1),
+        lambda: cache.handle(1).next_entry_id(0),
+        lambda: cache.handle(1).set_fenced(),
+        lambda: cache.handle(1).prepare(range(1)),
     ):
         with pytest.raises(NoSuchLedgerError):
             ask()
@@ -120,28 +122,28 @@ def test_the_unbroken_run_is_found_over_pages_and_holes(
     if is_flushed:
         cache.flush()
 
-    assert cache.contiguous_until(1, -1) == 2047
-    assert cache.contiguous_until(1, 1000) == 2047
-    assert cache.contiguous_until(1, 2047) == 2047
-    assert cache.contiguous_until(1, 2048) == 2060
-    assert cache.contiguous_until(1, 100 * 1024 - 1) == 100 * 1024 + 5
-    assert cache.contiguous_until(1, 10**9) == 10**9
-    assert cache.next_entry_id(1, 0) == 0
-    assert cache.next_entry_id(1, 2048) == 2049
-    assert cache.next_entry_id(1, 2061) == 100 * 1024
-    assert cache.next_entry_id(1, 100 * 1024 + 6) is None
+    assert cache.handle(1).contiguous_until(-1) == 2047
+    assert cache.handle(1).contiguous_until(1000) == 2047
+    assert cache.handle(1).contiguous_until(2047) == 2047
+    assert cache.handle(1).contiguous_until(2048) == 2060
+    assert cache.handle(1).contiguous_until(100 * 1024 - 1) == 100 * 1024 + 5
+    assert cache.handle(1).contiguous_until(10**9) == 10**9
+    assert cache.handle(1).next_entry_id(0) == 0
+    assert cache.handle(1).next_entry_id(2048) == 2049
+    assert cache.handle(1).next_entry_id(2061) == 100 * 1024
+    assert cache.handle(1).next_entry_id(100 * 1024 + 6) is None
 
 
 def test_memory_and_files_stay_within_their_limits(disk: SimulatedDisk) -> None:
     cache, logs = open_cache(disk, memory_size_max=3 * PAGE_MEMORY, ledger_count_max=4, open_max=2)
     for ledger_id in range(30):
         put_range(cache, ledger_id, 0, 1500)
-        assert cache._pages.size <= 3 * PAGE_MEMORY
-        assert len(cache._ledgers) <= 4
+        assert cache.pages.size <= 3 * PAGE_MEMORY
+        assert len(cache.headers) <= 4
     for ledger_id in range(30):
-        assert cache.locations(ledger_id, 0, 1500)[-1] == location(ledger_id, 1500)
-        assert cache._pages.size <= 3 * PAGE_MEMORY
-        assert len(cache._ledgers) <= 4
+        assert cache.handle(ledger_id).locations_of(range(1501))[-1] == location(ledger_id, 1500)
+        assert cache.pages.size <= 3 * PAGE_MEMORY
+        assert len(cache.headers) <= 4
         assert disk.open_count <= 2
     assert logs.begun_count == len(logs.runs) > 0
 
@@ -163,17 +165,20 @@ def test_a_flush_brings_what_was_there_when_it_began(disk: SimulatedDisk) -> Non
     put_range(cache, 1, 0, 9)
     flush = cache.begin_flush()
     put_range(cache, 1, 10, 19)
-    cache.set_fenced(1)
+    cache.handle(1).set_fenced()
     flush.run()
     cache.end_flush(flush)
-    assert cache.locations(1, 0, 19)[-1] == location(1, 19)
+    assert cache.handle(1).locations_of(range(20))[-1] == location(1, 19)
 
     after, _ = open_cache(disk.crash(Random(1)))
 
     info = after.info(1)
     assert info is not None
     assert (info.last_entry_id, info.is_fenced) == (9, False)
-    assert after.locations(1, 0, 10).tolist() == [*(location(1, e) for e in range(10)), 0]
+    assert after.handle(1).locations_of(range(11)).tolist() == [
+        *(location(1, e) for e in range(10)),
+        0,
+    ]
 
 
 def test_what_changes_during_a_flush_is_in_the_next_one(disk: SimulatedDisk) -> None:
@@ -187,7 +192,7 @@ def test_what_changes_during_a_flush_is_in_the_next_one(disk: SimulatedDisk) -> 
     cache.flush()
 
     after, _ = open_cache(disk.crash(Random(1)))
-    assert after.locations(1, 0, 19)[-1] == location(1, 19)
+    assert after.handle(1).locations_of(range(20))[-1] == location(1, 19)
 
 
 def test_room_can_be_made_while_a_flush_is_under_way(disk: SimulatedDisk) -> None:
@@ -199,11 +204,15 @@ def test_room_can_be_made_while_a_flush_is_under_way(disk: SimulatedDisk) -> Non
     flush.run()
     cache.end_flush(flush)
 
-    assert cache._pages.size <= 2 * PAGE_MEMORY
-    assert cache.locations(1, 0, 8000).tolist() == [location(1, e) for e in range(8001)]
+    assert cache.pages.size <= 2 * PAGE_MEMORY
+    assert cache.handle(1).locations_of(range(8001)).tolist() == [
+        location(1, e) for e in range(8001)
+    ]
     cache.flush()
     after, _ = open_cache(disk.crash(Random(1)))
-    assert after.locations(1, 0, 8000).tolist() == [location(1, e) for e in range(8001)]
+    assert after.handle(1).locations_of(range(8001)).tolist() == [
+        location(1, e) for e in range(8001)
+    ]
 
 
 def test_a_flush_is_due_when_much_of_the_room_is_taken_by_changes(disk: SimulatedDisk) -> None:
@@ -281,7 +290,7 @@ def test_a_ledger_made_anew_has_nothing_of_the_deleted_one(disk: SimulatedDisk) 
 
     after, _ = open_cache(disk.process_crash())
 
-    assert after.locations(1, 0, 19).tolist() == [4242] + [0] * 19
+    assert after.handle(1).locations_of(range(20)).tolist() == [4242] + [0] * 19
 
 
 def test_a_ledger_made_anew_is_read_from_its_new_file(disk: SimulatedDisk) -> None:
@@ -289,13 +298,15 @@ def test_a_ledger_made_anew_is_read_from_its_new_file(disk: SimulatedDisk) -> No
     for ledger_id in (1, 2):
         put_range(cache, ledger_id, 0, 9)
     cache.flush()
-    assert cache.locations(1, 9, 9)[0] == location(1, 9)  # its file is open now
+    assert cache.handle(1).locations_of(range(9, 10))[0] == location(1, 9)  # its file is open now
     cache.delete(1)
     put(cache, 1, {0: 4242})
     cache.flush()
-    assert cache.locations(2, 0, 0)[0] == location(2, 0)  # takes the one page there is room for
+    assert cache.handle(2).locations_of(range(1))[0] == location(
+        2, 0
+    )  # takes the one page there is room for
 
-    assert cache.locations(1, 0, 9).tolist() == [4242] + [0] * 9
+    assert cache.handle(1).locations_of(range(10)).tolist() == [4242] + [0] * 9
 
 
 class _DeletesMeanwhile(SimulatedDisk):
@@ -330,7 +341,7 @@ def test_a_ledger_deleted_while_the_flush_file_is_retired_stays_deleted() -> Non
 
     after, _ = open_cache(disk.process_crash())
 
-    assert after.locations(2, 0, 29).tolist() == [4242] + [0] * 29
+    assert after.handle(2).locations_of(range(30)).tolist() == [4242] + [0] * 29
 
 
 def test_a_ledger_made_anew_after_a_restart_has_nothing_of_the_deleted_one(
@@ -350,7 +361,7 @@ def test_a_ledger_made_anew_after_a_restart_has_nothing_of_the_deleted_one(
 
     after, _ = open_cache(disk.process_crash())
 
-    assert after.locations(1, 0, 19).tolist() == [4242] + [0] * 19
+    assert after.handle(1).locations_of(range(20)).tolist() == [4242] + [0] * 19
 
 
 def test_a_file_that_was_being_made_when_the_bookie_died_is_removed(disk: SimulatedDisk) -> None:
@@ -412,19 +423,19 @@ def damaged(disk: SimulatedDisk, bit: int) -> LedgerCache:
 def test_a_damaged_page_is_an_error_and_not_an_absence(disk: SimulatedDisk, bit: int) -> None:
     cache = damaged(disk, bit)
 
-    assert cache.locations(1, 0, 1023)[-1] == location(1, 1023)
-    assert cache.locations(1, 2048, 3000)[-1] == location(1, 3000)
+    assert cache.handle(1).locations_of(range(1024))[-1] == location(1, 1023)
+    assert cache.handle(1).locations_of(range(2048, 3001))[-1] == location(1, 3000)
     for ask in (
-        lambda: cache.locations(1, 1024, 1024),
-        lambda: cache.locations(1, 0, 3000),
-        lambda: cache.scattered_locations(1, array("q", [5, 1500])),
-        lambda: cache.contiguous_until(1, -1),
-        lambda: cache.next_entry_id(1, 1024),
-        lambda: cache.prepare(1, range(2000, 2050)),
+        lambda: cache.handle(1).locations_of(range(1024, 1025)),
+        lambda: cache.handle(1).locations_of(range(3001)),
+        lambda: cache.handle(1).locations_of(array("q", [5, 1500])),
+        lambda: cache.handle(1).contiguous_until(-1),
+        lambda: cache.handle(1).next_entry_id(1024),
+        lambda: cache.handle(1).prepare(range(2000, 2050)),
     ):
         with pytest.raises(CorruptRecordError):
             ask()
-    assert cache.last_entry_id(1) == 3000
+    assert cache.handle(1).last_entry_id == 3000
 
 
 def test_a_page_lost_to_zeros_is_an_error_and_not_an_absence(disk: SimulatedDisk) -> None:
@@ -434,10 +445,10 @@ def test_a_page_lost_to_zeros_is_an_error_and_not_an_absence(disk: SimulatedDisk
     start, end = page_offset(1), page_offset(2)
     disk.set_content(path, content[:start] + bytes(end - start) + content[end:])
     with pytest.raises(CorruptRecordError):
-        cache.locations(1, 1500, 1500)
+        cache.handle(1).locations_of(range(1500, 1501))
     disk.set_content(path, content[:start])
     with pytest.raises(CorruptRecordError):
-        cache.locations(1, 2500, 2500)
+        cache.handle(1).locations_of(range(2500, 2501))
 
 
 def test_a_damaged_header_is_an_error_and_not_an_absence(disk: SimulatedDisk) -> None:
@@ -445,7 +456,7 @@ def test_a_damaged_header_is_an_error_and_not_an_absence(disk: SimulatedDisk) ->
 
     for ask in (
         lambda: cache.info(1),
-        lambda: cache.locations(1, 0, 0),
+        lambda: cache.handle(1).locations_of(range(1)),
         lambda: cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL),
     ):
         with pytest.raises(CorruptRecordError):
@@ -464,7 +475,7 @@ def test_a_failed_flush_is_the_end_of_changes_but_not_of_reads(disk: SimulatedDi
 
         before = disk.operation_count
         for refused in (
-            lambda cache=cache: cache.set_fenced(1),
+            lambda cache=cache: cache.handle(1).set_fenced(),
             lambda cache=cache: put_range(cache, 1, 10, 19),
             lambda cache=cache: cache.set_ledger_key(2, KEY, LedgerType.PD_JOURNAL),
             lambda cache=cache: cache.delete(1),
@@ -472,7 +483,7 @@ def test_a_failed_flush_is_the_end_of_changes_but_not_of_reads(disk: SimulatedDi
             with pytest.raises(StorageFailedError):
                 refused()
         assert disk.operation_count == before
-        assert cache.locations(1, 0, 9)[-1] == location(1, 9)
+        assert cache.handle(1).locations_of(range(10))[-1] == location(1, 9)
 
 
 # ---------------------------------------------------------------- small functions
@@ -526,18 +537,18 @@ class CacheMachine(RuleBasedStateMachine):
             assert self.cache.info(ledger_id) is None
             return
         twin = self.twin[ledger_id]
-        found = self.cache.locations(ledger_id, first, first + count - 1)
+        found = self.cache.handle(ledger_id).locations_of(range(first, first + count))
         assert found.tolist() == [twin.get(e, 0) for e in range(first, first + count)]
-        assert self.cache.last_entry_id(ledger_id) == max(twin)
+        assert self.cache.handle(ledger_id).last_entry_id == max(twin)
         end = next(e for e in range(first, first + 20_000) if e not in twin)
-        assert self.cache.contiguous_until(ledger_id, first - 1) == end - 1
+        assert self.cache.handle(ledger_id).contiguous_until(first - 1) == end - 1
         wanted = min((e for e in twin if e >= first), default=None)
-        assert self.cache.next_entry_id(ledger_id, first) == wanted
+        assert self.cache.handle(ledger_id).next_entry_id(first) == wanted
 
     @rule(ledger_id=st.integers(0, 2))
     def fence(self, ledger_id: int) -> None:
         if ledger_id in self.twin:
-            self.cache.set_fenced(ledger_id)
+            self.cache.handle(ledger_id).set_fenced()
             self.fenced.add(ledger_id)
 
     @rule(ledger_id=st.integers(0, 2))

@@ -12,8 +12,8 @@ from tests.support.ledger_caches import KEY, PAGE_MEMORY, open_cache
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.errors import NoSuchLedgerError
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.index.index_file import LedgerIndex
 from zbk.storage.index.index_flush import IndexFlush
+from zbk.storage.index.index_handle import IndexHandle
 
 LEDGERS = (1, 2, 3)
 ID_MAX = 2600
@@ -34,18 +34,17 @@ class IndexMachine(RuleBasedStateMachine):
         self.open()
 
     def open(self) -> None:
-        self.kept: dict[int, LedgerIndex] = {}
+        self.kept: dict[int, IndexHandle] = {}
         self.cache, _ = open_cache(self.disk, memory_size_max=4 * PAGE_MEMORY, ledger_count_max=2)
 
     def put(self, ledger_id: int, wanted: "range | array[int]") -> None:
         self.cache.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
         locations = array("Q", range(self.number + 1, self.number + 1 + len(wanted)))
         self.number += len(wanted)
-        index = self.cache.prepare(ledger_id, wanted, self.kept.get(ledger_id))
-        self.kept[ledger_id] = index  # it may be forgotten before the next time
-        self.cache.put(index, wanted, locations)
+        if ledger_id not in self.kept:
+            self.kept[ledger_id] = self.cache.handle(ledger_id)
+        self.kept[ledger_id].set_locations(wanted, locations)  # its header may be evicted since
         self.now.setdefault(ledger_id, {}).update(zip(wanted, locations, strict=True))
-        self.cache.make_room()
 
     @rule(ledger_id=ledgers, count=st.integers(1, 1500))
     def append(self, ledger_id: int, count: int) -> None:
@@ -78,22 +77,23 @@ class IndexMachine(RuleBasedStateMachine):
         self.compare(ledger_id, array("q", sorted(wanted)), is_kept)
 
     def compare(self, ledger_id: int, wanted: "range | array[int]", is_kept: bool) -> None:
-        index = self.kept.get(ledger_id) if is_kept else None
+        kept = self.kept.get(ledger_id) if is_kept else None
+        index = kept or self.cache.handle(ledger_id)
         own = self.now.get(ledger_id)
         if own is None:
             with pytest.raises(NoSuchLedgerError):
-                self.cache.locations_of(ledger_id, wanted, index)
+                index.locations_of(wanted)
             return
-        found = self.cache.locations_of(ledger_id, wanted, index)
+        found = index.locations_of(wanted)
         assert found.tolist() == [own.get(one, 0) for one in wanted]
 
     @rule(ledger_id=ledgers, first=ids)
     def walk(self, ledger_id: int, first: int) -> None:
         own = self.now.get(ledger_id)
         if own is not None:
-            found = self.cache.next_entry_id(ledger_id, first)
+            found = self.cache.handle(ledger_id).next_entry_id(first)
             assert found == min((one for one in own if one >= first), default=None)
-            last = self.cache.contiguous_until(ledger_id, first - 1)
+            last = self.cache.handle(ledger_id).contiguous_until(first - 1)
             while first in own:
                 first += 1
             assert last == first - 1
@@ -129,8 +129,8 @@ class IndexMachine(RuleBasedStateMachine):
 
     @invariant()
     def sizes_are_kept(self) -> None:
-        self.cache._pages._check()
-        self.cache._ledgers._check()
+        self.cache.pages._check()
+        self.cache.headers._check()
 
 
 IndexMachine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)

@@ -26,7 +26,7 @@ class BusyRun(Run):
 
     def fence(self, ledger_id: int) -> None:
         with suppress(OutOfDescriptorsError):
-            self.storage.ledger_info(ledger_id)
+            self.storage.homes.info(ledger_id)
             super().fence(ledger_id)
 
     def check(self) -> None:
@@ -36,7 +36,9 @@ class BusyRun(Run):
     def _records_of_new(self, ledger_id: int) -> list[JournalRecord]:
         if ledger_id in self._known:
             return []
-        self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
+        self.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
         self._known.add(ledger_id)
         return [LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)]
 

@@ -7,7 +7,14 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import BOOKIE_ID, KEY, TwinnedStorage, read_all, storage_on
+from tests.support.bookie_storages import (
+    BOOKIE_ID,
+    KEY,
+    TwinnedStorage,
+    prepare,
+    read_all,
+    storage_on,
+)
 from tests.support.power_cuts import crashed_at_each_step, power_cuts
 from tests.support.scrubbing import Scrubber
 from tests.support.simulated_disk import SimulatedDisk
@@ -16,6 +23,7 @@ from zbk.protocol.entry.entry_batch import STORED_ENTRY_ID_MAX
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE, PAGE_ENTRY_COUNT, PAGE_SIZE
 from zbk.storage.index.page_extents import ADMITTED_COUNT_MAX
+from zbk.storage.replay import add_batches
 from zbk.storage.tools.inspect_index import IndexInspection
 from zbk.storage.tools.rebuild import IndexRebuild
 from zbk.storage.tools.rebuild_sources import ask_nobody
@@ -51,11 +59,13 @@ def test_one_entry_with_the_highest_id_makes_a_file_of_one_page() -> None:
     assert index_size(twin.disk) == INDEX_HEADER_SIZE + 3 * PAGE_SIZE
 
     for _ in range(2):
-        assert twin.storage.held_ranges(1, 0, range_count_max=10, entry_count_max=1_000) == (
+        assert twin.storage.homes.ledger(1).held_ranges(
+            0, range_count_max=10, entry_count_max=1_000
+        ) == (
             [(0, 4), (HIGHEST - 5_000, HIGHEST - 5_000), (HIGHEST - 1, HIGHEST)],
             None,
         )
-        assert twin.storage.contiguous_until(1, -1) == 4
+        assert twin.storage.homes.ledger(1).index.contiguous_until(-1) == 4
         twin.check()
         twin.kill()
         twin.open()
@@ -106,17 +116,20 @@ def test_too_many_places_are_refused_and_the_others_grow_on() -> None:
     disk = SimulatedDisk()
     storage = storage_on(disk, ledger_cache_size=64 << 20)
     storage.open()
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
     refused_id = -1
     for number in range(ADMITTED_COUNT_MAX + 10):
         batch = batch_of(1, [number * FAR], 10)
         try:
-            index = storage.prepare(batch)
+            index = prepare(storage, batch)
         except ScatteredLedgerError:
             refused_id = batch.first_entry_id
             break
         storage.begin_turn()
-        storage.add([batch], [index] if number % 2 else None)
+        if number % 2:
+            storage.directories[0].add([batch], [index])
+        else:
+            add_batches(storage.homes, [batch])
         if number % 500 == 499:
             checkpoint = storage.begin_checkpoint()
             checkpoint.run()
@@ -125,14 +138,16 @@ def test_too_many_places_are_refused_and_the_others_grow_on() -> None:
 
     for entry_id in (7, refused_id - FAR + 1):  # beside what is there
         batch = batch_of(1, [entry_id])
-        storage.prepare(batch)
-        storage.add([batch])
+        storage.homes.ledger(batch.ledger_id).index.prepare(batch.entry_ids, is_admission=True)
+        add_batches(storage.homes, [batch])
         assert read_all(storage, 1, [entry_id]) == batch.body
-    storage.set_ledger_key(2, KEY, LedgerType.PD_JOURNAL)
-    storage.prepare(batch_of(2, [refused_id]))
+    storage.homes.place(2).home.cache.set_ledger_key(2, KEY, LedgerType.PD_JOURNAL)
+    prepare(storage, batch_of(2, [refused_id]))
     with pytest.raises(ScatteredLedgerError, match=f"up to {ADMITTED_COUNT_MAX} places"):
-        storage.prepare(batch_of(1, [refused_id]))
-    ranges, _ = storage.held_ranges(1, 0, range_count_max=1_000, entry_count_max=1_000_000)
+        prepare(storage, batch_of(1, [refused_id]))
+    ranges, _ = storage.homes.ledger(1).held_ranges(
+        0, range_count_max=1_000, entry_count_max=1_000_000
+    )
     assert len(ranges) == 1_000
 
 
@@ -140,20 +155,20 @@ def test_a_long_ledger_is_refused_nothing_however_it_comes() -> None:
     """A writer at its end, copies from its start, and a striped one, with checkpoints between."""
     storage = storage_on(SimulatedDisk(), ledger_cache_size=64 << 20, log_size_max=64 << 20)
     storage.open()
-    storage.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
+    storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
     start = 5_000_000_000
     step = 3 * PAGE_ENTRY_COUNT
     for number in range(60):
         for first in (number * step, start + number * step):
             ids = array("q", range(first, first + step, 512))
             batch = batch_of(1, ids, 10)
-            storage.prepare(batch)
-            storage.add([batch])
+            storage.homes.ledger(batch.ledger_id).index.prepare(batch.entry_ids, is_admission=True)
+            add_batches(storage.homes, [batch])
         checkpoint = storage.begin_checkpoint()
         checkpoint.run()
         storage.end_checkpoint(checkpoint)
 
-    assert storage.last_entry_id(1) == start + 60 * step - 512
+    assert storage.homes.ledger(1).index.last_entry_id == start + 60 * step - 512
 
 
 def test_a_power_cut_at_any_step_of_a_flush_of_scattered_pages_loses_nothing() -> None:

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.batches import batch_of
-from tests.support.bookie_storages import TwinnedStorage, read_all
+from tests.support.bookie_storages import TwinnedStorage, part_to_mend, read_all
 from tests.support.compactions import Compactor
 from tests.support.scrubbing import BadDisk, Scrubber, scrub
 from tests.support.simulated_disk import SimulatedDisk
@@ -18,6 +18,7 @@ from zbk.storage.entry_logs.format import BLOCK_HEADER_SIZE, LOG_HEADER_SIZE
 from zbk.storage.entry_logs.location import ABSENT, UNKNOWN, split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
 from zbk.storage.journal.last_mark import LogMark
+from zbk.storage.replay import add_batches
 from zbk.storage.scrub.scrub_index import BUSY_COUNT_MAX, LOOK_COUNT_MAX
 from zbk.storage.scrub.scrub_step import AskOwner, Paid, ScrubStep
 from zbk.system.files import File
@@ -63,7 +64,7 @@ def log_paths(disk: SimulatedDisk) -> list[str]:
 
 def log_of(twinned: TwinnedStorage, ledger_id: int, entry_id: int) -> tuple[str, int]:
     """Return the path of the log that an entry lies in, and its offset there."""
-    resolved = twinned.storage.resolve(ledger_id, [entry_id], 1)
+    resolved = twinned.storage.homes.ledger(ledger_id).resolve([entry_id], 1)
     assert resolved is not None
     log_id, offset = split_location(resolved.locations[0])
     return f"/l/logs/{log_id:08x}.log", offset
@@ -145,14 +146,14 @@ def _look_at_all(twinned: TwinnedStorage) -> None:
     """Have the index in memory."""
     for ledger_id, twin in twinned.written.items():
         for entry_id in twin.entries:
-            assert twinned.storage.resolve(ledger_id, [entry_id], 1)
+            assert twinned.storage.homes.ledger(ledger_id).resolve([entry_id], 1)
 
 
 def _forget(twinned: TwinnedStorage) -> None:
     """Have nothing of the index in memory."""
-    (one,) = twinned.storage._directories
+    (one,) = twinned.storage.directories
     cache = one.cache
-    for values in (cache._pages, cache._ledgers):
+    for values in (cache.pages, cache.headers):
         while values.drop_oldest_clean() is not None:
             continue
 
@@ -197,9 +198,9 @@ def test_bad_sectors_damage_the_entries_in_them_and_the_others_stay_readable() -
 
 def misplace(twinned: TwinnedStorage, ledger_id: int, entry_id: int) -> None:
     """Point an entry at another one, on the disk."""
-    (cache,) = [one.cache for one in twinned.storage._directories]
-    other = cache.locations(ledger_id, entry_id + 1, entry_id + 1)
-    cache.put(cache.prepare(ledger_id, [entry_id]), [entry_id], other)
+    (cache,) = [one.cache for one in twinned.storage.directories]
+    other = cache.handle(ledger_id).locations_of(range(entry_id + 1, entry_id + 1 + 1))
+    cache.handle(ledger_id).set_locations([entry_id], other)
     twinned.finish_checkpoint()
 
 
@@ -217,7 +218,7 @@ def with_dead_damage(disk: SimulatedDisk | None = None) -> tuple[TwinnedStorage,
     twinned.add(7, range(60, 61), 20)
     twinned.sync()
     path, offset = log_of(twinned, 8, 0)
-    twinned.storage.delete_ledger(8)
+    twinned.storage.homes.ledger(8).home.cache.delete(8)
     for twins in (twinned.attempted, twinned.written, twinned.promised):
         del twins[8]
     twinned.finish_checkpoint()
@@ -316,7 +317,7 @@ def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
     twinned, path, offset = with_dead_damage(disk)
     (index_path,) = [one for one in disk.paths(".idx") if one.endswith("07.idx")]
     (view,) = twinned.storage.scrubs
-    (one,) = twinned.storage._directories
+    (one,) = twinned.storage.directories
     match what:
         case "page":
             _forget(twinned)
@@ -329,7 +330,7 @@ def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
             twinned.storage.begin_checkpoint()
             disk.flip_bit(index_path, 8 * 100)
         case "place":
-            one.cache.put(one.cache.prepare(7, [5]), [5], array("Q", [UNKNOWN]))
+            one.cache.handle(7).set_locations([5], array("Q", [UNKNOWN]))
             twinned.finish_checkpoint()
         case "sector":
             disk.bad[path] = range(offset, offset + 1)
@@ -344,9 +345,9 @@ def test_damage_is_told_of_unless_all_of_the_index_was_seen(what: str) -> None:
 
 def test_an_entry_of_the_wrong_ledger_is_found_though_every_checksum_fits() -> None:
     twinned = filled()
-    (cache,) = [one.cache for one in twinned.storage._directories]
-    other = cache.locations(8, 3, 3)
-    cache.put(cache.prepare(7, [5]), [5], other)
+    (cache,) = [one.cache for one in twinned.storage.directories]
+    other = cache.handle(8).locations_of(range(3, 4))
+    cache.handle(7).set_locations([5], other)
     twinned.finish_checkpoint()
 
     assert damaged_ids(twinned) == {7: {5}}
@@ -463,7 +464,7 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
         rng = Random(seed)
         twinned = filled()
         disk = twinned.disk
-        (one,) = twinned.storage._directories
+        (one,) = twinned.storage.directories
 
         def move(
             _step: ScrubStep,
@@ -473,7 +474,7 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
         ) -> None:
             if rng.random() > 0.05:
                 return
-            (one,) = twinned.storage._directories
+            (one,) = twinned.storage.directories
             left = one.garbage.left_logs()
             if not left:
                 return
@@ -482,15 +483,18 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
                 ids = [
                     e
                     for e in twin.entries
-                    if split_location(one.cache.locations(ledger_id, e, e)[0])[0] == log_id
+                    if split_location(one.cache.handle(ledger_id).locations_of(range(e, e + 1))[0])[
+                        0
+                    ]
+                    == log_id
                 ]
                 for entry_id in ids:
-                    old = one.cache.locations(ledger_id, entry_id, entry_id)[0]
+                    old = one.cache.handle(ledger_id).locations_of(range(entry_id, entry_id + 1))[0]
                     size = len(twin.entries[entry_id])
                     body = one.logs.read(old, size)
                     copy = batch_of(ledger_id, [entry_id])
                     copy = type(copy).of(ledger_id, [entry_id], [size], body)
-                    one.add([copy])
+                    one.add([copy], [one.cache.handle(ledger_id)])
             twinned.finish_checkpoint()
             disk.remove_at_rest(f"/l/logs/{log_id:08x}.log")
 
@@ -503,13 +507,15 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
 def test_an_entry_that_is_elsewhere_at_every_look_is_left_to_the_next_pass() -> None:
     twinned = filled()
     misplace(twinned, 7, 5)
-    (cache,) = [one.cache for one in twinned.storage._directories]
+    (cache,) = [one.cache for one in twinned.storage.directories]
     elsewhere = iter(range(7, 60))
 
     def between(step: ScrubStep) -> None:
         if isinstance(step, AskOwner):
             other = next(elsewhere)
-            cache.put(cache.prepare(7, [5]), [5], cache.locations(7, other, other))
+            cache.handle(7).set_locations(
+                [5], cache.handle(7).locations_of(range(other, other + 1))
+            )
 
     (view,) = twinned.storage.scrubs
     scrubber = Scrubber(view, between=between)
@@ -582,7 +588,7 @@ def test_a_log_that_is_begun_while_logs_are_listed_is_not_taken_as_whole() -> No
     disk.on_create = lambda: seen.extend(view.logs())
     twinned.add(7, range(60, 70), 20)
 
-    (one,) = twinned.storage._directories
+    (one,) = twinned.storage.directories
     assert seen == [(log_id, None) for log_id in range(1, one.logs.last_log_id)]
 
 
@@ -614,16 +620,16 @@ def test_a_directory_that_cannot_be_listed_is_damage_and_not_the_end(part: str) 
 
 def test_an_entry_whose_place_was_lost_with_a_page_is_damaged_and_may_be_stored_anew() -> None:
     twinned = filled()
-    (cache,) = [one.cache for one in twinned.storage._directories]
-    cache.put(cache.prepare(7, [5]), [5], array("Q", [UNKNOWN]))
+    (cache,) = [one.cache for one in twinned.storage.directories]
+    cache.handle(7).set_locations([5], array("Q", [UNKNOWN]))
     twinned.finish_checkpoint()
 
     findings = scrub(twinned.storage)
 
     assert findings.ranges == [DamagedEntries(7, 5, 5)]
     assert findings.files[0].path.endswith("07.idx")
-    part = twinned.storage.part_to_mend(batch_of(7, range(4, 7), 20))
+    part = part_to_mend(twinned.storage, batch_of(7, range(4, 7), 20))
     assert part is not None
-    twinned.storage.add([part])
+    add_batches(twinned.storage.homes, [part])
     twinned.finish_checkpoint()
     assert not scrub(twinned.storage).is_damage_found

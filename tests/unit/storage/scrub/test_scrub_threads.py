@@ -9,9 +9,10 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
 from tests.support.scrubbing import Scrubber
 from zbk.protocol.entry.words import LedgerType
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
+from zbk.storage.replay import add_batches
 from zbk.system.files import OsFiles
 
 PASS_COUNT_MAX = 1_000
@@ -28,9 +29,7 @@ class _Race:
             journal_dir=f"{root}/journal",
             ledger_dir=f"{root}/ledgers",
             bookie_id="bookie-1",
-            log_size_max=1 << 15,
-            ledger_cache_size=1 << 15,
-            open_files_max=8,
+            limits=StorageLimits(log_size_max=1 << 15, ledger_cache_size=1 << 15, open_files_max=8),
         )
         self.storage.open()
         self.root = root
@@ -49,8 +48,10 @@ class _Race:
         first = self.next_id[ledger_id]
         self.next_id[ledger_id] = first + ENTRY_COUNT
         batch = batch_of(ledger_id, range(first, first + ENTRY_COUNT), 40)
-        self.storage.set_ledger_key(ledger_id, KEY, LedgerType.PD_JOURNAL)
-        self.storage.add([batch])
+        self.storage.homes.place(ledger_id).home.cache.set_ledger_key(
+            ledger_id, KEY, LedgerType.PD_JOURNAL
+        )
+        add_batches(self.storage.homes, [batch])
         key = LedgerKeyRecord(ledger_id, KEY, LedgerType.PD_JOURNAL)
         self.storage.journal.append([key, EntriesRecord(batch)])
 
@@ -87,16 +88,16 @@ class _Race:
 
     def move(self) -> None:
         """Do what compaction does: copy, have the index point there, checkpoint, remove."""
-        (one,) = self.storage._directories
+        (one,) = self.storage.directories
         left = one.garbage.left_logs()[:1]
         for log_id in left:
             for ledger_id in range(LEDGER_COUNT):
                 with self.owner:
                     ids = range(self.next_id[ledger_id])
-                    at = one.cache.locations(ledger_id, 0, ids[-1])
+                    at = one.cache.handle(ledger_id).locations_of(range(ids[-1] + 1))
                     inside = [e for e in ids if split_location(at[e])[0] == log_id]
                     if inside:
-                        one.add([batch_of(ledger_id, inside, 40)])
+                        one.add([batch_of(ledger_id, inside, 40)], [one.cache.handle(ledger_id)])
                         self.moved_count += len(inside)
             self.flush()
             (self.root / "ledgers" / "logs" / f"{log_id:08x}.log").unlink()

@@ -89,7 +89,7 @@ def check(twin: TwinnedStorage, *fenced_ids: int) -> None:
     twin.open()
     twin.check()
     for ledger_id in fenced_ids:
-        info = twin.storage.ledger_info(ledger_id)
+        info = twin.storage.homes.info(ledger_id)
         assert info is not None
         assert info.is_fenced
 
@@ -219,7 +219,7 @@ def test_what_only_the_old_index_knows_is_an_error_to_read_and_never_denied() ->
     assert report.torn_tails == (), "blocks follow"
     storage = storage_on(twin.disk)
     storage.open()
-    resolved = storage.resolve(7, [0], 1 << 20)
+    resolved = storage.homes.ledger(7).resolve([0], 1 << 20)
     assert resolved is not None, "the index has it"
     storage.close()
 
@@ -381,7 +381,7 @@ def test_the_later_copy_of_an_entry_counts() -> None:
     rebuild(twin.disk)
     storage = storage_on(twin.disk)
     storage.open()
-    resolved = storage.resolve(7, [0], 1 << 20)
+    resolved = storage.homes.ledger(7).resolve([0], 1 << 20)
     assert resolved is not None
     first = resolved.locations[0]
     storage.close()
@@ -392,7 +392,7 @@ def test_the_later_copy_of_an_entry_counts() -> None:
     assert (report.moved_count, report.kept_count, report.fenced_ids) == (0, 0, ())
     again = storage_on(twin.disk)
     again.open()
-    found = again.resolve(7, [0], 1 << 20)
+    found = again.homes.ledger(7).resolve([0], 1 << 20)
     assert found is not None
     assert found.locations[0] == first
 
@@ -459,7 +459,10 @@ def _start_or_refuse(twin: TwinnedStorage, step: int, *, is_index_lost: bool) ->
         return
     for ledger_id, known in twin.promised.items():
         for entry_id in known.entries:
-            assert storage.resolve(ledger_id, [entry_id], 1 << 20) is not None, (step, entry_id)
+            assert storage.homes.ledger(ledger_id).resolve([entry_id], 1 << 20) is not None, (
+                step,
+                entry_id,
+            )
     storage.close()
     assert not is_index_lost or twin.disk.exists(INDEX_7)
 
@@ -486,7 +489,7 @@ def test_reading_what_was_kept_is_an_error() -> None:
 
     storage = storage_on(twin.disk)
     storage.open()
-    resolved = storage.resolve(7, [0], 1 << 20)
+    resolved = storage.homes.ledger(7).resolve([0], 1 << 20)
     assert resolved is not None
     with pytest.raises(EntryUnreadableError):
-        storage.fetch(resolved)
+        storage.home_of(resolved).fetch(resolved)
