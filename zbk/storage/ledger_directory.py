@@ -53,7 +53,7 @@ from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.storage.journal.segment import JournalPosition
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
-from zbk.storage.scrub.scrub_view import ScrubView
+from zbk.storage.scrub.scrub_view import ScrubbedParts, ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
 from zbk.system.files import FileSystem
@@ -129,17 +129,10 @@ class LedgerDirectory:
             fail_stop=fail_stop,
             census=self.census,
         )
-        self.scrub = ScrubView(
-            files,
-            path,
-            owner=owner,
-            deleted=self.deleted,
-            cache=self.cache,
-            logs=self.logs,
-            last_mark=self.last_mark,
-            lost=lost,
-            census=self.census,
+        parts = ScrubbedParts(
+            self.deleted, self.cache, self.logs, self.last_mark, lost, self.census
         )
+        self.scrub = ScrubView(files, path, owner, parts)
         self.copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1
 

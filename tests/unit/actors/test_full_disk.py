@@ -18,8 +18,8 @@ from zbk.config.units import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.entry.words import LedgerType
 from zbk.storage.directory.disk_space import FENCE_ROOM_SIZE, HOLD_MS, DiskLimits, NoSpaceMet
-from zbk.storage.journal.journal import SMALL_SEGMENT_SIZE
 from zbk.storage.journal.segment import spare_ids
+from zbk.storage.journal.spares import SMALL_SEGMENT_SIZE
 from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer, Refused
 
 VD = LedgerType.VD_JOURNAL

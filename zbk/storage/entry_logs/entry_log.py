@@ -21,8 +21,8 @@ from typing import Final
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.disk.once import Step
 from zbk.storage.disk.open_files import OpenFiles
+from zbk.storage.disk.run_once import RunOnce
 from zbk.storage.entry_logs.format import (
     BLOCK_HEADER_SIZE,
     LOG_HEADER_SIZE,
@@ -72,7 +72,7 @@ class LogSync:
         self._left = list(left)
         self._current = current
         self._fail_stop = fail_stop
-        self._step = Step(self._sync)
+        self._once = RunOnce(self._sync)
 
     def run(self) -> None:
         """Return once it is there. Any thread, any number of times.
@@ -82,7 +82,7 @@ class LogSync:
             StorageFailedError: an fsync failed, or anything failed before.
         """
         self._fail_stop.check()
-        self._step.run()
+        self._once.run()
 
     def _sync(self) -> None:
         while self._left:  # what is done is done once: the directory may have to be tried again

@@ -53,13 +53,10 @@ from zbk.storage.journal.segment import (
     segment_seed,
 )
 from zbk.storage.journal.spares import JournalSpares
-from zbk.system.files import Buffer, File, FileSystem, is_no_space
+from zbk.system.files import Buffer, File, FileSystem
 
 SEGMENT_SIZE: Final = 64 * 1024 * 1024
 """Bytes of a segment."""
-
-SMALL_SEGMENT_SIZE: Final = 1024 * 1024
-"""Bytes of a segment on a disk that has no room for a whole one."""
 
 NOTE_DISTANCE: Final = 4096
 """Bytes that a disk may lose at once."""
@@ -116,7 +113,7 @@ class Journal:
         self._draw_nonce = draw_nonce
         self._names_lock = Lock()  # names in the directory, and the prepared segment
         self._old_ids = segment_ids(files, directory)
-        self._spares = JournalSpares(files, directory, segment_size)
+        self._spares = JournalSpares(files, directory, segment_size, fail_stop)
         self._prepared: _Segment | None = None
         self._swap_lock = Lock()  # which segment is written, which ones wait to be synced
         self._rolled: list[File] = []
@@ -361,7 +358,7 @@ class Journal:
         with self._fail_stop.guard(path, "create"):
             spare, file = self._spares.open(segment_id)
             try:
-                segment_size = self._allocate(file, size)
+                segment_size = self._spares.allocate(file, size)
                 header = encode_header(self._owner, segment_id, nonce, segment_size)
                 file.pwrite([header], 0)
                 file.sync()
@@ -379,22 +376,6 @@ class Journal:
                 raise
         seed = segment_seed(self._owner, segment_id, nonce)
         return _Segment(segment_id, file, seed, segment_size)
-
-    def _allocate(self, file: File, size: int | None) -> int:
-        """Reserve the blocks of a segment; return their size."""
-        held_size = file.size()  # of a spare
-        try:
-            file.allocate(self._segment_size)
-        except OSError as error:
-            if size is None or not is_no_space(error):
-                raise
-            self._fail_stop.met_no_space(file.path)
-            file.truncate(held_size)  # it may have got a part, and is not to keep it
-            small_size = min(SMALL_SEGMENT_SIZE, self._segment_size)
-            least_size = max(SEGMENT_HEADER_SIZE + size, small_size)
-            file.allocate(least_size)
-            return max(held_size, least_size)
-        return self._segment_size
 
     def _sync_file(self, file: File) -> None:
         with self._fail_stop.guard(file.path, "fsync"):

@@ -14,10 +14,11 @@ Source: BookKeeper's ``journalDirectories``, of which a ledger has one by its id
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.journal.journal import SMALL_SEGMENT_SIZE, Journal
+from zbk.storage.journal.journal import Journal
 from zbk.storage.journal.record import JournalRecord, LedgerKeyRecord
 from zbk.storage.journal.replay import JournalReplay, ReplayResult
 from zbk.storage.journal.segment import NO_POSITION, SEGMENT_HEADER_SIZE, JournalPosition
+from zbk.storage.journal.spares import SMALL_SEGMENT_SIZE
 from zbk.system.files import FileSystem
 
 

@@ -13,8 +13,12 @@ Errors are ``OSError``. Belongs to its journal, which lets one thread in at a ti
 
 from typing import Final
 
-from zbk.storage.journal.segment import segment_path, spare_ids, spare_path
-from zbk.system.files import File, FileSystem
+from zbk.storage.disk.fail_stop import FailStop
+from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE, segment_path, spare_ids, spare_path
+from zbk.system.files import File, FileSystem, is_no_space
+
+SMALL_SEGMENT_SIZE: Final = 1024 * 1024
+"""Bytes of a segment on a disk that has no room for a whole one."""
 
 SPARE_COUNT: Final = 4
 """Old segments that are kept to be used again, if there are so many."""
@@ -26,10 +30,13 @@ SPARE_FREE_FACTOR: Final = 8
 class JournalSpares:
     """The spares in one journal directory."""
 
-    def __init__(self, files: FileSystem, directory: str, segment_size: int) -> None:
+    def __init__(
+        self, files: FileSystem, directory: str, segment_size: int, fail_stop: FailStop
+    ) -> None:
         self._files = files
         self._directory = directory
         self._segment_size = segment_size
+        self._fail_stop = fail_stop
         self._ids = spare_ids(files, directory)
 
     def count_to_keep(self, gone_count: int) -> int:
@@ -47,6 +54,26 @@ class JournalSpares:
             return path, file
         path = spare_path(self._directory, segment_id)
         return path, self._files.open(path, create=True)
+
+    def allocate(self, file: File, size: int | None) -> int:
+        """Reserve the blocks of a segment; return their size.
+
+        Without room for a whole one: a small one, with room for ``size`` bytes of records, unless
+        that is ``None``.
+        """
+        held_size = file.size()  # of a spare
+        try:
+            file.allocate(self._segment_size)
+        except OSError as error:
+            if size is None or not is_no_space(error):
+                raise
+            self._fail_stop.met_no_space(file.path)
+            file.truncate(held_size)  # the failed call may have allocated a part
+            small_size = min(SMALL_SEGMENT_SIZE, self._segment_size)
+            least_size = max(SEGMENT_HEADER_SIZE + size, small_size)
+            file.allocate(least_size)
+            return max(held_size, least_size)
+        return self._segment_size
 
     def take_in(self, segment_id: int, count_max: int) -> None:
         """Make a spare of a segment whose records count no more; with so many, remove it."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
+import msgspec
+
 from zbk.errors import (
     CorruptRecordError,
     NoSuchLedgerError,
@@ -43,23 +45,22 @@ class DiskState(Enum):
     BUSY = "busy"  # a flush is under way, and may be writing just that
 
 
+class ScrubbedParts(msgspec.Struct, frozen=True):
+    """The parts of a ledger directory that a scrubber looks at."""
+
+    deleted: DeletedLedgers
+    cache: LedgerCache
+    logs: EntryLogs
+    last_mark: LastMark
+    lost: LostRegions
+    census: Census
+
+
 class ScrubView:
     """One directory. Made by ``LedgerDirectory``."""
 
-    def __init__(
-        self,
-        files: FileSystem,
-        path: str,
-        *,
-        owner: bytes,
-        deleted: DeletedLedgers,
-        cache: LedgerCache,
-        logs: EntryLogs,
-        last_mark: LastMark,
-        lost: LostRegions,
-        census: Census,
-    ) -> None:
-        self._census = census
+    def __init__(self, files: FileSystem, path: str, owner: bytes, parts: ScrubbedParts) -> None:
+        self._census = parts.census
         self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
         self.is_index_lost: Callable[[], bool] = lambda: False  # of any ledger, in limbo for it
         self.files = files
@@ -67,11 +68,11 @@ class ScrubView:
         self.owner = owner
         self.index_dir = f"{path}/index"
         self.log_dir = f"{path}/logs"
-        self._deleted = deleted
-        self._cache = cache
-        self._logs = logs
-        self._last_mark = last_mark
-        self.lost = lost
+        self._deleted = parts.deleted
+        self._cache = parts.cache
+        self._logs = parts.logs
+        self._last_mark = parts.last_mark
+        self.lost = parts.lost
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
         self._owners_files = OpenFiles(files, 1)
         self._owners_reader = IndexReader(self.index_dir, self._owners_files)

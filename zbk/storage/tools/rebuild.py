@@ -36,14 +36,13 @@ from zbk.errors import BookieError, CookieMismatchError, CorruptRecordError, Zbk
 from zbk.protocol.entry.digest import checksum
 from zbk.storage.directory import unfinished
 from zbk.storage.directory.lost_files import look
-from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
 from zbk.storage.disk.small_file import file_size
-from zbk.storage.entry_logs.entry_log import LogSync, log_ids, log_path
+from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE
-from zbk.storage.entry_logs.location import ABSENT, location_of
+from zbk.storage.entry_logs.location import location_of
 from zbk.storage.gc.compaction_note import CompactionNote
 from zbk.storage.index.census import Census
 from zbk.storage.index.deleted_ledgers import DeletedLedgers
@@ -51,17 +50,16 @@ from zbk.storage.index.flush_file import FlushFile
 from zbk.storage.index.index_file import (
     IndexPath,
     IndexReader,
-    LedgerIndex,
-    index_directories,
     ledger_ids,
 )
-from zbk.storage.index.index_page import PAGE_BITS, PAGE_ENTRY_COUNT
 from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.storage.journal.segment import NO_POSITION
+from zbk.storage.tools.comparison import IndexComparison, put
 from zbk.storage.tools.inspect_entry_log import EntryLogInspection, FoundBlock
 from zbk.storage.tools.inspect_index import IndexInspection
 from zbk.storage.tools.inspection import Fault
+from zbk.storage.tools.new_index import NewIndex, cache_without_logs
 from zbk.storage.tools.rebuild_sources import AskOthers, KnownLedgers
 from zbk.system.files import FileSystem
 
@@ -114,12 +112,12 @@ class IndexRebuild:
         self._owner = bookie_id.encode()
         self._tell = tell
         self._root = f"{ledger_dir}/index"
-        self._new_dir = f"{ledger_dir}/rebuild"
-        self._new_root = f"{self._new_dir}/index"
+        self._new = NewIndex(files, ledger_dir, "rebuild")
         self._fail_stop = FailStop()
         self._open_files = OpenFiles(files, OPEN_FILES_MAX)
         self._reader = IndexReader(self._root, self._open_files)
         self._known = KnownLedgers(ask_others)
+        self._comparison = IndexComparison(self._root, self._reader, self._known)
         self._taken: dict[int, bool] = {}  # by ledger: whether it is in the new index
         self._elsewhere_ids: set[int] = set()
         self._mark: LogMark | None = None
@@ -128,7 +126,6 @@ class IndexRebuild:
         self._torn_tails: list[str] = []
         self._is_log_set_known = False
         self._read_count = 0  # copies count
-        self._entry_count = self._added_count = self._moved_count = self._kept_count = 0
 
     def run(self) -> RebuildReport | None:
         """Rebuild, and swap; ``None``: the swap of an earlier run was carried to its end.
@@ -144,11 +141,11 @@ class IndexRebuild:
                 self._swap()
                 return None
             unfinished.check_finished(self._files, self._ledger_dir)
-            self._remove_new()
+            self._new.remove()
             try:
                 self._build()
             except ZbkError:
-                self._remove_new()
+                self._new.remove()
                 raise
             unfinished.begin(self._files, self._ledger_dir, COMMAND)
             self._swap()
@@ -158,14 +155,15 @@ class IndexRebuild:
 
     def _build(self) -> None:
         self._read_sources()
-        cache = self._new_cache()
+        cache = self._new.begin(self._open_files, self._fail_stop)
         self._scan_logs(cache)
         for ledger_id in sorted(self._known.named_ids):
             self._take_in(cache, ledger_id)
         for ledger_id in self._known_ids():
-            self._compare(cache, ledger_id)
+            self._comparison.compare(cache, ledger_id)
         is_told_whole = all(map(self._known.is_told_whole, self._known_ids()))
-        if self._losses and not (self._is_old_whole and is_told_whole):
+        is_old_whole = self._is_old_whole and not self._comparison.has_damaged_pages
+        if self._losses and not (is_old_whole and is_told_whole):
             raise self._losses[0]
         cache.flush()
         self._open_files.close()
@@ -175,8 +173,9 @@ class IndexRebuild:
         self._known.read_flush_file(self._files, self._ledger_dir)
         if self._is_old_whole:
             # as a start does: what the flush file has is newer than what is in the files
-            old = self._cache(self._ledger_dir)
-            old.open()
+            cache_without_logs(
+                self._files, self._ledger_dir, self._open_files, self._fail_stop
+            ).open()
             self._known.read_index(self._files, self._root, self._reader)
             self._is_old_whole = not self._known.has_lost_headers
         self._mark = LastMark(self._files, self._ledger_dir, self._fail_stop).load()
@@ -217,21 +216,6 @@ class IndexRebuild:
                 )
             self._taken.update(dict.fromkeys(ledger_ids(self._files, root), False))
             self._elsewhere_ids.update(self._taken)
-
-    def _cache(self, directory: str) -> LedgerCache:
-        return LedgerCache(
-            self._files,
-            directory,
-            begin_log_sync=lambda: LogSync(self._files, None, [], None, self._fail_stop),
-            open_files=self._open_files,
-            fail_stop=self._fail_stop,
-        )
-
-    def _new_cache(self) -> LedgerCache:
-        self._files.make_dirs(self._new_dir)
-        cache = self._cache(self._new_dir)
-        cache.open()
-        return cache
 
     def _miss_files(self) -> None:
         """Note what the census has, and what is gone of it."""
@@ -283,7 +267,7 @@ class IndexRebuild:
             return
         entry_ids = array("q", [entry.entry_id for entry in block.entries])
         locations = array("Q", [location_of(log_id, entry.offset) for entry in block.entries])
-        _put(cache, ledger_id, entry_ids, locations)
+        put(cache, ledger_id, entry_ids, locations)
         self._read_count += len(entry_ids)
         self._tell("reading entry logs", self._read_count)
 
@@ -307,65 +291,11 @@ class IndexRebuild:
     def _known_ids(self) -> list[int]:
         return sorted(ledger_id for ledger_id, is_here in self._taken.items() if is_here)
 
-    # ------------------------------------------------------------------ compare
-
-    def _compare(self, cache: LedgerCache, ledger_id: int) -> None:
-        old = self._known.header_of(ledger_id)
-        old_count = 0
-        if old is not None:
-            for first, last, _ in old.extents:
-                for page_no in range(first, last + 1):
-                    old_count += self._compare_page(cache, old, page_no)
-            self._check_last(old, cache.handle(ledger_id).last_entry_id)
-        ranges, _ = cache.handle(ledger_id).present_ranges(
-            0, range_count_max=_NO_LIMIT, entry_count_max=_NO_LIMIT
-        )
-        count = sum(last - first + 1 for first, last in ranges)
-        self._entry_count += count
-        self._added_count += count - old_count
-
-    def _check_last(self, old: LedgerIndex, last_entry_id: int) -> None:
-        if old.last_entry_id > last_entry_id:
-            raise CorruptRecordError(
-                IndexPath.of(self._root, old.ledger_id).path,
-                0,
-                f"ledger {old.ledger_id} had entries up to {old.last_entry_id}, and neither logs "
-                f"nor index have one behind {last_entry_id}: nothing was changed, because the "
-                "bookie would deny them",
-            )
-
-    def _compare_page(self, cache: LedgerCache, old: LedgerIndex, page_no: int) -> int:
-        """Compare a page, and keep what only the old index has; return how many it has."""
-        first = page_no << PAGE_BITS
-        try:
-            page = self._reader.read_page(old, page_no)
-        except CorruptRecordError:
-            self._is_old_whole = False
-            return 0
-        if page is None:
-            return 0
-        now = cache.handle(old.ledger_id).locations_of(range(first, first + PAGE_ENTRY_COUNT))
-        if page.locations != now:
-            kept_ids = array("q")
-            kept: array[int] = array("Q")
-            for slot, before in enumerate(page.locations):
-                if before == ABSENT or before == now[slot]:
-                    continue
-                if now[slot] != ABSENT:
-                    self._moved_count += 1
-                    continue
-                kept_ids.append(first + slot)
-                kept.append(before)
-            if kept_ids:
-                self._kept_count += len(kept_ids)
-                _put(cache, old.ledger_id, kept_ids, kept)
-        return PAGE_ENTRY_COUNT - page.locations.count(ABSENT)
-
     # ------------------------------------------------------------------ verify and swap
 
     def _verify(self) -> None:
-        for ledger_id in ledger_ids(self._files, self._new_root):
-            path = IndexPath.of(self._new_root, ledger_id).path
+        for ledger_id in ledger_ids(self._files, self._new.root):
+            path = IndexPath.of(self._new.root, ledger_id).path
             for found in IndexInspection(self._files, path).findings():
                 if isinstance(found, Fault):
                     raise CorruptRecordError(path, found.offset, found.reason)
@@ -378,20 +308,10 @@ class IndexRebuild:
         # a compaction that was cut short would go on by what the old index said was live
         CompactionNote(self._files, self._ledger_dir, self._owner).remove()
         self._files.make_dirs(self._root)
-        if self._files.exists(self._new_root):
-            for ledger_id in ledger_ids(self._files, self._new_root):
-                place = IndexPath.of(self._root, ledger_id)
-                self._files.make_dirs(place.directory)
-                self._files.rename(IndexPath.of(self._new_root, ledger_id).path, place.path)
-        # the new names first: a crash in between may show a file twice, and never nowhere
-        for root in (self._root, self._new_root):
-            for directory in (
-                index_directories(self._files, root) if self._files.exists(root) else ()
-            ):
-                self._files.sync_dir(directory)
+        self._new.name_files()
         self._write_census()
         unfinished.end(self._files, self._ledger_dir)
-        self._remove_new()
+        self._new.remove()
 
     def _write_census(self) -> None:
         """Count what is there now; logs that are gone stay counted: old index files point there."""
@@ -412,11 +332,6 @@ class IndexRebuild:
             return file_size(self._files, path)
         return 0
 
-    def _remove_new(self) -> None:
-        if self._files.exists(self._new_dir):
-            remove_tree(self._files, self._new_dir)
-            self._files.sync_dir(self._ledger_dir)
-
     def _sync(self, path: str) -> None:
         with closing(self._files.open(path, write=False)) as file:
             file.sync()
@@ -426,23 +341,15 @@ class IndexRebuild:
         is_whole = self._is_log_set_known and not self._losses
         return RebuildReport(
             ledger_count=len(here),
-            entry_count=self._entry_count,
-            added_count=self._added_count,
-            moved_count=self._moved_count,
-            kept_count=self._kept_count,
+            entry_count=self._comparison.entry_count,
+            added_count=self._comparison.added_count,
+            moved_count=self._comparison.moved_count,
+            kept_count=self._comparison.kept_count,
             fenced_ids=tuple(sorted(self._known.fenced_ids)),
             left_out_ids=tuple(sorted(set(self._taken) - set(here) - self._elsewhere_ids)),
             torn_tails=tuple(self._torn_tails),
             whole=LedgerRanges().with_ids(here if is_whole else ()),
         )
-
-
-def _put(
-    cache: LedgerCache, ledger_id: int, entry_ids: "array[int]", locations: "array[int]"
-) -> None:
-    is_in_a_row = entry_ids[-1] - entry_ids[0] + 1 == len(entry_ids)
-    ids = range(entry_ids[0], entry_ids[-1] + 1) if is_in_a_row else entry_ids
-    cache.handle(ledger_id).set_locations(ids, locations)
 
 
 def _loss(path: str, fault: Fault) -> CorruptRecordError:

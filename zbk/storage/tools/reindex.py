@@ -30,17 +30,16 @@ import msgspec
 
 from zbk.errors import CookieMismatchError, CorruptRecordError, InvalidOptionError
 from zbk.protocol.entry.digest import checksum
-from zbk.storage.directory.wipe import remove_tree
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OPEN_FILES_MAX, OpenFiles
-from zbk.storage.entry_logs.entry_log import LogSync, log_ids, log_path
+from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.format import LOG_HEADER_SIZE, check_log_header, log_seed
 from zbk.storage.entry_logs.location import entry_locations, location_of
 from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk, EntryLogScan
-from zbk.storage.index.index_file import IndexPath, index_directories, ledger_ids
 from zbk.storage.index.ledger_cache import LedgerCache
+from zbk.storage.tools.new_index import NewIndex
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.system.files import File, FileSystem
 
@@ -84,10 +83,8 @@ class Reindex:
         size_max: int = SIZE_MAX,
     ) -> None:
         self._files = files
-        self._directory = directory
         self._log_dir = f"{directory}/logs"
-        self._root = f"{directory}/index"
-        self._folder = f"{directory}/{FOLDER}"
+        self._new = NewIndex(files, directory, FOLDER)
         self._owner = owner
         self._lost = lost
         self._least_sizes = least_sizes
@@ -101,31 +98,19 @@ class Reindex:
 
     def run(self) -> Reindexed:
         """Do it; when this returns all that was found is on stable storage."""
-        self._remove_folder()
+        self._new.remove()
         open_files = OpenFiles(self._files, OPEN_FILES_MAX)
         try:
-            cache = self._new_cache(open_files)
+            cache = self._new.begin(open_files, self._fail_stop)
             self._scan_logs(cache)
             cache.flush()
         finally:
             open_files.close()
-        ledger_count = self._swap()
-        self._remove_folder()
+        ledger_count = self._new.name_files()
+        self._new.remove()
         return Reindexed(ledger_count, self._entry_count, frozenset(self._doubtful), self._doubt)
 
     # ------------------------------------------------------------------ scan
-
-    def _new_cache(self, open_files: OpenFiles) -> LedgerCache:
-        self._files.make_dirs(self._folder)
-        cache = LedgerCache(
-            self._files,
-            self._folder,
-            begin_log_sync=lambda: LogSync(self._files, None, [], None, self._fail_stop),
-            open_files=open_files,
-            fail_stop=self._fail_stop,
-        )
-        cache.open()
-        return cache
 
     def _scan_logs(self, cache: LedgerCache) -> None:
         found = log_ids(self._files, self._log_dir) if self._files.exists(self._log_dir) else []
@@ -217,21 +202,3 @@ class Reindex:
 
     def _doubt_all(self, reason: str) -> None:
         self._doubt = self._doubt or reason
-
-    # ------------------------------------------------------------------ swap
-
-    def _swap(self) -> int:
-        new_root = f"{self._folder}/index"
-        found = ledger_ids(self._files, new_root)
-        for ledger_id in found:
-            place = IndexPath.of(self._root, ledger_id)
-            self._files.make_dirs(place.directory)
-            self._files.rename(IndexPath.of(new_root, ledger_id).path, place.path)
-        for directory in index_directories(self._files, self._root) if found else ():
-            self._files.sync_dir(directory)
-        return len(found)
-
-    def _remove_folder(self) -> None:
-        if self._files.exists(self._folder):
-            remove_tree(self._files, self._folder)
-            self._files.sync_dir(self._directory)

@@ -19,7 +19,6 @@ from zbk.errors import NoSpaceError, StorageFailedError
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.journal.journal import (
     NOTE_DISTANCE,
-    SMALL_SEGMENT_SIZE,
     Journal,
 )
 from zbk.storage.journal.record import SyncedRecord
@@ -30,7 +29,7 @@ from zbk.storage.journal.segment import (
     segment_path,
     spare_ids,
 )
-from zbk.storage.journal.spares import SPARE_COUNT, SPARE_FREE_FACTOR
+from zbk.storage.journal.spares import SMALL_SEGMENT_SIZE, SPARE_COUNT, SPARE_FREE_FACTOR
 from zbk.system.files import Buffer, File, OsFiles
 
 

@@ -1,10 +1,10 @@
-"""A step that is done once, by whoever comes first: the checkpoint's thread or the owner's."""
+"""Work that runs once, in the first of several threads that ask for it."""
 
 from collections.abc import Callable
 from threading import Lock
 
 
-class Step:
+class RunOnce:
     """Work that several threads may ask for; the others wait until it is done."""
 
     def __init__(self, work: Callable[[], None]) -> None:
@@ -13,7 +13,7 @@ class Step:
         self._is_done = False
 
     def run(self) -> None:
-        """Return once the work is done. What it raises, it raises to whoever did it."""
+        """Return once the work is done. If it raises, the thread that ran it gets the error."""
         with self._lock:
             if not self._is_done:
                 self._work()
