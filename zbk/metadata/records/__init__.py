@@ -1,6 +1,7 @@
-"""What zbk keeps in the metadata store, a module for each kind of record.
+"""The records that zbk keeps in the metadata store, with a module for each kind.
 
-Read ``ledgers`` first, then ``bookies`` and ``registration``. ``logs`` and ``datasets`` are lists
-of ledgers; ``underreplication``, ``task_locks`` and ``election`` coordinate autorecovery.
-``ledger_closing`` closes a ledger together with the report of what it lacks.
+Read ``compare_and_swap`` first: how every record changes. Then ``ledgers``, ``bookies`` and
+``registration``. ``logs`` and ``datasets`` are lists of ledgers; ``underreplication``,
+``task_locks`` and ``election`` coordinate autorecovery. ``ledger_closing`` closes a ledger together
+with the report of its missing entries.
 """

@@ -1,14 +1,14 @@
-"""The data sets in the store: create, load, commit, abort, drop, listing.
+"""The data sets in the store: creation, loads, commits, aborts, drops, listing.
 
-As with logs (``records.logs``) a data set has two nodes: ``/datasets/<name>`` is its head and
-names a *data set id*; below it, under that id, are its versions. Below those is a node for each
-load. A commit writes versions and load in one step, each at the version it was read with; an abort
-writes the load alone. So of commit and abort of one load exactly one happens, whatever replies are
-lost: both read back what became of the load, and say that.
+As a log (``records.logs``), a data set has two nodes: ``/datasets/<name>`` is its head and holds a
+*data set id*; its versions are below it, under that id. Below those is a node for each load. A
+commit writes versions and load in one step, each at the version that was read; an abort writes the
+load alone. So exactly one of commit and abort of a load happens, even if replies are lost: both
+read the load back and report its state.
 
-Versions and loads are read fresh (``MetadataStore.get``): whoever asks what became of a load, or
-what is listed, is never answered by a server that has not heard of the last change yet. A head
-never changes; one that is old is found out, as what it names is not there any more.
+Versions and loads are read fresh (``MetadataStore.get``), so a lagging server never answers about
+the state of a load or the list of versions. A head never changes; if it is outdated, the nodes that
+it points to are missing.
 
 Any thread; every method blocks.
 
@@ -43,11 +43,11 @@ from zbk.metadata.values import DataSetHead, decode, encode
 from zbk.protocol.dataset.dataset import Contents, DataSet, Load, LoadState, Version
 
 DROP_LOAD_COUNT_MAX: Final = 200
-"""Loads that may be under way when a data set is dropped: they go in one step with it."""
+"""Open loads that are dropped with a data set, in one step."""
 
 
 class DataSetStore:
-    """The data sets of the cluster whose metadata is in ``store``."""
+    """The data sets of the cluster in ``store``."""
 
     def __init__(
         self,
@@ -56,17 +56,17 @@ class DataSetStore:
         pause: Callable[[float], None] = wait_s,
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
-        """``new_id`` returns 32 hexadecimal digits that no data set and no load has."""
+        """Use ``new_id`` for unique ids of 32 hexadecimal digits."""
         self._store = store
         self._swap = CompareAndSwap(store, pause)
         self.new_id = new_id
 
     def create(self, name: str, created_ms: int) -> None:
-        """Make an empty data set, if there is none of this name.
+        """Create an empty data set if there is none with this name.
 
         Raises:
             InvalidOptionError: no data set can have this name.
-            MetadataUnavailableError: it may or may not have been made.
+            MetadataUnavailableError: it may or may not exist.
         """
         path = data_set_path(name)
         data_set_id = self.new_id()
@@ -81,8 +81,8 @@ class DataSetStore:
         """Return a data set and the version of its node, as of now.
 
         Raises:
-            NoSuchDataSetError: the store says that there is none.
-            CorruptRecordError: what is there is damaged.
+            NoSuchDataSetError: the store answered that there is none.
+            CorruptRecordError: the record is damaged.
         """
         path = data_set_path(name)
         for _ in range(ATTEMPT_COUNT_MAX):
@@ -94,7 +94,7 @@ class DataSetStore:
             try:
                 node = self._store.get(list_path, is_fresh=True)
             except NoNodeError:
-                continue  # dropped between the two; maybe there is a new one by now
+                continue  # dropped between the two reads; there may be a new one
             found = decode(DataSet, node.value, list_path)
             if (found.name, found.data_set_id) != (name, head.data_set_id):
                 raise CorruptRecordError(list_path, 0, f"holds data set {found.name}")
@@ -102,10 +102,10 @@ class DataSetStore:
         raise NoSuchDataSetError(name)
 
     def read_same(self, name: str, data_set_id: str) -> tuple[DataSet, int]:
-        """Return a data set, as ``read`` does, if it is the one with this id.
+        """Return a data set as ``read`` does, if it has this id.
 
         Raises:
-            NoSuchDataSetError: there is none, or it was dropped, and another one has its name.
+            NoSuchDataSetError: there is none, or it was dropped and another one has its name.
         """
         data_set, version = self.read(name)
         if data_set.data_set_id != data_set_id:
@@ -115,11 +115,11 @@ class DataSetStore:
     # ------------------------------------------------------------------ loads
 
     def begin(self, name: str, load: Load) -> None:
-        """Make a load known; before any ledger of it is made.
+        """Record a load, before any of its ledgers is created.
 
         Raises:
             NoSuchDataSetError: the data set was dropped since it was read.
-            MetadataUnavailableError: it may or may not be known.
+            MetadataUnavailableError: it may or may not be recorded.
         """
         path = load_path(name, load.data_set_id, load.load_id)
         value = encode(load)
@@ -128,7 +128,7 @@ class DataSetStore:
             try:
                 self._store.create(path, value)
             except NodeExistsError:
-                return True  # an attempt of ours was made: nobody else has this id
+                return True  # an attempt of this call was made: the id is unique
             except NoNodeError as error:
                 raise NoSuchDataSetError(name) from error
             except MetadataUnavailableError:
@@ -138,7 +138,7 @@ class DataSetStore:
         self._swap.until_done(path, attempt)
 
     def read_load(self, name: str, data_set_id: str, load_id: str) -> tuple[Load, int] | None:
-        """Return a load and the version of its node; ``None``: it was forgotten, or never known."""
+        """Return a load and the version of its node; ``None`` if there is no record of it."""
         path = load_path(name, data_set_id, load_id)
         try:
             node = self._store.get(path, is_fresh=True)
@@ -150,7 +150,7 @@ class DataSetStore:
         return load, node.version
 
     def load_ids(self, name: str, data_set_id: str) -> list[str]:
-        """Return the ids of the loads that are known, sorted: those whose time ends first, first.
+        """Return the ids of the recorded loads, sorted: those that expire first come first.
 
         Raises:
             NoSuchDataSetError: the data set was dropped.
@@ -161,7 +161,7 @@ class DataSetStore:
             raise NoSuchDataSetError(name) from error
 
     def loads(self, name: str, data_set_id: str) -> dict[str, Load]:
-        """Return the loads that are known, by id.
+        """Return the recorded loads, by id.
 
         Raises:
             NoSuchDataSetError: the data set was dropped.
@@ -173,12 +173,12 @@ class DataSetStore:
     def committed(
         self, name: str, data_set_id: str, load_id: str, base_version: int
     ) -> DataSet | None:
-        """Return the data set if a load's commit is done with; ``None``: the load is OPEN.
+        """Return the data set if a load's commit is over; ``None`` if the load is OPEN.
 
         Raises:
             NoSuchDataSetError: it was dropped.
             LoadAbortedError: the load was aborted.
-            DataSetConflictError: the load is forgotten, and nobody knows how it ended.
+            DataSetConflictError: the load has no record any more, so its end is unknown.
         """
         found = self.read_load(name, data_set_id, load_id)
         data_set, _version = self.read_same(name, data_set_id)
@@ -200,18 +200,18 @@ class DataSetStore:
         now_ms: int,
         merged: Version | None = None,
     ) -> tuple[DataSet, Load | None] | None:
-        """Commit a load, as ``DataSet.committed`` says; return both as they are now.
+        """Commit a load by the rule of ``DataSet.committed``; return both after the commit.
 
-        Another load that is quicker is no conflict here: the rules are asked again. The load is
-        ``None`` where it is forgotten, and a version is its own; all is ``None`` where the last
-        version's manifests must be merged first.
+        A load that was faster is not a conflict here: the rule is applied again. The load is
+        ``None`` if it has no record any more and is in a version. The result is ``None`` if the
+        last version's manifests must be merged first.
 
         Raises:
             NoSuchDataSetError: it was dropped.
-            LoadAbortedError: somebody aborted the load.
-            DataSetConflictError: as the rules say; or the load is forgotten, and nobody knows how
-                it ended.
-            MetadataUnavailableError: it may or may not have been committed: ask ``committed``.
+            LoadAbortedError: the load was aborted.
+            DataSetConflictError: by the rule; or the load has no record any more, so its end is
+                unknown.
+            MetadataUnavailableError: it may or may not be committed: ask ``committed``.
         """
 
         def attempt() -> tuple[tuple[DataSet, Load | None] | None] | None:
@@ -237,18 +237,18 @@ class DataSetStore:
             try:
                 self._store.multi(changes)
             except (BadVersionError, NoNodeError, MetadataUnavailableError):
-                return None  # maybe made: the next attempt reads what became of the load
+                return None  # maybe made: the next attempt reads the load
             return ((after, done),)
 
         return self._swap.until_done(data_set_path(name), attempt)[0]
 
     def abort(self, name: str, data_set_id: str, load_id: str) -> Load | None:
-        """Abort a load that is OPEN; return what it is now: it may be COMMITTED.
+        """Abort a load that is OPEN; return the load, which may be COMMITTED.
 
-        ``None``: nobody knows the load.
+        ``None`` if there is no record of it.
 
         Raises:
-            MetadataUnavailableError: it may or may not have been aborted.
+            MetadataUnavailableError: it may or may not be aborted.
         """
         path = load_path(name, data_set_id, load_id)
 
@@ -263,16 +263,16 @@ class DataSetStore:
             try:
                 self._store.set(path, encode(wanted), version)
             except (BadVersionError, NoNodeError, MetadataUnavailableError):
-                return None  # maybe made: the next attempt sees
+                return None  # maybe made: the next attempt reads it
             return (wanted,)
 
         return self._swap.until_done(path, attempt)[0]
 
     def forget_load(self, name: str, data_set_id: str, load_id: str) -> None:
-        """Remove the node of a load that has ended: such a load never changes again.
+        """Remove the record of a load that has ended: such a load never changes again.
 
         Raises:
-            MetadataUnavailableError: it may or may not have been removed.
+            MetadataUnavailableError: the record may or may not be removed.
         """
         with suppress(NoNodeError):
             self._store.delete(load_path(name, data_set_id, load_id))
@@ -280,13 +280,13 @@ class DataSetStore:
     # ------------------------------------------------------------------ versions
 
     def drop_version(self, name: str, number: int) -> DataSet:
-        """Remove one version, as ``DataSet.without_version`` says; return what is left.
+        """Remove one version by the rule of ``DataSet.without_version``; return the data set.
 
         Raises:
-            NoSuchDataSetError, NoSuchVersionError, DataSetConflictError: as the rules say.
-            MetadataUnavailableError: it may or may not have been taken away.
+            NoSuchDataSetError, NoSuchVersionError, DataSetConflictError: by the rule.
+            MetadataUnavailableError: it may or may not be removed.
         """
-        sent: list[DataSet] = []  # what may have been written, though nobody said so
+        sent: list[DataSet] = []  # written, perhaps, in an attempt without an answer
 
         def attempt() -> DataSet | None:
             data_set, version = self.read(name)
@@ -307,14 +307,14 @@ class DataSetStore:
         return self._swap.until_done(data_set_path(name), attempt)
 
     def drop(self, name: str) -> DataSet:
-        """Remove a data set with its loads; return what it was. Its ledgers are still there.
+        """Delete a data set with its loads; return its last state. Its ledgers stay.
 
         Raises:
             NoSuchDataSetError: there is none.
-            BusyError: too many loads are under way.
-            MetadataUnavailableError: it may or may not have been removed.
+            BusyError: too many loads are open.
+            MetadataUnavailableError: it may or may not be deleted.
         """
-        dropped: list[DataSet] = []  # the one that is to go: never one that is made after it
+        dropped: list[DataSet] = []  # the one to drop: never one that is created after it
 
         def attempt() -> DataSet | None:
             try:
@@ -328,7 +328,7 @@ class DataSetStore:
             try:
                 self._store.multi(self._deletes(data_set, version))
             except (BadVersionError, NoNodeError, NotEmptyError, NoSuchDataSetError):
-                return None  # a load began or ended meanwhile, or somebody else drops it
+                return None  # a load began or ended, or another client drops it
             except MetadataUnavailableError:
                 dropped[:] = [data_set]
                 return None
@@ -340,19 +340,19 @@ class DataSetStore:
         """Return the names of all data sets, sorted."""
         try:
             return sorted(self._store.children(DATA_SETS))
-        except NoNodeError:  # made with the first one
+        except NoNodeError:  # created with the first one
             return []
 
     # ------------------------------------------------------------------ inside
 
     def _deletes(self, data_set: DataSet, version: int) -> Sequence[Operation]:
-        """Return what removes a data set in one step; loads that have ended go before."""
+        """Return the deletes of a data set for one step; remove loads that have ended before."""
         name, data_set_id = data_set.name, data_set.data_set_id
         loads = self.loads(name, data_set_id)
         live = [load_id for load_id, load in loads.items() if load.state is LoadState.OPEN]
         if len(live) > DROP_LOAD_COUNT_MAX:
             raise BusyError(
-                f"data set {name!r}: {len(live)} loads are under way, and no more than "
+                f"data set {name!r}: {len(live)} loads are open, and no more than "
                 f"{DROP_LOAD_COUNT_MAX} can be dropped with it"
             )
         for load_id in loads.keys() - set(live):

@@ -1,16 +1,16 @@
-"""How a ledger is closed, together with the report of what its bookies may lack.
+"""The closing of a ledger, together with the report of entries that its bookies may lack.
 
-Who closes a ledger knows, or has reason to fear, that some bookies lack entries of it. The report
-and the end of the ledger are written in one step of the metadata store: a client that dies has done
-both or neither. Reported earlier, a worker could look at the ledger while it is open, find nothing
-that may be repaired, and forget it; reported later, the holes of a closed ledger would be known to
-nobody if the client died in between.
+The client that closes a ledger knows or suspects that some bookies lack entries of it. One step of
+the metadata store writes the report and the end of the ledger, so a client that dies has done both
+or neither. If the report came earlier, a worker could look at the ledger while it is open, find
+nothing to repair, and drop the task. If it came later and the client died in between, no task would
+know about the holes of the closed ledger.
 
-Both or neither goes for a store that does not answer, too: closing again closes and reports.
+Both or neither also holds for a store that does not answer: closing again closes and reports.
 
-Decision: a report that cannot be made though the store answers (the task is damaged, or others
-change it all the time) does not keep a ledger open. It is closed without, and a WARNING says what
-is missing.
+Decision: if the report fails although the store answers (the task is damaged, or other clients
+change it all the time), the ledger is closed without the report, and a WARNING lists the missing
+entries.
 
 Any thread; every method blocks.
 """
@@ -32,7 +32,7 @@ LOG = logging.getLogger("zbk.metadata")
 
 
 class MissingReport(msgspec.Struct, frozen=True):
-    """Which bookies lack entries, why, and the ranges of each where they are known."""
+    """The bookies that lack entries, the reason, and the ranges of each if known."""
 
     reason: MissingReason
     bookies: Mapping[str, Sequence[Span]]
@@ -45,19 +45,19 @@ class MissingReport(msgspec.Struct, frozen=True):
 
     @classmethod
     def not_written(cls, missing: Mapping[str, Sequence[Span]]) -> "MissingReport":
-        """Return the report of a writer, which knows what it could not write."""
+        """Return the report of a writer, which knows the entries that it could not write."""
         return cls(MissingReason.NOT_WRITTEN, missing)
 
     @classmethod
     def unchecked(cls, closed: LedgerMetadata) -> "MissingReport":
-        """Return the report of a recovery: any bookie may lack what the writer knew it lacks."""
+        """Return the report of a recovery: any bookie may lack entries, as the writer knew."""
         named = {one for fragment in closed.fragments for one in fragment.bookies}
         is_empty = closed.last_entry_id is None or closed.last_entry_id < 0
         return cls(MissingReason.UNCHECKED, {} if is_empty else dict.fromkeys(sorted(named), ()))
 
 
 class LedgerCloser:
-    """Closes ledgers and reports what they lack, in the cluster of these two stores."""
+    """Close ledgers and report their missing entries, in the cluster of these two stores."""
 
     def __init__(self, ledgers: LedgerStore, tasks: UnderreplicationStore) -> None:
         self._ledgers = ledgers
@@ -69,13 +69,13 @@ class LedgerCloser:
         change: Callable[[LedgerMetadata], LedgerMetadata | None],
         report_of: Callable[[LedgerMetadata], MissingReport],
     ) -> LedgerMetadata:
-        """Change a ledger's metadata to closed ones; return what is there afterwards.
+        """Close a ledger; return its metadata after that.
 
-        ``change`` as for ``LedgerStore.update``. ``report_of`` gets the metadata that are about to
-        be written; nothing is reported if they are there already: the one who wrote them did.
+        ``change`` as in ``LedgerStore.update``. ``report_of`` receives the metadata to write. If
+        the ledger is closed already, nothing is reported: the client that closed it did that.
 
         Raises:
-            ZbkError: as ``LedgerStore.update``. The ledger may be closed and the report made.
+            ZbkError: as ``LedgerStore.update``. The ledger may be closed and reported.
         """
         reports: list[MissingReport] = []
         trouble: list[ZbkError] = []
@@ -88,7 +88,7 @@ class LedgerCloser:
                 return self._operations(ledger_id, report)
             except MetadataUnavailableError:
                 raise
-            except ZbkError as error:  # what is there is damaged, or of a newer version
+            except ZbkError as error:  # the task is damaged, or of a newer version
                 trouble.append(error)
                 return ()
 
@@ -103,12 +103,12 @@ class LedgerCloser:
             if trouble:
                 self._warn(ledger_id, report, trouble[0])
             elif report.bookies:
-                with suppress(ZbkError):  # workers look by themselves, too
+                with suppress(ZbkError):  # workers look without it, too
                     self._tasks.announce()
         return metadata
 
     def report(self, ledger_id: int, report: MissingReport) -> None:
-        """Report what a ledger lacks that is not closed yet.
+        """Report missing entries of a ledger that is not closed yet.
 
         Raises:
             ZbkError: as ``UnderreplicationStore.report``.
@@ -125,8 +125,8 @@ class LedgerCloser:
     def _warn(self, ledger_id: int, report: MissingReport, error: Exception) -> None:
         if report.bookies:
             LOG.warning(
-                "ledger %d is closed, and autorecovery could not be told what it lacks: %s. "
-                "Try `zbk ledger check --full %d`. Cause: %s",
+                "ledger %d is closed, but its missing entries could not be reported to "
+                "autorecovery: %s. Try `zbk ledger check --full %d`. Cause: %s",
                 ledger_id,
                 report,
                 ledger_id,

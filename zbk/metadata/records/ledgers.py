@@ -1,23 +1,19 @@
-"""The ledgers' metadata in the store: ids, create, the one compare-and-swap loop, listing.
+"""The ledgers' metadata in the store: ids, creation, changes, deletion, listing.
 
-Lost replies. A change whose caller got ``MetadataUnavailableError`` may have been made. Nobody here
-guesses, and nobody sends the change again blindly:
+All changes are compare-and-swaps with read-back (``compare_and_swap``). After a lost reply:
 
 * ``create`` takes the id from the counter and makes the ledger's node in one ``multi``, so an id is
-  never given out twice, not even after its ledger was deleted, and none is lost. After a lost reply
-  the node is read back: it is ours exactly if it has our ``creation_token``.
+  never assigned twice, not even after its ledger was deleted, and none is lost. The node belongs to
+  this attempt exactly if it has the attempt's ``creation_token``.
 * ``update`` writes a fresh write token beside the metadata (``values``; it is not part of
-  ``LedgerMetadata``). After a lost reply the node is read back: if its whole value is the one we
-  sent, this very attempt was applied. Comparing the metadata alone would not do: two clients that
-  claim a reserved ledger write the same metadata, and both would believe that they won. If the
-  value is another one, our write was not made, or was made and changed again since; either way
-  ``change`` decides anew on what is there now, as after ``BadVersionError``.
-* ``delete`` looks again: gone is gone, and an id that is never used twice can be deleted twice.
-  Where it removed the last ledger it notes so in the counter, in one step with the removal and the
-  making of ``/ledgers``, which the store refuses while anything is below it. Bookies believe an
-  empty list only beside this note; one that was lost is made by the next deletion of a last ledger.
-
-If reading back gets no answer either, ``MetadataUnavailableError`` goes to the caller: unknown.
+  ``LedgerMetadata``), and compares the whole value. A comparison of the metadata alone would be
+  wrong: two clients that claim a reserved ledger write the same metadata, and both would believe
+  that they won.
+* ``delete`` looks whether the node is there. An id is never used twice, so it can be deleted twice.
+  The deletion of the last ledger is noted in the counter, in one step with the removal and creation
+  of ``/ledgers``, which the store refuses while there is a node below it. Bookies trust an empty
+  list only together with this note. If the note was lost, the next deletion of a last ledger makes
+  it.
 
 Any thread; every method blocks.
 
@@ -40,7 +36,6 @@ from zbk.errors import (
     NoNodeError,
     NoSuchLedgerError,
     NotEmptyError,
-    ZbkError,
 )
 from zbk.metadata.paths import (
     IDGEN,
@@ -51,6 +46,7 @@ from zbk.metadata.paths import (
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, wait_s
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
 from zbk.metadata.records.ledger_tree import remove_empty_parents, walk_tree
+from zbk.metadata.records.record_watch import watch_record
 from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import (
     Create,
@@ -66,7 +62,7 @@ from zbk.protocol.ledger.metadata import LedgerMetadata, check_transition
 
 CREATE_ATTEMPT_COUNT_MAX: Final = 64
 CREATE_COUNT_MAX: Final = 128
-"""Ledgers that are made in one step: far below ZooKeeper's limit of 1 MiB for a request."""
+"""Ledgers that are created in one step: far below ZooKeeper's limit of 1 MiB for a request."""
 
 NOTE_ATTEMPT_COUNT_MAX: Final = 4
 
@@ -77,7 +73,7 @@ __all__ = ["LedgerStore", "initialise", "instance_id"]
 
 
 class LedgerStore:
-    """The ledgers of the cluster whose metadata is in ``store``."""
+    """The ledgers of the cluster in ``store``."""
 
     def __init__(
         self,
@@ -90,14 +86,14 @@ class LedgerStore:
         self._cached_layout: LedgerLayout | None = None
 
     def create(self, make: Callable[[int], LedgerMetadata]) -> tuple[LedgerMetadata, int]:
-        """Make a ledger under a new id; return its metadata and its version.
+        """Create a ledger with a new id; return its metadata and its version.
 
-        ``make`` gets the id and returns the metadata, with a ``creation_token`` that no other
-        create has. It is called again, with another id, where somebody else was quicker.
+        ``make`` receives the id and returns the metadata, with a unique ``creation_token``. It is
+        called again with another id if another client was faster.
 
         Raises:
-            MetadataConflictError: too many others are creating ledgers at this moment.
-            MetadataUnavailableError: the ledger may or may not have been made.
+            MetadataConflictError: too many other clients create ledgers at this moment.
+            MetadataUnavailableError: the ledger may or may not exist.
             InvalidOptionError: the store holds no cluster.
         """
         return self.create_many(make, 1)[0]
@@ -105,19 +101,19 @@ class LedgerStore:
     def create_many(
         self, make: Callable[[int], LedgerMetadata], count: int
     ) -> list[tuple[LedgerMetadata, int]]:
-        """Make ledgers under ids in a row, all of them or none; as ``create`` otherwise.
+        """Create ledgers with consecutive ids, all or none; otherwise as ``create``.
 
-        One step of the store takes them, so ``count`` is bounded by what that takes: the caller
-        asks for ``CREATE_COUNT_MAX`` at most. ``make`` may give all of them the same token.
+        One step of the store creates them, so ``count`` is at most ``CREATE_COUNT_MAX``. ``make``
+        may give all of them the same token.
         """
-        assert 1 <= count <= CREATE_COUNT_MAX, "one step of the store takes them"
+        assert 1 <= count <= CREATE_COUNT_MAX, "one step of the store creates them"
 
         def attempt() -> list[tuple[LedgerMetadata, int]] | None:
             counter = self._get_counter()
             first_id = decode(IdCounter, counter.value, IDGEN).next_ledger_id
             made = [make(ledger_id) for ledger_id in range(first_id, first_id + count)]
             assert [one.ledger_id for one in made] == list(range(first_id, first_id + count))
-            assert all(one.creation_token for one in made), "it tells our create from another's"
+            assert all(one.creation_token for one in made), "it identifies this create"
             paths = [self._path(one.ledger_id) for one in made]
             advance = SetValue(IDGEN, _counter_value(first_id + count), counter.version)
             creates = [Create(path, encode(one)) for path, one in zip(paths, made, strict=True)]
@@ -129,7 +125,7 @@ class LedgerStore:
                 for path in {parent_of(path): path for path in paths}.values():
                     self._swap.make_parents(path)
                 return None
-            except NodeExistsError:  # a counter put back by hand: never overwrite a ledger
+            except NodeExistsError:  # an operator reset the counter: never overwrite a ledger
                 LOG.warning("%s exists and the counter says it does not: skipping", paths[0])
                 with suppress(BadVersionError, MetadataUnavailableError):
                     self._store.set(IDGEN, _counter_value(first_id + 1), counter.version)
@@ -147,8 +143,8 @@ class LedgerStore:
         """Return a ledger's metadata and its version; ``is_fresh`` as in ``MetadataStore.get``.
 
         Raises:
-            NoSuchLedgerError: the store says that there is none: an answer, never a guess.
-            CorruptRecordError: what is there is damaged.
+            NoSuchLedgerError: the store answered that there is none.
+            CorruptRecordError: the metadata are damaged.
         """
         node = self._get(ledger_id, is_fresh=is_fresh)
         return self._decoded(ledger_id, node), node.version
@@ -160,18 +156,18 @@ class LedgerStore:
         *,
         beside: Callable[[LedgerMetadata], Sequence[Operation]] | None = None,
     ) -> tuple[LedgerMetadata, int]:
-        """Change a ledger's metadata; return what is there afterwards, and its version.
+        """Change a ledger's metadata; return the metadata after the change, and their version.
 
-        ``change`` gets the metadata as it is and returns it as it should be, or ``None`` if there
-        is nothing to do; what it raises goes to the caller. It is called again with what is there
-        then whenever somebody else was quicker, or a reply was lost and our write is not there.
-        ``beside`` gets what is about to be written and returns what is done in the same step, on
-        other nodes; it is called again, too.
+        ``change`` receives the present metadata and returns the wanted metadata, or ``None`` if
+        there is nothing to do; its errors go to the caller. It is called again with the present
+        metadata if another client was faster, or if a reply was lost and the write was not made.
+        ``beside`` receives the wanted metadata and returns operations on other nodes for the same
+        step; it is called again, too.
 
         Raises:
-            NoSuchLedgerError: there is no such ledger, or no more.
-            IllegalTransitionError: the metadata may not change in this way.
-            MetadataConflictError: others changed it ``ATTEMPT_COUNT_MAX`` times in a row.
+            NoSuchLedgerError: there is no such ledger, or it was deleted meanwhile.
+            IllegalTransitionError: the metadata cannot change in this way.
+            MetadataConflictError: other clients changed them ``ATTEMPT_COUNT_MAX`` times in a row.
             MetadataUnavailableError: the change may or may not have been made.
         """
         path = self._path(ledger_id)
@@ -191,11 +187,11 @@ class LedgerStore:
         return self._swap.until_done(path, attempt)
 
     def delete(self, ledger_id: int) -> None:
-        """Remove a ledger's metadata, whatever its state. Bookies drop its entries later.
+        """Delete a ledger's metadata, in any state. Bookies drop its entries later.
 
         Raises:
             NoSuchLedgerError: there is no such ledger.
-            MetadataUnavailableError: it may or may not have been removed.
+            MetadataUnavailableError: it may or may not be deleted.
         """
         path = self._path(ledger_id)
         if not self._swap.remove(path, [Delete(path)]):
@@ -203,13 +199,13 @@ class LedgerStore:
         self._tidy_up(path)
 
     def next_ledger_id(self, *, is_fresh: bool = False) -> int:
-        """Return the id that the next ledger will get: all that were ever made are below it.
+        """Return the id of the next ledger: all ledgers that ever existed are below it.
 
         ``is_fresh`` as in ``MetadataStore.get``.
 
-        A ledger's node and the counter change together. Within one session of the store, whoever
-        has read the counter and then hears of no such ledger, its id being below the counter, has
-        heard of one that was deleted, and not of one that this follower of the store lacks yet.
+        A ledger's node and the counter change together. So if a client reads the counter, and then
+        finds no ledger with a lower id in the same session, that ledger was deleted. It is not a
+        new ledger that a lagging follower of the store does not have yet.
 
         Raises:
             MetadataUnavailableError: the store does not answer.
@@ -218,17 +214,17 @@ class LedgerStore:
         return self.counter(is_fresh=is_fresh).next_ledger_id
 
     def counter(self, *, is_fresh: bool = False) -> IdCounter:
-        """Return the counter of ids, and the note that no ledger is left; otherwise as above."""
+        """Return the counter of ids with the note that no ledger is left. As ``next_ledger_id``."""
         return decode(IdCounter, self._get_counter(is_fresh=is_fresh).value, IDGEN)
 
     def list(self) -> Iterator[int]:
-        """Yield the ids of all ledgers, ascending, reading the tree piece by piece.
+        """Yield the ids of all ledgers, ascending, from a tree that is read piece by piece.
 
-        A ledger that is made or deleted meanwhile may or may not be among them.
+        A ledger that is created or deleted meanwhile may or may not be among them.
 
         Raises:
-            MetadataUnavailableError: the rest could not be read. Never ends early instead.
-            CorruptRecordError: there is a name that is no ledger's.
+            MetadataUnavailableError: the rest could not be read. The list never ends early.
+            CorruptRecordError: a name is not that of a ledger.
         """
         layout = self._layout()
         try:
@@ -240,24 +236,18 @@ class LedgerStore:
     def watch(
         self, ledger_id: int, callback: Callable[[tuple[LedgerMetadata, int] | None], None]
     ) -> Watch:
-        """Call back with metadata and version: now, and after each change; None: no such ledger.
+        """Call back with metadata and version, now and after each change; ``None``: no ledger.
 
-        Runs in the store's callback thread and must not block or call the store. What is damaged
-        is logged and left out.
+        The callback runs in the store's callback thread, and must not block or call the store.
+        Damaged metadata are logged and not reported.
         """
-
-        def on_node(node: Node | None) -> None:
-            if node is None:
-                callback(None)
-                return
-            try:
-                metadata = self._decoded(ledger_id, node)
-            except ZbkError as error:
-                LOG.error("watching ledger %d: %s", ledger_id, error)  # noqa: TRY400 - the text says all
-            else:
-                callback((metadata, node.version))
-
-        return self._store.watch_node(self._path(ledger_id), on_node)
+        return watch_record(
+            self._store,
+            self._path(ledger_id),
+            f"ledger {ledger_id}",
+            lambda node: self._decoded(ledger_id, node),
+            callback,
+        )
 
     # ------------------------------------------------------------------ inside
 
@@ -295,7 +285,7 @@ class LedgerStore:
             return None
 
     def _tidy_up(self, path: str) -> None:
-        """Remove the parents that a deletion has left empty; note it if no ledger is left."""
+        """Remove the empty parents after a deletion; note it if no ledger is left."""
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):
             remove_empty_parents(self._store, LEDGERS, path)
             self._note_if_emptied()
@@ -306,8 +296,8 @@ class LedgerStore:
             counter = decode(IdCounter, node.value, IDGEN)
             value = encode(msgspec.structs.replace(counter, is_emptied=True))
             note = SetValue(IDGEN, value, node.version)
-            with suppress(BadVersionError):  # a ledger was made, or somebody else notes it
-                # the removal proves it: a listing that is empty for another reason does not
+            with suppress(BadVersionError):  # a ledger was created, or another client notes it
+                # the removal is the proof; a list may be empty for another reason
                 self._store.multi([Delete(LEDGERS), Create(LEDGERS), note])
                 return
 

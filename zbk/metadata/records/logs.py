@@ -1,20 +1,18 @@
-"""The logs' lists of ledgers in the store: create, compare-and-swap, delete, listing, watching.
+"""The logs' lists of ledgers in the store: creation, changes, deletion, listing, watching.
 
-A log has two nodes. ``/logs/<name>`` is its head and names a *log id*; below it, under that id, is
-the list. A deleted log's nodes go, and a new log of the same name gets another id: so a client that
-still holds a version of the old list can never write it over the new one, though versions of both
-count from 0.
+A log has two nodes. ``/logs/<name>`` is its head and holds a *log id*; the list is below it, under
+that id. A new log with the name of a deleted one gets another id. So a client with a version of the
+old list can never overwrite the new one, although versions of both count from 0.
 
-``write`` is the owner's compare-and-swap, made once, for its core judges what became of it
-(``zbk.protocol.log.owner``). ``update`` is a loop, for changes that anybody may make. Lost replies
-are met as in ``records.ledgers``: a fresh write token in the value tells our own attempt.
+``write`` is one compare-and-swap of the owner, which decides itself how to go on after an error
+(``zbk.protocol.log.owner``). ``update`` is a loop for changes that every client can make, with
+read-back after a lost reply (``compare_and_swap``).
 
 Any thread; every method blocks.
 
 Source: "The BookKeeper protocol", section Ledgers to logs.
 """
 
-import logging
 from collections.abc import Callable
 from uuid import uuid4
 
@@ -25,7 +23,6 @@ from zbk.errors import (
     NoNodeError,
     NoSuchLogError,
     NotEmptyError,
-    ZbkError,
 )
 from zbk.metadata.paths import LOGS, log_list_path, log_path
 from zbk.metadata.records.compare_and_swap import (
@@ -34,15 +31,14 @@ from zbk.metadata.records.compare_and_swap import (
     find_node,
     wait_s,
 )
+from zbk.metadata.records.record_watch import watch_record
 from zbk.metadata.stores.store import Create, Delete, MetadataStore, Node, SetValue, Watch
 from zbk.metadata.values import LogHead, decode, encode
 from zbk.protocol.log.metadata import LogMetadata
 
-LOG = logging.getLogger("zbk.metadata")
-
 
 class LogStore:
-    """The logs of the cluster whose metadata is in ``store``."""
+    """The logs of the cluster in ``store``."""
 
     def __init__(
         self,
@@ -54,11 +50,11 @@ class LogStore:
         self._swap = CompareAndSwap(store, pause)
 
     def create(self, name: str, created_ms: int) -> None:
-        """Make an empty log, if there is none of this name.
+        """Create an empty log if there is none with this name.
 
         Raises:
             InvalidOptionError: no log can have this name.
-            MetadataUnavailableError: it may or may not have been made.
+            MetadataUnavailableError: it may or may not exist.
         """
         path = log_path(name)
         log_id = uuid4().hex
@@ -73,8 +69,8 @@ class LogStore:
         """Return a log's list and its version.
 
         Raises:
-            NoSuchLogError: the store says that there is none.
-            CorruptRecordError: what is there is damaged.
+            NoSuchLogError: the store answered that there is none.
+            CorruptRecordError: the list is damaged.
         """
         path = log_path(name)
         for _ in range(ATTEMPT_COUNT_MAX):
@@ -85,15 +81,15 @@ class LogStore:
             try:
                 node = self._store.get(log_list_path(name, head.log_id))
             except NoNodeError:
-                continue  # deleted between the two; maybe there is a new one by now
+                continue  # deleted between the two reads; there may be a new one
             return _decoded(name, head.log_id, node), node.version
         raise NoSuchLogError(name)
 
     def write(self, log: LogMetadata, version: int) -> int:
-        """Write a list over the one that has this version; return the new version.
+        """Replace the list that has this version; return the new version.
 
         Raises:
-            BadVersionError: it has another version: this attempt wrote nothing.
+            BadVersionError: the list has another version: this attempt wrote nothing.
             NoSuchLogError: the log was deleted.
             MetadataUnavailableError: it may or may not have been written.
         """
@@ -106,13 +102,13 @@ class LogStore:
     def update(
         self, name: str, change: Callable[[LogMetadata], LogMetadata]
     ) -> tuple[LogMetadata, LogMetadata]:
-        """Change a list; return it as it was and as it is now.
+        """Change a list; return it before and after the change.
 
-        ``change`` is called again with what is there then whenever somebody else was quicker.
+        ``change`` is called again with the present list if another client was faster.
 
         Raises:
             NoSuchLogError: there is none.
-            MetadataConflictError: others changed it ``ATTEMPT_COUNT_MAX`` times in a row.
+            MetadataConflictError: other clients changed it ``ATTEMPT_COUNT_MAX`` times in a row.
             MetadataUnavailableError: the change may or may not have been made.
         """
 
@@ -129,11 +125,11 @@ class LogStore:
         return self._swap.until_done(log_path(name), attempt)
 
     def delete(self, name: str) -> LogMetadata:
-        """Remove a log; return its last list. Its ledgers are still there.
+        """Delete a log; return its last list. Its ledgers stay.
 
         Raises:
             NoSuchLogError: there is none.
-            MetadataUnavailableError: it may or may not have been removed.
+            MetadataUnavailableError: it may or may not be deleted.
         """
         log_id = ""
 
@@ -158,30 +154,24 @@ class LogStore:
         """Return the names of all logs, sorted."""
         try:
             return sorted(self._store.children(LOGS))
-        except NoNodeError:  # made with the first log
+        except NoNodeError:  # created with the first log
             return []
 
     def watch(
         self, log: LogMetadata, callback: Callable[[tuple[LogMetadata, int] | None], None]
     ) -> Watch:
-        """Call back with list and version: now, and after each change; None: it was deleted.
+        """Call back with list and version, now and after each change; ``None`` once deleted.
 
-        Runs in the store's callback thread and must not block or call the store. What is damaged
-        is logged and left out.
+        The callback runs in the store's callback thread, and must not block or call the store. A
+        damaged list is logged and not reported.
         """
-
-        def on_node(node: Node | None) -> None:
-            if node is None:
-                callback(None)
-                return
-            try:
-                found = _decoded(log.name, log.log_id, node)
-            except ZbkError as error:
-                LOG.error("watching log %s: %s", log.name, error)  # noqa: TRY400 - the text says all
-            else:
-                callback((found, node.version))
-
-        return self._store.watch_node(log_list_path(log.name, log.log_id), on_node)
+        return watch_record(
+            self._store,
+            log_list_path(log.name, log.log_id),
+            f"log {log.name}",
+            lambda node: _decoded(log.name, log.log_id, node),
+            callback,
+        )
 
 
 def _decoded(name: str, log_id: str, node: Node) -> LogMetadata:

@@ -306,7 +306,7 @@ def test_too_many_live_loads_are_not_dropped(cluster: Cluster) -> None:
     for _ in range(DROP_LOAD_COUNT_MAX + 1):
         cluster.begin()
 
-    with pytest.raises(BusyError, match=f"{DROP_LOAD_COUNT_MAX + 1} loads are under way"):
+    with pytest.raises(BusyError, match=f"{DROP_LOAD_COUNT_MAX + 1} loads are open"):
         cluster.sets.drop(NAME)
 
 
