@@ -230,7 +230,7 @@ class LedgerDirectory:
             try:
                 file = self._files.open(log_path(f"{self.path}/logs", log_id), write=False)
             except OSError:
-                known[log_id] = 0  # whoever reads it meets that
+                known[log_id] = 0  # a read of it will fail
                 continue
             with closing(file):
                 file.sync()

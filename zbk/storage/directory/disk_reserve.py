@@ -1,7 +1,7 @@
 """Space that is held back in a directory for the time when its disk is full.
 
 A file of zeros that is only there to be removed: the bytes that it gives back are for fences, LACs,
-recoveries and checkpoints, which go on when ordinary adds do not. Whoever first finds no space
+recoveries and checkpoints, which go on when ordinary adds do not. The first write without space
 releases it; it is made again before the bookie takes adds again, so that a bookie without it is
 read-only. It holds nothing, and is as good as new after a crash, whatever became of it.
 

@@ -4,7 +4,7 @@ cookie        a file in every directory of a bookie, byte for byte the same in a
               the metadata store; this module keeps bytes and does not look inside
 place         a text file in every directory of a bookie that has several of a kind: which of them
               it is, as "ledger directory 2 of 3". Two disks that were swapped show by it
-incarnation   a text file in each ledger directory: how often the bookie has started, and behind a
+incarnation   a text file in each ledger directory: how often the bookie has started, and after a
               space the xxh3_64 of these digits, in hexadecimal; durable before the bookie answers
               anything. The highest one counts. An older file has no checksum
 lock          an ``flock`` on a file, held while the process lives

@@ -8,7 +8,7 @@
                           that has no index file may have lost it
 
 A ledger whose index file is gone is *lost* until it is in limbo (``zbk.durability.limbo``), where
-it stays whatever becomes of the census. Whoever looks here changes nothing.
+it stays whatever becomes of the census. This module changes nothing.
 
 Cost: a walk over the directories of the index, and the sizes of its files and of the logs. What is
 inside a file is left to reads, which fail where it is damaged, and to the scrubber.
@@ -164,7 +164,7 @@ def _lost_logs(files: FileSystem, directory: str, sizes: Mapping[int, int]) -> I
 
 
 def _is_shorter(files: FileSystem, path: str, size: int) -> bool:
-    """Return whether a file is too short; one that cannot be opened fails whoever reads it."""
+    """Return whether a file is too short; one that cannot be opened fails its reader."""
     try:
         return file_size(files, path) < size
     except OSError:

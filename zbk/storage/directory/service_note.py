@@ -4,7 +4,7 @@ A directory that fails is noted here when the bookie goes on without it. From th
 into it, whatever it holds: it has missed what was promised since, fences among them. It comes back
 only empty, under its old path, by ``zbk bookie renew-dir``.
 
-Version 1 of ``out_of_service``, a text file of three lines in UTF-8, each with a newline behind it:
+Version 1 of ``out_of_service``, a text file of three lines in UTF-8, each with a newline after it:
 
     line  holds
     ----  -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def read_note(files: FileSystem, directories: Sequence[str]) -> ServiceNote:
     """Return what the directories say, of which some may be gone, broken, or out of service.
 
     Raises:
-        CorruptRecordError: a note is damaged, and nobody has a whole one.
+        CorruptRecordError: a note is damaged, and no directory has a whole one.
     """
     found = [ServiceNote()]
     damaged: list[CorruptRecordError] = []

@@ -4,15 +4,15 @@ What a bookie acknowledged before an fsync lies in the page cache. That outlives
 not the machine. So a note that is left over from the same *boot* means nothing, and one from
 another boot means that something may be lost.
 
-Version 1 of ``serving``, a text file of two lines in UTF-8, each with a newline behind it:
+Version 1 of ``serving``, a text file of two lines in UTF-8, each with a newline after it:
 
     line  holds
     ----  -----------------------------------------------------------------
        1  "zbk serving 1"
-       2  the boot id, as given when the bookie started; empty: nobody knows
+       2  the boot id, as given when the bookie started; empty: not known
 
 Guarantees: replaced whole, by a synced one, before anything is served; removed, durably, only
-behind the last sync of a bookie that stops without a failure. After a failed write or fsync the
+after the last sync of a bookie that stops without a failure. After a failed write or fsync the
 boot id is emptied as far as the disk lets us: Linux drops what it could not write.
 
 Recovery rule: what is damaged, or of a version that is not known, says that something may be lost.

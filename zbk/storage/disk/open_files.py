@@ -56,7 +56,7 @@ class OpenFiles:
                     slot.file.close()
 
     def forget(self, path: str) -> None:
-        """Close a file that was removed or replaced, once nobody uses it."""
+        """Close a file that was removed or replaced, after its last use ends."""
         with self._lock:
             slot = self._slots.pop(path, None)
             if slot is None:

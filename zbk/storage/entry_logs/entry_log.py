@@ -5,12 +5,12 @@ Threads:
     any      ``read``; ``exists``; ``remove``; ``written``; ``LogSync.run``
     one      ``sync_ahead``
 
-One list of batches is one gathered write to the page cache; a read sees it at once. A log is left
-when it is full and sealed with a map of its ledgers; a restart begins a new one, so that nothing
-is ever written behind bytes of which it is not known whether they reached the disk.
+One list of batches is one gathered write to the page cache; a read sees it at once. A full log is
+sealed with a map of its ledgers, and the next one begins. A restart begins a new log, too: the
+bookie never writes after bytes that may not have reached the disk.
 
-The index may point at an entry on disk only after ``begin_sync`` and ``run``: whoever writes index
-pages has to ask for that first.
+The index may point at an entry on disk only after ``begin_sync`` and ``run``: the writer of
+index pages calls these first.
 
 Format: ``zbk.storage.entry_logs.format``. Source: BookKeeper's ``DefaultEntryLogger``.
 """
@@ -154,7 +154,7 @@ class EntryLogs:
         return self._log_size_max
 
     def take_id(self) -> int:
-        """Return the id of a log that somebody else makes; this one makes no log with it.
+        """Return the id of a log that compaction makes; this object makes no log with it.
 
         A restart may give it once more, unless there is a file by then that has it.
         """
@@ -162,7 +162,7 @@ class EntryLogs:
         return self._last_id
 
     def open(self, last_log_id: int) -> None:
-        """Go on behind the logs that are here; ``last_log_id`` is the highest known otherwise.
+        """Go on after the logs that are here; ``last_log_id`` is the highest known otherwise.
 
         Raises:
             OSError: the directory cannot be made or read.

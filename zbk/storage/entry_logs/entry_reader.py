@@ -61,7 +61,7 @@ def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:
     """Return how many of the entries were read, from the first on, and their bytes back to back.
 
     At least one, and as many as ``size_max`` allows. An unreadable one ends the answer; what lies
-    behind it is left to the next call.
+    after it is left to the next call.
 
     Raises:
         EntryUnreadableError: the first one cannot be read.

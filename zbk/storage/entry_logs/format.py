@@ -13,7 +13,7 @@ Header of the file:
         16     8  owner     u64   xxh3_64 of the bookie's identity
         24     8  checksum  u64   xxh3_64 of bytes 0 .. 24
 
-Block, one behind the other from offset 32 on:
+Block, one after the other from offset 32 on:
 
          0     4  magic           u32   "zbkB"
          4     2  version         u16   1
@@ -26,7 +26,7 @@ Block, one behind the other from offset 32 on:
         40     8  checksum        u64   xxh3_64 of bytes 0 .. 40, seeded with the log's seed
         48     n  body            u8[]  the entries back to back
 
-Map, behind the last block, and footer, the last bytes of a sealed file:
+Map, after the last block, and footer, the last bytes of a sealed file:
 
          0  16 c  pairs         i64, u64  ledger id and bytes of its entries in this log, ascending
       16 c     4  magic         u32       "zbkM"
@@ -47,7 +47,7 @@ over, to the next whole block header, and reported.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
-Source: BookKeeper's ``DefaultEntryLogger``; its location points behind the record's size, ours at
+Source: BookKeeper's ``DefaultEntryLogger``; its location points after the record's size, ours at
 the entry's first byte, which says the size.
 """
 

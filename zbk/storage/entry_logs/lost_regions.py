@@ -1,4 +1,4 @@
-"""Bytes of entry logs that are not what was written, and that nobody misses.
+"""Bytes of entry logs that are not what was written, and that no index points into.
 
 A loss of power takes pieces of what was not synced: pages that were never written, in the middle of
 a log or at its end, before its map, too. Nothing in them was promised by this log. A *lost region*
@@ -54,7 +54,7 @@ class LostRegions:
         return now != before
 
     def revoke(self, log_id: int) -> None:
-        """Note that damage in a log is missed, or that nobody can tell."""
+        """Record that an index may point into the damage in a log."""
         self._by_log.pop(log_id, None)
 
     def forget(self, log_id: int) -> None:

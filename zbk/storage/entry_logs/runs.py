@@ -1,4 +1,4 @@
-"""The entries of an entry log, read in pieces and verified, for whoever moves or counts them.
+"""The entries of an entry log, read in pieces and verified, to be moved or counted.
 
 Words: a *run* is a part of a block: entries of one ledger that lie back to back, few enough to be
 looked up in the index in one go. A *piece* is the runs of the blocks that are read in one step.

@@ -31,7 +31,7 @@ from zbk.storage.entry_logs.format import (
 from zbk.system.files import File, FileSystem
 
 SEARCH_SIZE: Final = 1024 * 1024
-"""Bytes read at once when looking for the next block behind damage."""
+"""Bytes read at once when looking for the next block after damage."""
 
 
 class Block(msgspec.Struct, frozen=True):

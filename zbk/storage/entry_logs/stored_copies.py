@@ -7,7 +7,7 @@ block that is not what was written, even if the entry itself may be.
 
 A damaged copy is no reason to refuse the same entry when a recovery or a repair brings it again: it
 is stored anew, and the index points at the new copy. Other bytes beside a sound copy are refused:
-that is no damage, but somebody who writes an entry a second time. Copies of entries whose digests
+that is no damage, but a second write of an entry. Copies of entries whose digests
 cannot be verified are made of sound copies only.
 
 Any thread. Reads the block, and ``LOOK_BACK_SIZE`` bytes ahead of a location at most.

@@ -10,11 +10,11 @@ blocks of any ledger: such a log is kept, whatever else is known of it, and told
 It is *torn* if it is whole but for a write at its end that a crash has cut off: a block whose
 header is whole and whose body the file's end cuts, or too few bytes for a block. That is no damage
 as a rule, and if it is, only entries of one ledger may be hidden, and the index tells of them.
-Bytes that are known to be lost, and to be missed by nobody, keep no log from being whole
+Lost regions do not keep a log from being whole
 (``zbk.storage.entry_logs.lost_regions``).
 
 A *stub* is too short for a log's header: it was made just before the power was lost. It stays
-until a scrubber has found that nothing points there; it takes no room, and nobody is warned.
+until a scrubber has found that nothing points there; it takes no room, and no warning is logged.
 
 Any thread, one at a time.
 
@@ -66,7 +66,7 @@ class LogUse(msgspec.Struct, frozen=True):
 
     @property
     def is_damaged(self) -> bool:
-        """True if there are bytes that nobody can account for."""
+        """True if the log has bytes of unknown origin."""
         return not (self.is_whole or self.is_stub or self.torn is not None)
 
     def is_dead(self, deleted: LedgerRanges) -> bool:

@@ -34,7 +34,7 @@ class PageChange(msgspec.Struct, frozen=True):
     slot: int  # of the file
     start: int  # the slot of the first of the locations; ahead of it the page stays as it is
     locations: "array[int]"
-    count: int  # of these locations; behind them all are absent: later ones are for another flush
+    count: int  # of these locations; after them all are absent: later ones are for another flush
 
     def data(self, before: "array[int] | None") -> memoryview:
         """Return the whole page as it lies on disk; ``before`` is what was there."""

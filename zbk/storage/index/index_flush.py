@@ -28,7 +28,7 @@ counts has changed, and what is written twice is the same.
 A flush never brings back a ledger that is deleted while it runs.
 
 Threads: ``IndexFlusher.begin``, ``delete`` and ``recover`` belong to the owner; the steps of an
-``IndexFlush`` may run in any thread, in order, each once whoever asks.
+``IndexFlush`` may run in any thread, in order, each once.
 
 Source: InnoDB's doublewrite buffer; BookKeeper's ``IndexPersistenceMgr`` and BOOKKEEPER-447, #1757.
 """

@@ -52,9 +52,9 @@ class Page(Kept):
     """A page in memory, or the end of one: what lies ahead of ``start`` is in the file only.
 
     So the page that a ledger grows in may take as much memory as was added to it since the last
-    flush, and not 8 KiB: there may be as many of them as there are open ledgers. Behind the
+    flush, and not 8 KiB: there may be as many of them as there are open ledgers. After the
     locations that are here all are absent. A flush under way holds the same array, and reads as
-    much of it as was there when it began: what is put behind that is nothing to it, and what would
+    much of it as was there when it began: what is put after that is nothing to it, and what would
     change it is put into a copy.
     """
 
@@ -161,7 +161,7 @@ def page_checksum(locations: memoryview, ledger_id: int, page_no: int) -> int:
 
 
 def encode_trailer(page_no: int, page_checksum: int) -> bytes:
-    """Return what goes behind a page's locations."""
+    """Return what goes after a page's locations."""
     return _TRAILER.pack(page_no, page_checksum)
 
 

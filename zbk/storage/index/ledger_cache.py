@@ -1,15 +1,15 @@
-"""The index of a bookie in memory: where each entry is, and what is known of each ledger.
+"""The index in memory: the location of each entry, and the header of each ledger.
 
-Pages and headers are read when they are needed, changed in memory, and written back by a flush:
-by the checkpoint, or, when nothing clean is left to make room, at once. Both kinds are bounded.
+Pages and headers are read on demand, changed in memory, and written back by a flush: that of a
+checkpoint, or, when nothing clean is left to evict, one that begins at once. Both are bounded.
 
-Of the page that a ledger grows in only what was added since the last flush need be here: its bytes
-count, not pages. So 60,000 ledgers that all grow at once have room where 30,000 whole pages have;
-of 20,000 these pages stay whole.
+Of the page that a ledger grows in, memory needs only the part added since the last flush, and the
+limit counts its bytes. So 60,000 ledgers that all grow at once fit where 30,000 whole pages fit;
+with 20,000 ledgers these pages stay whole.
 
-On a full disk nothing can be written back: then what is changed stays in memory, over the limit,
-until the next flush ends. The bookie is read-only by then, and ``has_room`` says when there is so
-much of it that recoveries have to wait, too.
+On a full disk nothing can be written back: changes then stay in memory, over the limit, until the
+next flush ends. The bookie is read-only by then, and ``has_room`` is false when there are so many
+changes that recoveries have to wait, too.
 
 Owned by one thread; the steps of a flush that it began may run in another one.
 
@@ -69,7 +69,7 @@ _PAGE_SIZE_MAX: Final = PAGE_LOCATIONS_SIZE + PAGE_OVERHEAD_SIZE
 
 
 class LedgerCache:
-    """The index. Methods that take a ledger raise these, unless they say otherwise.
+    """The index of one ledger directory. Methods that take a ledger may raise these.
 
     Raises:
         NoSuchLedgerError: the bookie does not have the ledger.
@@ -89,7 +89,7 @@ class LedgerCache:
         ledger_count_max: int = LEDGER_COUNT_MAX,
         census: Census | None = None,
     ) -> None:
-        """``census``: that of the directory; without one, no file of the index is missed."""
+        """``census``: that of the directory; without one, no missing index file is noticed."""
         self._files = files
         self._census = census or Census(files, directory, owner=b"", fail_stop=fail_stop)
         self._root = f"{directory}/index"
@@ -118,8 +118,8 @@ class LedgerCache:
     def open(self) -> int:
         """Carry out a flush that a crash cut short; return how many files it touched.
 
-        Files that a crash left without their name are removed: nobody was told of them. So are
-        directories that are empty since their ledgers were deleted.
+        Files that a crash left without their name are removed: nothing in them was promised. So
+        are directories that are empty since their ledgers were deleted.
 
         Raises:
             StorageFailedError: that failed.
@@ -158,7 +158,7 @@ class LedgerCache:
 
     @property
     def ledger_count(self) -> int:
-        """How many ledgers there are."""
+        """The number of ledgers."""
         return self._ledger_count
 
     def ledgers(self) -> list[int]:

@@ -1,8 +1,8 @@
 """The pages of the index that are in memory, by ledger and number; whole, or only their ends.
 
 A page that a ledger grows in is read, and so verified, when it is first added to. Then it is
-forgotten: only what is added from there on is kept. Whoever asks for what is ahead of that has it
-read again.
+evicted: the cache keeps only what is added from there on. A look-up of earlier entries reads the
+page again.
 
 After a flush the pages that ledgers grow in stay whole while all of them together fit into a part
 of the room: the next flush then need not read from a file what it is to write there. Where they do
@@ -87,7 +87,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
                 self._begin_page(index, page_no, entry_id, is_admission=is_admission)
                 page = Page()
             elif entry_id > index.last_entry_id:
-                page = Page(start=slot)  # what is ahead of it is whole, and nobody has asked for it
+                page = Page(start=slot)  # what is ahead of it is whole, and not needed now
             self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
         elif page.start > slot:
             self._read_ahead(index, page_no, page)
@@ -143,7 +143,7 @@ class PageCache(WriteBackCache[PageKey, Page]):
         return page
 
     def next_page(self, index: LedgerIndex, page_no: int) -> int | None:
-        """Return the first page at ``page_no`` or behind it that was written or is in memory."""
+        """Return the first page at ``page_no`` or after it that was written or is in memory."""
         if self._sorted_id != index.ledger_id:  # sorted once for all that is asked in a row
             self._sorted_id = index.ledger_id
             self._sorted = sorted(self._new.get(index.ledger_id, ()))

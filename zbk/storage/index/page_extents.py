@@ -2,8 +2,8 @@
 
 A *slot* is the room of one page in the file. Pages get slots in the order in which they are first
 written, so that a file is as long as it has pages, whatever their numbers: one entry with the
-highest id of all takes one slot. An *extent* is a run of pages in as many slots, one behind the
-other. It grows at its end while the slot behind it is free.
+highest id of all takes one slot. An *extent* is a run of pages in as many slots, one after the
+other. It grows at its end while the slot after it is free.
 
     a ledger that grows by itself       one extent, as long as the file
     pages far from all others           a new extent, at the end of the file
@@ -47,7 +47,7 @@ class Extent(NamedTuple):
 
     @property
     def slot_end(self) -> int:
-        """The slot behind its last page."""
+        """The slot after its last page."""
         return self.slot + self.last - self.first + 1
 
 
@@ -91,7 +91,7 @@ class PageExtents:
 
     @property
     def slot_end(self) -> int:
-        """The slot behind the last one that was written."""
+        """The slot after the last one that was written."""
         ends = [one.slot_end for one in self._extents]
         return max([*ends, *(slot + 1 for slot in self.directory_slots)], default=0)
 
@@ -125,7 +125,7 @@ class PageExtents:
             self.slot_count += 1
 
     def next_page(self, page_no: int) -> int | None:
-        """Return the first page at ``page_no`` or behind it that was written, or ``None``."""
+        """Return the first page at ``page_no`` or after it that was written, or ``None``."""
         at = self._index(page_no)
         if at >= 0 and page_no <= self._extents[at].last:
             return page_no

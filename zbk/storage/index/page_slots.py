@@ -19,7 +19,7 @@ _ABSENT_BYTES: Final = bytes(8)
 
 
 def page_runs(entry_ids: Sequence[int]) -> Iterable[tuple[int, int, int]]:
-    """Cut ascending ids at page borders: page, first index, index behind the last.
+    """Cut ascending ids at page borders: page, first index, index after the last.
 
     >>> list(page_runs(range(1022, 1026)))
     [(0, 0, 2), (1, 2, 4)]

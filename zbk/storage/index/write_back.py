@@ -8,8 +8,8 @@ A value knows whether it is in the cache and whether it is dirty: who has kept o
 needs no look-up, which with thousands of values misses the processor's caches again and again. For
 the same reason a small cache, that will drop nothing for long, does not note what is used.
 
-The cache counts how large its values are together, as ``size_of`` says; whoever changes a value so
-that it becomes larger or smaller says so (``resize``).
+The cache counts the size of all its values (``size_of``); a caller that makes a value larger or
+smaller calls ``resize``.
 
 Owned by one thread.
 """
@@ -69,7 +69,7 @@ class WriteBackCache(Generic[K, V]):
 
     @property
     def dirty_count(self) -> int:
-        """How many values the next flush will hold."""
+        """The number of values that the next flush will hold."""
         return len(self._dirty)
 
     def peek(self, key: K) -> V | None:

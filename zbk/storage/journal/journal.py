@@ -5,25 +5,25 @@ Threads:
     syncer   ``sync``; one thread, may run while the writer appends: it promises exactly what was
              written before it was called
     others   ``prepare_next``, ``remove_before``, ``position``, ``synced_position``: any thread
-    ``close`` when nobody else is left
+    ``close`` when no other thread uses the journal
 
-A list of records is one gathered write. A segment that is full is left, and the next one begun; a
-list is never split over two segments, and one larger than a segment makes its segment larger.
+A list of records is one gathered write. After a full segment the journal begins the next one; it
+never splits a list over two segments, and a list larger than a segment gets a larger segment.
 
 Evidence of syncs: each record says up to which record the journal was on stable storage when it
 was written. After a power loss this tells a tail that was never promised, and may be torn in any
 way, from damage to what was promised (``zbk.storage.journal.replay``). ``note_synced`` writes the
 evidence of the last sync when nothing else comes to carry it.
 
-A full disk: an append that finds no space changes nothing that counts. What of it was written lies
-behind the end, where the next append overwrites it; the segment that cannot be made is taken away
-again. So it may be tried again, ``NoSpaceError`` says so, while a failed fsync, or any other error,
-is final. A segment for which there is no room is made small (``SMALL_SEGMENT_SIZE``): a reserve of
-a few MiB is room for many thousand fences.
+A full disk: an append that finds no space appends nothing. The bytes that it wrote are after the
+end, where the next append overwrites them; a segment that cannot be made is removed. So the append
+may be repeated (``NoSpaceError``), while a failed fsync, or any other error, is final. Without room
+for a whole segment the journal makes a small one (``SMALL_SEGMENT_SIZE``): a reserve of a few MiB
+is room for many thousand fences.
 
 Names are durable before they are used, and files whole before they have their names: a segment is
 made as a spare, allocated, its header written, synced, then renamed and its directory synced before
-the first record goes into it. Segments behind the last log mark become spares (``JournalSpares``).
+the first record goes into it. Segments before the last log mark become spares (``JournalSpares``).
 
 Source: BookKeeper's ``Journal`` and ``JournalChannel``; hashicorp/raft-wal for the chain.
 """
@@ -70,7 +70,7 @@ class _Segment(msgspec.Struct, frozen=True):
 
     @property
     def half_offset(self) -> int:
-        """Where half of the room for records is behind."""
+        """The offset after half of the room for records."""
         return (SEGMENT_HEADER_SIZE + self.size) // 2
 
 
@@ -89,7 +89,7 @@ def _draw_nonce() -> int:
 class Journal:
     """The write side of the journal of one bookie.
 
-    It begins a new segment, behind ``start``, where replay ended; the segments before it stay
+    It begins a new segment, after ``start``, where replay ended; the segments before it stay
     until ``remove_before``. Every failed write or fsync ends it (``FailStop``).
     """
 
@@ -121,13 +121,13 @@ class Journal:
         self._synced = start
         self._is_noted = True  # nothing has been written yet that could be in doubt
         self._write_size = 0
-        self._torn_offset = 0  # what lies before it and behind the end may be of a failed append
+        self._torn_offset = 0  # what lies before it and after the end may be of a failed append
         self._begin(self._take_next(0))
         self._synced = self._position
 
     @property
     def position(self) -> JournalPosition:
-        """Where the next record will go: behind everything written."""
+        """The place of the next record: after everything written."""
         return self._position
 
     @property
@@ -152,7 +152,7 @@ class Journal:
     # ------------------------------------------------------------------ writer
 
     def append(self, records: Sequence[JournalRecord]) -> JournalPosition:
-        """Write records to the page cache, in order, in one go; return the place behind them.
+        """Write records to the page cache, in order, in one write; return the place after them.
 
         Raises:
             NoSpaceError: nothing was appended; the same may be tried again.
@@ -194,7 +194,7 @@ class Journal:
     def note_synced(self) -> None:
         """Write down how far the journal is synced, unless the last record says so already.
 
-        For whoever owns the writer, when nothing is left to write and everything is synced. Twice,
+        The writer calls it when nothing is left to write and everything is synced. It writes twice,
         the second time in a page of its own: no lost page takes records and evidence together.
 
         Raises:
@@ -271,7 +271,7 @@ class Journal:
             StorageFailedError: a file cannot be removed, or anything failed before.
         """
         self._fail_stop.check()
-        assert mark.segment_id <= self._position.segment_id, "the mark is behind the end"
+        assert mark.segment_id <= self._position.segment_id, "the mark is not after the end"
         with self._names_lock:
             old_ids = [one for one in self._old_ids if one < mark.segment_id]
             if not old_ids:

@@ -77,7 +77,7 @@ class Journals:
     def open(
         self, marks: Sequence[JournalPosition], on_record: Callable[[JournalRecord], None]
     ) -> Sequence[ReplayResult]:
-        """Hand over what each journal has behind its mark; then begin a new segment in each.
+        """Hand over what each journal has after its mark; then begin a new segment in each.
 
         ``marks`` has one for each number; ``NO_POSITION`` is the start of the journal.
 

@@ -49,7 +49,7 @@ No whole slot in a file that is there: refused.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
-Source: BookKeeper's ``LastLogMark``; #4740 for "never goes back". Owned by whoever checkpoints.
+Source: BookKeeper's ``LastLogMark``; #4740 for "never goes back". Owned by the checkpoint.
 """
 
 import struct
@@ -109,7 +109,7 @@ class LogMark(msgspec.Struct, frozen=True):
 
 
 def first_position(marks: Sequence[LogMark | None], journal_no: int) -> JournalPosition | None:
-    """Return where replay of a journal begins, behind all that one of the marks may lack.
+    """Return where replay of a journal begins, after all that one of the marks may lack.
 
     ``None``: at its start.
     """
@@ -249,7 +249,7 @@ def _decode_first(data: bytes) -> tuple[int, LogMark] | None:
 
 
 def _is_whole(data: bytes, size: int) -> bool:
-    """Return whether the checksum behind ``size`` bytes is theirs."""
+    """Return whether the checksum after ``size`` bytes is theirs."""
     if len(data) < size + _CHECKSUM.size:
         return False
     (stored,) = _CHECKSUM.unpack_from(data, size)

@@ -31,7 +31,7 @@ Guarantees a reader may use:
   * a record is whole or invalid: the two checksums cover every byte, so a body torn off inside of
     preallocated zeros is never taken for entries;
   * the seed makes bytes of another segment, another bookie, or another life of a re-used file
-    invalid, wherever they lie; nobody who writes entries can forge a record;
+    invalid, wherever they lie; a client that writes entries cannot forge a record;
   * ``previous`` and ``sequence`` chain the records: none can be missing unseen.
 
 The body's checksum is the one that its writer made: the journal does not hash entries again.
@@ -161,7 +161,7 @@ class DecodedRecord(msgspec.Struct, frozen=True):
     synced_sequence: int
     previous: int
     checksum: int
-    end_offset: int  # behind the record, in the buffer it was decoded from
+    end_offset: int  # after the record, in the buffer it was decoded from
 
 
 def encode_record(

@@ -3,7 +3,7 @@
 Words: the journal *ends* where no record follows that fits the chain (next sequence, link to the
 record before), neither in the segment nor at the start of the next one.
 
-What lies behind the end is looked at before anything is trusted:
+What lies after the end is looked at before anything is trusted:
 
     nothing whole                  the tail of a write that was under way: cut off
     whole records, none of which   parts of writes that were under way at a power loss, in the
@@ -18,8 +18,8 @@ evidence is the note that the journal writes when it is idle, and when it is clo
 A segment that has lost its header, or is shorter than it was made, is refused, too: the journal
 never makes one shorter, and what was cut off took the evidence with it.
 
-Cutting off means: segments behind the end are removed, durably, and zeros are put over the headers
-of what begins behind the end in its segment; then everything replayed is fsynced, because after
+Cutting off means: segments after the end are removed, durably, and zeros are put over the headers
+of what begins after the end in its segment; then everything replayed is fsynced, because after
 ``kill -9`` it may live in the page cache only. The bookie goes on in a new segment. A crash at any
 step leaves a journal that replays to the same end.
 
@@ -60,7 +60,7 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
     end: JournalPosition  # where the journal goes on, in a segment with a higher id
     record_count: int
-    cut_record_count: int  # whole records behind the end, none of them ever promised
+    cut_record_count: int  # whole records after the end, none of them ever promised
 
 
 def replay(
@@ -81,7 +81,7 @@ def replay(
         StorageFailedError: reading, cutting or syncing failed.
     """
     found = JournalReplay(files, directory, mark, owner=owner)
-    # twice: nothing is touched, here or by whoever takes the records, before it is all checked
+    # twice: neither this module nor the receiver of records changes anything before the check
     found.check(lambda _: None)
     return found.apply(on_record)
 
@@ -117,7 +117,7 @@ class JournalReplay:
         self._replay = _Replay(files, directory, ids, owner) if ids else None
 
     def check(self, on_record: Callable[[JournalRecord], None]) -> None:
-        """Hand each record over, and look at what lies behind the end; change nothing."""
+        """Hand each record over, and look at what lies after the end; change nothing."""
         if self._replay is not None:
             with as_failed_read(self._directory, "replay"):
                 self._replay.check(self._mark, on_record)
@@ -228,7 +228,7 @@ class _Replay:
         return decoded.sequence == self._sequence + 1 and decoded.previous == self._link
 
     def _look_behind(self, end_place: int, end_offset: int) -> int:
-        """Return how many whole records lie behind the end.
+        """Return how many whole records lie after the end.
 
         Raises:
             CorruptJournalError: one of them says that what is missing had been synced.
@@ -252,7 +252,7 @@ class _Replay:
             )
 
     def _cut(self, end_place: int, end_offset: int) -> None:
-        # later segments first: a crash in between leaves an end with less behind it
+        # later segments first: a crash in between leaves an end with less after it
         later_ids = self._ids[end_place + 1 :]
         for segment_id in reversed(later_ids):
             self._files.remove(segment_path(self._directory, segment_id))
@@ -266,7 +266,7 @@ class _Replay:
                 file.sync()
 
     def _starts_behind(self, end_place: int, end_offset: int) -> list[int]:
-        """Return where whole records begin behind the end in its segment, and a torn one there."""
+        """Return where whole records begin after the end in its segment, and a torn one there."""
         with self._reader(end_place) as reader:
             starts = [end_offset] if any(reader.head_at(end_offset)) else []
             offset = end_offset

@@ -13,7 +13,7 @@ so that no lost sector takes both. Headers from before ``page_count`` have 0 in 
         16     8  owner       u64   xxh3_64 of the bookie's identity
         24     8  nonce       u64   drawn by chance for each segment; no client ever sees it
         32     8  checksum    u64   xxh3_64 of bytes 0 .. 32
-      8192        records, one behind the other; behind the last one zeros, or bytes of the life
+      8192        records, one after the other; after the last one zeros, or bytes of the life
                   that a re-used file had before: no record of this segment
 
 Words: a *segment* is one file; a *spare* is an old segment that waits to be used again: its blocks
@@ -23,7 +23,7 @@ it, and nowhere else: bytes of an earlier life, and what a client sends, cannot 
 
 Guarantees a reader may use: the header is on stable storage before the file has the name of a
 segment, and nothing makes a segment shorter; so one without a header, or shorter than its header
-says, is damaged, and nobody can tell what was in it.
+says, is damaged, and its content is unknown.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """

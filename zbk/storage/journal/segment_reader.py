@@ -74,7 +74,7 @@ class RecordReader:
             return None
 
     def next_record(self, offset: int) -> DecodedRecord | None:
-        """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
+        """Return the first whole record that starts at ``offset`` or after it, or ``None``."""
         found = self.find(offset)
         return None if found is None else found[1]
 
@@ -149,7 +149,7 @@ class SegmentReader:
 
     @property
     def missing_size(self) -> int:
-        """How many bytes the file is shorter than it was made."""
+        """The bytes by which the file is shorter than it was made."""
         return max(0, self._least_size - self._file.size())
 
     def record_at(self, offset: int) -> DecodedRecord | None:
@@ -157,7 +157,7 @@ class SegmentReader:
         return None if self._records is None else self._records.record_at(offset)
 
     def next_record(self, offset: int) -> DecodedRecord | None:
-        """Return the first whole record that starts at ``offset`` or behind it, or ``None``."""
+        """Return the first whole record that starts at ``offset`` or after it, or ``None``."""
         return None if self._records is None else self._records.next_record(offset)
 
     def find(self, offset: int) -> tuple[int, DecodedRecord] | None:

@@ -1,6 +1,6 @@
 """The entries that the index has, and of which it is known that their copies are damaged.
 
-A bookie does not say that it holds them: whoever repairs the ledger asks what is held, copies what
+A bookie does not report them as held: a repair of the ledger asks what is held, copies what
 is not, and with that the entry is stored anew and held again. A read of them is tried all the same.
 
 In memory, and as good as the last pass of the scrubber: after a restart nothing is known until the

@@ -1,7 +1,7 @@
 """Reads one entry log, and says where it is not what was written.
 
 Header, each block's header, each body, that a body is made of the entries that its header says, and
-the map at the end. A log without a map was being written when the bookie died: what lies behind its
+the map at the end. A log without a map was being written when the bookie died: what lies after its
 last whole block was never promised, and is damage only if the index points there; so is all of one
 that has not even got its header. The map itself is needed by nobody's entries: its damage is told
 of, and no ledger is the worse for it. Of a log that is being written what was written up to some
@@ -11,7 +11,7 @@ What the disk does not give reads as zeros, sector by sector, and fails its chec
 ``FAILED_READ_COUNT_MAX`` such reads the rest of the log is taken as lost.
 
 Memory: one block, its ledgers' sizes (as the writer of the log had them), ``regions``. A search for
-the next block behind damage is one step: its bytes are paid for afterwards.
+the next block after damage is one step: its bytes are paid for afterwards.
 """
 
 import struct
@@ -204,7 +204,7 @@ class PatientFile:
     """A file whose unreadable sectors read as zeros, and that counts what was read."""
 
     def __init__(self, file: File, end: int | None = None) -> None:
-        """``end``: the file ends there for whoever reads it, if it does not end earlier."""
+        """``end``: reads end there, if the file does not end earlier."""
         self._file = file
         self._end = end
         self._read_size = 0

@@ -19,7 +19,7 @@ Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs
 of one index directory. Two regions that are merged for want of room put what lies between them in
 doubt: it is looked at a second time, as every doubtful entry is, and found sound.
 
-Whoever runs a pass carries out its steps (``zbk.storage.scrub.scrub_step``). One thread, any.
+The caller of a pass carries out its steps (``zbk.storage.scrub.scrub_step``). One thread, any.
 
 Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
@@ -123,7 +123,7 @@ class ScrubPass:
             view.close_files()
 
     def _judge(self) -> Iterator[DamagedFile]:
-        """Report what was held back, or that nobody misses it."""
+        """Report the damage that was held back, or log that no index points into it."""
         view = self._view
         if self._index.is_complete:
             view.forget_logs(view.lost_logs.keys() - self._index.pointed_ids)

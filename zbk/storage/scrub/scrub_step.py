@@ -1,4 +1,4 @@
-"""What a scrub asks of whoever runs it: time for what was read, and looks by the index's owner."""
+"""Requests of a scrub to its caller: time for the bytes it read, and looks by the index's owner."""
 
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias

@@ -1,6 +1,6 @@
 """Looks at one journal segment: its records, and where it is damaged.
 
-What lies behind the last whole record may be zeros, the record that was being written at a crash
+What lies after the last whole record may be zeros, the record that was being written at a crash
 or is being written now, that record damaged since, or bytes of an earlier life of the file. The
 first is clean. A record that has the sequence or the link that are due is a fault. Of other bytes
 nothing can be told: the verdict is an open end, which most segments have that a bookie used again.
@@ -169,7 +169,7 @@ class JournalInspection:
         return Fault(self.end_offset, size, f"{reason}; {told}; record {decoded.sequence} follows")
 
     def _tail(self, file: File, reason: str) -> Iterator[Fault]:
-        """Judge what lies behind the last whole record."""
+        """Judge what lies after the last whole record."""
         size = max(0, file.size() - self.end_offset)
         head = file.pread(RECORD_HEADER_SIZE, self.end_offset)
         if _is_begun(head, self.end):

@@ -1,7 +1,7 @@
 """What all inspections of files have in common: findings, and what they amount to.
 
 An inspection looks at one file as it lies there, whatever its name and place: a bookie's, which may
-run, or a copy. It only ever opens it to read, and takes no lock. It goes on behind damage where it
+run, or a copy. It only ever opens it to read, and takes no lock. It goes on after damage where it
 can. Used by ``zbk inspect`` and by no bookie.
 
 Words: a *fault* is a part of the file that is not what it should be. The *verdict* is about the
@@ -26,7 +26,7 @@ class Verdict(StrEnum):
     """What an inspection amounts to."""
 
     CLEAN = "clean"
-    OPEN_END = "open end"  # behind what is whole lie bytes of which nothing can be told
+    OPEN_END = "open end"  # after what is whole lie bytes of which nothing can be told
     UNUSED = "unused"  # made for later
     DAMAGED = "damaged"
 

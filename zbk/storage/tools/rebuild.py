@@ -11,7 +11,7 @@
               flush file is made void; each new file gets its name, over the old one; a new census
               is written; the note goes
 
-A crash before the note leaves the old index; behind it, ``run`` goes on with the swap. Ledgers that
+A crash before the note leaves the old index; after it, ``run`` goes on with the swap. Ledgers that
 were deleted stay away; where a header was lost, ``tools.rebuild_sources`` says what happens.
 
 With several ledger directories it is the index of one of them; ledgers that the index of another
@@ -19,7 +19,7 @@ one has are left to that.
 
 The journal stays as it is: the next start replays it, as ever, over the new index.
 
-The tail of a log that was not sealed may be torn, and what a log holds that was begun behind the
+The tail of a log that was not sealed may be torn, and what a log holds that was begun after the
 last log mark may be anything: the journal has those entries. All other damage may hide entries.
 
 Source: BookKeeper's ``InterleavedStorageRegenerateIndexOp``, which forgets fences.
@@ -85,7 +85,7 @@ class RebuildReport(msgspec.Struct, frozen=True):
 
 
 class IndexRebuild:
-    """One rebuild. Whoever runs it holds the locks of the directories.
+    """One rebuild. The caller holds the locks of the directories.
 
     Raises:
         StorageFailedError: from ``run``: a write or fsync failed; what was not swapped is not.
@@ -133,7 +133,7 @@ class IndexRebuild:
         Raises:
             CorruptRecordError: entries may be lost; says where. Nothing was changed.
             CookieMismatchError: the files are another bookie's.
-            ZbkError: nobody knows the key of a ledger whose header is lost.
+            ZbkError: the key of a ledger whose header is lost is not known.
         """
         with closing(self._open_files), self._fail_stop.guard(self._ledger_dir, COMMAND):
             command = unfinished.unfinished_command(self._files, self._ledger_dir)
@@ -205,7 +205,7 @@ class IndexRebuild:
         """Leave out the ledgers that live in other ledger directories.
 
         Raises:
-            BookieError: nobody can tell which those are.
+            BookieError: those ledgers are not known.
         """
         for directory in self._other_ledger_dirs:
             root = f"{directory}/index"

@@ -2,7 +2,7 @@
 
     headers   of the old index files, and of the flush file, which may be newer
     journal   the records that are still there: a ledger's key comes ahead of all else of it, so
-              whoever has its key record in an unbroken journal has every fence and LAC behind it
+              an unbroken journal with the key record has every fence and LAC after it
     others    the cluster's metadata, asked last, through a function
 
 A ledger of which neither header nor journal tell was perhaps fenced. So it is fenced from now on: a
@@ -83,7 +83,7 @@ class KnownLedgers:
             except CorruptRecordError:
                 self.has_lost_headers = True
                 continue
-            assert header is not None, "the file was listed, and nobody else is at work"
+            assert header is not None, "the file was listed, and no other thread is at work"
             self._headers[ledger_id] = header
 
     def read_journal(
@@ -120,7 +120,7 @@ class KnownLedgers:
         """Return the header to begin anew with, without pages; ``None`` for a deleted ledger.
 
         Raises:
-            ZbkError: nobody knows the ledger's key.
+            ZbkError: the ledger's key is not known.
         """
         told = self._headers.get(ledger_id) or self._journaled.get(ledger_id)
         if told is not None:

@@ -63,7 +63,7 @@ class Reindex:
     """One attempt, for one ledger directory.
 
     ``lost``: the ledgers to look for. ``least_sizes``: the logs that have to be there, and their
-    bytes at least; ``None``: nobody knows.
+    bytes at least; ``None``: not known.
 
     Raises:
         ZbkError: the metadata store does not tell a ledger's key.

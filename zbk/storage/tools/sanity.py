@@ -53,7 +53,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class SanityCheck:
-    """One check. Whoever runs it holds the locks of the directories.
+    """One check. The caller holds the locks of the directories.
 
     ``problems`` comes first, once, and to its end; then the counts are right.
     """
