@@ -169,7 +169,7 @@ def entries_of(body: bytes, count: int) -> tuple[int, Sequence[int], "array[int]
         return None
     try:
         found = _of_one_size(body, count) or _one_by_one(body)
-    except CorruptRecordError:
+    except (CorruptRecordError, OverflowError):  # no prefix, or an impossible size
         return None
     ledger_ids, ids, sizes = found
     if len(ids) != count or sum(sizes) != len(body) or ledger_ids.count(ledger_ids[0]) != count:

@@ -14,13 +14,11 @@ Memory: one block, its ledgers' sizes (as the writer of the log had them), ``reg
 the next block after damage is one step: its bytes are paid for afterwards.
 """
 
-import struct
 from collections.abc import Iterator
 from typing import Final
 
 from zbk.errors import CookieMismatchError, CorruptRecordError
-from zbk.protocol.entry.digest import DIGEST_SIZE_BY_CODE, checksum
-from zbk.protocol.entry.entry import ENTRY_VERSION, HEADER_SIZE, read_prefix
+from zbk.protocol.entry.digest import checksum
 from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import (
@@ -34,6 +32,7 @@ from zbk.storage.entry_logs.format import (
     log_seed,
 )
 from zbk.storage.entry_logs.location import OFFSET_MAX
+from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk, Damage
 from zbk.storage.scrub.scrub_step import Paid
 from zbk.system.files import File, FileSystem
@@ -256,41 +255,8 @@ class PatientFile:
 
 def is_made_of_entries(body: bytes, header: BlockHeader) -> bool:
     """Return whether a body is the entries that its header says, with ascending ids."""
-    count = header.count
-    if not count or len(body) < count * HEADER_SIZE:
+    found = entries_of(body, header.count)
+    if found is None:
         return False
-    if len(body) % count == 0:
-        is_uniform = _is_uniform(body, header)
-        if is_uniform:
-            return True
-    offset, last_id = 0, header.first_entry_id - 1
-    for place in range(count):
-        try:
-            ledger_id, entry_id, size = read_prefix(body, offset)
-        except CorruptRecordError:
-            return False
-        is_first = place == 0
-        if ledger_id != header.ledger_id or (
-            entry_id != header.first_entry_id if is_first else entry_id <= last_id
-        ):
-            return False
-        last_id = entry_id
-        offset += size
-    return offset == len(body)
-
-
-def _is_uniform(body: bytes, header: BlockHeader) -> bool:
-    """Return the same for a body of entries of one size, without a loop; false: look closer."""
-    size = len(body) // header.count
-    payload_sizes, flags, ledgers, ids = zip(
-        *struct.iter_unpack(f"<IIqq{size - 24}x", body), strict=True
-    )
-    code = flags[0] >> 8
-    return (
-        flags.count(flags[0]) == header.count
-        and flags[0] & 0xFF == ENTRY_VERSION
-        and code < len(DIGEST_SIZE_BY_CODE)
-        and payload_sizes.count(size - HEADER_SIZE - DIGEST_SIZE_BY_CODE[code]) == header.count
-        and ledgers.count(header.ledger_id) == header.count
-        and ids == tuple(range(header.first_entry_id, header.first_entry_id + header.count))
-    )
+    ledger_id, entry_ids, _ = found
+    return (ledger_id, entry_ids[0]) == (header.ledger_id, header.first_entry_id)

@@ -7,13 +7,13 @@ Source: BookKeeper's ``ReadLogCommand`` and ``ReadLogMetadataCommand``.
 """
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final
 
 import msgspec
 
 from zbk.errors import CorruptRecordError
 from zbk.protocol.entry.digest import checksum
-from zbk.protocol.entry.entry import read_prefix
 from zbk.storage.entry_logs.format import (
     FOOTER_SIZE,
     LOG_HEADER_SIZE,
@@ -24,6 +24,7 @@ from zbk.storage.entry_logs.format import (
     is_stub,
     log_seed_of,
 )
+from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk
 from zbk.storage.tools.inspection import Fault, Verdict, id_in_name
 from zbk.system.files import File, FileSystem
@@ -162,16 +163,10 @@ class EntryLogInspection:
 
 def _entries(body: bytes, block: Block) -> list[FoundEntry] | None:
     """Return the entries of a body; ``None`` if they are not what the block's header says."""
-    entries: list[FoundEntry] = []
-    offset = 0
-    while offset < len(body):
-        try:
-            ledger_id, entry_id, size = read_prefix(body, offset)
-        except CorruptRecordError:
-            return None
-        if ledger_id != block.header.ledger_id or offset + size > len(body):
-            return None
-        entries.append(FoundEntry(block.offset + offset, entry_id, size))
-        offset += size
-    is_fitting = len(entries) == block.header.count > 0
-    return entries if is_fitting and entries[0].entry_id == block.header.first_entry_id else None
+    header = block.header
+    found = entries_of(body, header.count)
+    if found is None or (found[0], found[1][0]) != (header.ledger_id, header.first_entry_id):
+        return None
+    _, entry_ids, sizes = found
+    offsets = accumulate(sizes, initial=block.offset)
+    return [FoundEntry(*one) for one in zip(offsets, entry_ids, sizes, strict=False)]
