@@ -2,5 +2,5 @@
 
 ``python -m benchmarks`` (``make bench``) runs it. ``matrix`` has the cases, ``measuring`` runs
 them, ``report`` and ``pictures`` show what came out. Nothing is measured here: each case is a
-handful of ``zbk bench`` commands, which anybody can run by hand.
+handful of ``zbk bench`` commands or ``experiments``, which also run by hand.
 """

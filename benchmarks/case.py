@@ -1,8 +1,8 @@
-"""What a case is: the commands that it runs, and the rows of the report that come of it.
+"""Cases: the commands that each runs, and its rows of the report.
 
-A *step* is one ``zbk bench`` command. A *round* runs the steps of a case, one after the other; a
-case has several rounds, because machines drift. From the lines of a round come *figures*, numbers
-by name; a *row* compares their medians with a goal.
+A *step* is one ``zbk bench`` command, or one of ``benchmarks.experiments``. A *round* runs the
+steps of a case in turn; a case has several rounds, because machines drift. The lines of a round
+give *figures*, numbers by name; a *row* compares their medians with a goal.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,19 +37,21 @@ class Amount(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True):
-    """One ``zbk bench`` command."""
+    """One ``zbk bench`` command, or one experiment."""
 
     name: str
-    words: tuple[str, ...]  # after ``zbk bench``
+    words: tuple[str, ...]  # after ``zbk bench``, or after the experiments' module
     amounts: tuple[Amount, ...] = ()
     is_on_zookeeper: bool = True  # the floor knows no metadata
+    is_experiment: bool = False
     timeout_s: int = 300  # beside the seconds for which it is told to load
 
     def command(self, divisor: int = 1) -> tuple[str, ...]:
-        """Return the words after ``zbk``, with a share of the amounts."""
+        """Return the words after ``python -m``, with a share of the amounts."""
         amounts = [word for amount in self.amounts for word in amount.words(divisor)]
         metadata = ("--zookeeper",) if self.is_on_zookeeper else ()
-        return ("bench", *self.words, *amounts, *metadata)
+        program = ("benchmarks.experiments",) if self.is_experiment else ("zbk", "bench")
+        return (*program, *self.words, *amounts, *metadata)
 
     @property
     def seconds_max(self) -> int:

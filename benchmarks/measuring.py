@@ -42,7 +42,7 @@ def run_step(step: Step, divisor: int) -> list[Line]:
     Raises:
         StepFailedError: it has none to give.
     """
-    command = [sys.executable, "-m", "zbk", *step.command(divisor), "-o", "json"]
+    command = [sys.executable, "-m", *step.command(divisor), "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             told, complained = process.communicate(timeout=step.seconds_max)
@@ -64,8 +64,9 @@ def run_step(step: Step, divisor: int) -> list[Line]:
 
 
 def shown(step: Step, divisor: int = 1) -> str:
-    """Return a command as somebody would type it."""
-    return shlex.join(("zbk", *step.command(divisor)))
+    """Return a command as a user types it."""
+    words = step.command(divisor)
+    return shlex.join(("python", "-m", *words) if step.is_experiment else words)
 
 
 def run_case(case: Case, round_count: int, divisor: int = 1, *, run: Run = run_step) -> CaseResult:

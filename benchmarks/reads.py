@@ -62,7 +62,9 @@ def recovery() -> Case:
     return Case(
         name="recovery",
         title=row.title,
-        steps=(Step("zbk", words, (Amount("--count", 1_000_000, least=100_000),)),),
+        steps=(
+            Step("zbk", words, (Amount("--count", 1_000_000, least=100_000),), is_experiment=True),
+        ),
         read=figures.fields("seconds", "entry_count", "acknowledged_count"),
         rows=(row,),
         seconds=6,
@@ -82,7 +84,7 @@ def restart() -> Case:
     return Case(
         name="restart",
         title=row.title,
-        steps=(Step("zbk", ("restart",), (Amount("--journal", 500, "MiB"),)),),
+        steps=(Step("zbk", ("restart",), (Amount("--journal", 500, "MiB"),), is_experiment=True),),
         read=figures.fields(
             "seconds_until_read", "seconds_until_registered", "journal_size", "replayed_entry_count"
         ),

@@ -62,11 +62,11 @@ class Shell:
         )
 
     def run(
-        self, *arguments: str, stdin: bytes = b"", exit_code: int = 0
+        self, *arguments: str, stdin: bytes = b"", exit_code: int = 0, module: str = "zbk"
     ) -> "subprocess.CompletedProcess[bytes]":
         """Run a command to its end, which must have this exit code."""
         done = subprocess.run(
-            [sys.executable, "-m", "zbk", *arguments],
+            [sys.executable, "-m", module, *arguments],
             input=stdin,
             capture_output=True,
             env=self.environment,

@@ -36,9 +36,9 @@ def test_a_quick_command_does_a_share_of_the_work_and_never_none() -> None:
     step = Step("a", ("write",), (Amount("--count", 1000), Amount("--seconds", 4, "s")))
 
     assert step.command() == (
-        "bench", "write", "--count", "1000", "--seconds", "4s", "--zookeeper",
+        "zbk", "bench", "write", "--count", "1000", "--seconds", "4s", "--zookeeper",
     )  # fmt: skip
-    assert step.command(10)[2:6] == ("--count", "100", "--seconds", "1s")
+    assert step.command(10)[3:7] == ("--count", "100", "--seconds", "1s")
 
 
 def test_a_command_has_the_time_that_it_loads_beside_its_timeout() -> None:

@@ -2,6 +2,7 @@ import click
 import pytest
 
 from benchmarks.case import Case, Step
+from benchmarks.experiments.__main__ import experiments
 from benchmarks.matrix import LONG_RUN_SECONDS, ROUND_COUNT, SECONDS_MAX, cases, planned_seconds
 from benchmarks.measuring import run_case
 from benchmarks.pictures import PICTURES
@@ -36,11 +37,12 @@ def test_pictures_need_cases_that_there_are() -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_zbk_knows_every_command(step: Step) -> None:
-    _, name, *words = step.command(10)
-    command = bench.get_command(click.Context(bench), name)
+    words = step.command(10)[1 if step.is_experiment else 2 :]
+    group = experiments if step.is_experiment else bench
+    command = group.get_command(click.Context(group), words[0])
     assert command is not None
 
-    command.make_context(name, [*words, "-o", "json"])  # a usage error would be raised here
+    command.make_context(words[0], [*words[1:], "-o", "json"])  # a usage error would be raised here
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -25,19 +25,6 @@ from zbk.cli.command import LazyCommand, LazyGroup
             "zbk.cli.bench.floor:floor",
             "Run the floor: the same batches to three bare processes, no protocol at all.",
         ),
-        "repair": LazyCommand(
-            "zbk.cli.bench.repair:repair",
-            "Kill a bookie and tell how fast autorecovery makes its ledgers whole again.",
-        ),
-        "recovery": LazyCommand(
-            "zbk.cli.bench.recovery:recovery",
-            "Kill a writer in the middle of its adds and tell how long it takes to recover its "
-            "ledger.",
-        ),
-        "restart": LazyCommand(
-            "zbk.cli.bench.recovery:restart",
-            "Kill a bookie and tell how long its next start takes until it serves reads.",
-        ),
         "tail": LazyCommand(
             "zbk.cli.bench.read:tail",
             "Append at a rate and tell how soon a reader that follows has the entries.",

@@ -59,12 +59,12 @@ def shape_options(command: FunctionT) -> FunctionT:
 def load_options(command: FunctionT) -> FunctionT:
     """Add what a load may be besides entries in a ledger: at a rate, so long, beside others."""
     for option in (
-        _duration_option(
+        duration_option(
             "--slow-bookie",
             "slow_bookie_ms",
             "Each fsync of one bookie of the temporary cluster takes so much longer.",
         ),
-        _duration_option(
+        duration_option(
             "--slow-disks",
             "slow_disks_ms",
             "Each fsync of every bookie of the temporary cluster takes so much longer.",
@@ -115,7 +115,7 @@ def load_options(command: FunctionT) -> FunctionT:
             show_default=True,
             help="Ledgers that are written at once; --count and --rate are of all together.",
         ),
-        _duration_option(
+        duration_option(
             "--seconds",
             "seconds_ms",
             "Write for so long, not a --count; at a --rate: all that is due in it.",
@@ -132,7 +132,7 @@ def load_options(command: FunctionT) -> FunctionT:
     return command
 
 
-def _duration_option(name: str, parameter: str, text: str) -> Callable[[FunctionT], FunctionT]:
+def duration_option(name: str, parameter: str, text: str) -> Callable[[FunctionT], FunctionT]:
     """Return an option for a duration, in milliseconds; 0 where it is not given."""
     return click.option(
         name,

@@ -1,12 +1,12 @@
-"""How long a bookie takes from SIGKILL to its next answer, with much of its journal to replay.
+"""Experiment: the time from SIGKILL of a bookie to its next answer, with much journal to replay.
 
-One bookie, and a ledger that only it has. Its checkpoints are put off (``LATE_CHECKPOINTS``), so
-that all it has written lies behind its last one; a bookie with ordinary options has no more than
-``checkpoint_journal_size`` to replay. It gets SIGKILL and is started again. From then on a client
-that was connected all the while asks for the ledger's last entry, again and again: *read* is when
-it has it. *Registered* is when the metadata store knows the new process.
+One bookie holds a ledger alone. Its checkpoints are delayed (``LATE_CHECKPOINTS``), so that all its
+writes are after the last one; a bookie with default options replays at most
+``checkpoint_journal_size``. It gets SIGKILL and is started again. A client that stays connected
+then requests the ledger's last entry repeatedly: *read* is the time when it has the entry.
+*Registered* is the time when the metadata store has the new process.
 
-What was written before the kill is in the page cache: a crash of the process, not of the machine.
+The earlier writes are in the page cache: a crash of the process, not of the machine.
 
 Source: BookKeeper's ``Journal.replay``, ``Bookie.readJournal``.
 """
@@ -44,14 +44,14 @@ LATE_CHECKPOINTS: Final[dict[str, int | str]] = {
 
 
 class RestartLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bookie has to replay."""
+    """Entries that the bookie has to replay."""
 
     entry_size: int = 100  # bytes of payload, at least ``numbered.ID_SIZE``
     journal_size_min: int = 500 * MIB  # bytes
 
 
 class RestartResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. Seconds since the new process was started."""
+    """Result of the experiment. Seconds since the start of the new process."""
 
     entry_size: int
     journal_size: int  # bytes written since the last checkpoint
@@ -71,7 +71,7 @@ def run_restart(
     """Fill the journal of a bookie in a temporary cluster, kill it, start it, read from it.
 
     Raises:
-        BookieError: it came to a checkpoint before it was killed, or does not come up.
+        BookieError: it made a checkpoint before it was killed, or does not start.
         RequestTimeoutError: it does not serve the entry.
     """
     cluster = LocalCluster(
@@ -87,7 +87,7 @@ def run_restart(
         ledger_id, entry_count = _fill(client, bookie, load)
         written = client.bookie_info(bookie.bookie_id)
         if written.checkpoint_count != checkpoint_count:
-            raise BookieError("a checkpoint came before the kill: less is to be replayed")
+            raise BookieError("a checkpoint came before the kill: less journal is left to replay")
         on_progress("restarting")
         cluster.kill(bookie.index)
         until_registered_s, until_read_s = _restart(cluster, client, ledger_id, entry_count - 1)

@@ -1,9 +1,11 @@
-"""`zbk bench recovery` and `restart` on little: their figures, not how good they are."""
+"""The experiments recovery and restart on little: their figures, not how good they are."""
 
 import json
 from pathlib import Path
 
 from tests.support.cluster import Shell
+
+EXPERIMENTS = "benchmarks.experiments"
 
 
 def test_the_ledger_of_a_writer_that_was_killed_is_recovered_with_all_it_acknowledged(
@@ -11,7 +13,9 @@ def test_the_ledger_of_a_writer_that_was_killed_is_recovered_with_all_it_acknowl
 ) -> None:
     shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
 
-    done = shell.run("bench", "recovery", "--count", "3000", "--outstanding", "200", "-o", "json")
+    done = shell.run(
+        "recovery", "--count", "3000", "--outstanding", "200", "-o", "json", module=EXPERIMENTS
+    )
 
     found = json.loads(done.stdout)
     assert found["measured"] == "recovery"
@@ -24,7 +28,7 @@ def test_the_ledger_of_a_writer_that_was_killed_is_recovered_with_all_it_acknowl
 
 def test_more_adds_than_a_writer_may_have_on_their_way_are_refused(tmp_path: Path) -> None:
     done = Shell(tmp_path, {"TMPDIR": str(tmp_path)}).run(
-        "bench", "recovery", "--size", "65536", "--outstanding", "1000", exit_code=1
+        "recovery", "--size", "65536", "--outstanding", "1000", exit_code=1, module=EXPERIMENTS
     )
 
     assert b"a writer's window" in done.stderr
@@ -34,7 +38,9 @@ def test_more_adds_than_a_writer_may_have_on_their_way_are_refused(tmp_path: Pat
 def test_a_bookie_that_was_killed_serves_its_last_entry_after_its_restart(tmp_path: Path) -> None:
     shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
 
-    done = shell.run("bench", "restart", "--journal", "1MiB", "--size", "1024", "-o", "json")
+    done = shell.run(
+        "restart", "--journal", "1MiB", "--size", "1024", "-o", "json", module=EXPERIMENTS
+    )
 
     found = json.loads(done.stdout)
     assert found["measured"] == "restart"

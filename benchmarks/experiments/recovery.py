@@ -1,16 +1,15 @@
-"""How long it takes to recover the ledger of a writer that died with adds on their way.
+"""Experiment: the time to recover the ledger of a writer that was killed with adds in flight.
 
-A program of its own (``zbk.bench.dying_writer``) fills a ledger. Then the bookies are held
-(SIGSTOP) while it sends some adds more, so that none can be answered, and it gets SIGKILL. The
-bookies go on, find these adds in their sockets, and store them; nobody is there to be answered.
-Then a second client recovers the ledger: it fences, finds out how far the ledger goes, writes back
-what lies behind the LAC, and closes it.
+A process of its own (``benchmarks.experiments.dying_writer``) fills a ledger. The bookies are
+stopped (SIGSTOP) while it sends more adds, so that none is answered, and it gets SIGKILL. The
+bookies continue, read these adds from their sockets, and store them. Then a second client recovers
+the ledger: it fences, finds the last entry, writes back the entries after the LAC, and closes it.
 
-Words: *outstanding* are adds that were sent and not answered when the writer died. Each of them may
-be in the ledger afterwards; what was *acknowledged* must be, and is looked at, entry by entry.
+Words: *outstanding* adds were sent and not answered when the writer died. Each may be in the ledger
+afterwards; each *acknowledged* entry must be, and is verified.
 
 The time runs from the call of ``recover_ledger`` to its return. The second client is connected to
-the metadata store by then, but has not spoken to a bookie, as one that takes over has not.
+the metadata store by then, and to no bookie, like any client that takes over.
 
 Source: BookKeeper's ``LedgerRecoveryOp``.
 """
@@ -23,7 +22,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from zbk.bench.dying_writer import AddsSent, LedgerWritten
+from benchmarks.experiments.dying_writer import AddsSent, LedgerWritten
 from zbk.bench.numbered import entry_id_of
 from zbk.bench.program import Program
 from zbk.client.api import connect
@@ -35,29 +34,29 @@ from zbk.protocol.entry.words import DigestType
 from zbk.system.clock import monotonic_s
 
 SETTLE_S: Final = 0.5
-"""How long the writer has to get its last adds into the sockets before it is killed, and then the
-bookies to take them out and store them: whoever takes over after a death does not do so at once."""
+"""Time for the writer to send its last adds before it is killed, and then for the bookies to store
+them: a client that takes over after a failure does not do so at once."""
 
 WRITE_TIMEOUT_S: Final = 1_800.0
 SEND_TIMEOUT_S: Final = 30.0
 
 
 class RecoveryLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What the writer had done when it died."""
+    """Entries of the writer when it is killed."""
 
     entry_size: int = 100  # bytes of payload, at least ``numbered.ID_SIZE``
     acknowledged_count: int = 1_000_000
     outstanding_count: int = 1_000
 
     def __post_init__(self) -> None:
-        """Refuse more adds than can be on their way at once: others would wait in the writer."""
+        """Refuse more adds than can be in flight at once: others would wait in the writer."""
         size = self.outstanding_count * entry_size(self.entry_size, DigestType.XXH3)
         window_size = ClientConfig().window_size
         if size > window_size:
             raise InvalidOptionError(
                 "outstanding",
                 self.outstanding_count,
-                f"{size} bytes cannot be on their way: a writer's window is {window_size} bytes",
+                f"{size} bytes cannot be in flight: a writer's window is {window_size} bytes",
             )
 
 
@@ -80,10 +79,10 @@ class RecoveredLedger(Protocol):
 
 
 class RecoveryResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it."""
+    """Result of the experiment."""
 
     entry_size: int
-    entry_count: int  # in the ledger, for good
+    entry_count: int  # in the ledger, finally
     acknowledged_count: int
     outstanding_count: int
     recovered_last_entry_id: int
@@ -154,7 +153,7 @@ def _die(
     """Kill a writer; return its ledger, and how many entries it knew to be acknowledged."""
     counts = (load.entry_size, load.acknowledged_count, load.outstanding_count)
     arguments = [cluster.metadata_uri, *map(str, counts)]
-    with Program("zbk.bench.dying_writer", arguments) as writer:
+    with Program("benchmarks.experiments.dying_writer", arguments) as writer:
         written = writer.hear(LedgerWritten, WRITE_TIMEOUT_S)
         on_progress("killing the writer")
         for bookie in cluster.bookies:

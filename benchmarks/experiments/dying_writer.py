@@ -1,8 +1,9 @@
-"""A writer that dies: it fills a ledger, sends some adds more, and is killed before any answer.
+"""Program of a writer that is killed: it fills a ledger, then sends adds that get no answer.
 
-``python -m zbk.bench.dying_writer URI SIZE COUNT OUTSTANDING`` tells ``LedgerWritten`` once COUNT
-entries are acknowledged. Then it hears a line, sends OUTSTANDING entries one by one, and tells
-``AddsSent`` when every one has left the writer. It ends, its ledger open, when it hears no more.
+``python -m benchmarks.experiments.dying_writer URI SIZE COUNT OUTSTANDING`` prints
+``LedgerWritten`` after COUNT entries are acknowledged. Then it reads a line, sends OUTSTANDING
+entries one by one, and prints ``AddsSent`` when each has left the writer. It exits with its ledger
+open when its standard input ends.
 
 The payloads are those of ``zbk.bench.numbered``.
 """
@@ -28,21 +29,21 @@ LOOK_INTERVAL_S: Final = 0.002
 
 
 class LedgerWritten(msgspec.Struct, frozen=True):
-    """The ledger is as long as it was to be, all of it acknowledged."""
+    """The ledger has all its entries, each acknowledged."""
 
     ledger_id: int
     acknowledged_count: int
 
 
 class AddsSent(msgspec.Struct, frozen=True):
-    """More adds are on their way."""
+    """The remaining adds are in flight."""
 
     sent_count: int
     acknowledged_count: int  # of all entries of the ledger, by now
 
 
 def write(uri: str, size: int, count: int, outstanding_count: int) -> None:
-    """Write, send, and wait for the end."""
+    """Write the ledger, send the adds, and wait for the end of standard input."""
     client = connect(uri)
     writer = client.create_ledger(custom_metadata={"purpose": b"bench"})
     payloads = NumberedPayloads(size)
@@ -67,4 +68,4 @@ def _wait_sent(writer: LedgerWriter, last_entry_id: int) -> None:
 
 if __name__ == "__main__":
     write(sys.argv[1], *map(int, sys.argv[2:5]))
-    os._exit(0)  # as it dies otherwise: nothing is closed
+    os._exit(0)  # closes nothing, as a killed process

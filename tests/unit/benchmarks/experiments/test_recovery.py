@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.experiments.recovery import RecoveryLoad, verify
 from zbk.bench.numbered import NumberedPayloads
-from zbk.bench.recovery import RecoveryLoad, verify
 from zbk.errors import DigestMismatchError, InvalidOptionError, NoSuchEntryError
 
 

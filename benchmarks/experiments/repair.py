@@ -1,11 +1,12 @@
-"""How fast autorecovery makes whole what a dead bookie held, and what a writer feels of it.
+"""Experiment: the rate at which autorecovery repairs a lost bookie's ledgers, and its cost.
 
-A cluster of its own: ledgers of two copies each, spread over all bookies; one bookie is killed for
-good; an autorecovery process copies its ledgers to the bookies that are left. The time runs from
-the first task that the auditor published to the end of the last one. Then every entry is read from
-the bookie that got it, and its digest verified.
+A temporary cluster has ledgers of two copies each, spread over all bookies. One bookie is killed
+for good; an autorecovery process copies its ledgers to the remaining bookies. The time runs from
+the first task that the auditor publishes to the end of the last one. Then every entry is read from
+the bookie that received it, and its digest verified. The cost is the rate of a writer, before and
+during the repair.
 
-Words: the *victim* is the bookie that is killed; what it *held* are the payloads of its entries.
+Words: the *victim* is the bookie that is killed; *held* are the payloads of its entries.
 
 Source: BookKeeper's ``LedgerFragmentReplicator``; repair speed is copied payload a second.
 """
@@ -37,17 +38,17 @@ CREATE_COUNT_MAX: Final = 64  # tries for an ensemble without the victim
 
 
 class RepairLoad(msgspec.Struct, frozen=True, kw_only=True):
-    """What to lose and to repair."""
+    """Ledgers that are lost and repaired."""
 
-    held_size: int = 2 * 1024**3  # bytes of payload that the victim holds, about
+    held_size: int = 2 * 1024**3  # approximate bytes of payload that the victim holds
     ledger_count: int = 200
     entry_size: int = 1024  # bytes of payload
     bookie_count: int = 3
-    writer_seconds: float = 0.0  # how long a writer is measured before; 0: no writer at all
+    writer_seconds: float = 0.0  # time that a writer is measured before; 0: no writer
 
 
 class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. Rates in payload."""
+    """Result of the experiment. Rates in payload."""
 
     load: RepairLoad
     repaired_ledger_count: int
@@ -68,10 +69,10 @@ def run_repair(
     options: Mapping[str, int | str],
     on_progress: Callable[[str, int], None] = lambda _what, _count: None,
 ) -> RepairResult:
-    """Load a temporary cluster, kill a bookie, and return how its ledgers became whole again.
+    """Load a temporary cluster, kill a bookie, and return the figures of the repair.
 
-    ``options`` are fields of ``AutorecoveryConfig``. ``on_progress`` is told what goes on, and how
-    many ledgers are done.
+    ``options`` are fields of ``AutorecoveryConfig``. ``on_progress`` gets the current step and the
+    number of ledgers done.
 
     Raises:
         ZbkError: the cluster could not do it.

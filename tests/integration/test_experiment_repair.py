@@ -1,17 +1,20 @@
-"""`zbk bench repair` on a bookie that held next to nothing: its figures, not how good they are."""
+"""The experiment repair on a bookie with little data: its figures, not how good they are."""
 
 import json
 from pathlib import Path
 
 from tests.support.cluster import Shell
 
+EXPERIMENTS = "benchmarks.experiments"
+
 
 def test_the_repair_of_a_small_bookie_is_measured_and_every_copy_verified(tmp_path: Path) -> None:
     shell = Shell(tmp_path, {"TMPDIR": str(tmp_path)})
 
     done = shell.run(
-        "bench", "repair", "--held", "1MiB", "--ledgers", "4", "--writer", "300ms", "-o", "json"
-    )  # fmt: skip
+        *("repair", "--held", "1MiB", "--ledgers", "4", "--writer", "300ms", "-o", "json"),
+        module=EXPERIMENTS,
+    )
 
     found = json.loads(done.stdout)
     assert found["repaired_ledger_count"] > 0

@@ -1,0 +1,41 @@
+"""``python -m benchmarks.experiments``: kill a part of a cluster and measure the recovery.
+
+python -m benchmarks.experiments recovery   # a writer dies; its ledger is recovered
+python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
+python -m benchmarks.experiments repair     # a bookie is lost; its ledgers are copied
+"""
+
+import click
+
+from zbk.cli.command import LazyCommand
+from zbk.cli.main import ZbkGroup
+from zbk.cli.streams import open_streams
+
+
+@click.group(
+    "experiments",
+    cls=ZbkGroup,
+    lazy={
+        "recovery": LazyCommand(
+            "benchmarks.experiments.commands:recovery",
+            "Kill a writer during its adds and measure the time to recover its ledger.",
+        ),
+        "restart": LazyCommand(
+            "benchmarks.experiments.commands:restart",
+            "Kill a bookie and measure the time until its next start serves reads.",
+        ),
+        "repair": LazyCommand(
+            "benchmarks.experiments.commands:repair",
+            "Kill a bookie and measure how fast autorecovery repairs its ledgers.",
+        ),
+    },
+    examples=[("python -m benchmarks.experiments recovery", "in a temporary cluster")],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+def experiments() -> None:
+    """Kill a part of a temporary cluster and measure the time until the rest recovers."""
+
+
+if __name__ == "__main__":
+    open_streams()
+    experiments(prog_name="python -m benchmarks.experiments")
