@@ -56,7 +56,7 @@ COMMANDS = {
         "zbk.cli.config.command:config", "Show, check and make configuration files."
     ),
     "bench": LazyCommand(
-        "zbk.cli.bench.group:bench", "Measure writes, reads, syncs, repairs and the floor."
+        "zbk.cli.bench.group:bench", "Measure writes, reads, syncs and the floor."
     ),
     "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
 }
@@ -79,8 +79,8 @@ SECTIONS = {
             "the cluster did not answer, or not in time: trying again may help",
         ),
         (f"{EXIT_DAMAGE}", "damaged data"),
-        (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by somebody else first"),
-        (f"{EXIT_BOOKIE}", "a bookie cannot start or go on"),
+        (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by another client first"),
+        (f"{EXIT_BOOKIE}", "a bookie cannot start or continue"),
         (
             f"{EXIT_LOST_HISTORY}",
             "a bookie does not start: the cluster knows more of it than its directories do",

@@ -50,7 +50,7 @@ def floor(
     fsync_probe: bool,
     output: Format,
 ) -> None:
-    """Run the floor: the same batches to three bare processes, no protocol at all."""
+    """Measure the floor: the same batches sent to three bare processes."""
     from zbk.bench.load import WriteLoad
     from zbk.protocol.entry.words import LedgerType
 

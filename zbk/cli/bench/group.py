@@ -10,27 +10,26 @@ from zbk.cli.command import LazyCommand, LazyGroup
     cls=LazyGroup,
     lazy={
         "write": LazyCommand(
-            "zbk.cli.bench.write:write",
-            "Write one ledger, or several, and tell rates, latencies and costs.",
+            "zbk.cli.bench.write:write", "Measure append throughput, latency and CPU cost."
         ),
         "read": LazyCommand(
             "zbk.cli.bench.read:read",
-            "Write a ledger, read it from end to end, and tell rates and costs of the reading.",
+            "Measure read throughput and CPU cost.",
         ),
         "sync": LazyCommand(
             "zbk.cli.bench.sync:sync",
-            "Append to a VD ledger and sync, in turn, and tell the latencies.",
+            "Measure the latency of append and sync of a VD ledger.",
         ),
         "floor": LazyCommand(
             "zbk.cli.bench.floor:floor",
-            "Run the floor: the same batches to three bare processes, no protocol at all.",
+            "Measure the floor: the same batches sent to three bare processes.",
         ),
         "tail": LazyCommand(
             "zbk.cli.bench.read:tail",
-            "Append at a rate and tell how soon a reader that follows has the entries.",
+            "Measure the delay of a tail reader at a given rate.",
         ),
     },
     examples=[("zbk bench write --size 1024 --against-floor", "1 KiB, and the ratio to the floor")],
 )
 def bench() -> None:
-    """Measure writes, reads, syncs, repairs and the floor."""
+    """Measure writes, reads, syncs and the floor."""

@@ -53,7 +53,7 @@ def read(  # noqa: PLR0917 - click passes all of them by name
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Write a ledger, read it from end to end, and tell rates and costs of the reading.
+    """Measure read throughput and CPU cost.
 
     Without --metadata (or ZBK_METADATA) a temporary cluster of three bookies is started for it.
     """
@@ -145,7 +145,7 @@ def tail(  # noqa: PLR0917 - a parameter for each option
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Append at a rate and tell how soon a reader that follows has the entries.
+    """Measure the delay of a tail reader at a given rate.
 
     The reader is another client in another process. Latency runs from the moment at which the
     writer knows that its LAC covers an entry (pd: its answer; vd: that of a sync) until the reader

@@ -39,7 +39,7 @@ def sync(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Append to a VD ledger and sync, in turn, and tell the latencies."""
+    """Measure the latency of append and sync of a VD ledger."""
     from zbk.bench.sync_load import run_sync
 
     with (

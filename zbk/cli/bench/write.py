@@ -92,7 +92,7 @@ def write(
     output: Format,
     **options: Any,  # noqa: ANN401 - of the load, of where it runs, of what is told
 ) -> None:
-    """Write one ledger, or several, and tell rates, latencies and costs.
+    """Measure append throughput, latency and CPU cost.
 
     Without --metadata (or ZBK_METADATA) a temporary cluster of three bookies is started for it,
     a new one for each round.
