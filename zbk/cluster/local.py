@@ -1,23 +1,21 @@
-"""A cluster on this machine: metadata store and bookies, each bookie a process of its own.
+"""A cluster on this machine: a metadata store, and bookies that are processes of their own.
 
-Used by ``zbk up``, ``zbk demo``, the benchmarks and the tests. Bookies are numbered from 0. What
-is in the folder:
+Used by ``zbk up``, ``zbk demo``, the benchmarks and the tests. Bookies are numbered from 0. The
+folder holds:
 
-    cluster.json            what the cluster is made of; a folder without it is no cluster
+    cluster.json            the record of the cluster (``local_state``)
     lock                    held while a ``LocalCluster`` runs here
     metadata.db             SQLite metadata, unless there is a ZooKeeper
     zookeeper/              data and log of the ZooKeeper started here
     bookie0/journal/        a bookie's directories
     bookie0/ledgers/
-    bookie0.log             what it wrote, over all its starts; bookie0.log.1 is what was before, as
-                            ``rotate_logs`` left it
-    autorecovery.log        what ``zbk autorecovery run`` wrote, where it was started
+    bookie0.log             its log over all starts; ``rotate_logs`` moves it to bookie0.log.1
+    autorecovery.log        the log of ``zbk autorecovery run``, if it was started
 
-A folder that holds a cluster is started again on its data, bookies at their former ports where
-these are free. Everything listens on loopback only.
+A cluster in the folder is started again on its data, with bookies at their former ports if these
+are free. All processes listen on loopback only.
 """
 
-import socket
 import sys
 import threading
 from collections.abc import Mapping, Sequence
@@ -30,7 +28,9 @@ from urllib.parse import quote
 import msgspec
 
 from zbk.actors.process.bookie_process import init_bookie
+from zbk.cluster import local_state
 from zbk.cluster.child import Child
+from zbk.cluster.local_state import BookieSeat, ClusterState
 from zbk.config import BookieConfig
 from zbk.config.sources import convert
 from zbk.errors import BookieError, DirectoryInUseError, InvalidOptionError
@@ -42,31 +42,14 @@ from zbk.system.files import OsFiles
 
 START_TIMEOUT_S: Final = 30.0
 BOOKIE_COUNT_MAX: Final = 64
-STATE_NAME: Final = "cluster.json"
-STATE_FORMAT_VERSION: Final = 1
 LOOK_INTERVAL_S: Final = 0.03
 BOOKIE_PROGRAM: Final = ("-m", "zbk", "bookie", "run")
 
 SESSION_TIMEOUT_MS: Final = 4_000
-"""How long a killed bookie stays registered, and so how long its restart may take. On one machine
-a short one is enough: no network comes between a bookie and its metadata."""
+"""The time that a killed bookie stays registered, which delays its restart. It can be short,
+because there is no network between a bookie and its metadata."""
 
 ZOOKEEPER_ROOT: Final = "/zbk"
-
-
-class BookieSeat(msgspec.Struct, frozen=True):
-    """What is remembered of one bookie."""
-
-    bookie_id: str
-    port: int = 0  # 0: not known yet
-
-
-class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
-    """``cluster.json``."""
-
-    metadata: str  # "sqlite", "zookeeper", or the URI of somebody else's store
-    bookies: tuple[BookieSeat, ...]
-    format_version: int = STATE_FORMAT_VERSION
 
 
 class LocalBookie(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,11 +240,8 @@ class LocalCluster:
     def command_by_hand(self, index: int) -> list[str]:
         """Return the command that starts a bookie again, in its directories, at its port."""
         options = self._bookie_options(index, self._seats[index].port)
-        command = ["zbk", "bookie", "run"]
-        for name, value in options.items():
-            if value != "":
-                command += [f"--{name.replace('_', '-')}", str(value)]
-        return command
+        given = {name: value for name, value in options.items() if value != ""}
+        return ["zbk", "bookie", "run", *_arguments(given)]
 
     # -------------------------------------------------------------- breaking things
 
@@ -299,16 +279,7 @@ class LocalCluster:
 
     def _take_folder(self) -> None:
         files = OsFiles()
-        is_new = not (self.folder / STATE_NAME).exists()
-        if is_new and self.folder.is_dir():
-            strange = sorted({path.name for path in self.folder.iterdir()} - {"lock"})
-            if strange:
-                raise InvalidOptionError(
-                    "data",
-                    str(self.folder),
-                    f"the folder holds {strange[0]!r} and no {STATE_NAME}: give a folder that is "
-                    f"new or empty, or remove what an unfinished start left: rm -r {self.folder}",
-                )
+        is_new = not local_state.has_state(self.folder)
         files.make_dirs(str(self.folder))
         lock = files.lock(str(self.folder / "lock"))
         if lock is None:
@@ -318,42 +289,9 @@ class LocalCluster:
             )
         self._exit.callback(lock.close)
         if not is_new:
-            self._remember(self._read_state())
-
-    def _read_state(self) -> ClusterState:
-        path = self.folder / STATE_NAME
-        try:
-            state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
-        except (OSError, msgspec.DecodeError) as error:
-            raise InvalidOptionError(
-                "data", str(path), f"is not readable ({error}); to start afresh: {self._clear}"
-            ) from error
-        if state.format_version != STATE_FORMAT_VERSION:
-            raise InvalidOptionError(
-                "data", str(path), f"has format version {state.format_version}, not 1"
-            )
-        return state
-
-    def _remember(self, state: ClusterState) -> None:
-        if state.metadata != self._kind:
-            raise InvalidOptionError(
-                "data",
-                str(self.folder),
-                f"its cluster has its metadata in {state.metadata!r}, not in {self._kind!r}: "
-                f"start it so, give another folder, or start afresh: {self._clear}",
-            )
-        if len(state.bookies) > self._bookie_count:
-            raise InvalidOptionError(
-                "bookies",
-                self._bookie_count,
-                f"the cluster in {self.folder} has {len(state.bookies)} bookies; give "
-                f"--bookies {len(state.bookies)}, or start afresh: {self._clear}",
-            )
-        self._seats = list(state.bookies)
-
-    @property
-    def _clear(self) -> str:
-        return f"rm -r {self.folder}"
+            state = local_state.read_state(self.folder)
+            local_state.check_fits(state, self.folder, self._kind, self._bookie_count)
+            self._seats = list(state.bookies)
 
     def _start_metadata(self) -> None:
         match self._kind:
@@ -389,10 +327,11 @@ class LocalCluster:
         }
 
     def _start_bookies(self, indexes: Sequence[int]) -> None:
-        former = {index: self._registered_incarnation(index) for index in indexes}
+        found = {index: self._registration(index) for index in indexes}  # maybe just killed
+        former = {index: 0 if one is None else one.incarnation for index, one in found.items()}
         for index in indexes:
             port = self._seats[index].port
-            command = self._bookie_command(index, port if _is_free(port) else 0)
+            command = self._bookie_command(index, port if local_state.is_free_port(port) else 0)
             log_path = self.folder / f"bookie{index}.log"
             self._children[index] = Child(f"bookie {index}", command, log_path)
             self._is_expected_down.discard(index)
@@ -403,22 +342,13 @@ class LocalCluster:
 
     def _bookie_command(self, index: int, port: int) -> list[str]:
         program = self._programs.get(index, BOOKIE_PROGRAM)
-        command = [sys.executable, *program, "--stop-with-parent"]
-        for name, value in self._bookie_options(index, port).items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
-        return command
+        options = _arguments(self._bookie_options(index, port))
+        return [sys.executable, *program, "--stop-with-parent", *options]
 
     def _autorecovery_command(self, options: Mapping[str, int | str]) -> list[str]:
-        command = [sys.executable, "-m", "zbk", "autorecovery", "run", "--stop-with-parent"]
-        defaults = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS}
-        for name, value in {**defaults, **options}.items():
-            command += [f"--{name.replace('_', '-')}", str(value)]
-        return command
-
-    def _registered_incarnation(self, index: int) -> int:
-        """Return the incarnation that is registered, maybe of a bookie killed just now, or 0."""
-        found = self._registration(index)
-        return 0 if found is None else found.incarnation
+        given = {"metadata": self._uri, "session_timeout_ms": SESSION_TIMEOUT_MS, **options}
+        program = ("-m", "zbk", "autorecovery", "run", "--stop-with-parent")
+        return [sys.executable, *program, *_arguments(given)]
 
     def _registration(self, index: int) -> BookieRegistration | None:
         assert self._registry is not None, "the cluster was started"
@@ -452,18 +382,12 @@ class LocalCluster:
         self._seats[index] = BookieSeat(bookie_id, int(found.address.rpartition(":")[2]))
 
     def _save(self) -> None:
-        state = ClusterState(metadata=self._kind, bookies=tuple(self._seats))
-        new = self.folder / f"{STATE_NAME}.new"
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
-        new.replace(self.folder / STATE_NAME)
+        local_state.write_state(
+            self.folder, ClusterState(metadata=self._kind, bookies=tuple(self._seats))
+        )
 
 
-def _is_free(port: int) -> bool:
-    """Return whether a bookie may listen on a loopback port. 0 stands for any."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
+def _arguments(options: Mapping[str, int | str]) -> list[str]:
+    """Return options as arguments of a command."""
+    pairs = ((f"--{name.replace('_', '-')}", str(value)) for name, value in options.items())
+    return [argument for pair in pairs for argument in pair]

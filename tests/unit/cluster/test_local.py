@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from zbk.cluster.local import STATE_NAME, LocalCluster
+from zbk.cluster.local import LocalCluster
+from zbk.cluster.local_state import STATE_NAME
 from zbk.errors import DirectoryInUseError, InvalidOptionError
 from zbk.system.files import OsFiles
 

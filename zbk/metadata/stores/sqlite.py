@@ -51,6 +51,7 @@ from zbk.metadata.stores.callbacks import (
 )
 from zbk.metadata.stores.poll_pace import PollPace
 from zbk.metadata.stores.sqlite_file import database_path, open_database
+from zbk.metadata.stores.sqlite_transactions import reading, writing
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SessionState, SetValue, Watch
 from zbk.system.clock import monotonic_ms, monotonic_s
 from zbk.system.deadline import left_s
@@ -65,11 +66,9 @@ QUIET_POLL_LEASE_SHARE = 8
 """Looks are not rarer than this part of a lease, which has to be renewed at a third of it."""
 
 _POLL_BUSY_TIMEOUT_MS = 200  # the poll thread must not wait long behind other writers
-_LOCK_LOOK_MS = 2  # how often, about, one that waits for the write lock looks whether it is free
 _CLOSE_TIMEOUT_S = 5.0  # for the poll thread to end
 
 ResultT = TypeVar("ResultT")
-_Read = Callable[[sqlite3.Connection, str], Reading]
 
 
 class SqliteStore:
@@ -108,7 +107,7 @@ class SqliteStore:
         self._poll_connection.execute(f"PRAGMA busy_timeout = {_POLL_BUSY_TIMEOUT_MS}")
         # a lease need not outlive a power loss, and its renewals shall not disturb the disk
         self._poll_connection.execute("PRAGMA synchronous = NORMAL")
-        self._watched: dict[Subscription, _Watched] = {}
+        self._watched: dict[Subscription, tree.Watched] = {}
         self._watched_lock = threading.Lock()
         self._callbacks = CallbackThread("zbk-sqlite-callbacks")
         self._listeners = SessionListeners(self._callbacks)
@@ -248,10 +247,10 @@ class SqliteStore:
     def _writing(self, connection: sqlite3.Connection) -> AbstractContextManager[None]:
         """Return a transaction of a caller, or of the store itself, that writes."""
         timeout_ms = int(self._timeout_s * 1000)
-        return _writing(connection, timeout_ms, timeout_ms)
+        return writing(connection, timeout_ms, timeout_ms)
 
     def _read(self, work: Callable[[sqlite3.Connection], ResultT]) -> ResultT:
-        with self._locked() as connection, _reading(connection):
+        with self._locked() as connection, reading(connection):
             return work(connection)
 
     @contextmanager
@@ -287,12 +286,12 @@ class SqliteStore:
         if self._is_closed:
             raise ClientClosedError
 
-    def _watch(self, path: str, read: _Read, deliver: Callable[[Reading], None]) -> Watch:
+    def _watch(self, path: str, read: tree.Read, deliver: Callable[[Reading], None]) -> Watch:
         check_path(path)
         self._check_usable()
         subscription = Subscription(path, deliver, lambda: self._unwatch(subscription))
         with self._watched_lock:
-            self._watched[subscription] = _Watched(read)
+            self._watched[subscription] = tree.Watched(read)
         self._must_look = True
         self._wake.set()
         return subscription
@@ -335,14 +334,14 @@ class SqliteStore:
         with self._watched_lock:
             watched = list(self._watched.items())
         try:
-            with _reading(connection):
+            with reading(connection):
                 is_lost = not tree.has_session(connection, self._session_id)
                 for subscription, watch in watched:
-                    reading = watch.read(connection, subscription.path)
-                    if reading.stamp != watch.posted_stamp:
+                    found = watch.read(connection, subscription.path)
+                    if found.stamp != watch.posted_stamp:
                         self._pace.changed(self._now_ms())
-                        watch.posted_stamp = reading.stamp
-                        self._callbacks.post(partial(subscription.offer, reading))
+                        watch.posted_stamp = found.stamp
+                        self._callbacks.post(partial(subscription.offer, found))
         except sqlite3.Error:
             self._must_look = True
             raise
@@ -353,7 +352,7 @@ class SqliteStore:
         if not is_due and self._now_ms() < self._renewed_ms + self._lease_ms // 3:
             return
         session_id = self._session_id
-        with _writing(self._poll_connection, self._renewal_patience_ms(), _POLL_BUSY_TIMEOUT_MS):
+        with writing(self._poll_connection, self._renewal_patience_ms(), _POLL_BUSY_TIMEOUT_MS):
             now_ms = self._now_ms()
             if not tree.renew_session(self._poll_connection, session_id, now_ms):
                 session_id = tree.begin_session(self._poll_connection, self._lease_ms, now_ms)
@@ -374,7 +373,7 @@ class SqliteStore:
     def _remove_dead(self) -> None:
         if self._now_ms() < self._judge_ms or not self._dead():
             return
-        with _writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
+        with writing(self._poll_connection, _POLL_BUSY_TIMEOUT_MS, _POLL_BUSY_TIMEOUT_MS):
             for session_id in self._dead():  # a renewal may have come before the lock
                 tree.end_session(self._poll_connection, session_id)
         self._must_look = True  # our own commits do not change data_version
@@ -397,57 +396,3 @@ class SqliteStore:
         if state is not self._state:
             self._state = state
             self._listeners.post(state)
-
-
-class _Watched:
-    """A subscription's way to read, and what was posted to it last."""
-
-    def __init__(self, read: _Read) -> None:
-        self.read = read
-        self.posted_stamp: tuple[int, ...] | None = None
-
-
-@contextmanager
-def _writing(
-    connection: sqlite3.Connection, patience_ms: int, busy_timeout_ms: int
-) -> Iterator[None]:
-    """Run a transaction that writes; wait ``patience_ms`` for the lock.
-
-    SQLite looks for the lock at intervals that grow to 100 ms, and a process that writes all the
-    time takes it again within a part of one: then others get no lock for seconds, and lose their
-    sessions. So we look often. ``busy_timeout_ms`` is the connection's for everything else.
-    """
-    end_ms = monotonic_ms() + patience_ms
-    connection.execute(f"PRAGMA busy_timeout = {_LOCK_LOOK_MS}")
-    try:
-        while True:
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                break
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic_ms() >= end_ms:
-                    raise
-    finally:
-        connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
-    with _ending(connection):
-        yield
-
-
-@contextmanager
-def _reading(connection: sqlite3.Connection) -> Iterator[None]:
-    """Run a transaction that only reads."""
-    connection.execute("BEGIN DEFERRED")
-    with _ending(connection):
-        yield
-
-
-@contextmanager
-def _ending(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit the transaction that was begun, or undo it."""
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:  # some errors have rolled it back already
-            connection.execute("ROLLBACK")
-        raise

@@ -19,8 +19,8 @@ Every function runs in the caller's thread, with a connection that the caller ha
 """
 
 import sqlite3
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from zbk.errors import (
     BadVersionError,
@@ -254,3 +254,15 @@ def end_session(connection: sqlite3.Connection, session_id: int) -> None:
     )
     connection.execute("DELETE FROM node WHERE session_id = ?", (session_id,))
     connection.execute("DELETE FROM session WHERE id = ?", (session_id,))
+
+
+Read: TypeAlias = Callable[[sqlite3.Connection, str], Reading]
+"""A function such as ``read_children`` and ``read_node``."""
+
+
+class Watched:
+    """The read function of a subscription, and the stamp that was posted to it last."""
+
+    def __init__(self, read: Read) -> None:
+        self.read = read
+        self.posted_stamp: tuple[int, ...] | None = None

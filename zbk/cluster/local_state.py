@@ -1,0 +1,107 @@
+"""The record of a local cluster in its folder: ``cluster.json``."""
+
+import socket
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from zbk.errors import InvalidOptionError
+
+STATE_NAME: Final = "cluster.json"
+STATE_FORMAT_VERSION: Final = 1
+
+
+class BookieSeat(msgspec.Struct, frozen=True):
+    """The record of one bookie."""
+
+    bookie_id: str
+    port: int = 0  # 0: not assigned yet
+
+
+class ClusterState(msgspec.Struct, frozen=True, kw_only=True):
+    """The contents of ``cluster.json``."""
+
+    metadata: str  # "sqlite", "zookeeper", or the URI of a store that this cluster did not start
+    bookies: tuple[BookieSeat, ...]
+    format_version: int = STATE_FORMAT_VERSION
+
+
+def has_state(folder: Path) -> bool:
+    """Return whether ``folder`` holds a cluster; it may also be new or empty.
+
+    Raises:
+        InvalidOptionError: it holds something else.
+    """
+    if (folder / STATE_NAME).exists():
+        return True
+    if folder.is_dir():
+        strange = sorted({path.name for path in folder.iterdir()} - {"lock"})
+        if strange:
+            raise InvalidOptionError(
+                "data",
+                str(folder),
+                f"the folder holds {strange[0]!r} and no {STATE_NAME}: give a folder that is "
+                f"new or empty, or remove what an unfinished start left: rm -r {folder}",
+            )
+    return False
+
+
+def read_state(folder: Path) -> ClusterState:
+    """Return the record of the cluster in ``folder``.
+
+    Raises:
+        InvalidOptionError: the record is damaged, or of another format version.
+    """
+    path = folder / STATE_NAME
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=ClusterState)
+    except (OSError, msgspec.DecodeError) as error:
+        raise InvalidOptionError(
+            "data", str(path), f"is not readable ({error}); to start afresh: rm -r {folder}"
+        ) from error
+    if state.format_version != STATE_FORMAT_VERSION:
+        raise InvalidOptionError(
+            "data", str(path), f"has format version {state.format_version}, not 1"
+        )
+    return state
+
+
+def check_fits(state: ClusterState, folder: Path, metadata: str, bookie_count: int) -> None:
+    """Check that the cluster in ``folder`` can be started with these options.
+
+    Raises:
+        InvalidOptionError: its metadata are elsewhere, or it has more bookies.
+    """
+    if state.metadata != metadata:
+        raise InvalidOptionError(
+            "data",
+            str(folder),
+            f"its cluster has its metadata in {state.metadata!r}, not in {metadata!r}: "
+            f"start it so, give another folder, or start afresh: rm -r {folder}",
+        )
+    if len(state.bookies) > bookie_count:
+        raise InvalidOptionError(
+            "bookies",
+            bookie_count,
+            f"the cluster in {folder} has {len(state.bookies)} bookies; give "
+            f"--bookies {len(state.bookies)}, or start afresh: rm -r {folder}",
+        )
+
+
+def write_state(folder: Path, state: ClusterState) -> None:
+    """Replace the record in ``folder``."""
+    new = folder / f"{STATE_NAME}.new"
+    new.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
+    new.replace(folder / STATE_NAME)
+
+
+def is_free_port(port: int) -> bool:
+    """Return whether a bookie can listen on a loopback port. 0 means any port."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

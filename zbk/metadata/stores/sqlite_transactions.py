@@ -1,0 +1,60 @@
+"""Transactions on a SQLite connection: one that writes waits for the lock by its own polling.
+
+Any thread that owns the connection.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from zbk.system.clock import monotonic_ms
+
+_LOCK_LOOK_MS: Final = 2  # the interval, about, at which a waiting writer polls for the lock
+
+
+@contextmanager
+def writing(
+    connection: sqlite3.Connection, patience_ms: int, busy_timeout_ms: int
+) -> Iterator[None]:
+    """Run a transaction that writes; wait ``patience_ms`` for the lock.
+
+    SQLite polls for the lock at intervals that grow to 100 ms. A process that writes all the time
+    takes the lock again within such an interval, so others would get no lock for seconds and lose
+    their sessions. So this function polls often. ``busy_timeout_ms`` is the connection's time-out
+    for everything else.
+    """
+    end_ms = monotonic_ms() + patience_ms
+    connection.execute(f"PRAGMA busy_timeout = {_LOCK_LOOK_MS}")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                break
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic_ms() >= end_ms:
+                    raise
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def reading(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run a transaction that only reads."""
+    connection.execute("BEGIN DEFERRED")
+    with _ending(connection):
+        yield
+
+
+@contextmanager
+def _ending(connection: sqlite3.Connection) -> Iterator[None]:
+    """Commit the present transaction, or roll it back after an error."""
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:  # some errors have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
