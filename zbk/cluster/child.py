@@ -1,7 +1,7 @@
 """One process of a local cluster: started, watched, stopped, killed, paused.
 
 Its output goes to a log file. It runs in a session of its own, so that Ctrl-C in a terminal reaches
-only us and we stop our children in order. Its standard input is a pipe that nobody writes to: when
+only us and we stop our children in order. Its standard input is a pipe without a writer: when
 we are gone, however that came, the pipe closes, and a child that looks (``zbk bookie run
 --stop-with-parent``) ends too.
 

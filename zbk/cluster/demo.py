@@ -6,7 +6,7 @@ input by a hash over the length and the bytes of each entry, in order; where the
 for the first entry that does. Then come the two acts of ``zbk.cluster.demo_failures``, and
 ``zbk.cluster.demo_repair``, after which both ledgers are read once more.
 
-The story knows no terminal: whoever runs it shows the steps. Runs in one thread.
+The story knows no terminal: its caller shows the steps. Runs in one thread.
 """
 
 import hashlib

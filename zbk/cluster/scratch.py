@@ -1,4 +1,4 @@
-"""A place in somebody's ZooKeeper for a cluster that will not stay.
+"""A place in an existing ZooKeeper for a temporary cluster.
 
 Bookies that end with a demo must not be seen by the clients of a real cluster, so they get a node
 of their own below the root that was given, emptied when they have ended.

@@ -173,7 +173,7 @@ class LocalZooKeeper:
         self._reap()
 
     def pause(self) -> None:
-        """Pause the server (SIGSTOP): connections stay open and nobody answers."""
+        """Pause the server (SIGSTOP): connections stay open without answers."""
         assert self._process is not None, "the server was started"
         self._process.send_signal(signal.SIGSTOP)
 

@@ -13,7 +13,7 @@
     /datasets/<name>/<id>              DataSet: its versions
     /datasets/<name>/<id>/<load id>    Load
     /underreplication/ledgers/...      UnderreplicatedLedger: a task; always hierarchical, as below
-    /underreplication/unrepairable/... UnderreplicatedLedger: a task that nobody can do
+    /underreplication/unrepairable/... UnderreplicatedLedger: a task that cannot be done
     /underreplication/locks/<task>     TaskLock, ephemeral; <task>.<token>: TaskProgress, ephemeral
     /underreplication/disable          there is such a node: autorecovery rests
     /underreplication/trigger          AuditCounter: an operator wants an audit
@@ -31,7 +31,7 @@ Ledger ids become paths as in BookKeeper:
 
 Ledgers have a node of their own, where BookKeeper keeps them beside ``cookies`` and ``available``
 and must know each name that is no ledger. Here every name under ``/ledgers`` is a ledger's or
-damage, and damage fails a listing: whoever deletes what is not listed never works from half a list.
+damage, and damage fails a listing: garbage collection never works from half a list.
 
 Source: BookKeeper's ``HierarchicalLedgerManager``, ``LongHierarchicalLedgerManager``,
 ``FlatLedgerManager``, ``ZkLedgerUnderreplicationManager``.

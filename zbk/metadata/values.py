@@ -6,7 +6,7 @@ A value is one msgpack map: the fields of its struct by name, then ``checksum``,
 
     checksum     XXH3-64 of every byte before its own nine (0xcf and eight bytes, big-endian):
                  SQLite checks nothing, and a flipped bit in a last entry id loses data
-    write_token  names one attempt to write this node. Whoever lost the reply reads the node back:
+    write_token  names one attempt to write this node. After a lost reply the client reads it back:
                  its own token there means that this very attempt was applied
 
 Version rule: a reader ignores keys that it does not know, so a field may be added without a new
@@ -159,7 +159,7 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/trigger``, ``.../news``: grows when somebody is to look."""
+    """``/underreplication/trigger``, ``.../news``: grows to make its watchers look."""
 
     count: int = 0
     format_version: int = VALUE_FORMAT_VERSION
@@ -274,7 +274,7 @@ def encode(value: ValueT, *, write_token: str = "") -> bytes:
     data = body + b"\xcf" + checksum(body).to_bytes(8, "big")
     try:
         decode(type(value), data, name)
-    except CorruptRecordError as error:  # never write what nobody could read
+    except CorruptRecordError as error:  # never write an unreadable value
         raise InvalidOptionError(name, str(value)[:200], str(error)) from error
     return data
 

@@ -1,6 +1,6 @@
 """What auditors leave for each other and for people: when checks ended, how the last audit went.
 
-    /underreplication/checks/<kind>   LastCheck: an interval counts from there, whoever audits
+    /underreplication/checks/<kind>   LastCheck: an interval starts there, for every auditor
     /underreplication/auditor         AuditorStatus: the last one's words
 
 Notes are notes: losing one costs a check more, or a line less. Any thread; every method blocks.

@@ -1,6 +1,6 @@
 """What operators tell autorecovery through the metadata store: rest, look now, how long to wait.
 
-    /underreplication/disable           while it is there nobody audits and nobody takes a task
+    /underreplication/disable           while it is there no audit runs and no task is taken
     /underreplication/trigger           a counter; the auditor audits when it grows
     /underreplication/lostbookiedelay   overrides the auditor's own configuration
 
@@ -92,7 +92,7 @@ class AutorecoverySwitches:
     # ------------------------------------------------------------------ the delay
 
     def lost_bookie_delay_ms(self) -> int | None:
-        """Return how long one lost bookie may take to come back; ``None``: nobody has said so.
+        """Return how long one lost bookie may take to come back; ``None``: not set.
 
         Raises:
             CorruptRecordError: what is there is damaged.

@@ -1,4 +1,4 @@
-"""The first nodes of a cluster: made once, by whoever comes first.
+"""The first nodes of a cluster: made once, by the first client.
 
 ``LAYOUT``, ``INSTANCEID``, the id counter and the parents of all else are made in one ``multi``:
 there is a whole cluster or none, and of two who race one makes it and both find it.

@@ -1,13 +1,13 @@
 """Who works on which ledger: the locks of tasks, and how far their owners have come.
 
 A lock is two ephemeral nodes, made and removed together: one with the ledger's name, which only one
-can have, and one with the owner's token in its name. Whoever ends a task removes the second one in
+can have, and one with the owner's token in its name. The end of a task removes the second one in
 the same ``multi``. A worker whose session ended can so never end a task, not even one that was
 finished and reported again meanwhile and has the same version as its own had. The second node also
 holds the progress: telling it does not touch the task.
 
 A lock that was taken, or not given back, while the store did not answer is found again by the next
-``lock`` of the same store; ``locked_ids`` leaves it out, so that somebody asks.
+``lock`` of the same store; ``locked_ids`` leaves it out, so that a worker asks.
 
 A lock is advice (it keeps two from doing the same work): what a worker does to a ledger is safe by
 compare-and-swap of the ledger's metadata.
@@ -39,7 +39,9 @@ class _Lock(msgspec.Struct):
 
     token: str
     is_in_use: bool = False  # false: its owner does not know that it has it
-    is_busy: bool = False  # it is being taken, or given back: nobody here may before that is over
+    is_busy: bool = (
+        False  # it is being taken, or given back: no other thread may before that is over
+    )
 
     @property
     def is_doubtful(self) -> bool:
@@ -63,7 +65,8 @@ class TaskLocks(AutorecoverySwitches):
         self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
 
     def lock(self, ledger_id: int, owner: str) -> bool:
-        """Acquire the lock of a task for as long as this session lasts; false: somebody has it.
+        """Acquire the lock of a task for as long as this session lasts; false: another worker has
+        it.
 
         Read the task after it. ``owner`` is for people.
 
@@ -126,7 +129,7 @@ class TaskLocks(AutorecoverySwitches):
             ours.is_busy = False
 
     def locked_ids(self) -> set[int]:
-        """Return the ids of the ledgers that somebody works on, with one read."""
+        """Return the ids of the ledgers that workers have locked, with one read."""
         with self._guard:
             doubtful = {one for one, lock in self._locks.items() if lock.is_doubtful}
         return {one for one, token in self._lock_names() if not token} - doubtful

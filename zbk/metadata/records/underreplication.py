@@ -2,7 +2,7 @@
 
 A *task* is one node a ledger, in a tree like that of the ledgers, so that no node has more than ten
 thousand children. ``report`` makes it or merges into it; a worker locks it, reads it, works, and
-``finish`` removes it *only if nobody has changed it since it was read*. Locks are ephemeral: they
+``finish`` removes it *only if it has not changed since it was read*. Locks are ephemeral: they
 go with their worker's session.
 
 What is news. Every report on a task that is there bumps its version, also one that says what is
@@ -12,7 +12,7 @@ loss cannot be told from a repetition. The price is one more look at the ledger.
 which are not noted yet, by ``retry_unrepairable``, or by ``trigger``: the same loss, reported each
 day, is not tried for ever.
 
-Only the owner of the lock (``task_locks``) ends a task. Lost replies: whoever reports reads back
+Only the owner of the lock (``task_locks``) ends a task. Lost replies: a reporter reads back
 what is there, with a token of its own in it. If that gets no answer either,
 ``MetadataUnavailableError`` goes to the caller: unknown.
 
@@ -77,8 +77,8 @@ class UnderreplicationStore(TaskLocks):
         they are known. A task keeps ``RANGES_COUNT_MAX`` of a bookie; more are merged into covering
         ones.
 
-        False if it is known to be unrepairable and this is no news. With ``is_quiet`` nobody is
-        told; ``announce`` does it for many reports at once.
+        False if it is known to be unrepairable and this is no news. With ``is_quiet`` watchers are
+        not notified; ``announce`` does it for many reports at once.
 
         Raises:
             MetadataConflictError: others changed the task ``ATTEMPT_COUNT_MAX`` times in a row.
@@ -105,8 +105,8 @@ class UnderreplicationStore(TaskLocks):
     ) -> Sequence[Operation]:
         """Return what ``report`` would do now, to be done in one step with something else.
 
-        If somebody is quicker they fail, with all that is done with them: ask again then. Nobody is
-        told (``announce``).
+        If another client is faster they fail, with all operations of the step: ask again then.
+        Watchers are not notified (``announce``).
 
         Raises:
             CorruptRecordError: the task that is there is damaged.
@@ -143,7 +143,7 @@ class UnderreplicationStore(TaskLocks):
         reason: MissingReason,
         ranges: Mapping[str, Sequence[Span]],
     ) -> bool | None:
-        """Return what ``report`` does, or ``None``: somebody was quicker, look again."""
+        """Return what ``report`` does, or ``None`` if another client was faster."""
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         now_ms = self._wall_clock_ms()
         shelved = self._shelved(ledger_id)
@@ -179,7 +179,7 @@ class UnderreplicationStore(TaskLocks):
         return self._task(UNDERREPLICATED_LEDGERS, ledger_id)
 
     def read_unrepairable(self, ledger_id: int) -> UnderreplicatedLedger | None:
-        """Return the task about a ledger that nobody can repair, or ``None``."""
+        """Return the task of an unrepairable ledger, or ``None``."""
         found = self._shelved(ledger_id)
         return None if found is None else found[0]
 
@@ -191,7 +191,7 @@ class UnderreplicationStore(TaskLocks):
         return self._list(UNDERREPLICATED_LEDGERS, after)
 
     def list_unrepairable(self) -> Iterator[int]:
-        """Yield the ids of all ledgers that nobody can repair, ascending. As ``list``."""
+        """Yield the ids of all unrepairable ledgers, ascending. As ``list``."""
         return self._list(UNREPAIRABLE_LEDGERS, -1)
 
     def watch_tasks(self, callback: Callable[[], None]) -> Watch:
@@ -222,7 +222,7 @@ class UnderreplicationStore(TaskLocks):
     def mark_unrepairable(self, ledger_id: int, version: int, why: str) -> bool:
         """Put a task aside, with its lock given back, if it still has this version.
 
-        It is not handed out again until something new is reported, or somebody asks for it. False:
+        It is not handed out again until something new is reported, or a retry is requested. False:
         as for ``finish``.
 
         Raises:
@@ -261,7 +261,7 @@ class UnderreplicationStore(TaskLocks):
         return version + 1 if is_counted else None
 
     def retry_unrepairable(self, ledger_ids: Iterable[int] | None = None) -> int:
-        """Hand out again what nobody could repair; return how many ledgers that are.
+        """Make unrepairable ledgers tasks again; return their number.
 
         ``ledger_ids``: of these only; by default all.
 
@@ -290,7 +290,7 @@ class UnderreplicationStore(TaskLocks):
         return count
 
     def trigger(self) -> None:
-        """Ask the auditor to look now, and hand out again what nobody could repair.
+        """Ask the auditor to look now, and make unrepairable ledgers tasks again.
 
         Raises:
             MetadataUnavailableError: not all of it may have been done; doing it again is safe.

@@ -3,17 +3,17 @@
 For one host only: every process must run on the machine that holds the file, on a local file
 system (SQLite's WAL needs shared memory, and leases are measured on the host's own clock).
 
-An ephemeral node belongs to a *session*, a row with a lease. Its owner renews the row at a third
-of the lease; whoever polls and finds a lease over removes the session with its nodes. The deadline
-in the row is monotonic time of the host, which all its processes share and which no clock
+An ephemeral node belongs to a *session*, a row with a lease. Its owner renews the row at a third of
+the lease; a store that polls and finds an expired lease removes the session with its nodes. The
+deadline in the row is monotonic time of the host, which all its processes share and which no clock
 adjustment moves. After a restart of the host that clock starts anew; a deadline further ahead than
 a lease can reach is of an earlier life, and over. A store that was itself away (its process
 stopped, the machine asleep) gives the others half a lease to renew before it judges them.
 
 Threads: callers share one connection under a lock. A poll thread with a connection of its own
-renews the lease, removes dead sessions and asks ``PRAGMA data_version`` whether somebody committed;
-then it reads what is watched and hands news to the callback thread, so that a slow callback delays
-callbacks and no lease.
+renews the lease, removes dead sessions and asks ``PRAGMA data_version`` whether another connection
+committed; then it reads what is watched and hands news to the callback thread, so that a slow
+callback delays callbacks and no lease.
 
 Session states: SUSPENDED when two thirds of the lease have passed without a renewal (and, for
 ``session_state``, whenever the lease is over, even if the poll thread could not say so yet); LOST

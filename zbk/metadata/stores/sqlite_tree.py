@@ -101,7 +101,7 @@ def _check_owner(connection: sqlite3.Connection, path: str) -> None:
 def _create_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _pragma(connection, "user_version") == 0:  # nobody else was quicker
+        if _pragma(connection, "user_version") == 0:  # no other process was faster
             for statement in filter(str.strip, _SCHEMA.split(";")):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")

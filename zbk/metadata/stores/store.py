@@ -5,7 +5,7 @@ memory pass one conformance suite. ``zbk.metadata.records`` says what zbk keeps 
 
 Words: a *path* is absolute, ``/a/b``, below the store's root; a *version* starts at 0 and grows by
 one with each ``set``; an *ephemeral* node goes when the session that made it ends. Session states:
-CONNECTED; SUSPENDED (nobody knows: stop acting on what the session guaranteed); LOST (its
+CONNECTED; SUSPENDED (in doubt: do not rely on the session's guarantees); LOST (its
 ephemerals are gone; ``store`` goes on with a new session, and its owner makes them again).
 
 All calls block, no longer than the deadline of what they are a part of (``zbk.system.deadline``),

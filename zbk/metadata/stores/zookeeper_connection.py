@@ -6,7 +6,7 @@ What kazoo does badly is not used:
 * its ``stop`` may hang: ``close`` waits ``CLOSE_TIMEOUT_S`` and leaves the rest to a daemon thread;
 * its connection thread dies of replies that it does not understand: another client takes over;
 * its retries back off up to an hour, and repeat writes. Here reads are repeated, a few times and
-  until the call's deadline (``zbk.system.deadline``); a write is sent once, and whoever gets
+  until the call's deadline (``zbk.system.deadline``); a write is sent once, and a caller that gets
   ``MetadataUnavailableError`` reads back. After a write whose fate is unknown the next read is
   preceded by a ``sync``: it finds the write if it was made, also on a follower that lags behind;
 * "no such node" from a lagging follower is no answer to delete data on: ``NoNodeError`` is raised
@@ -251,7 +251,7 @@ class ZooKeeperConnection:
                 return False
             self._is_closed = True
         self._closing.set()
-        self._is_connected.set()  # whoever waits for a connection finds it closed
+        self._is_connected.set()  # a caller that waits for a connection finds it closed
         self._end(self._client, left_s(timeout_s))
         return True
 
