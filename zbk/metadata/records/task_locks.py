@@ -65,8 +65,7 @@ class TaskLocks(AutorecoverySwitches):
         self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
 
     def lock(self, ledger_id: int, owner: str) -> bool:
-        """Acquire the lock of a task for as long as this session lasts; false: another worker has
-        it.
+        """Acquire the lock of a task while this session lasts; false: another worker has it.
 
         Read the task after it. ``owner`` is for people.
 
