@@ -40,7 +40,7 @@ import msgspec
 from zbk.auditor.copier import Copier, SharedThrottle
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
 from zbk.auditor.repair_parts import RepairGround
-from zbk.auditor.targets import OneTarget, PlacementTarget, TargetPolicy
+from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
