@@ -3,14 +3,16 @@
 The body does what ``zbk.client.operations.recovery_pump`` does.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 from tests.simulation.kernel import MS, Node
 from tests.simulation.metadata import Session
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
-from zbk.errors import BookieUnavailableError, ZbkError
+from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.operations.recovery_pump import event_of, request_of
+from zbk.errors import ZbkError
 from zbk.metadata.records.ledger_closing import MissingReport
 from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
@@ -18,8 +20,6 @@ from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.recovery import events as ev
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.transport.events import News, Reply
-from zbk.wire.codec import encode_batch, encode_ids
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Read, ReadAnswer, ReadLac
 
 TICK_US: Final = 100 * MS
 TIMEOUT_US: Final = 20_000 * MS
@@ -79,12 +79,8 @@ class RecoveryBody:
 
     def _carry_out(self, effect: ev.Effect) -> None:
         match effect:
-            case ev.SendFence():
-                self._send_fence(effect)
-            case ev.SendRead():
-                self._send_read(effect)
-            case ev.SendWrite():
-                self._send_write(effect)
+            case ev.SendFence() | ev.SendRead() | ev.SendWrite():
+                self._send(effect)
             case ev.ChooseReplacements():
                 self._choose(effect)
             case ev.CloseRecovered():
@@ -94,63 +90,18 @@ class RecoveryBody:
 
     # ------------------------------------------------------------------ requests
 
-    def _send_fence(self, effect: ev.SendFence) -> None:
+    def _send(self, effect: ev.SendFence | ev.SendRead | ev.SendWrite) -> None:
         assert self._metadata is not None, "it has begun"
-        request = ReadLac(
-            request_id=0,
-            ledger_id=self._ledger_id,
-            ledger_key=self._world.ledger_key(self._ledger_id),
-            ledger_type=self._metadata.ledger_type,
-            is_fencing=True,
-        )
-        self._ask(effect.bookie_id, request, (), effect)
-
-    def _send_read(self, effect: ev.SendRead) -> None:
-        assert self._metadata is not None, "it has begun"
-        ids = effect.entry_ids
-        is_striped = not isinstance(ids, range)
-        request = Read(
-            request_id=0,
-            ledger_id=self._ledger_id,
-            ledger_key=self._world.ledger_key(self._ledger_id),
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=ids[0],
-            last_entry_id=ids[-1],
-            size_max=self._world.read_size_max,
-            is_striped=is_striped,
-            is_fencing=True,
-            is_checked=effect.is_checked,
-        )
-        frames = (encode_ids(ids),) if is_striped else ()
-        self._ask(effect.bookie_id, request, frames, effect)
-
-    def _send_write(self, effect: ev.SendWrite) -> None:
-        assert self._metadata is not None, "it has begun"
-        batch = effect.batch
-        request = Add(
-            request_id=0,
-            ledger_id=self._ledger_id,
-            ledger_key=self._world.ledger_key(self._ledger_id),
-            ledger_type=self._metadata.ledger_type,
-            first_entry_id=batch.first_entry_id,
-            count=batch.count,
-            lac=effect.lac,
-            checksum=batch.checksum,
-            is_striped=not batch.is_in_a_row,
-            is_recovery=True,
-        )
-        self._world.sometimes["recovery: an entry is written back"] += 1
-        self._ask(effect.bookie_id, request, encode_batch(batch), effect)
-
-    def _ask(
-        self, bookie_id: str, request: Add | Read | ReadLac, frames: Sequence[Any], key: object
-    ) -> None:
+        if isinstance(effect, ev.SendWrite):
+            self._world.sometimes["recovery: an entry is written back"] += 1
+        ledger = LedgerRequests.of(self._metadata, self._world.ledger_key(self._ledger_id))
+        request, frames = request_of(effect, ledger, self._world.read_size_max)
         whole = tuple(bytes(frame) for frame in frames)
-        self._pool.request(bookie_id, request, whole, key, self._on_reply)
+        self._pool.request(effect.bookie_id, request, whole, effect, self._on_reply)
 
     def _on_reply(self, news: News) -> None:
-        assert isinstance(news, Reply), "whoever asks gets replies"
-        self._handle(_event_of(news))
+        assert isinstance(news, Reply), "requests get replies"
+        self._handle(event_of(news))
 
     def _choose(self, effect: ev.ChooseReplacements) -> None:
         found = self._world.replacements(list(effect.ensemble), effect.failed_slots)
@@ -245,26 +196,3 @@ class SimulatedRecoverer:
     def _finish(self) -> None:
         self.is_over = True
         self.pool.close()
-
-
-def _event_of(reply: Reply) -> ev.Event:
-    match reply.key, reply.outcome:
-        case ev.SendFence() as sent, LacAnswer() as answer:
-            return ev.FenceAnswered(sent.slot, answer.lac)
-        case ev.SendFence() as sent, _:
-            return ev.FenceFailed(sent.slot, _error_of(reply))
-        case ev.SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
-            return ev.ReadAnswered(sent.read_id, reply.frames[0])
-        case ev.SendRead() as sent, _:
-            return ev.ReadFailed(sent.read_id, _error_of(reply))
-        case ev.SendWrite() as sent, AddAnswer():
-            return ev.WriteAnswered(sent.write_id)
-        case ev.SendWrite() as sent, _:
-            return ev.WriteFailed(sent.write_id, _error_of(reply))
-    raise AssertionError("a recovery sends nothing else")
-
-
-def _error_of(reply: Reply) -> ZbkError:
-    if isinstance(reply.outcome, ZbkError):
-        return reply.outcome
-    return BookieUnavailableError(reply.bookie_id, f"nonsense: {type(reply.outcome).__name__}")

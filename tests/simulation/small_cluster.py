@@ -185,13 +185,13 @@ class Cluster:
 
     def _outcome(self, ask: Ask, event: object) -> int:
         match event:
-            case rec.FenceAnswered():
-                return event.lac
-            case rec.ReadAnswered():
-                count = len(event.body) // self._entries[0].size
-                assert event.body == self.body(ask.first, count), "all copies are alike"
+            case rec.FenceAnswered(_, int() as lac):
+                return lac
+            case rec.ReadAnswered(_, bytes() as body):
+                count = len(body) // self._entries[0].size
+                assert body == self.body(ask.first, count), "all copies are alike"
                 return count
-            case rec.ReadFailed(_, NoSuchEntryError()) | rec.WriteAnswered():
+            case rec.ReadAnswered(_, NoSuchEntryError()) | rec.WriteAnswered(_, None):
                 return 0
         raise AssertionError(f"no bookie says {event}")
 

@@ -300,7 +300,7 @@ class Recoverers:
             case rec.SendRead() if outcome:
                 return rec.ReadAnswered(sent.read_id, self._cluster.body(ask.first, outcome))
             case rec.SendRead():
-                return rec.ReadFailed(sent.read_id, NoSuchEntryError(LEDGER_ID, ask.first))
+                return rec.ReadAnswered(sent.read_id, NoSuchEntryError(LEDGER_ID, ask.first))
         return rec.WriteAnswered(sent.write_id)
 
     def _failure(self, request: int) -> int:

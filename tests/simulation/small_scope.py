@@ -149,7 +149,7 @@ def _read(model: Bookie, read_id: int, entry_ids: list[int]) -> object:
             break
         found.append(model.entries[entry_id])
     if not found:
-        return rec.ReadFailed(read_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
+        return rec.ReadAnswered(read_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
     return rec.ReadAnswered(read_id, b"".join(found))
 
 
@@ -159,11 +159,11 @@ def failure_of(request: object, error: ZbkError) -> object:
         case wri.SendAdd(slot, batch, _, epoch):
             return wri.AddFailed(slot, batch.first_entry_id, error, epoch)
         case rec.SendWrite(write_id):
-            return rec.WriteFailed(write_id, error)
+            return rec.WriteAnswered(write_id, error)
         case rec.SendFence(slot):
-            return rec.FenceFailed(slot, error)
+            return rec.FenceAnswered(slot, error)
         case rec.SendRead(read_id):
-            return rec.ReadFailed(read_id, error)
+            return rec.ReadAnswered(read_id, error)
     raise AssertionError(f"nobody asks for {request}")
 
 

@@ -26,9 +26,7 @@ from zbk.protocol.recovery.events import (
     Effect,
     Event,
     FenceAnswered,
-    FenceFailed,
     ReadAnswered,
-    ReadFailed,
     RecoveryFailed,
     RecoveryLimits,
     RecoveryStarted,
@@ -38,7 +36,6 @@ from zbk.protocol.recovery.events import (
     SendWrite,
     Tick,
     WriteAnswered,
-    WriteFailed,
 )
 from zbk.protocol.recovery.recovery import RecoveryCore
 
@@ -319,11 +316,11 @@ def failure(request: Request, error: ZbkError) -> Event:
     """Return the event that says that a request failed."""
     match request:
         case SendFence():
-            return FenceFailed(request.slot, error)
+            return FenceAnswered(request.slot, error)
         case SendRead():
-            return ReadFailed(request.read_id, error)
+            return ReadAnswered(request.read_id, error)
         case SendWrite():
-            return WriteFailed(request.write_id, error)
+            return WriteAnswered(request.write_id, error)
         case _:
             assert_never(request)
 

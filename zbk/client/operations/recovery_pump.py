@@ -1,7 +1,7 @@
-"""Carries out one recovery: the requests of a ``RecoveryCore``, its metadata steps, its clock.
+"""The body of one recovery: requests of a ``RecoveryCore``, its metadata steps, its clock.
 
-Runs in the thread of the caller, who waits. Every decision is the core's; what is decided here is
-only that a recovery which failed has succeeded after all if somebody else closed the ledger.
+Runs in the caller's thread, which waits. The core decides everything but one thing: a recovery that
+failed succeeds after all if another client has closed the ledger.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -9,7 +9,7 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, answer_of, body_of
 from zbk.client.cluster.requests import ReplyBox, RequestSender
 from zbk.config import ClientConfig
 from zbk.errors import MetadataUnavailableError, ZbkError
@@ -25,9 +25,7 @@ from zbk.protocol.recovery.events import (
     Effect,
     Event,
     FenceAnswered,
-    FenceFailed,
     ReadAnswered,
-    ReadFailed,
     RecoveryFailed,
     RecoveryLimits,
     RecoveryStarted,
@@ -38,22 +36,21 @@ from zbk.protocol.recovery.events import (
     Tick,
     TimeIsOver,
     WriteAnswered,
-    WriteFailed,
 )
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.system.clock import monotonic_ms
 from zbk.system.deadline import left_s
 from zbk.transport.events import Reply
-from zbk.wire.messages import AddAnswer, LacAnswer, ReadAnswer
+from zbk.wire.messages import AddAnswer, LacAnswer
 
 TICK_MS: Final = 100
 
 
 class ReplacementChooser(Protocol):
-    """Knows which bookies take entries."""
+    """The bookies that take entries."""
 
     def note_failed(self, bookie_ids: Collection[str]) -> None:
-        """Hear that bookies failed."""
+        """Record that bookies failed."""
         ...
 
     def replacements(
@@ -64,7 +61,7 @@ class ReplacementChooser(Protocol):
 
 
 class RecoverySetup(msgspec.Struct, frozen=True):
-    """Everything a recovery stands on."""
+    """The parts that a recovery works with."""
 
     metadata: LedgerMetadata  # IN_RECOVERY
     ledger_key: bytes
@@ -101,7 +98,7 @@ class RecoveryPump:
         """Recover the ledger; return its metadata, CLOSED.
 
         Raises:
-            LedgerRecoveryError, NotEnoughBookiesError: not now; it stays IN_RECOVERY.
+            LedgerRecoveryError, NotEnoughBookiesError: not now; the ledger stays IN_RECOVERY.
             UnauthorizedError: the bookies know the ledger under another password.
         """
         deadline_ms = monotonic_ms() + int(left_s(timeout_s) * 1000)
@@ -121,20 +118,15 @@ class RecoveryPump:
 
     def _wait(self, timeout_s: float) -> None:
         reply = self._box.next(timeout_s)
-        self._events.append(Tick() if reply is None else _event_of(reply))
+        self._events.append(Tick() if reply is None else event_of(reply))
 
     # ------------------------------------------------------------------ effects
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
-            case SendFence():
-                self._send(effect, self._ledger.read_lac(is_fencing=True))
-            case SendRead(entry_ids=ids, is_checked=is_checked):
-                size_max = self._setup.config.read_size_max
-                built = self._ledger.read(ids, size_max, is_fencing=True, is_checked=is_checked)
-                self._send(effect, built)
-            case SendWrite(batch=batch, lac=lac):
-                self._send(effect, self._ledger.add(batch, lac, is_recovery=True))
+            case SendFence() | SendRead() | SendWrite():
+                built = request_of(effect, self._ledger, self._setup.config.read_size_max)
+                self._setup.requests.send(effect.bookie_id, *built, self._box, effect)
             case ChooseReplacements():
                 self._events.append(ReplacementsChosen(self._choose(effect)))
             case CloseRecovered():
@@ -143,9 +135,6 @@ class RecoveryPump:
                 self._closed = self._read_closed(effect.error)
             case _:
                 assert_never(effect)
-
-    def _send(self, effect: SendFence | SendRead | SendWrite, built: BuiltRequest) -> None:
-        self._setup.requests.send(effect.bookie_id, *built, self._box, effect)
 
     def _choose(self, effect: ChooseReplacements) -> dict[int, str]:
         placer = self._setup.placer
@@ -160,7 +149,7 @@ class RecoveryPump:
         return closer.close(self._metadata.ledger_id, change, MissingReport.unchecked)
 
     def _read_closed(self, error: ZbkError) -> LedgerMetadata:
-        """Return the ledger if another recoverer closed it; else raise why we could not."""
+        """Return the ledger if another recoverer closed it; else raise ``error``."""
         try:
             metadata, _version = self._setup.ledgers.read(self._metadata.ledger_id)
         except MetadataUnavailableError:
@@ -170,19 +159,30 @@ class RecoveryPump:
         return metadata
 
 
-def _event_of(reply: Reply) -> Event:
-    """Return the core's event for what came of a request; its key is the effect that sent it."""
-    match reply.key, reply.outcome:
-        case SendFence() as sent, LacAnswer() as answer:
-            return FenceAnswered(sent.slot, answer.lac)
-        case SendFence() as sent, _:
-            return FenceFailed(sent.slot, reply.error)
-        case SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
-            return ReadAnswered(sent.read_id, reply.frames[0])
-        case SendRead() as sent, _:
-            return ReadFailed(sent.read_id, reply.error)
-        case SendWrite() as sent, AddAnswer():
-            return WriteAnswered(sent.write_id)
-        case SendWrite() as sent, _:
-            return WriteFailed(sent.write_id, reply.error)
+def request_of(
+    effect: SendFence | SendRead | SendWrite, ledger: LedgerRequests, read_size_max: int
+) -> BuiltRequest:
+    """Return the request that an effect of the core asks for."""
+    match effect:
+        case SendFence():
+            return ledger.read_lac(is_fencing=True)
+        case SendRead(entry_ids=ids, is_checked=is_checked):
+            return ledger.read(ids, read_size_max, is_fencing=True, is_checked=is_checked)
+        case SendWrite(batch=batch, lac=lac):
+            return ledger.add(batch, lac, is_recovery=True)
+        case _:
+            assert_never(effect)
+
+
+def event_of(reply: Reply) -> Event:
+    """Return the event of a reply, whose key is the effect that was sent."""
+    match reply.key:
+        case SendFence(slot):
+            told = answer_of(reply, LacAnswer)
+            return FenceAnswered(slot, told if isinstance(told, ZbkError) else told.lac)
+        case SendRead(read_id):
+            return ReadAnswered(read_id, body_of(reply))
+        case SendWrite(write_id):
+            added = answer_of(reply, AddAnswer)
+            return WriteAnswered(write_id, added if isinstance(added, ZbkError) else None)
     raise AssertionError("a recovery sends nothing else")

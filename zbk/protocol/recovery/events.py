@@ -1,8 +1,7 @@
-"""What goes into a recovery and what comes out of it: events, effects, limits.
+"""Events, effects and limits of a recovery.
 
     the body           RecoveryStarted, Tick, TimeIsOver
-    the bookies        FenceAnswered, FenceFailed, ReadAnswered, ReadFailed, WriteAnswered,
-                       WriteFailed
+    the bookies        FenceAnswered, ReadAnswered, WriteAnswered
     the placement      ReplacementsChosen
 
     to the bookies     SendFence, SendRead, SendWrite
@@ -10,8 +9,8 @@
     to the metadata    CloseRecovered
     to the caller      RecoveryFailed
 
-Every request is answered with exactly one event, at the latest when it has timed out. A failure is
-any error: refused, not reached, timed out, garbage.
+Every request is answered with exactly one event, at the latest when it has timed out. The answer
+may be any error: refused, not reached, timed out, garbage.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from zbk.protocol.ledger.metadata import Fragment
 
 
 class RecoveryLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a recovery keeps in memory, and how often it tries.
+    """The limits on a recovery's memory and retries.
 
     The memory is ``window_size`` and, beyond it, the answers to the reads under way: one a slot.
     """
@@ -49,54 +48,40 @@ class RecoveryStarted(msgspec.Struct, frozen=True):
 
 
 class FenceAnswered(msgspec.Struct, frozen=True):
-    """A bookie is fenced, durably, and told the highest LAC that it knows."""
+    """A bookie is fenced, durably, and returned the highest LAC that it knows.
+
+    After an error it may or may not be fenced.
+    """
 
     slot: int
-    lac: int
-
-
-class FenceFailed(msgspec.Struct, frozen=True):
-    """A bookie may or may not be fenced, and did not tell its LAC."""
-
-    slot: int
-    error: ZbkError
+    lac: int | ZbkError
 
 
 class ReadAnswered(msgspec.Struct, frozen=True):
-    """A bookie is fenced, durably, and sent entries back to back, from the first id asked for."""
+    """A bookie is fenced, durably, and sent entries back to back, from the first id requested.
+
+    After ``NoSuchEntryError`` the bookie is fenced, durably, too; after other errors perhaps.
+    """
 
     read_id: int
-    body: bytes
-
-
-class ReadFailed(msgspec.Struct, frozen=True):
-    """A read was refused or not answered. ``NoSuchEntryError``: the bookie is fenced, durably."""
-
-    read_id: int
-    error: ZbkError
+    body: bytes | ZbkError
 
 
 class WriteAnswered(msgspec.Struct, frozen=True):
-    """A bookie has fsynced what was written back."""
+    """A bookie has fsynced a write-back, unless there is an error."""
 
     write_id: int
-
-
-class WriteFailed(msgspec.Struct, frozen=True):
-    """A write was refused or not answered."""
-
-    write_id: int
-    error: ZbkError
+    error: ZbkError | None = None
 
 
 class ReplacementsChosen(msgspec.Struct, frozen=True):
-    """New bookies, by slot: for all slots that were asked for, some, or none."""
+    """New bookies by slot: for all failed slots, some, or none."""
 
     bookies: Mapping[int, str]
 
 
 class Tick(msgspec.Struct, frozen=True):
-    """Time has passed. Wanted every 100 ms or so: what is to be tried again is tried then."""
+    """Time has passed. Expected every 100 ms or so: retries happen then."""
 
 
 class TimeIsOver(msgspec.Struct, frozen=True):
@@ -106,11 +91,8 @@ class TimeIsOver(msgspec.Struct, frozen=True):
 Event: TypeAlias = (
     RecoveryStarted
     | FenceAnswered
-    | FenceFailed
     | ReadAnswered
-    | ReadFailed
     | WriteAnswered
-    | WriteFailed
     | ReplacementsChosen
     | Tick
     | TimeIsOver

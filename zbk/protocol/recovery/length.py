@@ -75,19 +75,17 @@ class LengthRead:
         )
         return self._handle(self._core, reader.ReadStarted(), now_ms)
 
-    def answered(self, read_id: int, body: bytes, now_ms: int) -> list[SendRead]:
+    def answered(self, read_id: int, body: bytes | ZbkError, now_ms: int) -> list[SendRead]:
         """Record an answer."""
         slot, own_id = self._sent.pop(read_id, (0, None))
         if self._core is None or own_id is None:
             return []
-        return self._handle(self._core, reader.ReadAnswered(slot, own_id, body), now_ms)
-
-    def failed(self, read_id: int, error: ZbkError, now_ms: int) -> list[SendRead]:
-        """Record a failure."""
-        slot, own_id = self._sent.pop(read_id, (0, None))
-        if self._core is None or own_id is None:
-            return []
-        return self._handle(self._core, reader.ReadRefused(slot, own_id, error), now_ms)
+        event: reader.Event
+        if isinstance(body, ZbkError):
+            event = reader.ReadRefused(slot, own_id, body)
+        else:
+            event = reader.ReadAnswered(slot, own_id, body)
+        return self._handle(self._core, event, now_ms)
 
     def _handle(self, core: reader.RangeRead, event: reader.Event, now_ms: int) -> list[SendRead]:
         reads = []

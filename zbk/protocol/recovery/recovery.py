@@ -38,9 +38,7 @@ from zbk.protocol.recovery.events import (
     Effect,
     Event,
     FenceAnswered,
-    FenceFailed,
     ReadAnswered,
-    ReadFailed,
     RecoveryFailed,
     RecoveryLimits,
     RecoveryStarted,
@@ -49,7 +47,6 @@ from zbk.protocol.recovery.events import (
     Tick,
     TimeIsOver,
     WriteAnswered,
-    WriteFailed,
 )
 from zbk.protocol.recovery.fence import FenceRound
 from zbk.protocol.recovery.length import LengthRead
@@ -101,14 +98,14 @@ class RecoveryCore:
         match event:
             case RecoveryStarted() | Tick():
                 pass
-            case FenceAnswered() | FenceFailed():
-                effects += self._on_fence(event, now_ms)
-            case ReadAnswered() | ReadFailed():
-                effects += self._on_read(event, now_ms)
-            case WriteAnswered() | WriteFailed():
-                self._on_write(event)
+            case FenceAnswered(slot, lac):
+                effects += self._on_fence(slot, lac, now_ms)
+            case ReadAnswered(read_id, body):
+                effects += self._on_read(read_id, body, now_ms)
+            case WriteAnswered(write_id, error):
+                self._on_write(write_id, error)
             case ReplacementsChosen():
-                assert self._writes is not None, "nobody else asks for replacements"
+                assert self._writes is not None, "only writes need replacements"
                 effects += self._writes.chosen(event.bookies)
             case TimeIsOver():
                 effects += self._fail(self._error(f"time is over; {self._waits_for()}"))
@@ -121,38 +118,36 @@ class RecoveryCore:
 
     # ------------------------------------------------------------------ events
 
-    def _on_fence(self, event: FenceAnswered | FenceFailed, now_ms: int) -> list[Effect]:
+    def _on_fence(self, slot: int, lac: int | ZbkError, now_ms: int) -> list[Effect]:
         if self._reads is not None:
             return []  # late: the fence counts, the LAC is fixed
-        if isinstance(event, FenceAnswered):
-            self._fence.answered(event.slot, event.lac)
-        elif isinstance(event.error, UnauthorizedError):
-            return self._fail(event.error)
-        else:
-            self._fence.failed(event.slot, event.error, now_ms)
+        match lac:
+            case UnauthorizedError() as error:
+                return self._fail(error)
+            case ZbkError() as error:
+                self._fence.failed(slot, error, now_ms)
+            case int():
+                self._fence.answered(slot, lac)
         return []
 
-    def _on_read(self, event: ReadAnswered | ReadFailed, now_ms: int) -> list[Effect]:
-        assert self._reads is not None, "nothing was asked for before"
-        if isinstance(event, ReadFailed) and isinstance(event.error, UnauthorizedError):
-            return self._fail(event.error)
-        step = self._length
-        if step is not None and step.is_mine(event.read_id):
-            if isinstance(event, ReadAnswered):
-                return [*step.answered(event.read_id, event.body, now_ms)]
-            return [*step.failed(event.read_id, event.error, now_ms)]
-        if isinstance(event, ReadAnswered):
-            self._reads.answered(event.read_id, event.body)
+    def _on_read(self, read_id: int, body: bytes | ZbkError, now_ms: int) -> list[Effect]:
+        assert self._reads is not None, "reads follow the fence"
+        if isinstance(body, UnauthorizedError):
+            return self._fail(body)
+        if self._length is not None and self._length.is_mine(read_id):
+            return [*self._length.answered(read_id, body, now_ms)]
+        if isinstance(body, ZbkError):
+            self._reads.failed(read_id, body, now_ms)
         else:
-            self._reads.failed(event.read_id, event.error, now_ms)
+            self._reads.answered(read_id, body)
         return []
 
-    def _on_write(self, event: WriteAnswered | WriteFailed) -> None:
-        assert self._writes is not None, "nothing was written before"
-        if isinstance(event, WriteAnswered):
-            self._writes.answered(event.write_id)
+    def _on_write(self, write_id: int, error: ZbkError | None) -> None:
+        assert self._writes is not None, "writes follow the fence"
+        if error is None:
+            self._writes.answered(write_id)
         else:
-            self._writes.failed(event.write_id, event.error)
+            self._writes.failed(write_id, error)
 
     # ------------------------------------------------------------------ steps
 

@@ -28,9 +28,8 @@ from zbk.protocol.ledger.changes import begin_recovery, close_by_recovery
 from zbk.protocol.ledger.metadata import Fragment
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.recovery.events import (
-    FenceFailed,
+    FenceAnswered,
     ReadAnswered,
-    ReadFailed,
     RecoveryLimits,
     SendFence,
     SendRead,
@@ -197,7 +196,7 @@ def test_bookies_that_never_answer_end_the_recovery_at_last() -> None:
 def test_a_wrong_key_ends_the_recovery_at_once() -> None:
     recovery = Recovery(ledger(Q332), Bookies()).start()
 
-    recovery.handle(FenceFailed(1, UnauthorizedError(LEDGER_ID)))
+    recovery.handle(FenceAnswered(1, UnauthorizedError(LEDGER_ID)))
 
     assert isinstance(recovery.error, UnauthorizedError)
 
@@ -206,7 +205,7 @@ def test_a_wrong_key_that_shows_at_a_read_ends_the_recovery_too() -> None:
     recovery = Recovery(ledger(Quorum(1, 1, 1)), Bookies()).start()
     recovery.deliver(recovery.waiting[0])
 
-    recovery.handle(ReadFailed(0, UnauthorizedError(LEDGER_ID)))
+    recovery.handle(ReadAnswered(0, UnauthorizedError(LEDGER_ID)))
 
     assert isinstance(recovery.error, UnauthorizedError)
 
@@ -214,8 +213,8 @@ def test_a_wrong_key_that_shows_at_a_read_ends_the_recovery_too() -> None:
 def test_who_says_that_it_has_no_such_ledger_has_fenced_nothing() -> None:
     """B6: a bookie that lost its disk is no knowledge."""
     recovery = Recovery(ledger(Q332), Bookies()).start()
-    recovery.handle(FenceFailed(0, NoSuchLedgerError(LEDGER_ID)))
-    recovery.handle(FenceFailed(1, NoSuchLedgerError(LEDGER_ID)))
+    recovery.handle(FenceAnswered(0, NoSuchLedgerError(LEDGER_ID)))
+    recovery.handle(FenceAnswered(1, NoSuchLedgerError(LEDGER_ID)))
 
     assert isinstance(recovery.error, LedgerRecoveryError)
 
@@ -241,9 +240,9 @@ def test_a_lac_answer_that_fails_its_check_is_no_answer() -> None:
     recovery = Recovery(ledger(Quorum(3, 3, 1)), bookies).start()
     recovery.waiting.clear()
 
-    recovery.handle(FenceFailed(0, DigestMismatchError(LEDGER_ID, -1)))
+    recovery.handle(FenceAnswered(0, DigestMismatchError(LEDGER_ID, -1)))
     for slot in (1, 2):
-        recovery.handle(FenceFailed(slot, BookieUnavailableError(f"b{slot}", "not there")))
+        recovery.handle(FenceAnswered(slot, BookieUnavailableError(f"b{slot}", "not there")))
     assert not any(isinstance(request, SendRead) for request in recovery.sent)
 
     recovery.tick()
@@ -468,7 +467,7 @@ def recovered_after_denials(denied_id: int, *, last_entry_id: int) -> Recovery:
             deniers.discard(request.bookie_id)
             recovery.waiting.remove(request)
             error = NoSuchEntryError(LEDGER_ID, denied_id)
-            recovery.handle(ReadFailed(request.read_id, error))
+            recovery.handle(ReadAnswered(request.read_id, error))
         else:
             recovery.deliver(request)
     assert not deniers
@@ -519,7 +518,7 @@ def test_bytes_behind_all_the_entries_that_were_asked_for_are_ignored() -> None:
     while not recovery.is_over:
         request = recovery.waiting.pop(0)
         event = recovery.answer(request)
-        if isinstance(event, ReadAnswered):
+        if isinstance(event, ReadAnswered) and isinstance(event.body, bytes):
             odd_count += 1
             event = ReadAnswered(event.read_id, event.body + b"what nobody asked for")
         recovery.handle(event)
