@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Final, TypeAlias, assert_never
 
 from zbk.auditor.copier import Copier, Secret
-from zbk.auditor.repair_parts import RepairGround
 from zbk.auditor.copy_target import TargetPolicy
+from zbk.auditor.repair_parts import RepairGround
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import (

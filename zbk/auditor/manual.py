@@ -19,9 +19,9 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from zbk.auditor.copier import Copier
+from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
 from zbk.auditor.repair_parts import RepairGround
-from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.errors import (
     BookieInUseError,
     InvalidOptionError,

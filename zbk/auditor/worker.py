@@ -38,9 +38,9 @@ from typing import Final
 import msgspec
 
 from zbk.auditor.copier import Copier, SharedThrottle
+from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
 from zbk.auditor.repair_parts import RepairGround
-from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
