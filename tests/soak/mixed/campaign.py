@@ -217,7 +217,7 @@ def _count_scrubs(cluster: LocalCluster, shelf: Shelf) -> None:
     for bookie in cluster.bookies:
         lines = (cluster.folder / f"bookie{bookie.index}.log").read_text().splitlines()
         shelf.counts.scrub_count += sum("scrub pass" in line for line in lines)
-        shelf.violations += [line for line in lines if "damage found" in line]
+        shelf.violations += [line for line in lines if " is damaged at byte " in line]
 
 
 def _pass_marks(cluster: LocalCluster, client: "zbk.Client") -> None:
