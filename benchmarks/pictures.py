@@ -280,6 +280,8 @@ def _add_rates(axes: Axes, points: Sequence[tuple[PeerResults, int]]) -> None:
             label=name,
         )
     if names:
+        axes.autoscale(axis="y")  # the limits were those of zbk
+        axes.set_ylim(0, None)
         axes.legend(fontsize=8)
 
 
@@ -353,7 +355,7 @@ PICTURES: Final = (
     Picture(
         "by-ledgers",
         "Many ledgers in one client, PD, 100 B",
-        "One append is unanswered in each ledger; the answer appends the next one.",
+        "One append is unanswered in each ledger; the answer appends the next one. Dashed: peers.",
         tuple(f"ledgers-{count}" for count in LEDGER_COUNTS),
         _by_ledgers,
         _add_peers_by_ledgers,
@@ -361,7 +363,7 @@ PICTURES: Final = (
     Picture(
         "by-processes",
         "Many client processes, PD, 100 B",
-        "Each process has a ledger of its own and one synchronous append at a time.",
+        "Each process has a ledger of its own and one synchronous append at a time. Dashed: peers.",
         tuple(f"processes-{count}" for count in PROCESS_COUNTS),
         _by_processes,
         _add_peers_by_processes,

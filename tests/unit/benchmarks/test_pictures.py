@@ -40,6 +40,21 @@ def test_peers_are_drawn_beside_the_same_loads(results: Results, tmp_path: Path)
     assert changed == {"by-ledgers.svg", "by-processes.svg"}
 
 
+def test_the_fastest_peer_is_within_the_picture(results: Results) -> None:
+    picture = next(one for one in PICTURES if one.name == "by-ledgers")
+    fast = PeerResults(
+        rounds=[{"measured": "redis", "entry_size": 100, "api": "async", "ledger_count": 16}],
+        median={"entries_per_s": 1e9},
+    )
+    figure = picture.draw(results)
+    assert picture.add_peers is not None
+
+    picture.add_peers(figure, [fast])
+
+    assert figure.axes[0].get_ylim()[0] == 0
+    assert figure.axes[0].get_ylim()[1] >= 1e9
+
+
 def test_a_picture_whose_case_was_not_measured_is_left_out(
     results: Results, tmp_path: Path
 ) -> None:
