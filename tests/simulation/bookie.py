@@ -36,8 +36,9 @@ from zbk.actors.identity.losses import Losses
 from zbk.actors.messages import RunInStorage
 from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
+from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries
-from zbk.actors.serve.storage import PollsDue, Requests, StorageMessage
+from zbk.actors.serve.storage import Requests, StorageMessage, WatchesDue
 from zbk.actors.space_gate import SpaceGate
 from zbk.config import BookieConfig
 from zbk.errors import (
@@ -363,19 +364,20 @@ class SimulatedBookie:
         )
         self._storage_actor = parts.storage_actor(
             storage,
-            journals=lambda: self._journals,
-            reader=Tell(self._fetch),
-            look_up=self._look_up,
-            progresses=[one.progress for one in self._journals],
-            ticker=PollTicker(self),
-            send=self.send,
-            space=space,
-            about=lambda request: Pong(request_id=request.request_id),
+            ServeParts(
+                journals=lambda: self._journals,
+                progresses=[one.progress for one in self._journals],
+                reader=Tell(self._fetch),
+                look_up=self._look_up,
+                send=self.send,
+                space=space,
+                ticker=PollTicker(self),
+                status=lambda request: Pong(request_id=request.request_id),
+                now_ms=self.node.now_ms,
+            ),
+            ServeLimits(ENTRY_SIZE_MAX, read_size_max=1 << 20),
             incarnation=self.incarnation,
-            entry_size_max=ENTRY_SIZE_MAX,
-            read_size_max=1 << 20,
             stop_bookie=never_stops,
-            now_ms=self.node.now_ms,
         )
 
     def lose_disk(self) -> None:
@@ -608,7 +610,7 @@ class SimulatedBookie:
 
     def _poll(self, interval_ms: int, action: Callable[[], None]) -> None:
         if self._polls is action:
-            self.tell_storage_actor(PollsDue())
+            self.tell_storage_actor(WatchesDue())
             self.later(interval_ms * MS, self._poll, interval_ms, action)
 
     def poll_no_more(self) -> None:

@@ -55,13 +55,11 @@ class BookieJournal:
         )
         self._inbox = Inbox()
         self._actor = parts.journal_actor(
-            journal,
             self._queue,
-            Tell(lambda _flush: self._queue.run()),  # type: ignore[arg-type] # a ref without actor
-            bookie.send,
+            Tell(lambda _flush: self._queue.run()),
             space,
-            UNSYNCED_SIZE_MAX,
-            never_stops,
+            unsynced_size_max=UNSYNCED_SIZE_MAX,
+            stop_bookie=never_stops,
             now_ms=bookie.node.now_ms,
         )
         self._actor.actor_inbox = self._inbox

@@ -13,8 +13,8 @@ from zbk.actors.serve.journal import AppendGroup, JournalActor, WriteMessage
 from zbk.actors.serve.ledger_table import LedgerSlot
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import Fetch, ReadActor
-from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.turn import Turn
+from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import AcknowledgesAfter
 from zbk.durability.sync_cursor import SyncCursor
@@ -406,7 +406,7 @@ def ends_when_closed(self: TailCore, now_ms: int) -> list[tail.Effect]:
     return _go_on(self, now_ms)
 
 
-def tells_what_is_not_durable(_self: ReadRequests, slot: LedgerSlot) -> int:
+def tells_what_is_not_durable(_self: WatchRequests, slot: LedgerSlot) -> int:
     """T4: a loss of power takes back what a reader was told."""
     return slot.ledger.lac
 

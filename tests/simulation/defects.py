@@ -39,6 +39,7 @@ from zbk.actors.serve.new_ledger_gate import NewLedgerGate
 from zbk.actors.serve.read import ReadActor
 from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.turn import Turn
+from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.auditor.worker import ReplicationWorker
 from zbk.client.deadlines import Deadlines
@@ -380,7 +381,7 @@ def _tail_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "T4", "a watch ends with a LAC that is not on stable storage", 400,
-        [(ReadRequests, "_durable_lac", wrong.tells_what_is_not_durable)], is_fast=False,
+        [(WatchRequests, "_durable_lac", wrong.tells_what_is_not_durable)], is_fast=False,
     )  # fmt: skip
     yield Defect(
         "T5", "the answer to a request of a session ends the watch beside the one it names", 400,

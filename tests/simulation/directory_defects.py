@@ -12,7 +12,7 @@ def one_sync_counts_for_all(self: Turn, _journal_no: int, number: int) -> Sequen
     """D1: tickets are counted as if there were one journal."""
     return [
         ticket
-        for journal_no in range(len(self._lanes))
+        for journal_no in range(len(self._tickets))
         for ticket in _take_synced(self, journal_no, number)
     ]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import Fetch, MovedEntries, ReadActor
 from zbk.actors.serve.storage import Requests, StorageActor, StorageMessage
 from zbk.actors.space_gate import SpaceGate
@@ -111,20 +112,24 @@ class World:
         self.on_clock: Callable[[], None] = lambda: None  # when the actor looks at the clock
         self.actor = StorageActor(
             self.storage,
-            journals=lambda: [_Tell(self.groups)],
-            reader=_Tell(self.fetches),
-            look_up=self.lookups.ask,
-            progresses=[self.progress],
-            ticker=self.ticker,
-            now_ms=self._clock,
-            send=self._send,
-            space=self.space,
-            about=lambda request: Pong(request_id=request.request_id),
+            ServeParts(
+                journals=lambda: [_Tell(self.groups)],
+                progresses=[self.progress],
+                reader=_Tell(self.fetches),
+                look_up=self.lookups.ask,
+                send=self._send,
+                space=self.space,
+                ticker=self.ticker,
+                status=lambda request: Pong(request_id=request.request_id),
+                now_ms=self._clock,
+            ),
+            ServeLimits(
+                entry_size_max=1_000,
+                read_size_max=1 << 20,
+                ledger_count_max=ledger_count_max,
+                watch_count_max=watch_count_max,
+            ),
             incarnation=3,
-            entry_size_max=1_000,
-            read_size_max=1 << 20,
-            ledger_count_max=ledger_count_max,
-            watch_count_max=watch_count_max,
             stop_bookie=self.failures.append,
         )
 

@@ -201,13 +201,11 @@ class Writer:
         self.sent: list[object] = []
         queue = SyncQueue(world.storage.journal, self, self._send, world.progress)
         self.actor = JournalActor(
-            world.storage.journal,
             queue,
-            self,  # type: ignore[arg-type]  # a ref without actor: syncs are run by hand
-            self._send,
+            self,  # syncs are run by hand
             world.space,
-            1 << 20,
-            world.failures.append,
+            unsynced_size_max=1 << 20,
+            stop_bookie=world.failures.append,
         )
         self._queue = queue
 

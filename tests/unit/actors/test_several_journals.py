@@ -9,6 +9,7 @@ from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, FakeTicker, add, batch, read_lac
 from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
+from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.storage import Quiesce, Requests, StorageActor, StorageMessage
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
@@ -55,19 +56,19 @@ class TwoJournals:
         self.ticker = FakeTicker()
         self.actor = StorageActor(
             self.storage,
-            journals=lambda: self.journals,
-            reader=Box(),
-            look_up=self.questions.append,
-            progresses=self.progresses,
-            ticker=self.ticker,
-            send=self.send,
-            space=SpaceGate("b"),
-            about=lambda request: Pong(request_id=request.request_id),
+            ServeParts(
+                journals=lambda: self.journals,
+                progresses=self.progresses,
+                reader=Box(),
+                look_up=self.questions.append,
+                send=self.send,
+                space=SpaceGate("b"),
+                ticker=self.ticker,
+                status=lambda request: Pong(request_id=request.request_id),
+            ),
+            ServeLimits(1_000, read_size_max=1 << 20, ledger_count_max=ledger_count_max),
             incarnation=3,
-            entry_size_max=1_000,
-            read_size_max=1 << 20,
             stop_bookie=self.failures.append,
-            ledger_count_max=ledger_count_max,
         )
 
     def send(self, outbounds: Sequence[Outbound]) -> None:

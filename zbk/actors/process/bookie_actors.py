@@ -27,6 +27,7 @@ from zbk.actors.serve.journal import (
     SyncQueue,
 )
 from zbk.actors.serve.ledger_lookups import LookupActor
+from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import MovedEntries, ReadActor
 from zbk.actors.serve.storage import Quiesce, StorageActor, StorageDoor
 from zbk.actors.space_gate import SpaceGate
@@ -185,19 +186,21 @@ class BookieActors:
         self, about: About, progresses: list[SyncProgress]
     ) -> "pykka.ActorRef[StorageActor]":
         ground, config, actors = self._ground, self._ground.config, self._actors
-        return StorageActor.start(
-            ground.storage,
+        parts = ServeParts(
             journals=lambda: self._journal_doors,
+            progresses=progresses,
             reader=actors["read"],
             look_up=lambda question: self._tell("lookup", question),
-            progresses=progresses,
-            ticker=self._ticker,
             send=self.front.send,
             space=ground.gate,
-            about=about.answer,
+            ticker=self._ticker,
+            status=about.answer,
+        )
+        return StorageActor.start(
+            ground.storage,
+            parts,
+            ServeLimits(config.entry_size_max, config.read_size_max),
             incarnation=ground.identity.incarnation,
-            entry_size_max=config.entry_size_max,
-            read_size_max=config.read_size_max,
             stop_bookie=self._stop_bookie,
             door=self._storage_door,
         )
@@ -209,13 +212,11 @@ class BookieActors:
         syncer = actors[f"sync-{number}"] = JournalSyncActor.start(queue, self._stop_bookie)
         door = JournalDoor(queue)
         actors[f"journal-{number}"] = JournalActor.start(
-            journal,
             queue,
             syncer,
-            send,
             self._ground.gate,
-            self._ground.config.journal_unsynced_size_max,
-            self._stop_bookie,
+            unsynced_size_max=self._ground.config.journal_unsynced_size_max,
+            stop_bookie=self._stop_bookie,
             door=door,
         )
         self._journal_doors.append(door)

@@ -32,6 +32,7 @@ from zbk.errors import (
     LedgerFencedError,
     MalformedMessageError,
     NoSuchLedgerError,
+    UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.entry.entry import entry_overhead_size, stored_lac
@@ -41,7 +42,7 @@ from zbk.storage.directory.disk_space import leaves_room_for_fences
 from zbk.storage.journal.record import EntriesRecord
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.codec import decode_ids
-from zbk.wire.messages import Add, AddAnswer, LacAnswer, Sync, WriteLac
+from zbk.wire.messages import Add, AddAnswer, Sync, WriteLac
 
 
 class AddRequests:
@@ -86,7 +87,7 @@ class AddRequests:
             last_add_synced=ledger.last_add_synced,  # it may be more when the answer leaves
         )
         if batch is None:  # sent again: answered like a sync
-            turn.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
+            turn.ticket(slot).after_sync.append(Outbound(inbound, answer))
             return
         recorded_lac = None
         if batch.last_entry_id > slot.last_entry_id:
@@ -113,12 +114,8 @@ class AddRequests:
             return
         self._admit(slot, request)
         self._record_lac(slot, request.lac)
-        answer = LacAnswer(
-            request_id=request.request_id,
-            incarnation=self._turn.incarnation,
-            lac=slot.ledger.recorded_lac,
-        )
-        self._turn.answer_when_synced(slot, inbound, answer)  # it is, if this came again
+        answer = self._turn.lac_answer(inbound, slot.ledger.recorded_lac)
+        self._turn.answer_when_synced(slot, inbound, answer)  # at once if the LAC is synced already
 
     def sync(self, inbound: Inbound, request: Sync) -> None:
         """Answer with the sync cursor, once all that was before is on stable storage.
@@ -136,10 +133,9 @@ class AddRequests:
                 raise limbo.unknown(request.ledger_id)
             raise NoSuchLedgerError(request.ledger_id)
         slot.ledger.admit_sync(request.ledger_key)
-        if limbo.limbo.may_lack_fence(request.ledger_id):
-            raise limbo.unknown(request.ledger_id)
+        self._ledgers.check_fence_known(request.ledger_id)
         self._record_lac(slot, request.lac)
-        ticket = self._turn.lane(slot).ticket
+        ticket = self._turn.ticket(slot)
         slot.ticket = ticket.number
         ticket.syncs.append((inbound, slot))
 
@@ -152,10 +148,11 @@ class AddRequests:
             UnknownLedgerStateError: nobody knows.
             LedgerFencedError, UnauthorizedError, UnsupportedLedgerError: no bookie would take it.
         """
-        limbo = self._storage.limbo
-        if limbo.limbo.may_lack_fence(request.ledger_id):
+        try:
+            self._ledgers.check_fence_known(request.ledger_id)
+        except UnknownLedgerStateError:
             self._check_known_fence(request)
-            raise limbo.unknown(request.ledger_id)
+            raise
 
     def _check_space(self, request: Add, record_size: int) -> None:
         """Admit an add though the bookie has no space for all of them.

@@ -1,10 +1,10 @@
-"""The two actors of a journal: one writes, one syncs, so that this goes on at the same time.
+"""The two actors of a journal: one writes and one syncs, so that both go on at the same time.
 
-A bookie has both for each of its journals, which know nothing of each other.
+A bookie has both for each of its journals, independent of the others.
 
 ``JournalActor``
-    mailbox     AppendGroup, from the storage actor, in order, and in whatever thread has that
-                one's turn if it is small and the disk is quick; NoteSynced, from the ticker
+    mailbox     AppendGroup, from the storage actor, in order; NoteSynced, from the ticker. If the
+                group is small and the disk is fast, the storage actor's thread takes this turn
     answers     clients whose answer waits for the page cache only, through the front
     owns        the write side of the Journal
 
@@ -14,17 +14,18 @@ A bookie has both for each of its journals, which know nothing of each other.
                 storage actor
     owns        nothing: the sync side of the Journal belongs to the ``SyncQueue``
 
-A *ticket* numbers the groups of the storage actor. Groups form by themselves: whatever queued
-while the last write, or the last fsync, was under way goes together in the next one. An fsync
-covers exactly the groups that were written before it began. ``SyncProgress`` says how far that
-came, to whoever looks; nobody is woken for it unless somebody waits.
+A *ticket* numbers the groups of the storage actor. Groups form by themselves: those that queue
+while a write, or an fsync, is under way go together in the next one. An fsync covers exactly the
+groups that were written before it began. ``SyncProgress`` says how far it came and may be read in
+any thread; a thread is only woken for it if it waits.
 
-A small group that nobody follows is synced by the journal actor itself where that holds nobody up
-(``zbk.durability.lone_sync``): waking another thread would cost a lone add more than it gains.
+The journal actor itself syncs a small group that no other group follows, where no client waits
+longer for that (``zbk.durability.lone_sync``): waking another thread would cost a lone add more
+than it gains.
 
-On a full disk groups wait, in order, and are tried again: nothing that follows could be promised
-without them. Adds among them are refused at once, so that their writer goes elsewhere; fences are
-answered when their group is written after all.
+On a full disk groups wait, in order, and are retried: nothing after them could be promised without
+them. Adds among them are refused at once, so that their writer takes another bookie. Fences are
+answered when their group is written in the end.
 
 On failure the bookie stops: after a failed write or fsync nothing can be promised.
 """
@@ -35,7 +36,6 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
-import pykka
 
 from zbk.actors.base import BookieActor, LendingActor, StopBookie
 from zbk.actors.messages import Sink
@@ -50,56 +50,68 @@ from zbk.transport.inbound import Outbound
 from zbk.wire.messages import AddAnswer
 
 WRITE_SIZE_MAX: Final = 8 * 1024 * 1024
-"""Bytes of one gathered write: more waits for the next."""
+"""Bytes of one gathered write; more waits for the next."""
 
 OWN_SYNC_SIZE_MAX: Final = 64 * 1024
-"""Bytes of a group that the journal actor may sync itself when nobody follows."""
+"""Bytes of a group that the journal actor may sync itself when no other group follows."""
 
 Send: TypeAlias = Callable[[Sequence[Outbound]], None]
 
 
 class JournalFile(Protocol):
-    """What the actors need of the journal. ``append`` and ``sync`` may run at the same time."""
+    """The journal, as its actors use it. ``append`` and ``sync`` may run at the same time."""
 
     def append(self, records: Sequence[JournalRecord]) -> object:
         """Write records to the page cache, in order."""
         ...
 
     def note_synced(self) -> None:
-        """Write the evidence of the last sync, when no record has come to carry it."""
+        """Write the evidence of the last sync, if no record has come to carry it."""
         ...
 
     def sync(self) -> object:
-        """Return once everything appended before this call is on stable storage."""
+        """Bring everything appended before this call to stable storage."""
         ...
 
 
 class AppendGroup(msgspec.Struct, frozen=True):
-    """Records to write under one ticket, and who hears of it when. None is a barrier."""
+    """Records to write under one ticket, and the answers that follow. No records: a barrier."""
 
     ticket: int
     records: Sequence[JournalRecord]
     size: int  # bytes
     after_write: Sequence[Outbound]  # answers to send once the records are in the page cache
     after_sync: Sequence[Outbound]  # and once they are on stable storage
-    is_sync_news: bool  # the storage actor wants to hear when they are
-    is_sync_needed: bool  # somebody waits for that
+    is_sync_news: bool  # the storage actor waits for ``Synced``
+    is_sync_needed: bool  # the storage actor or a client waits for the sync
+
+
+class JournalSink(Protocol):
+    """The door of a journal actor."""
+
+    def tell(self, group: AppendGroup) -> None:
+        """Deliver without waiting."""
+        ...
+
+    def take(self, group: AppendGroup) -> None:
+        """Deliver the only group of a turn; wait for its write where that is faster."""
+        ...
 
 
 class NoteSynced(msgspec.Struct, frozen=True):
-    """Time to write down what was synced last, if nothing else is to be written."""
+    """Write the evidence of the last sync, if no group waits to be written."""
 
 
 class Flush(msgspec.Struct, frozen=True):
-    """Sync what has been written: somebody waits for it, or it is much."""
+    """Sync the groups that were written: a client waits, or they are many bytes."""
 
 
 class SyncDue(msgspec.Struct, frozen=True):
-    """Time to sync what nobody waits for."""
+    """Sync the groups that were written, though no client waits."""
 
 
 class Synced(msgspec.Struct, frozen=True):
-    """Everything of one journal up to this ticket is on stable storage."""
+    """To the storage actor: one journal is on stable storage up to this ticket."""
 
     ticket: int
     journal_no: int = 0
@@ -108,15 +120,15 @@ class Synced(msgspec.Struct, frozen=True):
 class SyncProgress:
     """How far one journal is on stable storage: a number that may be read in any thread.
 
-    Whoever waits for it sets ``is_watched`` first and looks at ``synced_ticket`` then, while a sync
-    sets ``synced_ticket`` first and looks at ``is_watched`` then: one of them sees the other.
+    A thread that waits for it sets ``is_watched`` first and then reads ``synced_ticket``. A sync
+    sets ``synced_ticket`` first and then reads ``is_watched``: one of them sees the other.
     """
 
     __slots__ = ("is_watched", "synced_ticket", "written_size")
 
     def __init__(self) -> None:
         self.synced_ticket = 0  # written by the ``SyncQueue``
-        self.is_watched = False  # written by the storage actor: it wants ``Synced`` of every sync
+        self.is_watched = False  # written by the storage actor: it waits for each ``Synced``
         self.written_size = 0  # bytes of all groups that were written; by the ``SyncQueue``
 
 
@@ -127,8 +139,8 @@ SyncMessage: TypeAlias = Flush | SyncDue
 class SyncQueue:
     """Groups that are written and not synced, and the fsync for all of them. Any thread.
 
-    ``run`` takes what is queued, syncs once, and tells everybody. One run at a time; what is
-    queued during a run waits for the next.
+    ``run`` takes the groups that are queued, syncs once, and sends the answers of all. One run at a
+    time; a group that is queued during a run waits for the next.
     """
 
     def __init__(
@@ -141,10 +153,10 @@ class SyncQueue:
         now_us: Callable[[], int] = monotonic_us,
     ) -> None:
         self.lone_sync = LoneSync()
-        self._journal = journal
+        self.journal = journal
+        self.send = send
         self._journal_no = journal_no
         self._storage = storage
-        self._send = send
         self._progress = progress
         self._now_us = now_us
         self._groups: list[AppendGroup] = []
@@ -167,16 +179,16 @@ class SyncQueue:
             self._progress.written_size += size
 
     def run(self) -> None:
-        """Sync what is queued; return when everybody was told.
+        """Sync the groups that are queued, and send their answers.
 
         Raises:
-            StorageFailedError: the fsync failed; nobody was told anything.
+            StorageFailedError: the fsync failed; nothing was sent.
         """
         with self._run_lock:
             groups = self._take()
             if groups:
                 begun_us = self._now_us()
-                self._journal.sync()  # only what was written before counts, and that are these
+                self.journal.sync()  # covers these groups: they were written before it began
                 if any(group.records for group in groups):  # else it may have had nothing to do
                     self.lone_sync.synced(self._now_us() - begun_us)
                 self._tell(groups)
@@ -192,40 +204,38 @@ class SyncQueue:
         self.sync_count += 1
         answers = [answer for group in groups for answer in group.after_sync]
         if answers:
-            self._send(answers)
+            self.send(answers)
         if self._progress.is_watched or any(group.is_sync_news for group in groups):
             self._storage.tell(Synced(groups[-1].ticket, self._journal_no))
 
 
 class JournalActor(LendingActor):
-    """Writes groups; does not wait for the disk if anybody waits for it."""
+    """Writes groups. It does not wait for the disk while another group waits for it."""
 
     def __init__(
         self,
-        journal: JournalFile,
         queue: SyncQueue,
-        syncer: "pykka.ActorRef[JournalSyncActor]",
-        send: Send,
+        syncer: Sink[Flush],
         space: SpaceGate,
+        *,
         unsynced_size_max: int,
         stop_bookie: StopBookie,
-        *,
         door: Door | None = None,
         now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         super().__init__(stop_bookie, door or Door())
         self._now_ms = now_ms
-        self._journal = journal
+        self._journal = queue.journal
+        self._send = queue.send
         self._space = space
         self._queue = queue
         self._syncer = syncer
-        self._send = send
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
 
     def handle(self, message: WriteMessage) -> None:
-        """Join the group; write when nobody else waits to join, or it is large."""
+        """Queue a group; write those that are queued when no other comes, or they are large."""
         match message:
             case AppendGroup():
                 self._groups.append(message)
@@ -252,7 +262,7 @@ class JournalActor(LendingActor):
             self._written(written)
 
     def _append(self, groups: Sequence[AppendGroup]) -> NoSpaceError | None:
-        """Append groups in one go; return why not."""
+        """Append groups in one write; return the error if there was no space."""
         records = [record for group in groups for record in group.records]
         if records:
             try:
@@ -264,9 +274,9 @@ class JournalActor(LendingActor):
     def _append_singly(
         self, groups: Sequence[AppendGroup]
     ) -> tuple[Sequence[AppendGroup], NoSpaceError | None]:
-        """Append the first groups, as many as there is space for; return them, and why no more.
+        """Append as many groups as there is space for; return them, and the error of the next.
 
-        The reserve has just been released: it may be enough for all.
+        The reserve has just been released, and may be enough for all.
         """
         for count, group in enumerate(groups):
             failure = self._append([group])
@@ -298,12 +308,12 @@ class JournalActor(LendingActor):
 
     def _note_synced(self) -> None:
         if self._space.is_readonly:
-            return  # notes are large, and what room there is is for fences
+            return  # notes are large, and the room that is left is for fences
         with suppress(NoSpaceError):
             self._journal.note_synced()
 
     def _written(self, groups: Sequence[AppendGroup]) -> None:
-        """Answer what waits for the write, and have the rest synced."""
+        """Answer the requests that wait for the write, and have the groups synced."""
         size = sum(group.size for group in groups)
         answers = [answer for group in groups for answer in group.after_write]
         queue = self._queue
@@ -329,7 +339,7 @@ class JournalDoor(Door):
         self._queue = queue
 
     def take(self, group: AppendGroup) -> None:
-        """Write a group that stands alone in the calling thread, if the group and fsyncs are small.
+        """Write a lone group in the calling thread, if it is small and fsyncs are fast.
 
         Otherwise the actor writes it.
         """
@@ -340,14 +350,14 @@ class JournalDoor(Door):
 
 
 class JournalSyncActor(BookieActor):
-    """Runs the fsyncs that the journal actor does not wait for."""
+    """Runs the fsyncs that the journal actor does not run itself."""
 
     def __init__(self, queue: SyncQueue, stop_bookie: StopBookie) -> None:
         super().__init__(stop_bookie)
         self._queue = queue
 
     def handle(self, message: SyncMessage) -> None:
-        """Sync; of several wishes in a row the last one is enough."""
+        """Sync. The last of several messages in a row is enough."""
         match message:
             case Flush() | SyncDue():
                 if self.actor_inbox.empty():

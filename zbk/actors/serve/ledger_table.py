@@ -21,11 +21,12 @@ from zbk.durability.bookie_ledger import BookieLedger
 from zbk.durability.level import level_of
 from zbk.errors import EntryUnreadableError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.entry.entry import stored_lac
-from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.index.ledger_info import LedgerInfo
 from zbk.storage.journal.record import LedgerKeyRecord
 from zbk.storage.stored_ledger import StoredLedger
+from zbk.wire.messages import Read, ReadLac
 
 logger = logging.getLogger(__name__)
 
@@ -99,6 +100,44 @@ class LedgerTable:
         """
         if self._storage.is_deleted(ledger_id):
             raise NoSuchLedgerError(ledger_id)
+
+    def known(self, request: Read | ReadLac) -> LedgerSlot:
+        """Return a ledger that this bookie has, after a check of key and type.
+
+        Raises:
+            NoSuchLedgerError: the bookie does not have it, and never had.
+            UnknownLedgerStateError: the bookie does not have it, but may have had it.
+            UnauthorizedError, UnsupportedLedgerError: key or type are others.
+        """
+        slot = self.find(request.ledger_id)
+        if slot is None:
+            self.check_miss(request.ledger_id, request.ledger_type)
+            raise NoSuchLedgerError(request.ledger_id)
+        slot.ledger.check(request.ledger_key, request.ledger_type)
+        return slot
+
+    def check_miss(self, ledger_id: int, ledger_type: LedgerType) -> None:
+        """Accept "no" as the answer about a ledger of which nothing was lost.
+
+        Raises:
+            UnknownLedgerStateError: something may have been lost; the answer is neither yes nor no.
+        """
+        limbo = self._storage.limbo
+        is_unknown = limbo.limbo.is_miss_unknown(ledger_id, ledger_type)
+        if is_unknown and not self._storage.is_deleted(ledger_id):
+            raise limbo.unknown(ledger_id)
+
+    def check_fence_known(self, ledger_id: int) -> None:
+        """Accept a ledger whose fence was not lost.
+
+        Readers were told no higher LAC of it than is here.
+
+        Raises:
+            UnknownLedgerStateError: a fence may have been lost.
+        """
+        limbo = self._storage.limbo
+        if limbo.limbo.may_lack_fence(ledger_id):
+            raise limbo.unknown(ledger_id)
 
     def new(self, ledger_id: int) -> LedgerSlot:
         """Return a ledger that this bookie does not have yet; it starts empty."""

@@ -1,13 +1,24 @@
-"""What a client is told of an error.
+"""The answer that tells a client of an error.
 
-Want of file descriptors is a matter of this bookie, and of this moment: the client is told that it
-is busy. What it asked for has not happened, and may be asked for again.
+A lack of file descriptors concerns this bookie at this moment only: the client is told that the
+bookie is busy. Its request had no effect and may be repeated.
 """
 
-from zbk.errors import BusyError, OutOfDescriptorsError, ZbkError
+from zbk.errors import BusyError, OutOfDescriptorsError, StorageFailedError, ZbkError
 from zbk.transport.inbound import Inbound
 from zbk.wire.codec import refusal
 from zbk.wire.messages import Refused
+
+
+def answerable(error: ZbkError) -> ZbkError:
+    """Return an error that is an answer.
+
+    Raises:
+        StorageFailedError: this error is none, and the bookie has to stop.
+    """
+    if isinstance(error, StorageFailedError) and not isinstance(error, OutOfDescriptorsError):
+        raise error
+    return error
 
 
 def refusal_of(inbound: Inbound, incarnation: int, error: ZbkError) -> Refused:

@@ -2,17 +2,18 @@
 
 mailbox     Requests, from the front, which handles small ones itself while the actor is idle;
             Synced, from the journal actors; RunInStorage, from the checkpoint, gc and scrub actors;
-            ForgetLedgers, from the gc actor; PollsDue, from the ticker while a client waits for a
+            ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
             LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; Quiesce, when
             the bookie stops
-answers     clients, through the front or by way of the journal, when the ledger's type says so
+answers     clients, through the front, or through the journal if the ledger's type says so
 owns        BookieStorage (entry logs, index), LedgerTable (the rules' view of each ledger), the
-            LacWatches, and what waits for the metadata store (``new_ledger_gate``)
+            LacWatches, and the requests that wait for the metadata store (``new_ledger_gate``)
 on failure  the bookie stops
 
-What requests mean stands beside: ``add_requests`` (adds, explicit LACs, syncs), ``read_requests``
-(reads, fences, LACs, what is held). Here each message becomes a turn, and each turn a ticket of
-each journal that has a part in it (``turn``).
+A *turn* is the handling of one message. The request classes fill it: ``add_requests`` (adds,
+explicit LACs, syncs), ``read_requests`` (reads, fences, LACs, ledger info), ``watch_requests``
+(clients that wait for a LAC). Each turn becomes one ticket of each journal that has a part in it
+(``turn``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -23,26 +24,20 @@ import msgspec
 import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
-from zbk.actors.messages import ForgetLedgers, RunInStorage, Sink, TickSource
+from zbk.actors.messages import ForgetLedgers, RunInStorage
 from zbk.actors.serve.add_requests import AddRequests
-from zbk.actors.serve.journal import Send, Synced, SyncProgress
-from zbk.actors.serve.lac_watches import WATCH_COUNT_MAX, LacWatches
-from zbk.actors.serve.ledger_lookups import LookedUp, LookUp
-from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX, LedgerTable
+from zbk.actors.serve.journal import Synced
+from zbk.actors.serve.lac_watches import LacWatches
+from zbk.actors.serve.ledger_lookups import LookedUp
+from zbk.actors.serve.ledger_table import LedgerTable
 from zbk.actors.serve.new_ledger_gate import NewLedgerGate
-from zbk.actors.serve.read import Fetch, ResolveAgain
+from zbk.actors.serve.parts import ServeLimits, ServeParts
+from zbk.actors.serve.read import ResolveAgain
 from zbk.actors.serve.read_requests import ReadRequests
-from zbk.actors.serve.turn import AddCounts, JournalSink, Ticket, Turn
-from zbk.actors.space_gate import SpaceGate
-from zbk.errors import (
-    BusyError,
-    MalformedMessageError,
-    OutOfDescriptorsError,
-    StorageFailedError,
-    ZbkError,
-)
+from zbk.actors.serve.turn import AddCounts, Ticket, Turn
+from zbk.actors.serve.watch_requests import WatchRequests
+from zbk.errors import BusyError, MalformedMessageError, ZbkError
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.system.clock import monotonic_ms
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
@@ -51,7 +46,6 @@ from zbk.wire.messages import (
     GetBookieInfo,
     GetLedgerInfo,
     Hello,
-    Message,
     Ping,
     Read,
     ReadLac,
@@ -63,17 +57,17 @@ from zbk.wire.messages import (
 )
 
 LENT_SIZE_MAX: Final = 64 * 1024
-"""Bytes of requests that the front's thread serves in the place of an idle storage actor."""
+"""Bytes of requests up to which the front's thread takes the turn of an idle storage actor."""
 
 
 class Requests(msgspec.Struct, frozen=True):
-    """What the front received in one turn."""
+    """The requests that the front received together."""
 
     batch: list[Inbound]
 
 
-class PollsDue(msgspec.Struct, frozen=True):
-    """Look whether a client has waited long enough."""
+class WatchesDue(msgspec.Struct, frozen=True):
+    """Check whether a client has waited long enough for a LAC."""
 
 
 class Quiesce(msgspec.Struct, frozen=True):
@@ -83,7 +77,14 @@ class Quiesce(msgspec.Struct, frozen=True):
 
 
 StorageMessage: TypeAlias = (
-    Requests | Synced | Quiesce | RunInStorage | PollsDue | ForgetLedgers | ResolveAgain | LookedUp
+    Requests
+    | Synced
+    | Quiesce
+    | RunInStorage
+    | WatchesDue
+    | ForgetLedgers
+    | ResolveAgain
+    | LookedUp
 )
 
 
@@ -91,7 +92,7 @@ class StorageDoor(Door):
     """Where the front hands requests to the storage actor, in order."""
 
     def receive(self, batch: list[Inbound]) -> None:
-        """Serve few bytes in the calling thread if the actor is idle; leave the rest for it."""
+        """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
         requests = Requests(batch)
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
         if not (is_small and self.hand(requests)):
@@ -105,73 +106,50 @@ class StorageActor(LendingActor):
     def __init__(
         self,
         storage: BookieStorage,
+        parts: ServeParts,
+        limits: ServeLimits,
         *,
-        journals: Callable[[], Sequence[JournalSink]],
-        reader: Sink[list[Fetch]],
-        look_up: Callable[[LookUp], None],
-        progresses: Sequence[SyncProgress],
-        ticker: TickSource,
-        send: Send,
-        space: SpaceGate,
-        about: Callable[[GetBookieInfo | CollectGarbage | Scrub], Message],
         incarnation: int,
-        entry_size_max: int,
-        read_size_max: int,
         stop_bookie: StopBookie,
         door: Door | None = None,
-        now_ms: Callable[[], int] = monotonic_ms,
-        ledger_count_max: int = LEDGER_COUNT_MAX,
-        watch_count_max: int = WATCH_COUNT_MAX,
     ) -> None:
         super().__init__(stop_bookie, door or Door())
         self._storage = storage
-        self._about = about
-        self._ledgers = LedgerTable(storage, progresses, ledger_count_max)
-        watches = LacWatches(progresses, count_max=watch_count_max)
-        self._turn = Turn(
-            storage,
-            progresses,
-            journals=journals,
-            reader=reader,
-            send=send,
-            space=space,
-            watches=watches,
-            incarnation=incarnation,
-        )
-        self._gate = NewLedgerGate(self._ledgers, look_up)
+        self._status = parts.status
+        watches = LacWatches(parts.progresses, count_max=limits.watch_count_max)
+        self._ledgers = LedgerTable(storage, parts.progresses, limits.ledger_count_max)
+        self._turn = Turn(storage, parts, watches, incarnation)
+        self._gate = NewLedgerGate(self._ledgers, parts.look_up)
         self._adds = AddRequests(
             storage,
             self._ledgers,
             self._turn,
             gate=self._gate,
-            space=space,
-            entry_size_max=entry_size_max,
+            space=parts.space,
+            entry_size_max=limits.entry_size_max,
         )
+        self._watches = WatchRequests(self._ledgers, self._turn, watches, parts, self._on_tick)
         self._reads = ReadRequests(
             storage,
             self._ledgers,
             self._turn,
-            progresses,
             gate=self._gate,
-            read_size_max=read_size_max,
-            ticker=ticker,
-            on_tick=self._on_tick,
-            now_ms=now_ms,
-            watches=watches,
+            watches=self._watches,
+            read_size_max=limits.read_size_max,
         )
 
     @property
     def counts(self) -> AddCounts:
-        """What was added."""
+        """Counters of adds."""
         return self._turn.counts
 
     @property
     def ledger_count(self) -> int:
-        """How many ledgers are in the table."""
+        """The number of ledgers in the table."""
         return len(self._ledgers)
 
     def handle(self, message: StorageMessage) -> None:  # noqa: C901 - a case for each message
-        """Dispatch; then send what is ready, in lists."""
+        """Handle one message, and send the output of the turn, in lists."""
         match message:
             case Requests():
                 self._serve(inbound for inbound in message.batch if not self._waits(inbound))
@@ -180,18 +158,18 @@ class StorageActor(LendingActor):
             case Synced():
                 for ticket in self._turn.take_synced(message.journal_no, message.ticket):
                     self._on_synced(ticket)
-                self._reads.on_synced(message.journal_no)
-            case PollsDue():
-                self._reads.on_time()
+                self._watches.on_synced(message.journal_no)
+            case WatchesDue():
+                self._watches.on_time()
             case Quiesce():
-                self._reads.wake_all()
+                self._watches.wake_all()
                 self._turn.begin()
                 for inbound in self._gate.give_up():
-                    self._refuse(inbound, BusyError("the bookie stops"))
+                    self._turn.refuse(inbound, BusyError("the bookie stops"))
                 self._turn.when_synced(message.done)
                 self._turn.end()
             case RunInStorage():
-                self._ledgers.keep_cursors()  # a checkpoint may write them down
+                self._ledgers.keep_cursors()  # a checkpoint may write them
                 message.step()
             case ForgetLedgers():
                 message.done(self._forget(message.ledger_ids))
@@ -199,38 +177,34 @@ class StorageActor(LendingActor):
                 self._reads.resolve_again(message.fetch)
             case _:
                 assert_never(message)
-        self._reads.answer_watches()
+        self._watches.answer()
         self._turn.send()
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
-        """Refuse ledgers from now on; false if storage cannot remember more of them."""
+        """Refuse ledgers from now on; return false if storage cannot remember more of them."""
         if not self._storage.mark_deleted(ledger_ids):
             return False
         for ledger_id in ledger_ids:
             self._ledgers.forget(ledger_id)
-            self._reads.ledger_gone(ledger_id)
+            self._watches.ledger_gone(ledger_id)
         return True
 
     def _on_tick(self) -> None:
-        """Come back for those who wait. The ticker's thread."""
-        self.actor_ref.tell(PollsDue())
+        """Look at the watches soon. The ticker's thread."""
+        self.actor_ref.tell(WatchesDue())
 
     # -------------------------------------------------------------- requests
 
     def _serve(self, inbounds: Iterable[Inbound]) -> None:
-        """Do what is asked, in one turn; then ask for the ledgers that are new here."""
+        """Serve requests in one turn; then look up the ledgers that are new here."""
         turn = self._turn
         turn.begin()
         for inbound in inbounds:
             try:
                 self._on_request(inbound)
-            except OutOfDescriptorsError as error:
-                turn.answer(inbound, turn.refusal(inbound, error))
-            except StorageFailedError:
-                raise  # this is no answer: the bookie stops
             except ZbkError as error:
-                self._refuse(inbound, error)
-        self._reads.answer_watches()  # a LAC must not follow a higher one that a sync now makes
+                turn.refuse(inbound, error)
+        self._watches.answer()  # a LAC must not follow a higher one that a sync now makes
         turn.end()
         self._gate.ask()
 
@@ -239,11 +213,8 @@ class StorageActor(LendingActor):
         try:
             return self._gate.holds_back(inbound)
         except BusyError as error:
-            self._refuse(inbound, error)
+            self._turn.refuse(inbound, error)
             return True
-
-    def _refuse(self, inbound: Inbound, error: ZbkError) -> None:
-        self._turn.answer(inbound, self._turn.refusal(inbound, error))
 
     def _on_request(self, inbound: Inbound) -> None:
         request = inbound.request
@@ -255,7 +226,7 @@ class StorageActor(LendingActor):
             case ReadLac():
                 self._reads.read_lac(inbound, request)
             case WatchLacs():
-                self._reads.watch_lacs(inbound, request)
+                self._watches.watch_lacs(inbound, request)
             case WriteLac():
                 self._adds.write_lac(inbound, request)
             case Sync():
@@ -263,7 +234,7 @@ class StorageActor(LendingActor):
             case GetLedgerInfo():
                 self._reads.ledger_info(inbound, request)
             case GetBookieInfo() | CollectGarbage() | Scrub():
-                self._turn.answer(inbound, self._about(request))
+                self._turn.answer(inbound, self._status(request))
             case Hello() | Ping():
                 raise MalformedMessageError("the front answers this itself")
             case _:

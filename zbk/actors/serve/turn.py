@@ -1,32 +1,30 @@
-"""What the storage actor brings forth in one turn: answers, reads, and a ticket of each journal.
+"""Output of one storage-actor turn: answers, reads, and a ticket of each journal.
 
-A *ticket* is what a group of journal records promises. Answers to clients travel with the group and
-are sent by whoever writes it (VD) or syncs it; what has to be done in the storage actor first
-comes back to it with ``Synced``: reads and sync cursors that wait for stable storage.
+A *ticket* is the promise of one group of journal records. Answers to clients travel with the group
+and are sent by the actor that writes it (VD) or syncs it. Reads and sync cursors that wait for
+stable storage come back to the storage actor with ``Synced``.
 
-A *lane* is what a turn has for one journal. Tickets are counted in each by themselves: a ledger has
-its records in one journal, and what is promised of it is counted there.
+Each journal has its own tickets, counted from 1. All records of a ledger go to one journal, and a
+promise about the ledger is a ticket of that journal.
 
-What is added is in no ticket before it is in storage: on a full disk the adds of a turn are refused
-as if they had not come, but those of recoveries, for which the reserve is tried.
+An add enters a ticket only after it is in storage: on a full disk the adds of a turn are refused as
+if they had not come. For those of recoveries the reserve is tried.
 
-Owned by the storage actor; the request classes beside it fill it.
+Owned by the storage actor; the request classes of this package fill it.
 """
 
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 
-from zbk.actors.messages import Sink
-from zbk.actors.serve.journal import AppendGroup, Send, SyncProgress
+from zbk.actors.serve.journal import AppendGroup, SyncProgress
 from zbk.actors.serve.lac_watches import LacWatches
 from zbk.actors.serve.ledger_table import LedgerSlot
+from zbk.actors.serve.parts import ServeParts
 from zbk.actors.serve.read import Fetch
-from zbk.actors.serve.refusals import refusal_of
-from zbk.actors.space_gate import SpaceGate
+from zbk.actors.serve.refusals import answerable, refusal_of
 from zbk.durability.level import AcknowledgesAfter
 from zbk.errors import (
     CorruptRecordError,
@@ -40,23 +38,11 @@ from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
 from zbk.storage.ledger_directory import LedgerDirectory
 from zbk.transport.inbound import Inbound, Outbound
-from zbk.wire.messages import AddAnswer, Message, Refused
-
-
-class JournalSink(Protocol):
-    """Where records go: the journal actor."""
-
-    def tell(self, group: AppendGroup) -> None:
-        """Deliver without waiting."""
-        ...
-
-    def take(self, group: AppendGroup) -> None:
-        """Deliver the only group of a turn; wait for it where that is quicker."""
-        ...
+from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
 
 
 class AddCounts(msgspec.Struct):
-    """What was added; written by the actor's thread."""
+    """Counters of adds; written by the actor's thread."""
 
     batch_count: int = 0
     entry_count: int = 0
@@ -64,20 +50,20 @@ class AddCounts(msgspec.Struct):
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """An add that is to be stored, and what follows once it is."""
+    """An add to store, and the answer that follows."""
 
     inbound: Inbound
     slot: LedgerSlot
     batch: EntryBatch
     answer: AddAnswer
     answers_after: AcknowledgesAfter
-    recorded_lac: int | None  # the LAC that a start would find in it; None: it is not the last one
+    recorded_lac: int | None  # that a start would find in it; None: it is not the last entry
     is_recovery: bool
     has_cursor: bool
 
 
 class Stored:
-    """Entries of a VD ledger that a ticket stored: its sync cursor will hear of them."""
+    """Entries of a VD ledger in a ticket: its sync cursor moves over them after the sync."""
 
     __slots__ = ("first", "last", "slot")
 
@@ -88,7 +74,7 @@ class Stored:
 
 
 class Ticket:
-    """What one group of journal records promises."""
+    """The promise of one group of journal records."""
 
     __slots__ = (
         "after_sync",
@@ -113,36 +99,36 @@ class Ticket:
 
     @property
     def is_waited_for(self) -> bool:
-        """True when somebody outside waits until the ticket is on stable storage."""
+        """True when a client or a stop waits until the ticket is on stable storage."""
         return bool(self.after_sync or self.fetches or self.fenced or self.syncs or self.quiesced)
 
     @property
     def is_sync_news(self) -> bool:
-        """True when something is to be done here once the ticket is on stable storage."""
+        """True when the storage actor has work once the ticket is on stable storage."""
         return bool(self.stored or self.fetches or self.fenced or self.syncs or self.quiesced)
 
 
-class Lane:
-    """One journal, as the storage actor sees it."""
+class JournalTickets:
+    """The tickets of one journal: the one that is being filled, and those that wait for a sync."""
 
-    __slots__ = ("handed_size", "progress", "records", "synced_ticket", "ticket", "unsynced")
+    __slots__ = ("filled", "handed_size", "progress", "records", "synced_number", "unsynced")
 
     def __init__(self, progress: SyncProgress) -> None:
         self.progress = progress
         self.handed_size = 0  # bytes of all records that the journal actor got
-        self.records: list[JournalRecord] = []  # of the ticket
-        self.ticket = Ticket(0)
-        self.synced_ticket = 0  # as it was when the turn began: it may be more by now
-        self.unsynced: deque[Ticket] = deque()  # for which something is to be done once they are
+        self.filled = Ticket(0)
+        self.records: list[JournalRecord] = []  # of that ticket
+        self.synced_number = 0  # when the turn began; the journal may be further by now
+        self.unsynced: deque[Ticket] = deque()  # that mean work here after their sync
 
     def begin(self) -> None:
         """Begin a ticket."""
-        self.ticket = Ticket(self.ticket.number + 1)
-        self.synced_ticket = self.progress.synced_ticket
+        self.filled = Ticket(self.filled.number + 1)
+        self.synced_number = self.progress.synced_ticket
 
     def end(self) -> AppendGroup | None:
-        """Return the ticket as a group, if there is anything in it."""
-        ticket = self.ticket
+        """Return the ticket as a group; ``None`` if it is empty."""
+        ticket = self.filled
         records, self.records = self.records, []
         is_waited_for = ticket.is_waited_for
         if not (records or is_waited_for):
@@ -164,36 +150,31 @@ class Lane:
 
 
 class Turn:
-    """Gathers what the messages of a turn ask for; ``begin`` and ``end`` make tickets of it."""
+    """Gathers the output of a turn; ``begin`` and ``end`` make tickets of it."""
 
     def __init__(
-        self,
-        storage: BookieStorage,
-        progresses: Sequence[SyncProgress],
-        *,
-        journals: Callable[[], Sequence[JournalSink]],
-        reader: Sink[list[Fetch]],
-        send: Send,
-        space: SpaceGate,
-        watches: LacWatches,
-        incarnation: int,
+        self, storage: BookieStorage, parts: ServeParts, watches: LacWatches, incarnation: int
     ) -> None:
         self._storage = storage
         self._watches = watches
-        self._lanes = [Lane(progress) for progress in progresses]
-        self._journals = journals
-        self._reader = reader
-        self._send = send
-        self._space = space
+        self._tickets = [JournalTickets(progress) for progress in parts.progresses]
+        self._journals = parts.journals
+        self._reader = parts.reader
+        self._send = parts.send
+        self._space = parts.space
         self.incarnation = incarnation
         self.counts = AddCounts()
         self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
 
-    def lane(self, slot: LedgerSlot) -> Lane:
-        """Return what the turn has for a ledger's journal."""
-        return self._lanes[slot.journal_no]
+    def ticket(self, slot: LedgerSlot) -> Ticket:
+        """Return the ticket of this turn in a ledger's journal."""
+        return self._tickets[slot.journal_no].filled
+
+    def synced_ticket(self, slot: LedgerSlot) -> int:
+        """Return the ticket up to which a ledger's journal was synced when the turn began."""
+        return self._tickets[slot.journal_no].synced_number
 
     # -------------------------------------------------------------- filling it
 
@@ -203,55 +184,66 @@ class Turn:
 
     def is_synced(self, slot: LedgerSlot) -> bool:
         """Return whether everything of a ledger is on stable storage."""
-        return slot.ticket <= self.lane(slot).synced_ticket
+        return slot.ticket <= self._tickets[slot.journal_no].synced_number
 
     def answer_when_synced(self, slot: LedgerSlot, inbound: Inbound, answer: Message) -> None:
         """Answer at the end of the turn, or when everything of a ledger is on stable storage."""
         if self.is_synced(slot):
             self.answer(inbound, answer)
         else:
-            self.lane(slot).ticket.after_sync.append(Outbound(inbound, answer))
+            self.ticket(slot).after_sync.append(Outbound(inbound, answer))
 
     def fetch(self, fetch: Fetch) -> None:
-        """Read and answer, from the end of the turn on."""
+        """Hand a read to the read actor at the end of the turn."""
         self._fetches.append(fetch)
 
     def refusal(self, inbound: Inbound, error: ZbkError) -> Refused:
-        """Return the answer that carries an error."""
-        return refusal_of(inbound, self.incarnation, error)
+        """Return the answer that carries an error.
+
+        Raises:
+            StorageFailedError: this error is no answer, and the bookie has to stop.
+        """
+        return refusal_of(inbound, self.incarnation, answerable(error))
+
+    def refuse(self, inbound: Inbound, error: ZbkError) -> None:
+        """Answer with an error, as ``refusal`` makes it."""
+        self.answer(inbound, self.refusal(inbound, error))
+
+    def lac_answer(self, inbound: Inbound, lac: int) -> LacAnswer:
+        """Return the answer that carries a LAC."""
+        request_id = inbound.request.request_id
+        return LacAnswer(request_id=request_id, incarnation=self.incarnation, lac=lac)
 
     def record_lac(self, slot: LedgerSlot, lac: int) -> None:
         """Journal an explicit LAC."""
         self.record(slot, ExplicitLacRecord(slot.ledger_id, lac))
-        lane = self._lanes[slot.journal_no]
-        slot.ledger.lac_recorded(lac, lane.ticket.number, lane.synced_ticket)
+        slot.ledger.lac_recorded(lac, self.ticket(slot).number, self.synced_ticket(slot))
         self._watches.recorded(slot)
 
     def record(self, slot: LedgerSlot, record: JournalRecord) -> None:
         """Journal a change of a ledger."""
-        lane = self._lanes[slot.journal_no]
-        lane.records.append(record)
-        slot.ticket = lane.ticket.number
+        tickets = self._tickets[slot.journal_no]
+        tickets.records.append(record)
+        slot.ticket = tickets.filled.number
 
     @property
     def waiting_size(self) -> int:
-        """Bytes of records that were handed to journals, or will be, and are not written yet."""
+        """Bytes of records that are not written yet: handed to journals, or of this turn."""
         admitted_size = sum(EntriesRecord(one.batch).size for one in self._admitted)
-        recorded_size = sum(record.size for lane in self._lanes for record in lane.records)
-        handed_size = sum(one.handed_size - one.progress.written_size for one in self._lanes)
+        recorded_size = sum(record.size for one in self._tickets for record in one.records)
+        handed_size = sum(one.handed_size - one.progress.written_size for one in self._tickets)
         return handed_size + recorded_size + admitted_size
 
     def store(self, admitted: Admitted) -> None:
-        """Store and journal entries that are new, and answer when that is done."""
+        """Store and journal new entries, and answer then."""
         self._admitted.append(admitted)
-        slot = admitted.slot
-        slot.ticket = self._lanes[slot.journal_no].ticket.number
+        admitted.slot.ticket = self.ticket(admitted.slot).number
 
     def store_batches(self) -> None:
-        """Store what was to be stored up to now, or refuse it: the index knows of it.
+        """Store the adds of this turn so far, or refuse them: the index knows them afterwards.
 
         Raises:
-            StorageFailedError: nobody knows what is there: the bookie has to stop.
+            StorageFailedError: it is not known what was written: the bookie has to stop.
         """
         if self._admitted:
             admitted, self._admitted = self._admitted, []
@@ -272,10 +264,10 @@ class Turn:
             failure = self._add(home, recoveries) if recoveries else failure
             for one in admitted:
                 if failure is not None or not one.is_recovery:
-                    self._refuse(one, failure)
+                    self._refuse_add(one, failure)
 
     def _add(self, home: LedgerDirectory, admitted: Sequence[Admitted]) -> NoSpaceError | None:
-        """Store adds; return why not: there was room for all of them or for none."""
+        """Store adds, all of them or none; return the error if there was no space."""
         try:
             home.add([one.batch for one in admitted], [one.slot.stored.index for one in admitted])
         except NoSpaceError as error:
@@ -288,11 +280,11 @@ class Turn:
 
     def _note_stored(self, one: Admitted) -> None:
         batch, slot = one.batch, one.slot
-        lane = self._lanes[slot.journal_no]
-        ticket = lane.ticket
-        lane.records.append(EntriesRecord(batch))
+        tickets = self._tickets[slot.journal_no]
+        ticket = tickets.filled
+        tickets.records.append(EntriesRecord(batch))
         if one.recorded_lac is not None:
-            slot.ledger.lac_recorded(one.recorded_lac, ticket.number, lane.synced_ticket)
+            slot.ledger.lac_recorded(one.recorded_lac, ticket.number, tickets.synced_number)
             self._watches.recorded(slot)
         answers = ticket.after_write if one.answers_after == "write" else ticket.after_sync
         answers.append(Outbound(one.inbound, one.answer))
@@ -302,39 +294,39 @@ class Turn:
         self.counts.entry_count += batch.count
         self.counts.size += len(batch.body)
 
-    def _refuse(self, one: Admitted, failure: NoSpaceError | None) -> None:
-        with suppress(OutOfDescriptorsError):  # the id is a bound then: what follows is looked up
+    def _refuse_add(self, one: Admitted, failure: NoSpaceError | None) -> None:
+        with suppress(OutOfDescriptorsError):  # the old id stays: adds that follow are looked up
             one.slot.last_entry_id = one.slot.stored.index.last_entry_id
         is_busy = isinstance(failure, OutOfDescriptorsError)
         error = failure if failure is not None and is_busy else self._space.refusal()
-        self.answer(one.inbound, self.refusal(one.inbound, error))
+        self.refuse(one.inbound, error)
 
     # -------------------------------------------------------------- begin and end
 
     def begin(self) -> None:
         """Begin a ticket of each journal."""
         self._storage.begin_turn()
-        for lane in self._lanes:
-            lane.begin()
+        for tickets in self._tickets:
+            tickets.begin()
 
     def when_synced(self, done: Callable[[], None]) -> None:
         """Call ``done`` once everything up to now is on stable storage, in all journals."""
-        left = list(self._lanes)
+        left = list(self._tickets)
 
         def one_done() -> None:
             left.pop()
             if not left:
                 done()
 
-        for lane in self._lanes:
-            lane.ticket.quiesced.append(one_done)
+        for tickets in self._tickets:
+            tickets.filled.quiesced.append(one_done)
 
     def end(self) -> None:
-        """Store what was admitted and hand the records to the journals, as a ticket of each."""
+        """Store the adds of the turn, and hand its records to the journals, as a ticket of each."""
         self.store_batches()
         # before the journals: a "no such entry" must not follow the acknowledgement of that entry
         self.send()
-        groups = [(number, lane.end()) for number, lane in enumerate(self._lanes)]
+        groups = [(number, tickets.end()) for number, tickets in enumerate(self._tickets)]
         handed = [(number, group) for number, group in groups if group is not None]
         if handed:
             journals = self._journals()
@@ -346,15 +338,15 @@ class Turn:
                     journals[number].tell(group)
 
     def take_synced(self, journal_no: int, number: int) -> Sequence[Ticket]:
-        """Return a journal's tickets up to this one that something is to be done for, in order."""
-        unsynced = self._lanes[journal_no].unsynced
+        """Return, in order, a journal's tickets up to this one that mean work here."""
+        unsynced = self._tickets[journal_no].unsynced
         synced = []
         while unsynced and unsynced[0].number <= number:
             synced.append(unsynced.popleft())
         return synced
 
     def send(self) -> None:
-        """Send what is ready, in lists."""
+        """Send answers and reads that are ready, in lists."""
         if self._fetches:
             fetches, self._fetches = self._fetches, []
             self._reader.tell(fetches)

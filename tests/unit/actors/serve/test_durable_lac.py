@@ -10,7 +10,7 @@ from tests.support.storage_actor import KEY, LEDGER_ID, World, add, batch, read,
 from zbk.actors.serve import lac_watches
 from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.lac_watches import WAIT_MS_MAX
-from zbk.actors.serve.storage import PollsDue, Quiesce
+from zbk.actors.serve.storage import Quiesce, WatchesDue
 from zbk.errors import NoSuchLedgerError, UnauthorizedError, UnsupportedLedgerError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
 from zbk.storage.journal.segment import SEGMENT_HEADER_SIZE
@@ -307,11 +307,11 @@ def test_a_reader_is_answered_at_its_deadline_with_the_lac_that_there_is() -> No
     world = with_two_entries()
     wait(world, NO_ENTRY, wait_ms=500)
     world.now_ms += 499
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
     assert lacs(world) == []
 
     world.now_ms += 1
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
 
     assert lacs(world) == [(5, NO_ENTRY)]
 
@@ -321,7 +321,7 @@ def test_nobody_waits_longer_than_the_limit() -> None:
     wait(world, NO_ENTRY, wait_ms=2**62)
 
     world.now_ms += WAIT_MS_MAX
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
 
     assert lacs(world) == [(5, NO_ENTRY)]
 
@@ -395,10 +395,10 @@ def test_the_clock_is_looked_at_only_while_a_reader_waits() -> None:
         lambda: wait(world, NO_ENTRY, request_id=5),
         lambda: wait(world, NO_ENTRY, request_id=6, wait_ms=900),
         lambda: setattr(world, "now_ms", world.now_ms + 500),
-        lambda: world.tell(PollsDue()),
+        lambda: world.tell(WatchesDue()),
         lambda: world.say(write_lac(1)),
         world.settle,
-        lambda: world.tell(PollsDue()),
+        lambda: world.tell(WatchesDue()),
     ]
     for step in steps:
         step()
@@ -448,6 +448,6 @@ def test_news_of_a_sync_that_concerns_nobody_are_harmless() -> None:
     world = with_two_entries()
 
     world.tell(Synced(world.groups[-1].ticket))
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
 
     assert world.answers == []

@@ -117,13 +117,11 @@ class Journals:
         self.syncer = JournalSyncActor.start(self.queue, self._fail)
         self.door = JournalDoor(self.queue)
         self.writer = JournalActor.start(
-            self.file,
             self.queue,
             self.syncer,
-            self.progress.send,
             self.space,
-            unsynced_size_max,
-            self._fail,
+            unsynced_size_max=unsynced_size_max,
+            stop_bookie=self._fail,
             door=self.door,
             now_ms=lambda: self.now_ms,
         )

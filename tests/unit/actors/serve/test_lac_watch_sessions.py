@@ -8,7 +8,7 @@ from tests.support.storage_actor import read_lac as read_lac_of
 from zbk.actors.messages import ForgetLedgers
 from zbk.actors.serve.journal import AppendGroup, Synced, SyncProgress
 from zbk.actors.serve.lac_watches import SESSION_IDLE_MS, WAIT_MS_MAX
-from zbk.actors.serve.storage import PollsDue, Quiesce
+from zbk.actors.serve.storage import Quiesce, WatchesDue
 from zbk.durability.limbo import LossReason
 from zbk.errors import (
     BusyError,
@@ -317,15 +317,15 @@ def test_a_request_is_answered_at_its_deadline_and_no_later_than_the_limit() -> 
     world = with_ledgers(30)
     say(world, 5, watch(1, 30), is_first=True)
     world.now_ms += 499
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
     assert told(world) == []
     world.now_ms += 1
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
     assert told(world) == [(5, [])]
 
     say(world, 6, wait_ms=2**62)
     world.now_ms += WAIT_MS_MAX
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
 
     assert told(world) == [(6, [])]
     rise(world, 30, 0)
@@ -338,7 +338,7 @@ def test_a_session_without_a_request_is_forgotten_and_its_client_hears_of_that()
     say(world, 5, watch(1, 30), is_first=True)
     rise(world, 30, 0)
     world.now_ms += SESSION_IDLE_MS
-    world.tell(PollsDue())
+    world.tell(WatchesDue())
     assert not world.ticker.callbacks, "nothing is left to look at"
     world.answers.clear()
 

@@ -12,7 +12,7 @@ from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import Fault
 from tests.support.storage_actor import OTHER_KEY, add, batch, read, read_lac
 from zbk.actors.messages import ForgetLedgers, RunInStorage
-from zbk.actors.serve.storage import PollsDue
+from zbk.actors.serve.storage import WatchesDue
 from zbk.actors.upkeep.gc import GcAsked, GcDue
 from zbk.errors import NoSuchLedgerError
 from zbk.metadata.paths import IDGEN, INSTANCEID, ledger_path
@@ -151,7 +151,7 @@ def test_a_reader_that_waits_for_the_lac_of_a_deleted_ledger_is_told(world: Garb
 
     assert world.bookie.last_error() is NoSuchLedgerError
     assert world.bookie.answers[-1].request_id == 77
-    world.bookie.tell(PollsDue())
+    world.bookie.tell(WatchesDue())
     assert world.bookie.ticker.callbacks == []
 
 

@@ -1,0 +1,41 @@
+"""The parts of a bookie around its storage actor, and the limits of what it serves."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.actors.messages import Sink, TickSource
+from zbk.actors.serve.journal import JournalSink, Send, SyncProgress
+from zbk.actors.serve.lac_watches import WATCH_COUNT_MAX
+from zbk.actors.serve.ledger_lookups import LookUp
+from zbk.actors.serve.ledger_table import LEDGER_COUNT_MAX
+from zbk.actors.serve.read import Fetch
+from zbk.actors.space_gate import SpaceGate
+from zbk.system.clock import monotonic_ms
+from zbk.wire.messages import CollectGarbage, GetBookieInfo, Message, Scrub
+
+StatusRequest: TypeAlias = GetBookieInfo | CollectGarbage | Scrub
+
+
+class ServeParts(msgspec.Struct, frozen=True):
+    """Where the storage actor's output goes, and what it reads beside storage."""
+
+    journals: Callable[[], Sequence[JournalSink]]  # there are none yet when the actor starts
+    progresses: Sequence[SyncProgress]  # of each journal
+    reader: Sink[list[Fetch]]
+    look_up: Callable[[LookUp], None]
+    send: Send
+    space: SpaceGate
+    ticker: TickSource
+    status: Callable[[StatusRequest], Message]
+    now_ms: Callable[[], int] = monotonic_ms
+
+
+class ServeLimits(msgspec.Struct, frozen=True):
+    """How much one request may bring or take, and how much is kept in memory."""
+
+    entry_size_max: int
+    read_size_max: int
+    ledger_count_max: int = LEDGER_COUNT_MAX
+    watch_count_max: int = WATCH_COUNT_MAX
