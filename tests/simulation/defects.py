@@ -508,10 +508,7 @@ def _repair_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "R8", "a worker changes the metadata before it copies", 100,
-        [
-            (LedgerRepair, "_copy", repair.takes_the_place_at_once),
-            (LedgerRepair, "_check", lambda *_: None),
-        ],
+        [(LedgerRepair, "_copy", repair.copies_nothing)],
     )  # fmt: skip
     yield Defect(
         "R9", "a worker copies other bytes", 100,
@@ -519,7 +516,7 @@ def _repair_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "R10", "a repair waits for ever for a bookie in limbo whose peers are gone", 100,
-        [(LedgerRepair, "_on_partial_copy", repair.waits_for_limbo)],
+        [(LedgerRepair, "_sound_spans", repair.waits_for_limbo)],
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ It does what ``zbk.auditor.ledger_repairer`` does, without waiting.
 
 import threading
 from collections.abc import Callable
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, assert_never
 
 from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, Node
@@ -14,17 +14,11 @@ from tests.simulation.recoverer import RecoveryBody
 from tests.simulation.repair_ground import SimulatedGround
 from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.world import World
-from zbk.errors import (
-    MetadataConflictError,
-    NoSuchLedgerError,
-    ZbkError,
-)
+from zbk.errors import MetadataConflictError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
-from zbk.protocol.repair import ledger_repair_events as ev
-from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair import repair_effects as ev
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 
 Done: TypeAlias = Callable[[ev.RepairResult], None]
@@ -48,7 +42,7 @@ class RepairBody:
         pool: ClientPool,
         ground: SimulatedGround,
         oracle: RepairOracle,
-        core: LedgerRepair,
+        repair: LedgerRepair,
         work: Work,
         done: Done,
     ) -> None:
@@ -57,72 +51,77 @@ class RepairBody:
         self._pool = pool
         self._ground = ground
         self._oracle = oracle
-        self._core = core
+        self._repair = repair
         self._ledger_id = work.ledger_id
         self._is_stopped = work.is_stopped
         self._done = done
         self._registered: frozenset[str] = frozenset()
-        node.after(0, self._handle, ev.RepairStarted())
+        node.after(0, self._begin)
 
-    def _handle(self, event: ev.Event) -> None:
-        if self._is_stopped.is_set():
-            event = ev.RepairStopped()
-        (effect,) = self._core.handle(event, self._node.now_ms())
-        self._carry_out(effect)
+    def _begin(self) -> None:
+        self._go_on(self._repair.begin())
 
-    def _carry_out(self, effect: ev.Effect) -> None:
-        ledger_id = self._ledger_id
+    def _answer(self, value: object) -> None:
+        self._go_on(None if self._is_stopped.is_set() else self._repair.answer(value))
+
+    def _go_on(self, effect: ev.RepairEffect | None) -> None:
+        if self._is_stopped.is_set() and not self._repair.is_over:
+            self._repair.stop()
+        if self._repair.is_over:
+            self._end(self._repair.result)
+        else:
+            assert effect is not None, "a repair that is not over wants something"
+            self._carry_out(effect)
+
+    def _end(self, result: ev.RepairResult) -> None:
+        fields = {name: getattr(result, name) for name in result.__struct_fields__}
+        told = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in fields.items()}
+        self._node.trace(f"the repair of L{self._ledger_id} has ended: {told}")
+        self._done(result)
+
+    def _carry_out(self, effect: ev.RepairEffect) -> None:
         match effect:
             case ev.LookAtLedger():
-                self._world.metadata.submit(self._node, self._look, self._on_look)
+                self._look()
             case ev.WaitUntil(until_ms):
                 self._world.sometimes["worker: waits for a writer"] += 1
                 wait_us = max(1, until_ms - self._node.now_ms()) * MS
-                self._node.after(wait_us, self._handle, ev.TimePassed())
+                self._node.after(wait_us, lambda: self._answer(self._node.now_ms()))
             case ev.AskHoldings(bookie_id, span):
-                HoldingsBody(self._pool, bookie_id, ledger_id, span, self._on_holdings)
+                HoldingsBody(self._pool, bookie_id, self._ledger_id, span, self._answer)
             case ev.ChooseTarget():
                 chosen = self._ground.choose(effect, self._registered)
-                self._node.after(0, self._handle, chosen)
+                self._node.after(0, self._answer, chosen)
             case ev.CopyFragment(order):
-                self._node.trace(f"copies {order.spans} of L{ledger_id} to {order.target}")
+                self._node.trace(f"copies {order.spans} of L{self._ledger_id} to {order.target}")
                 self._world.sometimes["worker: a fragment is copied"] += 1
-                CopyBody(self._node, self._pool, order, self._on_copied)
+                CopyBody(self._node, self._pool, order, self._answer)
             case ev.ReplaceBookie():
                 self._replace(effect)
-            case ev.CutFragment():
-                self._cut(effect)
+            case ev.CutFragment(first, starts):
+                self._world.sometimes["worker: a fragment is cut around what is lost"] += 1
+                self._update(lambda current: cut_fragment(current, first, starts))
             case ev.RecoverLedger(fragment):
                 self._recover(fragment)
-            case ev.EndRepair(result):
-                fields = {name: getattr(result, name) for name in result.__struct_fields__}
-                told = {n: sorted(v) if isinstance(v, frozenset) else v for n, v in fields.items()}
-                self._node.trace(f"the repair of L{ledger_id} has ended: {told}")
-                self._done(result)
+            case _:
+                assert_never(effect)
 
-    def _on_copied(self, result: CopyResult) -> None:
-        self._handle(ev.FragmentCopied(result))
+    def _look(self) -> None:
+        ground, asked_ms = self._ground, self._node.now_ms()
 
-    # ------------------------------------------------------------------ looking
+        def read() -> Seen:
+            metadata, _version = ground.ledgers.read(self._ledger_id, is_fresh=True)
+            return metadata, ground.registered()
 
-    def _look(self) -> Seen:
-        metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
-        return metadata, self._ground.registered()
-
-    def _on_look(self, outcome: Seen | ZbkError) -> None:
-        if isinstance(outcome, NoSuchLedgerError):
-            self._handle(ev.LedgerGone())
-        elif isinstance(outcome, ZbkError):
-            self._handle(ev.LookFailed(outcome))
-        else:
+        def take(outcome: Seen | ZbkError) -> None:
+            if isinstance(outcome, ZbkError):
+                self._answer(outcome)
+                return
             metadata, self._registered = outcome
-            self._handle(ev.LedgerSeen(metadata, self._registered))
+            now_ms = self._node.now_ms()
+            self._answer(ev.LedgerSeen(metadata, self._registered, asked_ms, now_ms))
 
-    def _on_holdings(self, outcome: Holdings | ZbkError) -> None:
-        if isinstance(outcome, ZbkError):
-            self._handle(ev.HoldingsFailed(outcome))
-        else:
-            self._handle(ev.HoldingsTold(outcome.ranges, is_in_limbo=outcome.is_in_limbo))
+        self._world.metadata.submit(self._node, read, take)
 
     # ------------------------------------------------------------------ changing
 
@@ -138,23 +137,16 @@ class RepairBody:
                 self._oracle.check_target(current, wanted)
             return changed
 
-        def done(changed: LedgerMetadata) -> ev.Event:
+        def done(changed: LedgerMetadata) -> ev.BookieReplaced:
             self._world.sometimes["worker: a bookie is replaced"] += is_ours
             return ev.BookieReplaced(changed, is_ours)
 
         self._update(change, done)
 
-    def _cut(self, wanted: ev.CutFragment) -> None:
-        self._world.sometimes["worker: a fragment is cut around what is lost"] += 1
-        self._update(
-            lambda current: cut_fragment(current, wanted.first_entry_id, wanted.starts),
-            ev.FragmentCut,
-        )
-
     def _update(
         self,
         change: Callable[[LedgerMetadata], LedgerMetadata | None],
-        done: Callable[[LedgerMetadata], ev.Event],
+        done: Callable[[LedgerMetadata], object] = lambda changed: changed,
     ) -> None:
         ground, ledger_id = self._ground, self._ledger_id
 
@@ -166,12 +158,7 @@ class RepairBody:
             return metadata
 
         def take(outcome: LedgerMetadata | ZbkError) -> None:
-            if isinstance(outcome, NoSuchLedgerError):
-                self._handle(ev.LedgerGone())
-            elif isinstance(outcome, ZbkError):
-                self._handle(ev.ReplaceFailed(outcome))
-            else:
-                self._handle(done(outcome))
+            self._answer(outcome if isinstance(outcome, ZbkError) else done(outcome))
 
         self._world.metadata.submit(self._node, swap, take)
 
@@ -189,9 +176,9 @@ class RepairBody:
 
         def begun(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
-                self._handle(_failed(outcome))
+                self._answer(outcome)
             elif outcome.state is not LedgerState.IN_RECOVERY:
-                self._handle(ev.LedgerRecovered(is_ours=False))
+                self._answer(ev.LedgerRecovered(is_ours=False))
             else:
                 world.sometimes["worker: a ledger is fenced and recovered"] += 1
                 call = world.history.invoke(
@@ -201,18 +188,12 @@ class RepairBody:
                 def ended(closed: LedgerMetadata | ZbkError) -> None:
                     if isinstance(closed, ZbkError):
                         world.history.end(call, world.kernel.now_ms, "info", error=closed)
-                        self._handle(_failed(closed))
+                        self._answer(closed)
                         return
                     last = NO_ENTRY if closed.last_entry_id is None else closed.last_entry_id
                     world.history.end(call, world.kernel.now_ms, "ok", result=last)
-                    self._handle(ev.LedgerRecovered())
+                    self._answer(ev.LedgerRecovered())
 
                 RecoveryBody(world, self._node, self._pool, ground.session, ledger_id, ended)
 
         world.metadata.submit(self._node, begin, begun)
-
-
-def _failed(error: ZbkError) -> ev.LedgerGone | ev.RecoveryFailed:
-    if isinstance(error, NoSuchLedgerError):
-        return ev.LedgerGone()
-    return ev.RecoveryFailed(error)

@@ -14,15 +14,18 @@ from zbk.durability.limbo_recheck import LedgerRecheck
 from zbk.metadata.records.election import AuditorElection
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.read_batch import ReadBatch
+from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import Fragment
+from zbk.protocol.procedure import Steps
 from zbk.protocol.repair import fragment_copy_events as copy_ev
 from zbk.protocol.repair.audit_events import BrakeApplied
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.ledger_repair import LedgerRepair
-from zbk.protocol.repair.ledger_repair_events import RepairResult, ReplaceBookie
 from zbk.protocol.repair.ledger_view import FragmentSlot
 from zbk.protocol.repair.lost_bookies import LostBookies
+from zbk.protocol.repair.repair_effects import RepairEffect, RepairResult
 from zbk.storage.directory.lost_files import LostFiles
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.tools.reindex import Reindex
@@ -95,10 +98,10 @@ def first_and_last_only(order: CopyOrder) -> Iterator[Sequence[int]]:
         yield from ([one] for one in sorted({*ids[:1], *ids[-1:]}))
 
 
-def fences_without_grace(self: LedgerRepair, fragment: Fragment, now_ms: int) -> Any:  # noqa: ANN401 - an effect
+def fences_without_grace(self: LedgerRepair, fragment: Fragment) -> Steps[RepairEffect, bool]:
     """R4."""
     self._limits = msgspec.structs.replace(self._limits, grace_ms=0)
-    return _look_after_open(self, fragment, now_ms)
+    return _look_after_open(self, fragment)
 
 
 _look_after_open = LedgerRepair._look_after_open
@@ -121,20 +124,18 @@ def never_final(self: ReplicationWorker, work: Any, result: RepairResult) -> Non
 
 
 def waits_for_limbo(
-    self: LedgerRepair,
-    _one: FragmentSlot,
-    _order: CopyOrder,
-    copied: copy_ev.CopyResult,
-    now_ms: int,
-) -> Any:  # noqa: ANN401 - an effect
+    self: LedgerRepair, one: FragmentSlot, _order: CopyOrder, copied: CopyResult
+) -> Steps[RepairEffect, tuple[Span, ...]]:
     """R10: a bookie that does not know what it lost is asked again, and again."""
-    return self._give_up(now_ms, error=copied.source_error, lost=copied.lost)
+    self._notes.give_up(one, error=copied.source_error, lost=copied.lost)
+    yield from ()
+    return ()
 
 
-def takes_the_place_at_once(self: LedgerRepair, one: FragmentSlot, target: str, _: Any) -> Any:  # noqa: ANN401 - an effect
+def copies_nothing(_self: LedgerRepair, _order: CopyOrder) -> Steps[RepairEffect, CopyResult]:
     """R8: the metadata name the new bookie before it has anything."""
-    self._order = self._view.copy_order(one, target, (self._view.span(one),))
-    return ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, target)
+    yield from ()
+    return CopyResult()
 
 
 def copies_damage(self: FragmentCopy, part: ReadBatch) -> copy_ev.SendAdd:

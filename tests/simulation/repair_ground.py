@@ -19,7 +19,7 @@ from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, READONLY_NAME
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.placement import Candidate, RandomPlacement
-from zbk.protocol.repair.ledger_repair_events import ChooseTarget, TargetChosen
+from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 SHARE: Final = 3
 """In one of so many runs there is autorecovery."""

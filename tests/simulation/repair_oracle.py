@@ -22,7 +22,7 @@ from zbk.metadata.records.underreplication import MissingReason, Underreplicatio
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import ends_of
-from zbk.protocol.repair.ledger_repair_events import ReplaceBookie
+from zbk.protocol.repair.repair_effects import ReplaceBookie
 
 AT_ONCE_US: Final = 50 * MS
 """Bookies that vanish within so long vanish together."""

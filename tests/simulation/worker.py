@@ -17,7 +17,7 @@ from tests.simulation.world import World
 from zbk.auditor.worker import ReplicationWorker, _Work, aim_of
 from zbk.errors import ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.protocol.repair.ledger_repair_events import RepairLimits, RepairResult
+from zbk.protocol.repair.repair_effects import RepairLimits, RepairResult
 
 POLL_US: Final = 100 * MS
 

@@ -25,7 +25,7 @@ from zbk.protocol.log.owner import LogOwner
 from zbk.protocol.recovery.events import RecoveryLimits
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.protocol.repair.ledger_repair import LedgerRepair
-from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits
+from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits
 from zbk.protocol.write.events import WriterLimits
 from zbk.protocol.write.writer import WriterCore
 

@@ -17,8 +17,8 @@ from zbk.errors import (
     BookieUnavailableError,
     DuplicateEntryError,
     EntryUnreadableError,
-    IllegalTransitionError,
     NoSuchEntryError,
+    NoSuchLedgerError,
     NotEnoughBookiesError,
     UnknownLedgerStateError,
     ZbkError,
@@ -46,34 +46,24 @@ from zbk.protocol.repair.fragment_copy_events import AskHoldings as AskTarget
 from zbk.protocol.repair.fragment_copy_events import Effect as CopyEffect
 from zbk.protocol.repair.fragment_copy_events import Event as CopyEvent
 from zbk.protocol.repair.fragment_copy_events import HoldingsTold as TargetTold
+from zbk.protocol.repair.holdings import Holdings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
-from zbk.protocol.repair.ledger_repair_events import (
+from zbk.protocol.repair.repair_effects import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
     CutFragment,
-    Effect,
-    EndRepair,
-    Event,
-    FragmentCopied,
-    FragmentCut,
-    HoldingsFailed,
-    HoldingsTold,
-    LedgerGone,
     LedgerRecovered,
     LedgerSeen,
     LookAtLedger,
     RecoverLedger,
-    RecoveryFailed,
     RepairAim,
+    RepairEffect,
     RepairLimits,
     RepairResult,
-    RepairStarted,
     ReplaceBookie,
-    ReplaceFailed,
     TargetChosen,
-    TimePassed,
     WaitUntil,
 )
 
@@ -175,11 +165,11 @@ class World:
         slots = self.metadata.quorum.write_set(entry_id)
         return bookie_id in (fragment.bookies[slot] for slot in slots)
 
-    def told(self, bookie_id: str, span: Span) -> HoldingsTold:
+    def told(self, bookie_id: str, span: Span) -> Holdings:
         """Return what a bookie says that it holds: two ranges at a time."""
         ranges = held(self.disks[bookie_id], *span)
         last_entry_id = ranges[2][0] - 1 if len(ranges) > 2 else None
-        return HoldingsTold(ranges[:2], last_entry_id, bookie_id in self.in_limbo)
+        return Holdings(ranges[:2], last_entry_id, bookie_id in self.in_limbo)
 
     # -------------------------------------------------------------- what must always be
 
@@ -234,28 +224,29 @@ class Repair:
         self.aim = aim or RepairAim(ledger_id=LEDGER_ID)
         self.digest = digest
         self.choose = choose
-        self.core = LedgerRepair(self.aim, RepairLimits(grace_ms=GRACE_MS, look_count_max=8))
+        limits = RepairLimits(grace_ms=GRACE_MS, look_count_max=8)
+        self.procedure = LedgerRepair(self.aim, limits)
         self.copy: FragmentCopy | None = None
         self.waiting: list[CopyEffect] = []  # requests of the copy, on their way
-        self.pending: Effect | None = None  # of the repair
-        self.result: RepairResult | None = None
-        self.started_ms = world.now_ms
-        self.say(RepairStarted())
+        self.asked_ms = self.started_ms = world.now_ms
+        self.go_on(self.procedure.begin())
 
     @property
     def is_over(self) -> bool:
         """True when it has ended."""
-        return self.result is not None
+        return self.procedure.is_over
 
-    def say(self, event: Event) -> None:
-        """Give the repair one event."""
-        for effect in self.core.handle(event, self.world.now_ms):
-            self.pending = effect
-            if isinstance(effect, EndRepair):
-                self.result = effect.result
-            if isinstance(effect, CopyFragment):
-                self.copy = FragmentCopy(effect.order, self.digest, LIMITS)
-                self.say_copy(CopyStarted())
+    @property
+    def pending(self) -> RepairEffect | None:
+        """The effect that waits for its answer."""
+        return self.procedure.effect
+
+    def go_on(self, effect: RepairEffect | None) -> None:
+        """Begin with an effect."""
+        self.asked_ms = self.world.now_ms
+        if isinstance(effect, CopyFragment):
+            self.copy = FragmentCopy(effect.order, self.digest, LIMITS)
+            self.say_copy(CopyStarted())
 
     def say_copy(self, event: CopyEvent) -> None:
         """Give the copy one event."""
@@ -264,7 +255,7 @@ class Repair:
             match effect:
                 case CopyEnded(result):
                     self.copy, self.waiting = None, []
-                    self.say(FragmentCopied(result))
+                    self.go_on(self.procedure.answer(result))
                 case CopyAdvanced():
                     continue
                 case _:
@@ -275,14 +266,14 @@ class Repair:
         if self.copy is not None:
             wanted = self.waiting.pop(index % len(self.waiting))
             self.say_copy(self._answer(wanted, is_lost=is_lost))
-        elif self.pending is not None and not self.is_over:
-            self.say(self._carry_out(self.pending, is_lost=is_lost))
+        elif self.pending is not None:
+            self.go_on(self.procedure.answer(self._outcome(self.pending, is_lost=is_lost)))
 
     def run(self) -> RepairResult:
         """Step to the end, in the plainest order, letting time pass."""
         for _ in range(10_000):
-            if self.result is not None:
-                return self.result
+            if self.is_over:
+                return self.procedure.result
             if isinstance(self.pending, WaitUntil):
                 self.world.now_ms = max(self.world.now_ms, self.pending.until_ms)
             self.step()
@@ -290,59 +281,64 @@ class Repair:
 
     # -------------------------------------------------------------- the repair's effects
 
-    def _carry_out(self, effect: Effect, *, is_lost: bool) -> Event:
+    def _outcome(self, effect: RepairEffect, *, is_lost: bool) -> object:
+        try:
+            return self._carry_out(effect, is_lost=is_lost)
+        except ZbkError as error:
+            return error
+
+    def _carry_out(self, effect: RepairEffect, *, is_lost: bool) -> object:  # noqa: PLR0911 - a case an effect
         world = self.world
-        if isinstance(effect, WaitUntil):
-            return TimePassed()
-        if world.metadata is None:
-            return LedgerGone()
-        answer: Event
+        if world.metadata is None and not isinstance(
+            effect, AskHoldings | ChooseTarget | WaitUntil
+        ):
+            raise NoSuchLedgerError(LEDGER_ID)
         match effect:
+            case WaitUntil():
+                return world.now_ms
             case LookAtLedger():
-                answer = LedgerSeen(world.metadata, frozenset(world.up))
+                assert world.metadata is not None
+                up = frozenset(world.up)
+                return LedgerSeen(world.metadata, up, self.asked_ms, world.now_ms)
             case AskHoldings(bookie_id, span):
-                answer = world.told(bookie_id, span)
                 if is_lost or not world.answers(bookie_id):
-                    answer = HoldingsFailed(BookieUnavailableError(bookie_id, "silent"))
+                    raise BookieUnavailableError(bookie_id, "silent")
+                return world.told(bookie_id, span)
             case ChooseTarget(ensemble, _slot, exclude):
                 free = sorted(b for b in world.up if b not in {*ensemble, *exclude})
-                answer = TargetChosen(self.choose(free) if free else None)
+                return TargetChosen(self.choose(free) if free else None)
             case ReplaceBookie():
-                answer = self._replace(effect, is_lost=is_lost)
+                return self._replace(effect, is_lost=is_lost)
             case CutFragment():
-                answer = self._cut(effect, is_lost=is_lost)
+                return self._cut(effect, is_lost=is_lost)
             case RecoverLedger(fragment):
-                answer = self._recover(fragment, is_lost=is_lost)
+                return self._recover(fragment, is_lost=is_lost)
             case _:
-                raise AssertionError(f"nobody answers {effect}")
-        return answer
+                raise AssertionError(f"no answer to {effect}")
 
-    def _replace(self, wanted: ReplaceBookie, *, is_lost: bool) -> Event:
+    def _replace(self, wanted: ReplaceBookie, *, is_lost: bool) -> BookieReplaced:
         world = self.world
         assert world.metadata is not None
-        try:
-            changed = replace_bookie(
-                world.metadata, wanted.first_entry_id, wanted.slot, wanted.old, wanted.new
-            )
-        except IllegalTransitionError as error:
-            return ReplaceFailed(error)
+        changed = replace_bookie(
+            world.metadata, wanted.first_entry_id, wanted.slot, wanted.old, wanted.new
+        )
         if changed is not None:
             world.set_metadata(changed)
         if is_lost:  # the change was made, and nobody heard of it
-            return ReplaceFailed(BookieUnavailableError("store", "reply lost"))
+            raise BookieUnavailableError("store", "reply lost")
         return BookieReplaced(world.metadata, changed is not None)
 
-    def _cut(self, wanted: CutFragment, *, is_lost: bool) -> Event:
+    def _cut(self, wanted: CutFragment, *, is_lost: bool) -> LedgerMetadata:
         world = self.world
         assert world.metadata is not None
         changed = cut_fragment(world.metadata, wanted.first_entry_id, wanted.starts)
         if changed is not None:
             world.set_metadata(changed)
         if is_lost:
-            return ReplaceFailed(BookieUnavailableError("store", "reply lost"))
-        return FragmentCut(world.metadata)
+            raise BookieUnavailableError("store", "reply lost")
+        return world.metadata
 
-    def _recover(self, fragment: Fragment, *, is_lost: bool) -> Event:
+    def _recover(self, fragment: Fragment, *, is_lost: bool) -> LedgerRecovered:
         world = self.world
         assert world.metadata is not None
         if world.metadata.is_closed or world.metadata.last_fragment != fragment:
@@ -351,7 +347,7 @@ class Repair:
         assert waited_ms >= GRACE_MS, f"a writer is fenced after {waited_ms} ms"
         world.fenced_at_ms = world.now_ms
         if is_lost:
-            return RecoveryFailed(NotEnoughBookiesError(2, 1, "to recover"))
+            raise NotEnoughBookiesError(2, 1, "to recover")
         world.close()
         return LedgerRecovered()
 

@@ -13,7 +13,7 @@ Source: the autorecovery page, The Rereplication process; BookKeeper's ``Replica
 from typing import Protocol
 
 from zbk.client.cluster.placer import BookiePlacer
-from zbk.protocol.repair.ledger_repair_events import ChooseTarget, TargetChosen
+from zbk.protocol.repair.repair_effects import ChooseTarget, TargetChosen
 
 
 class TargetPolicy(Protocol):

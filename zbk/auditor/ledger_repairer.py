@@ -1,209 +1,151 @@
 """Carries out the repair of one ledger: looks, waits, copies, changes the metadata, recovers.
 
-Runs in the thread of the caller, who waits; ``is_stopped`` ends it early, whatever it does but a
-recovery, which ends by its own time-out. Every decision is ``zbk.protocol.repair.ledger_repair``'s.
+Runs in the thread of the caller, who waits; ``is_stopped`` ends it early in everything but a
+recovery, which ends by its own time-out. ``zbk.protocol.repair.ledger_repair`` makes the decisions.
 
 With a lock, the metadata are changed only while the metadata store says that the lock is still
-ours. That is a courtesy: safe is the change by itself, by compare-and-swap.
+held. The lock is a courtesy: the change itself is a compare-and-swap, and safe without it.
 """
 
 import threading
 from collections.abc import Callable
-from typing import Final, TypeAlias, assert_never
+from typing import Final
+
+import msgspec
 
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.copy_target import TargetPolicy
+from zbk.auditor.ledger_access import LedgerAccess
 from zbk.auditor.repair_parts import RepairGround
-from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
-from zbk.errors import (
-    ClientClosedError,
-    MetadataConflictError,
-    NoSuchLedgerError,
-    UnauthorizedError,
-    ZbkError,
-)
-from zbk.protocol.entry.digest import digest_function, is_same_secret, password_digest
-from zbk.protocol.entry.spans import Span
+from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError
+from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.entry.words import LedgerState
 from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import CopyOrder
+from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.ledger_repair import LedgerRepair
-from zbk.protocol.repair.ledger_repair_events import (
-    AskHoldings,
+from zbk.protocol.repair.repair_effects import (
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
     CutFragment,
-    EndRepair,
-    Event,
-    FragmentCopied,
-    FragmentCut,
-    HoldingsFailed,
-    HoldingsTold,
-    LedgerGone,
     LedgerRecovered,
-    LedgerSeen,
-    LookAtLedger,
-    LookFailed,
     RecoverLedger,
-    RecoveryFailed,
     RepairAim,
+    RepairEffect,
     RepairLimits,
     RepairResult,
-    RepairStarted,
-    RepairStopped,
     ReplaceBookie,
-    ReplaceFailed,
-    TimePassed,
     WaitUntil,
 )
 from zbk.system.clock import monotonic_ms
 
 RECOVERY_TIMEOUT_S: Final = 60.0
 
-HELD_RANGE_COUNT_MAX: Final = 16_384
-"""Ranges that a bookie holds of a ledger that are in memory; a page more may be."""
-
-Question: TypeAlias = (
-    LookAtLedger
-    | AskHoldings
-    | ChooseTarget
-    | CopyFragment
-    | ReplaceBookie
-    | CutFragment
-    | RecoverLedger
-)
-"""What is answered by doing it."""
-
 
 class RepairWatcher:
-    """Hears how a repair goes. This one does not care; others override what they want to know."""
+    """Hears how a repair proceeds. This one ignores it; a subclass overrides what it needs."""
 
     def copy_begun(self, order: CopyOrder) -> None:
-        """Hear that entries are going to be copied."""
+        """Hear that a copy begins."""
 
     def copied(self, entry_count: int, size: int) -> None:
-        """Hear that so many more are fsynced by their target."""
+        """Hear that the target has fsynced so many more entries and bytes."""
 
     def replaced(self, first_entry_id: int, old: str, new: str) -> None:
         """Hear that a bookie took another one's place in the metadata."""
 
 
+class RepairSetup(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a repair, apart from the ledger."""
+
+    ground: RepairGround
+    copier: Copier
+    targets: TargetPolicy
+    limits: RepairLimits
+    password: bytes | None = None
+    watcher: RepairWatcher = msgspec.field(default_factory=RepairWatcher)
+    holds_lock: Callable[[], bool] = lambda: True
+    is_stopped: threading.Event = msgspec.field(default_factory=threading.Event)
+
+
 class LedgerRepairer:
     """One repair of one ledger."""
 
-    def __init__(
-        self,
-        ground: RepairGround,
-        aim: RepairAim,
-        *,
-        copier: Copier,
-        targets: TargetPolicy,
-        limits: RepairLimits,
-        password: bytes | None = None,
-        watcher: RepairWatcher | None = None,
-        holds_lock: Callable[[], bool] = lambda: True,
-        is_stopped: threading.Event | None = None,
-    ) -> None:
-        assert aim.has_password == (password is not None), "the rules know what we know"
-        self._ground = ground
+    def __init__(self, aim: RepairAim, setup: RepairSetup) -> None:
+        assert aim.has_password == (setup.password is not None), "the rules know what we know"
+        self._setup = setup
+        self._ground = setup.ground
         self._ledger_id = aim.ledger_id
-        self._core = LedgerRepair(aim, limits)
-        self._copier = copier
-        self._targets = targets
-        self._password = password
-        self._watcher = watcher or RepairWatcher()
-        self._holds_lock = holds_lock
-        self._is_stopped = is_stopped or threading.Event()
-        self._next_event: Event = RepairStarted()
-        self._result: RepairResult | None = None
+        self._repair = LedgerRepair(aim, setup.limits)
+        self._access = LedgerAccess(
+            setup.ground,
+            aim.ledger_id,
+            setup.copier,
+            setup.is_stopped,
+            password=setup.password,
+            on_progress=setup.watcher.copied,
+        )
 
     def run(self) -> RepairResult:
-        """Repair the ledger as far as possible; return what came of it."""
+        """Repair the ledger as far as possible; return the result."""
         while (until_ms := self.advance()) is not None:
-            self._is_stopped.wait(max(0, until_ms - monotonic_ms()) / 1000)
+            self._setup.is_stopped.wait(max(0, until_ms - monotonic_ms()) / 1000)
         return self.result
 
     @property
     def result(self) -> RepairResult:
-        """What came of it, once it has ended."""
-        assert self._result is not None, "it has not ended"
-        return self._result
+        """The result, after the end."""
+        return self._repair.result
 
     def advance(self) -> int | None:
-        """Go on until there is nothing to do but wait; return until when, or ``None`` at the end.
+        """Proceed to the next wait; return the time, in ms, to call again. ``None``: it is over.
 
-        Call it again then, also if ``is_stopped`` was set meanwhile.
+        Call it sooner if ``is_stopped`` is set.
         """
-        event, self._next_event = self._next_event, TimePassed()
-        while True:
-            if self._is_stopped.is_set():
-                event = RepairStopped()
-            (effect,) = self._core.handle(event, monotonic_ms())
-            if isinstance(effect, EndRepair):
-                self._result = effect.result
-                return None
+        repair = self._repair
+        effect = repair.begin() if repair.effect is None else repair.answer(monotonic_ms())
+        while effect is not None and not self._setup.is_stopped.is_set():
             if isinstance(effect, WaitUntil):
                 return effect.until_ms
-            event = self._carry_out(effect)
+            effect = repair.answer(self._outcome(effect))
+        if effect is not None:
+            repair.stop()
+        return None
 
-    def _carry_out(self, effect: Question) -> Event:  # noqa: PLR0911 - a case an effect
+    # ------------------------------------------------------------------ effects
+
+    def _outcome(self, effect: RepairEffect) -> object:
+        try:
+            return self._carry_out(effect)
+        except ZbkError as error:
+            return error
+
+    def _carry_out(self, effect: RepairEffect) -> object:
         match effect:
-            case LookAtLedger():
-                return self._look()
-            case AskHoldings(bookie_id, span):
-                return self._ask_holdings(bookie_id, span)
             case ChooseTarget():
-                return self._targets.choose(effect)
-            case CopyFragment(order):
-                return self._copy(order)
+                return self._setup.targets.choose(effect)
+            case CopyFragment():
+                return self._copy(effect)
             case ReplaceBookie():
                 return self._replace(effect)
-            case CutFragment():
-                return self._cut(effect)
+            case CutFragment(first, starts):
+                return self._update(lambda current: cut_fragment(current, first, starts))
             case RecoverLedger(fragment):
                 return self._recover(fragment)
             case _:
-                assert_never(effect)
+                return self._access.carry_out(effect)
 
-    def _look(self) -> Event:
-        try:
-            metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
-            self._check_password(metadata)
-        except NoSuchLedgerError:
-            return LedgerGone()
-        except ZbkError as error:
-            return LookFailed(error)
-        return LedgerSeen(metadata, self._ground.registered())
-
-    def _ask_holdings(self, bookie_id: str, span: Span) -> Event:
-        calls = LedgerCalls(self._ground.requests, self._ledger_id)
-        try:
-            held = calls.holdings(
-                bookie_id,
-                span,
-                range_count_max=HELD_RANGE_COUNT_MAX,
-                is_stopped=self._is_stopped.is_set,
-            )
-        except ZbkError as error:
-            return HoldingsFailed(error)
-        return HoldingsTold(held.ranges, held.last_entry_id, held.is_in_limbo)
-
-    def _copy(self, order: CopyOrder) -> Event:
-        self._watcher.copy_begun(order)
-        result = self._copier.copy(
-            order,
-            Secret.of(order.metadata, self._password),
-            on_progress=self._watcher.copied,
-            is_stopped=self._is_stopped,
-        )
+    def _copy(self, wanted: CopyFragment) -> CopyResult:
+        self._setup.watcher.copy_begun(wanted.order)
+        result = self._access.copy(wanted.order)
         if result.target_error is not None:
-            self._ground.placer.note_failed([order.target])
-        return FragmentCopied(result)
+            self._ground.placer.note_failed([wanted.order.target])
+        return result
 
-    def _replace(self, wanted: ReplaceBookie) -> Event:
+    def _replace(self, wanted: ReplaceBookie) -> BookieReplaced:
         first, old, new = wanted.first_entry_id, wanted.old, wanted.new
         is_ours = False
 
@@ -214,69 +156,48 @@ class LedgerRepairer:
             return changed
 
         changed = self._update(change)
-        if not isinstance(changed, LedgerMetadata):
-            return changed
         if is_ours:
-            self._watcher.replaced(first, old, new)
+            self._setup.watcher.replaced(first, old, new)
         return BookieReplaced(changed, is_ours)
 
-    def _cut(self, wanted: CutFragment) -> Event:
-        changed = self._update(
-            lambda current: cut_fragment(current, wanted.first_entry_id, wanted.starts)
+    def _update(self, change: Callable[[LedgerMetadata], LedgerMetadata | None]) -> LedgerMetadata:
+        """Change the metadata while the lock is held; return them.
+
+        Raises:
+            NoSuchLedgerError: the ledger was deleted.
+            ZbkError: they are not changed, or that is not known.
+        """
+        if not self._setup.holds_lock():
+            what = f"the lock of ledger {self._ledger_id}"
+            raise MetadataConflictError(what, "it is not ours any more")
+        return self._ground.ledgers.update(self._ledger_id, change)[0]
+
+    def _recover(self, fragment: Fragment) -> LedgerRecovered:
+        ground, password = self._ground, self._setup.password
+        metadata, _version = ground.ledgers.update(
+            self._ledger_id, lambda current: begin_recovery_of(current, fragment)
         )
-        return FragmentCut(changed) if isinstance(changed, LedgerMetadata) else changed
-
-    def _update(
-        self, change: Callable[[LedgerMetadata], LedgerMetadata | None]
-    ) -> LedgerMetadata | LedgerGone | ReplaceFailed:
-        """Change the metadata while the lock is ours; return them, or why they are as they were."""
-        try:
-            if not self._holds_lock():
-                what = f"the lock of ledger {self._ledger_id}"
-                return ReplaceFailed(MetadataConflictError(what, "it is not ours any more"))
-            return self._ground.ledgers.update(self._ledger_id, change)[0]
-        except NoSuchLedgerError:
-            return LedgerGone()
-        except ZbkError as error:
-            return ReplaceFailed(error)
-
-    def _recover(self, fragment: Fragment) -> Event:
-        ground = self._ground
-        try:
-            metadata, _version = ground.ledgers.update(
-                self._ledger_id, lambda current: begin_recovery_of(current, fragment)
-            )
-            if metadata.state is not LedgerState.IN_RECOVERY:
-                return LedgerRecovered(is_ours=False)
-            secret = Secret.of(metadata, self._password)
-            digest = secret.digest or digest_function(
-                metadata.digest_type, self._password or b"", self._ledger_id
-            )
-            setup = RecoverySetup(
-                metadata=metadata,
-                ledger_key=secret.ledger_key,
-                digest=digest,
-                requests=ground.requests,
-                placer=ground.placer,
-                ledgers=ground.ledgers,
-                tasks=ground.tasks,
-                config=ground.config,
-                check_usable=self._check_going,
-            )
-            RecoveryPump(setup).run(RECOVERY_TIMEOUT_S)
-        except NoSuchLedgerError:
-            return LedgerGone()
-        except ZbkError as error:
-            return RecoveryFailed(error)
+        if metadata.state is not LedgerState.IN_RECOVERY:
+            return LedgerRecovered(is_ours=False)
+        secret = Secret.of(metadata, password)
+        digest = secret.digest or digest_function(
+            metadata.digest_type, password or b"", self._ledger_id
+        )
+        setup = RecoverySetup(
+            metadata=metadata,
+            ledger_key=secret.ledger_key,
+            digest=digest,
+            requests=ground.requests,
+            placer=ground.placer,
+            ledgers=ground.ledgers,
+            tasks=ground.tasks,
+            config=ground.config,
+            check_usable=self._check_going,
+        )
+        RecoveryPump(setup).run(RECOVERY_TIMEOUT_S)
         return LedgerRecovered()
-
-    def _check_password(self, metadata: LedgerMetadata) -> None:
-        if self._password is not None:
-            ours = password_digest(self._password, self._ledger_id)
-            if not is_same_secret(ours, metadata.password_digest):
-                raise UnauthorizedError(self._ledger_id)
 
     def _check_going(self) -> None:
         self._ground.check_usable()
-        if self._is_stopped.is_set():
+        if self._setup.is_stopped.is_set():
             raise ClientClosedError

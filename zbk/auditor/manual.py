@@ -20,7 +20,7 @@ import msgspec
 
 from zbk.auditor.copier import Copier
 from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
-from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
+from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
 from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import (
     BookieInUseError,
@@ -31,7 +31,7 @@ from zbk.errors import (
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.copy_order import due_count, ends_of
-from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits, RepairResult
+from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits, RepairResult
 
 OWNER: Final = "by hand"
 BUSY_WAIT_S: Final = 1.0
@@ -87,7 +87,7 @@ class BookieMove:
         self._bookie_id = bookie_id
         self._options = options
         self._copier = copier or Copier(ground.requests)
-        self._watcher = watcher
+        self._watcher = watcher or RepairWatcher()
         self._is_stopped = is_stopped or threading.Event()
         self._targets: TargetPolicy = PlacementTarget(ground.placer)
         if options.to:
@@ -169,9 +169,8 @@ class BookieMove:
                 to_leave=leaving,
                 has_password=password is not None,
             )
-            result = LedgerRepairer(
-                self._ground,
-                aim,
+            setup = RepairSetup(
+                ground=self._ground,
                 copier=self._copier,
                 targets=self._targets,
                 limits=self._options.limits,
@@ -179,7 +178,8 @@ class BookieMove:
                 watcher=self._watcher,
                 holds_lock=lambda: tasks.holds(ledger_id),
                 is_stopped=self._is_stopped,
-            ).run()
+            )
+            result = LedgerRepairer(aim, setup).run()
         finally:
             with suppress(MetadataUnavailableError):  # it goes with the session
                 tasks.unlock(ledger_id)

@@ -39,7 +39,7 @@ import msgspec
 
 from zbk.auditor.copier import Copier, SharedThrottle
 from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
-from zbk.auditor.ledger_repairer import LedgerRepairer, RepairWatcher
+from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
 from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
@@ -48,7 +48,7 @@ from zbk.metadata.stores.store import SessionState, Watch
 from zbk.protocol.repair.absences import Absences
 from zbk.protocol.repair.backoff import RepairBackoff
 from zbk.protocol.repair.copy_order import CopyOrder
-from zbk.protocol.repair.ledger_repair_events import RepairAim, RepairLimits, RepairResult
+from zbk.protocol.repair.repair_effects import RepairAim, RepairLimits, RepairResult
 from zbk.system.clock import monotonic_ms
 from zbk.system.report_pace import ReportPace
 
@@ -274,9 +274,8 @@ class ReplicationWorker:
             return None
         task, version = found
         is_stopped = threading.Event()
-        repairer = LedgerRepairer(
-            self._ground,
-            aim_of(task),
+        setup = RepairSetup(
+            ground=self._ground,
             copier=self._copier,
             targets=self._targets,
             limits=self._limits,
@@ -284,6 +283,7 @@ class ReplicationWorker:
             holds_lock=lambda: self._tasks.holds(ledger_id),
             is_stopped=is_stopped,
         )
+        repairer = LedgerRepairer(aim_of(task), setup)
         work = _Work(ledger_id, task, version, repairer, is_stopped)
         with self._lock:
             self._works[ledger_id] = work

@@ -121,7 +121,7 @@ def decommission(
 
 def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> "MoveOptions":
     from zbk.auditor.manual import MoveOptions
-    from zbk.protocol.repair.ledger_repair_events import RepairLimits
+    from zbk.protocol.repair.repair_effects import RepairLimits
 
     return MoveOptions(
         to=to,

@@ -1,125 +1,102 @@
-"""How one ledger is made whole again.
+"""The repair of one ledger.
 
 A *bad slot* is a slot of one fragment whose bookie is lost, is to leave, or lacks entries that are
-due on it. Fragments are worked on in order, their slots in order, each by what is known now:
+due on it. Fragments are repaired in order, their slots in order, each by what is known then:
 
     a closed fragment    its end is known: the ledger is closed, or another fragment follows
-      lost, to leave     a target is chosen, the due entries are copied to it and confirmed, then it
-                         takes the bookie's place in the metadata, by compare-and-swap: at every
-                         moment the metadata name at least as many replicas as before
-      lacks entries      what is missing is copied to the bookie itself. One that is only to be
-                         compared, and is away, is waited for: another repair comes when it is back
-    an open fragment     the last one of a ledger that is written, or being recovered. Nothing is
-                         copied: its writer may still add to the lost bookie's place. It gets
-                         ``grace_ms`` to begin another fragment; if it is the same one then, the
-                         ledger is fenced and recovered, which closes it. Not before a target is
-                         known: fencing a writer that nobody can help would only hurt. Nor where
-                         recovery has no chance: the bookies that are left do not cover the
-                         ensemble. Nor for one that is there and is to leave: that one waits for
-                         the writer.
+      lost, to leave     a target is chosen, the due entries are copied to it and confirmed, then
+                         the metadata name it instead, by compare-and-swap: at every moment the
+                         metadata name at least as many replicas as before
+      lacks entries      the missing entries are copied to the bookie itself. If it is only to be
+                         compared, and is away, the repair waits for it: another repair follows when
+                         it is back
+    an open fragment     the last one of a ledger that is being written or recovered. Nothing is
+                         copied: its writer may still replace the lost bookie. It gets ``grace_ms``
+                         to begin another fragment; if the fragment is the same then, the ledger is
+                         fenced and recovered, which closes it. The ledger is not fenced before a
+                         target is known: fencing would stop the writer without any gain. Nor if
+                         recovery cannot succeed: the bookies that are left do not cover the
+                         ensemble. Nor for a bookie that is running and is to leave: that one leaves
+                         when the writer is done.
 
-After that the ledger is looked at again, until nothing is left to do. A slot that could not be
-repaired is told in the result, and not tried twice in one repair; the others are repaired.
+Then the ledger is looked at again, until nothing is left to do. The result names a slot that could
+not be repaired; one repair tries it once, and repairs the others.
 
-Sources are the bookies of the fragment that are registered. Entries that none of them holds are
-*lost*, also where one of them is in limbo and does not know whether it had them: no waiting brings
-those back (``source_survey``). Their slot keeps its bookie, which may come back. So that they do
-not keep what is left of the fragment on too few bookies, the fragment is *cut* around them if the
-ledger is closed: the parts without a loss are repaired, the others stay as they are. Whether fewer
-replicas are left than anybody promised is never guessed: what cannot be verified needs the
-ledger's password (``blocked``).
+Sources are the registered bookies of the fragment. Entries that none of them holds are *lost*, also
+if one of them is in limbo and does not know whether it had them: waiting does not bring them back
+(``source_survey``). Their slot keeps its bookie, which may come back. To keep the rest of a closed
+ledger's fragment from staying under-replicated with them, the fragment is *cut* around them: the
+parts without a loss are repaired, the others stay as they are. A repair never guesses whether fewer
+replicas are left than were promised: what cannot be verified needs the ledger's password
+(``blocked``).
 
-A fragment without entries is only given another bookie in the metadata.
+A fragment without entries only gets another bookie in the metadata.
 
-Invariants, checked in ``_check``:
-  * one thing is under way at a time;
+A procedure (``zbk.protocol.procedure``); its effects are in ``repair_effects``. Invariants:
   * a bookie is replaced only after a copy of the same slot to the same target was whole, or if
     nothing was due on it;
-  * nothing is fenced that was not seen, unchanged, before and after the grace period; that it is
-    still unchanged the compare-and-swap makes sure which begins the recovery.
-
-Limits: one repair cuts a fragment at most ``LOST_SPAN_COUNT_MAX`` times in a go, around the losses
-with the widest gaps between them, and never into more than ``FRAGMENT_COUNT_MAX`` in all.
+  * a ledger is fenced only if its last fragment was the same before and after the grace period; the
+    compare-and-swap that begins the recovery ensures that it still is.
 
 Source: the autorecovery page; BookKeeper's ``ReplicationWorker`` and ``LedgerFragmentReplicator``.
-Decisions: the closed fragments come first; only the bookies that were reported are looked at
-(``RepairAim.suspects``), so that one that is being restarted is not given up by the way.
+Decisions: the closed fragments come first; only the reported bookies are checked
+(``RepairAim.suspects``), so a bookie that is being restarted keeps its slots.
 """
 
-from collections.abc import Sequence
-from typing import Final, assert_never
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 
 from zbk.errors import (
     BookieUnavailableError,
     BusyError,
+    NoSuchLedgerError,
     NotEnoughBookiesError,
     UnknownLedgerStateError,
     ZbkError,
 )
-from zbk.protocol.entry.spans import Span, covering, overlaps
+from zbk.protocol.entry.spans import Span, overlaps
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.coverage import Coverage
-from zbk.protocol.ledger.metadata import Fragment
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.procedure import Procedure, Steps
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.ledger_repair_events import (
+from zbk.protocol.repair.fragment_cut import cut_starts
+from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.ledger_view import FragmentSlot, LedgerView
+from zbk.protocol.repair.repair_effects import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
     CutFragment,
-    Effect,
-    EndRepair,
-    Event,
-    FragmentCopied,
-    FragmentCut,
-    HoldingsFailed,
-    HoldingsTold,
-    LedgerGone,
     LedgerRecovered,
     LedgerSeen,
     LookAtLedger,
-    LookFailed,
     RecoverLedger,
-    RecoveryFailed,
     RepairAim,
+    RepairEffect,
     RepairLimits,
     RepairResult,
-    RepairStarted,
-    RepairStopped,
     ReplaceBookie,
-    ReplaceFailed,
     TargetChosen,
-    TimePassed,
     WaitUntil,
 )
-from zbk.protocol.repair.ledger_view import FragmentSlot, LedgerView
-from zbk.protocol.repair.source_survey import SourceSurvey
-
-LOST_SPAN_COUNT_MAX: Final = 8
-"""Losses that a fragment is cut around at once; those that are closest count as one."""
-
-FRAGMENT_COUNT_MAX: Final = 1_000
-"""A ledger with more fragments is not cut any more: its metadata are one value."""
+from zbk.protocol.repair.repair_notes import RepairNotes
+from zbk.protocol.repair.source_survey import survey_sources
 
 
-class LedgerRepair:
-    """One repair. ``RepairStarted`` comes first, nothing follows ``EndRepair``."""
+class LedgerRepair(Procedure[RepairEffect, RepairResult]):
+    """One repair. A repair that is stopped has a result, too: what it did until then."""
 
     def __init__(self, aim: RepairAim, limits: RepairLimits | None = None) -> None:
+        super().__init__(self._repair_ledger())
         self._aim = aim
         self._limits = limits or RepairLimits()
-        self._seen: LedgerView | None = None
-        self._under_way: Effect | None = None
-        self._at_work: FragmentSlot | None = None
-        self._order: CopyOrder | None = None
-        self._good: set[FragmentSlot] = set()  # held all that was due when they were asked
-        self._given_up: set[FragmentSlot] = set()
-        self._refused: set[str] = set()  # targets that failed for the slot at work
-        self._unasked_id = 0  # from there on the bookie at work was not asked what it holds
-        self._survey: SourceSurvey | None = None
+        self._view: LedgerView  # from the first look on
+        self._notes = RepairNotes()
         self._surveyed: set[tuple[FragmentSlot, Span]] = set()
         self._gone: dict[FragmentSlot, tuple[Span, ...]] = {}  # lost, by slots of cut fragments
         self._open: tuple[Fragment, int] | None = None  # an affected one, and since when
@@ -127,379 +104,295 @@ class LedgerRepair:
         self._looked_at_ms = 0
         self._seen_at_ms = 0
         self._has_changed = False  # since the last look
-        self._result = RepairResult()
-        self._is_over = False
 
-    @property
-    def is_over(self) -> bool:
-        """True after ``EndRepair``."""
-        return self._is_over
+    def stop(self) -> None:
+        """End the repair where it waits."""
+        super().stop()
+        self._notes.update(is_stopped=True)
+        self._result = self._notes.result
 
-    def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. After the end all is late news."""
-        if self._is_over:
-            return []
-        asked, self._under_way = self._under_way, None
-        match event:
-            case RepairStarted():
-                assert asked is None, "a repair starts once"
-                effect = self._look(now_ms)
-            case RepairStopped():
-                effect = self._end(is_stopped=True)
-            case TimePassed():
-                effect = self._on_time(asked, now_ms)
-            case LedgerGone():
-                effect = self._end(is_gone=True)
-            case LookFailed(error):
-                effect = self._end(error=error)
-            case LedgerSeen(metadata, registered):
-                self._seen = LedgerView(metadata, registered, self._aim)
-                self._seen_at_ms = now_ms
-                effect = self._next(now_ms)
-            case BookieReplaced() | FragmentCut() | ReplaceFailed():
-                effect = self._on_changed(event, asked, now_ms)
-            case LedgerRecovered() | RecoveryFailed():
-                effect = self._on_recovered(event, now_ms)
-            case _:
-                effect = self._on_slot_news(event, now_ms)
-        self._under_way = effect
-        self._check(asked)
-        return [effect]
+    # ------------------------------------------------------------------ the ledger
 
-    def _on_slot_news(
-        self, event: HoldingsTold | HoldingsFailed | TargetChosen | FragmentCopied, now_ms: int
-    ) -> Effect:
-        match event:
-            case HoldingsTold() if self._survey is not None:
-                self._survey.told(event)
-                return self._go_on_asking(self._survey, now_ms)
-            case HoldingsTold():
-                return self._on_holdings(event, now_ms)
-            case HoldingsFailed(error):
-                return self._give_up(now_ms, error=error)
-            case TargetChosen():
-                return self._on_target(event, now_ms)
-            case FragmentCopied(result):
-                return self._on_copied(result, now_ms)
-            case _:
-                assert_never(event)
+    def _repair_ledger(self) -> Steps[RepairEffect, RepairResult]:
+        try:
+            yield from self._look()
+            while (yield from self._has_more()):
+                pass
+        except NoSuchLedgerError:  # what could not be repaired does not matter any more
+            return RepairResult(is_gone=True)
+        except ZbkError as error:
+            self._notes.update(error=self._notes.result.error or error)
+        return self._notes.result
 
-    @property
-    def _view(self) -> LedgerView:
-        assert self._seen is not None, "the ledger is looked at first"
-        return self._seen
-
-    # ------------------------------------------------------------------ what comes next
-
-    def _look(self, now_ms: int) -> Effect:
+    def _look(self) -> Steps[RepairEffect, None]:
         if self._look_count == self._limits.look_count_max:
-            what = f"ledger {self._aim.ledger_id} changes too often to be repaired now"
-            return self._end(error=BusyError(what))
+            raise BusyError(f"ledger {self._aim.ledger_id} changes too often to be repaired now")
         self._look_count += 1
-        self._looked_at_ms = now_ms
         self._has_changed = False
-        return LookAtLedger()
+        seen: LedgerSeen = yield LookAtLedger()
+        self._looked_at_ms, self._seen_at_ms = seen.asked_ms, seen.seen_ms
+        self._see(seen.metadata, seen.registered)
 
-    def _next(self, now_ms: int) -> Effect:
-        """Begin with the first slot that is not done; then the open fragment; then look again."""
+    def _has_more(self) -> Steps[RepairEffect, bool]:
+        """Repair the first bad slot, or look again; return whether there may be more to do."""
         view = self._view
-        self._at_work, self._order, self._survey = None, None, None
-        self._refused.clear()
         if not view.is_readable:
-            is_bad = any(map(view.is_bad, view.slots(view.metadata.fragments)))
-            return self._end(blocked=_NO_KEY if is_bad else "")
-        for one in view.closed_slots():
-            if one not in self._given_up and (one not in self._good or view.is_bad(one)):
-                return self._begin(one, now_ms)
+            bad = next(filter(view.is_bad, view.slots(view.metadata.fragments)), None)
+            if bad is not None:
+                self._notes.give_up(bad, blocked=_NO_KEY)
+            return False
+        slot = next(self._unrepaired_slots(), None)
+        if slot is not None:
+            yield from self._repair_slot(slot)
+            return True
         if view.open_fragment is not None:
-            effect = self._look_after_open(view.open_fragment, now_ms)
-            if effect is not None:
-                return effect
-        return self._look(now_ms) if self._has_changed else self._end()
+            has_waited = yield from self._look_after_open(view.open_fragment)
+            if has_waited:
+                return True
+        if self._has_changed:
+            yield from self._look()
+            return True
+        return False
 
-    def _begin(self, one: FragmentSlot, now_ms: int) -> Effect:
-        self._at_work = one
-        span = self._view.span(one)
-        if self._view.is_bad(one):
-            return self._seek_target(one, now_ms)
-        if span[1] < span[0]:
-            return self._finish_slot(now_ms)
-        if self._view.is_awaited(one):
-            awaited = self._result.awaited | {one.bookie_id}
-            self._result = msgspec.structs.replace(self._result, awaited=awaited)
-            why = "is away, and what it holds of a ledger is to be compared"
-            return self._give_up(now_ms, error=BookieUnavailableError(one.bookie_id, why))
-        self._unasked_id = span[0]
-        return self._go_on_comparing(one, now_ms)
+    def _unrepaired_slots(self) -> Iterator[FragmentSlot]:
+        given_up, good = self._notes.given_up, self._notes.good
+        for one in self._view.closed_slots():
+            if one not in given_up and (one not in good or self._view.is_bad(one)):
+                yield one
 
-    def _go_on_comparing(self, one: FragmentSlot, now_ms: int) -> Effect:
-        """Ask the bookie at work for the next part of what it holds, or be done with it."""
-        last = self._view.span(one)[1]
-        if self._unasked_id > last:
-            return self._finish_slot(now_ms)
-        return AskHoldings(one.bookie_id, (self._unasked_id, last))
+    # ------------------------------------------------------------------ the open fragment
 
-    def _look_after_open(self, fragment: Fragment, now_ms: int) -> Effect | None:
-        """Wait for the writer of the last fragment, or recover; ``None``: that is not needed."""
-        bad = next(filter(self._view.is_bad, self._view.slots([fragment])), None)
-        if bad is None or bad in self._given_up:
-            return None
-        if not any(map(self._view.is_lost, self._view.slots([fragment]))):
-            self._at_work = bad  # it is there, and leaves when the writer is done
-            return self._skip(now_ms)
+    def _look_after_open(self, fragment: Fragment) -> Steps[RepairEffect, bool]:
+        """Wait for the writer of the last fragment, or recover; return whether that was needed."""
+        view = self._view
+        bad = next(filter(view.is_bad, view.slots([fragment])), None)
+        if bad is None or bad in self._notes.given_up:
+            return False
+        lost = [one for one in view.slots([fragment]) if view.is_lost(one)]
+        if not lost:  # a running bookie leaves when the writer is done
+            self._notes.skip(bad)
+            return True
         if self._open is None or self._open[0] != fragment:
             self._open = (fragment, self._seen_at_ms)  # it may be no older than that
         due_ms = self._open[1] + self._limits.grace_ms
         if self._looked_at_ms < due_ms:
-            return WaitUntil(max(due_ms, now_ms))
-        self._at_work = bad
-        lost = [one for one in self._view.slots([fragment]) if self._view.is_lost(one)]
-        if not Coverage(self._view.metadata.quorum).is_reachable([one.slot for one in lost]):
-            return self._give_up(now_ms, uncovered=_uncovered(fragment, lost))
-        if self._view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
-            return self._give_up(now_ms, blocked=_WITHOUT_DIGEST)
-        return ChooseTarget(fragment.bookies, bad.slot, self._aim.to_leave)
+            while (yield WaitUntil(due_ms)) < due_ms:
+                pass
+            yield from self._look()
+        elif not Coverage(view.metadata.quorum).is_reachable([one.slot for one in lost]):
+            self._notes.give_up(bad, uncovered=_uncovered(fragment, lost))
+        elif view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
+            self._notes.give_up(bad, blocked=_WITHOUT_DIGEST)
+        elif (yield from self._choose_target(bad, fragment, self._aim.to_leave)) is not None:
+            yield from self._recover(bad, fragment)
+        return True
 
-    def _on_time(self, asked: Effect | None, now_ms: int) -> Effect:
-        if isinstance(asked, WaitUntil) and now_ms >= asked.until_ms:
-            return self._look(now_ms)
-        assert asked is not None, "something is under way"
-        return asked
+    def _recover(self, bad: FragmentSlot, fragment: Fragment) -> Steps[RepairEffect, None]:
+        recovered: LedgerRecovered | None = yield from self._change(bad, RecoverLedger(fragment))
+        if recovered is None:
+            return
+        if recovered.is_ours:
+            self._notes.update(is_recovered=True)
+        yield from self._look()
 
     # ------------------------------------------------------------------ one slot
 
-    def _seek_target(self, one: FragmentSlot, now_ms: int) -> Effect:
-        span = self._view.span(one)
-        lost = self._view.without_source(one, [span])
-        gone = self._gone.get(one, ())
-        is_gone = gone and not missing_spans(self._view.metadata.quorum, one.slot, span, gone)
-        if lost or is_gone:
-            return self._give_up(now_ms, lost=lost)
-        exclude = self._aim.to_leave | self._refused
-        return ChooseTarget(self._view.fragment(one).bookies, one.slot, exclude)
-
-    def _on_target(self, chosen: TargetChosen, now_ms: int) -> Effect:
-        one = self._at_work
-        assert one is not None, "a target is for a slot"
-        if chosen.is_skipped:
-            return self._skip(now_ms)
-        if chosen.bookie_id is None:
-            what = f"to take the place of {one.bookie_id} in ledger {self._aim.ledger_id}"
-            return self._give_up(now_ms, error=NotEnoughBookiesError(1, 0, what))
-        assert chosen.bookie_id not in self._view.fragment(one).bookies, "a bookie has one slot"
-        if self._view.open_fragment == self._view.fragment(one):
-            return RecoverLedger(self._view.fragment(one))
+    def _repair_slot(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
+        """Repair a slot of a closed fragment, or give it up."""
         first, last = self._view.span(one)
-        if last < first:
-            return ReplaceBookie(first, one.slot, one.bookie_id, chosen.bookie_id)
-        return self._copy(one, chosen.bookie_id, ((first, last),))
+        if self._view.is_bad(one):
+            yield from self._move(one)
+        elif last < first:
+            self._notes.good.add(one)
+        elif self._view.is_awaited(one):
+            self._notes.await_bookie(one.bookie_id)
+            why = "is away, and what it holds of a ledger is to be compared"
+            self._notes.give_up(one, error=BookieUnavailableError(one.bookie_id, why))
+        else:
+            yield from self._fill(one)
 
-    def _copy(self, one: FragmentSlot, target: str, spans: tuple[Span, ...]) -> Effect:
-        self._order = self._view.copy_order(one, target, spans)
-        return CopyFragment(self._order)
+    def _move(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
+        """Copy what is due on a slot to another bookie, which then takes the slot."""
+        first, last = self._view.span(one)
+        lost = self._view.without_source(one, [(first, last)])
+        gone = self._gone.get(one, ())
+        quorum = self._view.metadata.quorum
+        if lost or (gone and not missing_spans(quorum, one.slot, (first, last), gone)):
+            self._notes.give_up(one, lost=lost)
+            return
+        refused: set[str] = set()
+        while True:
+            exclude = self._aim.to_leave | refused
+            target = yield from self._choose_target(one, self._view.fragment(one), exclude)
+            if target is None:
+                return
+            if last < first:
+                yield from self._replace(one, target)
+                return
+            order = self._view.copy_order(one, target, ((first, last),))
+            copied = yield from self._copy(order)
+            if copied.is_whole:
+                yield from self._replace(one, target)
+                return
+            if copied.target_error is None:
+                yield from self._sound_spans(one, order, copied)
+                return
+            refused.add(target)
+            if len(refused) == self._limits.target_count_max:
+                self._notes.give_up(one, error=copied.target_error)
+                return
 
-    def _on_holdings(self, told: HoldingsTold, now_ms: int) -> Effect:
-        one, view = self._at_work, self._view
-        assert one is not None, "a bookie was asked about a slot"
-        end = view.span(one)[1]
-        last = end if told.last_entry_id is None else min(end, told.last_entry_id)
-        part = (self._unasked_id, last)
-        self._unasked_id = last + 1
-        spans = missing_spans(view.metadata.quorum, one.slot, part, told.ranges)
+    def _fill(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
+        """Ask the bookie of a slot what it holds, in parts, and copy what it lacks to it."""
+        unasked_id, end = self._view.span(one)
+        while unasked_id <= end:
+            try:
+                held: Holdings = yield AskHoldings(one.bookie_id, (unasked_id, end))
+            except ZbkError as error:
+                self._notes.give_up(one, error=error)
+                return
+            last = end if held.last_entry_id is None else min(end, held.last_entry_id)
+            part = (unasked_id, last)
+            unasked_id = last + 1
+            spans = missing_spans(self._view.metadata.quorum, one.slot, part, held.ranges)
+            if spans:
+                yield from self._fill_spans(one, spans)
+            if one in self._notes.given_up:
+                return
+        self._notes.good.add(one)
+
+    def _fill_spans(self, one: FragmentSlot, missing: Sequence[Span]) -> Steps[RepairEffect, None]:
+        view = self._view
+        self._notes.add_lost(view.without_source(one, missing))
+        spans = tuple(span for span in missing if not view.without_source(one, [span]))
         if not spans:
-            return self._go_on_comparing(one, now_ms)
-        self._note(lost=view.without_source(one, spans))
-        spans = tuple(span for span in spans if not view.without_source(one, [span]))
-        return self._copy(one, one.bookie_id, spans) if spans else self._give_up(now_ms)
+            self._notes.give_up(one)
+        while spans:
+            order = view.copy_order(one, one.bookie_id, spans)
+            copied = yield from self._copy(order)
+            if copied.is_whole:
+                return
+            if copied.target_error is not None:
+                self._notes.give_up(one, error=copied.target_error)
+                return
+            spans = yield from self._sound_spans(one, order, copied)
 
-    def _on_copied(self, copied: CopyResult, now_ms: int) -> Effect:
-        one, order = self._at_work, self._order
-        assert one is not None, "a copy is for a slot"
-        assert order is not None, "it was ordered"
-        self._result = msgspec.structs.replace(
-            self._result,
-            copied_count=self._result.copied_count + copied.copied_count,
-            copied_size=self._result.copied_size + copied.copied_size,
-        )
-        if copied.is_stopped:
-            return self._end(is_stopped=True)
-        if copied.target_error is not None:
-            return self._on_bad_target(one, order, copied.target_error, now_ms)
-        if copied.source_error is not None or copied.lost:
-            return self._on_partial_copy(one, order, copied, now_ms)
-        if order.is_move:
-            return ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, order.target)
-        return self._go_on_comparing(one, now_ms)
+    # ------------------------------------------------------------------ losses
 
-    def _on_partial_copy(
-        self, one: FragmentSlot, order: CopyOrder, copied: CopyResult, now_ms: int
-    ) -> Effect:
-        if copied.source_error is None:
-            return self._on_lost(one, order, copied.lost, now_ms)
+    def _sound_spans(
+        self, one: FragmentSlot, order: CopyOrder, copied: CopyResult
+    ) -> Steps[RepairEffect, tuple[Span, ...]]:
+        """Handle a copy that sources did not give whole; return the spans to copy instead.
+
+        There are none of a slot that was given up, or whose fragment was cut.
+        """
+        error, lost = copied.source_error, copied.lost
         key = (one, self._view.span(one))
-        if isinstance(copied.source_error, UnknownLedgerStateError) and key not in self._surveyed:
+        if isinstance(error, UnknownLedgerStateError) and key not in self._surveyed:
             self._surveyed.add(key)
-            self._survey = SourceSurvey.begun(order)
-            return self._go_on_asking(self._survey, now_ms)
-        return self._give_up(now_ms, error=copied.source_error, lost=copied.lost)
+            return (yield from self._survey(one, order))
+        if error is not None:
+            self._notes.give_up(one, error=error, lost=lost)
+        else:
+            yield from self._cut_around(one, order, lost)
+        return ()
 
-    def _go_on_asking(self, survey: SourceSurvey, now_ms: int) -> Effect:
-        """Ask the next source what it holds; after the last one go on with what there is."""
-        if survey.to_ask:
-            return AskHoldings(survey.to_ask[0], survey.rest)
-        self._survey = None
-        one, order, lost = self._at_work, survey.order, survey.lost()
-        assert one is not None, "a survey is for a slot"
-        if not lost:  # somebody has it, and did not give it
-            error = UnknownLedgerStateError(self._aim.ledger_id, min(survey.in_limbo, default="?"))
-            return self._give_up(now_ms, error=error)
-        in_limbo = self._result.in_limbo | survey.in_limbo
-        self._result = msgspec.structs.replace(self._result, in_limbo=in_limbo)
+    def _survey(self, one: FragmentSlot, order: CopyOrder) -> Steps[RepairEffect, tuple[Span, ...]]:
+        """Ask every source what it holds; return the spans of a slot to fill that one of them has.
+
+        As ``_sound_spans``.
+        """
+        try:
+            survey = yield from survey_sources(order)
+        except ZbkError as error:
+            self._notes.give_up(one, error=error)
+            return ()
+        lost = survey.lost()
+        if not lost:  # a source has the entries, and did not give them
+            in_limbo = min(survey.in_limbo, default="?")
+            self._notes.give_up(one, error=UnknownLedgerStateError(self._aim.ledger_id, in_limbo))
+            return ()
+        self._notes.add_in_limbo(survey.in_limbo)
         if order.is_move:
-            return self._on_lost(one, order, lost, now_ms)
-        self._note(lost=lost)
+            yield from self._cut_around(one, order, lost)
+            return ()
+        self._notes.add_lost(lost)
         spans = tuple(
             known
             for span in order.spans
             for known in overlaps([span], survey.held)
             if due_count(order.metadata.quorum, order.slot, *known)
         )
-        return self._copy(one, order.target, spans) if spans else self._give_up(now_ms)
+        if not spans:
+            self._notes.give_up(one)
+        return spans
 
-    def _on_lost(
-        self, one: FragmentSlot, order: CopyOrder, lost: tuple[LostEntries, ...], now_ms: int
-    ) -> Effect:
-        """Cut the fragment around what is lost, if something is left of it then."""
-        metadata = self._view.metadata
-        first, last = self._view.span(one)
+    def _cut_around(
+        self, one: FragmentSlot, order: CopyOrder, lost: tuple[LostEntries, ...]
+    ) -> Steps[RepairEffect, None]:
+        """Cut the fragment around lost entries if something is left of it then."""
+        metadata, span = self._view.metadata, self._view.span(one)
         exact = tuple((a.first_entry_id, a.last_entry_id) for a in lost)
-        edges = (
-            edge for begin, end in covering(exact, LOST_SPAN_COUNT_MAX) for edge in (begin, end + 1)
-        )
-        starts = tuple(edge for edge in edges if first < edge <= last)
-        is_too_much = len(metadata.fragments) + len(starts) > FRAGMENT_COUNT_MAX
-        if not (order.is_move and starts and metadata.is_closed) or is_too_much:
-            return self._give_up(now_ms, lost=lost)
-        self._note(lost=lost)
-        slots = [msgspec.structs.replace(one, first_entry_id=start) for start in (first, *starts)]
+        starts = cut_starts(metadata, span, exact) if order.is_move else ()
+        if not starts:
+            self._notes.give_up(one, lost=lost)
+            return
+        self._notes.add_lost(lost)
+        slots = [msgspec.structs.replace(one, first_entry_id=start) for start in (span[0], *starts)]
         self._gone |= dict.fromkeys(slots, exact)
-        return CutFragment(one.first_entry_id, starts)
+        changed = yield from self._change(one, CutFragment(span[0], starts))
+        if changed is not None:
+            self._see_change(changed)
 
-    def _on_bad_target(
-        self, one: FragmentSlot, order: CopyOrder, error: ZbkError, now_ms: int
-    ) -> Effect:
-        self._refused.add(order.target)
-        if not order.is_move or len(self._refused) == self._limits.target_count_max:
-            return self._give_up(now_ms, error=error)
-        return self._seek_target(one, now_ms)
+    # ------------------------------------------------------------------ effects
 
-    def _on_changed(
-        self,
-        event: BookieReplaced | FragmentCut | ReplaceFailed,
-        asked: Effect | None,
-        now_ms: int,
-    ) -> Effect:
-        if isinstance(event, ReplaceFailed):
-            return self._give_up(now_ms, error=event.error)
-        # whoever was chosen may have come since the ledger was looked at
-        there = self._view.registered | ({asked.new} if isinstance(asked, ReplaceBookie) else set())
-        self._seen = LedgerView(event.metadata, there, self._aim)
+    def _choose_target(
+        self, one: FragmentSlot, fragment: Fragment, exclude: frozenset[str]
+    ) -> Steps[RepairEffect, str | None]:
+        """Return a bookie that takes a slot; ``None``: there is none, and the slot is given up."""
+        chosen: TargetChosen = yield ChooseTarget(fragment.bookies, one.slot, exclude)
+        if chosen.is_skipped:
+            self._notes.skip(one)
+            return None
+        if chosen.bookie_id is None:
+            what = f"to take the place of {one.bookie_id} in ledger {self._aim.ledger_id}"
+            self._notes.give_up(one, error=NotEnoughBookiesError(1, 0, what))
+        assert chosen.bookie_id not in fragment.bookies, "a bookie has one slot"
+        return chosen.bookie_id
+
+    def _copy(self, order: CopyOrder) -> Steps[RepairEffect, CopyResult]:
+        copied: CopyResult = yield CopyFragment(order)
+        self._notes.add_copy(copied)
+        return copied
+
+    def _replace(self, one: FragmentSlot, target: str) -> Steps[RepairEffect, None]:
+        wanted = ReplaceBookie(one.first_entry_id, one.slot, one.bookie_id, target)
+        replaced: BookieReplaced | None = yield from self._change(one, wanted)
+        if replaced is None:
+            return
+        self._see_change(replaced.metadata, target)
+        self._notes.add_replaced(one, is_ours=replaced.is_ours)
+
+    def _change(
+        self, one: FragmentSlot, wanted: ReplaceBookie | CutFragment | RecoverLedger
+    ) -> Steps[RepairEffect, Any]:
+        """Change the ledger; return the answer. ``None``: it failed, and the slot is given up."""
+        try:
+            return (yield wanted)
+        except NoSuchLedgerError:
+            raise
+        except ZbkError as error:
+            self._notes.give_up(one, error=error)
+            return None
+
+    def _see_change(self, metadata: LedgerMetadata, *targets: str) -> None:
+        """Go on with changed metadata. A target may have registered after the last look."""
+        self._see(metadata, self._view.registered.union(targets))
         self._has_changed = True
-        if isinstance(event, FragmentCut):
-            return self._next(now_ms)
-        replaced_count = self._result.replaced_count + event.is_ours
-        self._result = msgspec.structs.replace(self._result, replaced_count=replaced_count)
-        return self._finish_slot(now_ms)
 
-    def _on_recovered(self, event: LedgerRecovered | RecoveryFailed, now_ms: int) -> Effect:
-        if isinstance(event, RecoveryFailed):
-            return self._give_up(now_ms, error=event.error)
-        if event.is_ours:
-            self._result = msgspec.structs.replace(self._result, is_recovered=True)
-        return self._look(now_ms)
-
-    def _finish_slot(self, now_ms: int) -> Effect:
-        assert self._at_work is not None, "a slot is at work"
-        self._good.add(self._at_work)
-        return self._next(now_ms)
-
-    def _give_up(
-        self,
-        now_ms: int,
-        *,
-        lost: tuple[LostEntries, ...] = (),
-        uncovered: str = "",
-        blocked: str = "",
-        error: ZbkError | None = None,
-    ) -> Effect:
-        """Note why the slot at work is not repaired, and go on with the others."""
-        assert self._at_work is not None, "a slot is at work"
-        self._note(lost=lost, uncovered=uncovered, blocked=blocked, error=error)
-        self._given_up.add(self._at_work)
-        return self._next(now_ms)
-
-    def _skip(self, now_ms: int) -> Effect:
-        """Leave the slot at work to others, or to another time."""
-        skipped_count = self._result.skipped_count + 1
-        self._result = msgspec.structs.replace(self._result, skipped_count=skipped_count)
-        return self._give_up(now_ms)
-
-    # ------------------------------------------------------------------ the end
-
-    def _note(
-        self,
-        *,
-        lost: tuple[LostEntries, ...] = (),
-        uncovered: str = "",
-        blocked: str = "",
-        error: ZbkError | None = None,
-    ) -> None:
-        result = self._result
-        new = tuple(one for one in lost if one not in result.lost)
-        self._result = msgspec.structs.replace(
-            result,
-            lost=(*result.lost, *new),
-            away=result.away | self._view.away if new or uncovered else result.away,
-            uncovered=result.uncovered or uncovered,
-            blocked=result.blocked or blocked,
-            error=result.error or error,
-        )
-
-    def _end(
-        self,
-        *,
-        is_gone: bool = False,
-        is_stopped: bool = False,
-        blocked: str = "",
-        error: ZbkError | None = None,
-    ) -> Effect:
-        self._is_over = True
-        self._note(blocked=blocked, error=error)
-        if is_gone:  # what could not be repaired need not be
-            self._result = RepairResult(is_gone=True)
-        self._result = msgspec.structs.replace(self._result, is_stopped=is_stopped)
-        return EndRepair(self._result)
-
-    def _check(self, before: Effect | None) -> None:
-        assert self._is_over == isinstance(self._under_way, EndRepair)
-        match self._under_way:
-            case ReplaceBookie(first, slot, old, new):
-                is_empty = isinstance(before, ChooseTarget)
-                order = self._order
-                assert is_empty or (
-                    order is not None
-                    and order.target == new
-                    and order.fragment.first_entry_id == first
-                    and (order.slot, order.fragment.bookies[slot]) == (slot, old)
-                ), "what takes a bookie's place was copied before"
-            case CutFragment():
-                assert self._view.metadata.is_closed, "its writer knows its fragments"
-            case RecoverLedger(fragment):
-                assert self._open is not None, "the grace period has begun"
-                assert self._open[0] == fragment
-                assert self._looked_at_ms >= self._open[1] + self._limits.grace_ms
-            case _:
-                pass
+    def _see(self, metadata: LedgerMetadata, registered: frozenset[str]) -> None:
+        self._view = LedgerView(metadata, registered, self._aim)
+        self._notes.away = self._view.away
 
 
 def _uncovered(fragment: Fragment, lost: Sequence[FragmentSlot]) -> str:

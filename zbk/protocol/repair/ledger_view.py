@@ -10,7 +10,7 @@ import msgspec
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, ends_of, without_source
-from zbk.protocol.repair.ledger_repair_events import RepairAim
+from zbk.protocol.repair.repair_effects import RepairAim
 
 
 class FragmentSlot(msgspec.Struct, frozen=True):

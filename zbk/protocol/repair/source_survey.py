@@ -1,9 +1,9 @@
-"""Asking the sources of a copy what they hold, after one of them could not say. Pure.
+"""A survey: what the sources of a copy hold, asked after one of them could not say.
 
-A bookie *in limbo* may have lost what it does not hold: it says neither yes nor no. As long as
-another source may have the entry, that is a reason to wait. Once every source has said what it
-holds, entries that are in none of these answers are nowhere to be had: the bookie in limbo waits
-for peers that are not there, and so would a repair. They are lost until one of those is back.
+A bookie *in limbo* may have lost entries that it does not hold: it says neither yes nor no. As long
+as another source may have the entry, that is a reason to wait. Once every source has said what it
+holds, entries that are in none of the answers cannot be had: the bookie in limbo waits for peers
+that are away, and a repair would wait with it. They are lost until such a peer is back.
 
 Of a striped ledger a source may hold entries that are not due on its slot, from an earlier ensemble
 for example. No copy reads them there, so they do not count.
@@ -16,37 +16,24 @@ from collections.abc import Iterable
 import msgspec
 
 from zbk.protocol.entry.spans import Span, merged, overlaps
+from zbk.protocol.procedure import Steps
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, due_count, missing_spans
-from zbk.protocol.repair.ledger_repair_events import HoldingsTold
+from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.repair_effects import AskHoldings
 
 
 class SourceSurvey(msgspec.Struct):
-    """What was said so far. ``order``: the copy that could not be made."""
+    """The answers of the sources of ``order``, a copy that could not be made."""
 
     order: CopyOrder
-    to_ask: list[str]
     held: list[Span] = msgspec.field(default_factory=list)  # in order, by any source
     in_limbo: set[str] = msgspec.field(default_factory=set)
 
-    unasked_id: int = 0  # from there on the first one to be asked was not asked
-
-    @classmethod
-    def begun(cls, order: CopyOrder) -> "SourceSurvey":
-        """Return the survey that a copy needs."""
-        to_ask = [order.fragment.bookies[slot] for slot in order.sources]
-        return cls(order, to_ask, unasked_id=order.spans[0][0])
-
-    @property
-    def rest(self) -> Span:
-        """What the first one to be asked has not told yet."""
-        return self.unasked_id, self.order.spans[-1][1]
-
-    def told(self, told: HoldingsTold) -> None:
-        """Note what the first one to be asked holds."""
+    def add(self, slot: int, told: Holdings) -> None:
+        """Add an answer of the source in ``slot``."""
         order, quorum = self.order, self.order.metadata.quorum
         ranges: Iterable[Span] = overlaps(told.ranges, order.spans)
         if quorum.is_striped:
-            slot = order.fragment.bookies.index(self.to_ask[0])
             ranges = (
                 (entry_id, entry_id)
                 for first, last in ranges
@@ -54,16 +41,10 @@ class SourceSurvey(msgspec.Struct):
             )
         self.held = merged([*self.held, *ranges])
         if told.is_in_limbo:
-            self.in_limbo.add(self.to_ask[0])
-        if told.last_entry_id is not None and told.last_entry_id < self.rest[1]:
-            self.unasked_id = told.last_entry_id + 1
-        else:
-            self.to_ask.pop(0)
-            self.unasked_id = self.order.spans[0][0]
+            self.in_limbo.add(order.fragment.bookies[slot])
 
     def lost(self) -> tuple[LostEntries, ...]:
-        """Return what none of them holds, when all were asked."""
-        assert not self.to_ask, "somebody else may hold it"
+        """Return the ordered entries that no source holds."""
         order, quorum = self.order, self.order.metadata.quorum
         names = ", ".join(sorted(self.in_limbo))
         reason = f"no bookie that is there has a replica; {names} lost data and may have had one"
@@ -72,3 +53,16 @@ class SourceSurvey(msgspec.Struct):
             for span in order.spans
             for first, last in missing_spans(quorum, order.slot, span, self.held)
         )
+
+
+def survey_sources(order: CopyOrder) -> Steps[AskHoldings, SourceSurvey]:
+    """Ask every source of a copy, in parts if its answer says so; return what they said."""
+    survey = SourceSurvey(order)
+    first, end = order.spans[0][0], order.spans[-1][1]
+    for slot in order.sources:
+        unasked_id = first
+        while unasked_id <= end:
+            told: Holdings = yield AskHoldings(order.fragment.bookies[slot], (unasked_id, end))
+            survey.add(slot, told)
+            unasked_id = (end if told.last_entry_id is None else told.last_entry_id) + 1
+    return survey

@@ -11,6 +11,7 @@ from zbk.errors import (
     BookieUnavailableError,
     LedgerRecoveryError,
     MetadataConflictError,
+    NoSuchLedgerError,
     UnknownLedgerStateError,
 )
 from zbk.protocol.entry.words import DigestType, LedgerState, LedgerType
@@ -18,36 +19,24 @@ from zbk.protocol.ledger.changes import cut_fragment, replace_bookie
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.holdings import Holdings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
-from zbk.protocol.repair.ledger_repair_events import (
+from zbk.protocol.repair.repair_effects import (
     AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
     CutFragment,
-    Effect,
-    EndRepair,
-    Event,
-    FragmentCopied,
-    FragmentCut,
-    HoldingsFailed,
-    HoldingsTold,
-    LedgerGone,
     LedgerRecovered,
     LedgerSeen,
     LookAtLedger,
-    LookFailed,
     RecoverLedger,
-    RecoveryFailed,
     RepairAim,
+    RepairEffect,
     RepairLimits,
     RepairResult,
-    RepairStarted,
-    RepairStopped,
     ReplaceBookie,
-    ReplaceFailed,
     TargetChosen,
-    TimePassed,
     WaitUntil,
 )
 
@@ -62,12 +51,12 @@ class RepairScript:
 
     def __call__(self, words: list[str]) -> str:
         name, *args = words
-        effects = getattr(self, f"do_{name.replace('-', '_')}")(*args)
-        return "\n    ".join([f"{' '.join(words)}:", *map(_line, effects)])
+        line = getattr(self, f"do_{name.replace('-', '_')}")(*args)
+        return f"{' '.join(words)}:" + (f"\n    {line}" if line else "")
 
     # -------------------------------------------------------------- the world
 
-    def do_ledger(self, *sizes: str) -> list[Effect]:
+    def do_ledger(self, *sizes: str) -> None:
         """Begin anew with a ledger of these sizes, closed and empty, on a, b, c, ..."""
         self.sizes = tuple(map(int, sizes))
         self.fragments = [Fragment(0, tuple("abcdef"[: self.sizes[0]]))]
@@ -77,169 +66,159 @@ class RepairScript:
         self.registered = frozenset[str]()
         self.aim = RepairAim(ledger_id=7)
         self.now_ms = 0
-        self.replacing: ReplaceBookie | None = None
-        self.cutting: CutFragment | None = None
-        return []
 
-    def do_fragment(self, first: str, *bookies: str) -> list[Effect]:
+    def do_fragment(self, first: str, *bookies: str) -> None:
         """Add a fragment, or put it in the place of the one that starts there."""
         kept = [f for f in self.fragments if f.first_entry_id != int(first)]
         self.fragments = [*kept, Fragment(int(first), bookies)]
-        return []
 
-    def do_closed(self, last_entry_id: str) -> list[Effect]:
+    def do_closed(self, last_entry_id: str) -> None:
         """Let the ledger be closed there."""
         self.state, self.last_entry_id = LedgerState.CLOSED, int(last_entry_id)
-        return []
 
-    def do_open(self) -> list[Effect]:
+    def do_open(self) -> None:
         """Let the ledger be written."""
         self.state = LedgerState.OPEN
-        return []
 
-    def do_recovering(self) -> list[Effect]:
+    def do_recovering(self) -> None:
         """Let the ledger be recovered by somebody."""
         self.state = LedgerState.IN_RECOVERY
-        return []
 
-    def do_digest(self, name: str) -> list[Effect]:
+    def do_digest(self, name: str) -> None:
         """Let the ledger have another digest type."""
         self.digest_type = DigestType(name)
-        return []
 
-    def do_format_1(self) -> list[Effect]:
+    def do_format_1(self) -> None:
         """Let the metadata have no key."""
         self.key = b""
-        return []
 
-    def do_there(self, *bookies: str) -> list[Effect]:
+    def do_there(self, *bookies: str) -> None:
         """Let these bookies be registered."""
         self.registered = frozenset(bookies)
-        return []
 
-    def do_suspect(self, *bookies: str) -> list[Effect]:
+    def do_suspect(self, *bookies: str) -> None:
         """Report these bookies."""
         self.aim = msgspec.structs.replace(self.aim, suspects=frozenset(bookies))
-        return []
 
-    def do_compare(self, *bookies: str) -> list[Effect]:
+    def do_compare(self, *bookies: str) -> None:
         """Report that these bookies, or ``all``, may lack something: they are not lost."""
         names = None if bookies == ("all",) else frozenset(bookies)
         suspects = self.aim.suspects or frozenset()
         self.aim = msgspec.structs.replace(self.aim, suspects=suspects, to_compare=names)
-        return []
 
-    def do_leave(self, *bookies: str) -> list[Effect]:
+    def do_leave(self, *bookies: str) -> None:
         """Have these bookies hold nothing any more."""
         self.aim = msgspec.structs.replace(
             self.aim, suspects=frozenset(bookies), to_leave=frozenset(bookies)
         )
-        return []
 
-    # -------------------------------------------------------------- events
+    # -------------------------------------------------------------- answers
 
-    def do_start(self) -> list[Effect]:
+    def do_start(self) -> str:
         """Begin."""
         self.repair = LedgerRepair(self.aim, RepairLimits(grace_ms=GRACE_MS, look_count_max=5))
-        return self._say(RepairStarted())
+        return self._tell(self.repair.begin())
 
-    def do_stop(self) -> list[Effect]:
+    def do_stop(self) -> str:
         """Stop."""
-        return self._say(RepairStopped())
+        self.repair.stop()
+        return self._tell(None)
 
-    def do_seen(self) -> list[Effect]:
+    def do_seen(self) -> str:
         """Answer with the ledger as it is."""
-        return self._say(LedgerSeen(self.metadata(), self.registered))
+        return self._answer(
+            LedgerSeen(self.metadata(), self.registered, self.asked_ms, self.now_ms)
+        )
 
-    def do_gone(self) -> list[Effect]:
+    def do_gone(self) -> str:
         """Answer that it was deleted."""
-        return self._say(LedgerGone())
+        return self._answer(NoSuchLedgerError(7))
 
-    def do_not_seen(self) -> list[Effect]:
+    def do_not_seen(self) -> str:
         """Answer with an error."""
-        return self._say(LookFailed(BookieUnavailableError("store", "lost")))
+        return self._answer(BookieUnavailableError("store", "lost"))
 
-    def do_at(self, now_ms: str) -> list[Effect]:
+    def do_at(self, now_ms: str) -> str:
         """Let it be that time."""
         self.now_ms = int(now_ms)
-        return self._say(TimePassed())
+        return self._answer(self.now_ms)
 
-    def do_holds(self, *spans: str) -> list[Effect]:
+    def do_holds(self, *spans: str) -> str:
         """Answer what the bookie holds: ``0-4``."""
-        return self._say(HoldingsTold(tuple(_span(one) for one in spans)))
+        return self._answer(Holdings(tuple(_span(one) for one in spans)))
 
-    def do_holds_up_to(self, last: str, *spans: str) -> list[Effect]:
+    def do_holds_up_to(self, last: str, *spans: str) -> str:
         """Answer what the bookie holds up to an entry: the rest is to be asked for again."""
-        return self._say(HoldingsTold(tuple(_span(one) for one in spans), int(last)))
+        return self._answer(Holdings(tuple(_span(one) for one in spans), int(last)))
 
-    def do_limbo_holds(self, *spans: str) -> list[Effect]:
+    def do_limbo_holds(self, *spans: str) -> str:
         """Answer what a bookie in limbo holds."""
-        return self._say(HoldingsTold(tuple(_span(one) for one in spans), is_in_limbo=True))
+        return self._answer(Holdings(tuple(_span(one) for one in spans), is_in_limbo=True))
 
-    def do_silent(self) -> list[Effect]:
+    def do_silent(self) -> str:
         """Answer that the bookie does not say what it holds."""
-        return self._say(HoldingsFailed(BookieUnavailableError("?", "silent")))
+        return self._answer(BookieUnavailableError("?", "silent"))
 
-    def do_target(self, bookie: str) -> list[Effect]:
+    def do_target(self, bookie: str) -> str:
         """Answer with a bookie, with ``none``, or with ``others``: it is theirs to do."""
         named = None if bookie in ("none", "others") else bookie
-        return self._say(TargetChosen(named, is_skipped=bookie == "others"))
+        return self._answer(TargetChosen(named, is_skipped=bookie == "others"))
 
-    def do_copied(self, count: str) -> list[Effect]:
+    def do_copied(self, count: str) -> str:
         """Answer that all was copied."""
-        return self._say(FragmentCopied(CopyResult(copied_count=int(count), copied_size=100)))
+        return self._answer(CopyResult(copied_count=int(count), copied_size=100))
 
-    def do_lost(self, *spans: str) -> list[Effect]:
+    def do_lost(self, *spans: str) -> str:
         """Answer that some entries are nowhere: ``0-4``."""
         lost = tuple(LostEntries(a, b, b - a + 1, "gone") for a, b in map(_span, spans))
-        return self._say(FragmentCopied(CopyResult(lost=lost)))
+        return self._answer(CopyResult(lost=lost))
 
-    def do_source_fails(self) -> list[Effect]:
+    def do_source_fails(self) -> str:
         """Answer that a replica could not be read now."""
         error = BookieUnavailableError("source", "away")
-        return self._say(FragmentCopied(CopyResult(source_error=error)))
+        return self._answer(CopyResult(source_error=error))
 
-    def do_limbo_fails(self) -> list[Effect]:
+    def do_limbo_fails(self) -> str:
         """Answer that a replica could not be read: its bookie is in limbo."""
-        return self._say(FragmentCopied(CopyResult(source_error=UnknownLedgerStateError(7, "?"))))
+        return self._answer(CopyResult(source_error=UnknownLedgerStateError(7, "?")))
 
-    def do_target_fails(self) -> list[Effect]:
+    def do_target_fails(self) -> str:
         """Answer that the target did not take it."""
         error = BookieUnavailableError("target", "full")
-        return self._say(FragmentCopied(CopyResult(target_error=error)))
+        return self._answer(CopyResult(target_error=error))
 
-    def do_replaced(self) -> list[Effect]:
+    def do_replaced(self) -> str:
         """Make the change that was asked for, and answer."""
-        wanted = self.replacing
-        assert wanted is not None
+        wanted = self.repair.effect
+        assert isinstance(wanted, ReplaceBookie)
         changed = replace_bookie(
             self.metadata(), wanted.first_entry_id, wanted.slot, wanted.old, wanted.new
         )
         if changed is not None:
             self.fragments = list(changed.fragments)
-        return self._say(BookieReplaced(self.metadata(), changed is not None))
+        return self._answer(BookieReplaced(self.metadata(), changed is not None))
 
-    def do_cut(self) -> list[Effect]:
+    def do_cut(self) -> str:
         """Cut the fragment as was asked for, and answer."""
-        wanted = self.cutting
-        assert wanted is not None
+        wanted = self.repair.effect
+        assert isinstance(wanted, CutFragment)
         changed = cut_fragment(self.metadata(), wanted.first_entry_id, wanted.starts)
         if changed is not None:
             self.fragments = list(changed.fragments)
-        return self._say(FragmentCut(self.metadata()))
+        return self._answer(self.metadata())
 
-    def do_refused(self) -> list[Effect]:
+    def do_refused(self) -> str:
         """Answer that the metadata could not be changed."""
-        return self._say(ReplaceFailed(MetadataConflictError("ledger 7", "changed")))
+        return self._answer(MetadataConflictError("ledger 7", "changed"))
 
-    def do_recovered(self, last_entry_id: str) -> list[Effect]:
+    def do_recovered(self, last_entry_id: str) -> str:
         """Let the ledger be closed, and answer."""
         self.do_closed(last_entry_id)
-        return self._say(LedgerRecovered())
+        return self._answer(LedgerRecovered())
 
-    def do_not_recovered(self) -> list[Effect]:
+    def do_not_recovered(self) -> str:
         """Answer that it is not closed."""
-        return self._say(RecoveryFailed(LedgerRecoveryError(7, "too few")))
+        return self._answer(LedgerRecoveryError(7, "too few"))
 
     # -------------------------------------------------------------- inside
 
@@ -263,14 +242,12 @@ class RepairScript:
             ledger_key=self.key,
         )
 
-    def _say(self, event: Event) -> list[Effect]:
-        effects = self.repair.handle(event, self.now_ms)
-        for effect in effects:
-            if isinstance(effect, ReplaceBookie):
-                self.replacing = effect
-            if isinstance(effect, CutFragment):
-                self.cutting = effect
-        return effects
+    def _answer(self, value: object) -> str:
+        return self._tell(self.repair.answer(value))
+
+    def _tell(self, effect: RepairEffect | None) -> str:
+        self.asked_ms = self.now_ms
+        return _result(self.repair.result) if effect is None else _line(effect)
 
 
 def _span(text: str) -> tuple[int, int]:
@@ -278,7 +255,7 @@ def _span(text: str) -> tuple[int, int]:
     return int(first), int(last or first)
 
 
-def _line(effect: Effect) -> str:
+def _line(effect: RepairEffect) -> str:
     match effect:
         case LookAtLedger():
             text = "look"
@@ -299,8 +276,6 @@ def _line(effect: Effect) -> str:
             text = f"cut the fragment at {first} at {','.join(map(str, starts))}"
         case RecoverLedger():
             text = "recover"
-        case EndRepair(result):
-            text = _result(result)
         case _:
             assert_never(effect)
     return text
@@ -329,13 +304,21 @@ def test_golden(path: Path, rewrite_golden: bool) -> None:
     run_script(path, RepairScript(), rewrite=rewrite_golden)
 
 
-def test_what_comes_after_the_end_is_late_news() -> None:
+def test_answers_after_the_end_are_ignored() -> None:
     repair = LedgerRepair(RepairAim(ledger_id=7))
-    repair.handle(RepairStarted(), 0)
-    repair.handle(RepairStopped(), 0)
+    repair.begin()
+    repair.stop()
 
-    assert repair.is_over
-    assert repair.handle(LedgerGone(), 0) == []
+    assert repair.result.is_stopped
+    assert repair.answer(NoSuchLedgerError(7)) is None
+    assert repair.result.is_stopped
+
+
+def test_a_repair_that_was_stopped_before_it_began_calls_nothing_whole() -> None:
+    repair = LedgerRepair(RepairAim(ledger_id=7))
+    repair.stop()
+
+    assert not repair.result.is_whole
 
 
 def test_the_grace_period_begins_when_the_fragment_is_seen_and_not_when_it_is_asked_for() -> None:
@@ -354,8 +337,8 @@ def test_the_grace_period_begins_when_the_fragment_is_seen_and_not_when_it_is_as
         creation_token="token",
     )
     repair = LedgerRepair(RepairAim(ledger_id=7), RepairLimits(grace_ms=GRACE_MS))
-    repair.handle(RepairStarted(), 0)
+    repair.begin()
 
-    (waits,) = repair.handle(LedgerSeen(metadata, frozenset({"a"})), GRACE_MS - 10)
+    waits = repair.answer(LedgerSeen(metadata, frozenset({"a"}), 0, GRACE_MS - 10))
 
     assert waits == WaitUntil(2 * GRACE_MS - 10)

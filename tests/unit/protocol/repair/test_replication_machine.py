@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from tests.support.recovery_world import LEDGER_ID
 from tests.support.replica_world import Repair, World
 from zbk.protocol.ledger.quorum import Quorum
-from zbk.protocol.repair.ledger_repair_events import RepairAim, WaitUntil
+from zbk.protocol.repair.repair_effects import RepairAim, WaitUntil
 
 QUORUMS = [
     *(Quorum(3, 3, 2), Quorum(2, 2, 1), Quorum(3, 2, 2), Quorum(4, 2, 2), Quorum(4, 3, 2)),

@@ -1,0 +1,203 @@
+"""Effects of the procedures that look after one ledger, their answers, and the result of a repair.
+
+A repair (``zbk.protocol.repair.ledger_repair``) and a re-check of a ledger in limbo
+(``zbk.durability.limbo_recheck``) yield them:
+
+    both          LookAtLedger, WaitUntil, AskHoldings, CopyFragment
+    repairs only  ChooseTarget, ReplaceBookie, CutFragment, RecoverLedger
+
+Each effect names its answer. A ``ZbkError`` is an answer, too, where the effect says so.
+"""
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+import msgspec
+
+from zbk.errors import ZbkError
+from zbk.protocol.entry.spans import SHOWN_COUNT, Span
+from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
+from zbk.protocol.repair.copy_order import CopyOrder, LostEntries
+
+
+class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
+    """The ledger to repair, and the bookies whose replicas are checked.
+
+    ``suspects`` are bookies that may lack entries: lost ones, and running ones, which are asked
+    what they hold. ``None``: every bookie of the ledger. ``to_leave``: bookies that must hold
+    nothing of the ledger afterwards, running or not; a part of ``suspects`` if those are given.
+
+    ``to_compare`` are bookies that may lack entries but do not count as lost while they are away:
+    the repair waits for them. ``None``: every bookie of the ledger.
+    """
+
+    ledger_id: int
+    suspects: frozenset[str] | None = None
+    to_leave: frozenset[str] = frozenset()
+    to_compare: frozenset[str] | None = frozenset()
+    has_password: bool = False
+
+
+class RepairLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The patience of a repair."""
+
+    grace_ms: int = 30_000  # a ledger that is being written is not fenced sooner
+    look_count_max: int = 32  # looks at the metadata; a ledger that changes more is left for now
+    target_count_max: int = 3  # bookies tried for one slot
+
+
+class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of a repair.
+
+    The ledger *is whole* when nothing is left to do. Otherwise ``lost``, ``uncovered`` and
+    ``blocked`` say what cannot be repaired as things are; ``error`` says what may succeed later;
+    ``skipped_count`` counts the slots that the placement left to another bookie, or that are left
+    to a writer which still uses the bookie that is to leave. ``away`` and ``in_limbo`` accompany
+    ``lost`` and ``uncovered``: the ledger may become repairable when one of the former is back, or
+    one of the latter has recovered entries from its peers.
+    """
+
+    is_gone: bool = False  # deleted: nothing to repair
+    lost: tuple[LostEntries, ...] = ()
+    away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered
+    in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
+    awaited: frozenset[str] = frozenset()  # bookies to be compared that were not registered
+    uncovered: str = ""  # why too few bookies are left to close the ledger
+    blocked: str = ""
+    error: ZbkError | None = None
+    skipped_count: int = 0
+    replaced_count: int = 0  # bookies, each in one fragment
+    copied_count: int = 0
+    copied_size: int = 0
+    is_recovered: bool = False  # fenced and closed by this repair
+    is_stopped: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True when nothing is left to do."""
+        return not (self.unrepairable or self.error or self.skipped_count or self.is_stopped)
+
+    @property
+    def unrepairable(self) -> str:
+        """Why the ledger cannot be made whole as things are; empty if there is no such reason."""
+        texts = [text for text in (self.blocked, self.uncovered) if text]
+        texts += [str(one) for one in self.lost[:SHOWN_COUNT]]
+        more = len(self.lost) - SHOWN_COUNT
+        return "; ".join(texts + ([f"and {more} more ranges"] if more > 0 else []))
+
+    def is_outdated(self, registered: Collection[str]) -> bool:
+        """Return whether a bookie is back that was away when the ledger was given up."""
+        return not self.away.isdisjoint(registered)
+
+
+# ------------------------------------------------------------------ effects and their answers
+
+
+class LookAtLedger(msgspec.Struct, frozen=True):
+    """Read the metadata, not older than now, and the registrations.
+
+    Answer: LedgerSeen, or an error; ``NoSuchLedgerError`` if the ledger was deleted.
+    """
+
+
+class LedgerSeen(msgspec.Struct, frozen=True):
+    """A ledger, and the bookies that are registered, read-only ones too.
+
+    It is not older than ``asked_ms``, when the store was asked. The answer came at ``seen_ms``.
+    """
+
+    metadata: LedgerMetadata
+    registered: frozenset[str]
+    asked_ms: int
+    seen_ms: int
+
+
+class WaitUntil(msgspec.Struct, frozen=True):
+    """Wait. Answer: the time, in ms; if it is too early, the procedure waits on."""
+
+    until_ms: int
+
+
+class AskHoldings(msgspec.Struct, frozen=True):
+    """Ask a bookie what it holds of ``span``. Answer: Holdings, or an error."""
+
+    bookie_id: str
+    span: Span
+
+
+class CopyFragment(msgspec.Struct, frozen=True):
+    """Copy the entries of an order, and confirm them at the target. Answer: CopyResult."""
+
+    order: CopyOrder
+
+
+class ChooseTarget(msgspec.Struct, frozen=True):
+    """Find a bookie for a slot: none of the ensemble, none of ``exclude``. Answer: TargetChosen."""
+
+    ensemble: tuple[str, ...]
+    slot: int
+    exclude: frozenset[str]
+
+
+class TargetChosen(msgspec.Struct, frozen=True):
+    """A bookie for the slot; ``None`` if there is none.
+
+    ``is_skipped``: this worker leaves the slot to others, which may find a bookie.
+    """
+
+    bookie_id: str | None
+    is_skipped: bool = False
+
+
+class ReplaceBookie(msgspec.Struct, frozen=True):
+    """Put ``new`` in the place of ``old`` in a slot of a fragment, if ``old`` is still there.
+
+    Answer: BookieReplaced, or an error: then the change may have been made or not;
+    ``NoSuchLedgerError`` if the ledger was deleted.
+    """
+
+    first_entry_id: int
+    slot: int
+    old: str
+    new: str
+
+
+class BookieReplaced(msgspec.Struct, frozen=True):
+    """The ledger after the change; not ``is_ours``: ``old`` was not there any more."""
+
+    metadata: LedgerMetadata
+    is_ours: bool = True
+
+
+class CutFragment(msgspec.Struct, frozen=True):
+    """Cut a fragment of a closed ledger before each of ``starts``, ascending.
+
+    Answer: the metadata after the change, also if another worker had made it; or an error, as of
+    ``ReplaceBookie``.
+    """
+
+    first_entry_id: int
+    starts: tuple[int, ...]
+
+
+class RecoverLedger(msgspec.Struct, frozen=True):
+    """Fence and close the ledger, as a client does in its writer's place.
+
+    Only if ``fragment`` is the last one of its metadata at the moment when they say IN_RECOVERY:
+    from then on the writer cannot begin another. Answer: LedgerRecovered, or an error;
+    ``NoSuchLedgerError`` if the ledger was deleted.
+    """
+
+    fragment: Fragment
+
+
+class LedgerRecovered(msgspec.Struct, frozen=True):
+    """The ledger is fenced and closed; or, not ``is_ours``, its writer has moved on."""
+
+    is_ours: bool = True
+
+
+SharedEffect: TypeAlias = LookAtLedger | WaitUntil | AskHoldings | CopyFragment
+"""The effects that repairs and re-checks have in common."""
+
+RepairEffect: TypeAlias = SharedEffect | ChooseTarget | ReplaceBookie | CutFragment | RecoverLedger

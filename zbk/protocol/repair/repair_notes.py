@@ -1,0 +1,78 @@
+"""Notes of one repair: the slots that are done, and its result so far."""
+
+from typing import Any
+
+import msgspec
+
+from zbk.errors import ZbkError
+from zbk.protocol.repair.copy_order import LostEntries
+from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.ledger_view import FragmentSlot
+from zbk.protocol.repair.repair_effects import RepairResult
+
+
+class RepairNotes:
+    """Written by one ``LedgerRepair``."""
+
+    def __init__(self) -> None:
+        self.result = RepairResult()  # so far
+        self.good: set[FragmentSlot] = set()  # held all that was due when they were asked
+        self.given_up: set[FragmentSlot] = set()
+        self.away: frozenset[str] = frozenset()  # bookies of the ledger, at the last look
+
+    def give_up(
+        self,
+        one: FragmentSlot,
+        *,
+        lost: tuple[LostEntries, ...] = (),
+        uncovered: str = "",
+        blocked: str = "",
+        error: ZbkError | None = None,
+    ) -> None:
+        """Note why a slot is not repaired; the first reason of each kind counts."""
+        before = self.result
+        self.given_up.add(one)
+        self.add_lost(lost)
+        self.update(
+            away=before.away | self.away if uncovered else self.result.away,
+            uncovered=before.uncovered or uncovered,
+            blocked=before.blocked or blocked,
+            error=before.error or error,
+        )
+
+    def skip(self, one: FragmentSlot) -> None:
+        """Leave a slot to others, or to another time."""
+        self.given_up.add(one)
+        self.update(skipped_count=self.result.skipped_count + 1)
+
+    def await_bookie(self, bookie_id: str) -> None:
+        """Note a bookie that is to be compared and is away."""
+        self.update(awaited=self.result.awaited | {bookie_id})
+
+    def add_lost(self, lost: tuple[LostEntries, ...]) -> None:
+        """Note lost entries, and who is away and may have them."""
+        before = self.result
+        new = tuple(one for one in lost if one not in before.lost)
+        if new:
+            self.update(lost=(*before.lost, *new), away=before.away | self.away)
+
+    def add_in_limbo(self, bookie_ids: set[str]) -> None:
+        """Note bookies that may have had lost entries."""
+        self.update(in_limbo=self.result.in_limbo | bookie_ids)
+
+    def add_copy(self, copied: CopyResult) -> None:
+        """Count a copy, whole or not."""
+        self.update(
+            copied_count=self.result.copied_count + copied.copied_count,
+            copied_size=self.result.copied_size + copied.copied_size,
+            is_stopped=self.result.is_stopped or copied.is_stopped,
+        )
+
+    def add_replaced(self, one: FragmentSlot, *, is_ours: bool) -> None:
+        """Count a bookie that was replaced; its slot is good."""
+        self.good.add(one)
+        self.update(replaced_count=self.result.replaced_count + is_ours)
+
+    def update(self, **fields: Any) -> None:  # noqa: ANN401 - as the fields of a result
+        """Change fields of the result."""
+        self.result = msgspec.structs.replace(self.result, **fields)
