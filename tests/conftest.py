@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
+from tests.support import warm_start
 from tests.support.memory_store import open_memory_stores_by_address
 from tests.support.schedule import Scheduling, rank_of
 from tests.support.sessions import close_sessions
@@ -35,6 +36,7 @@ def pytest_configure() -> None:
     open_memory_stores_by_address()
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    warm_start.install()
 
 
 @pytest.hookimpl(optionalhook=True)

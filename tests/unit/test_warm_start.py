@@ -1,0 +1,94 @@
+"""A process that is started warm is a process like any other."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.warm_start import WarmPopen
+
+PROBE = """
+import json, os, signal, sys
+print(json.dumps({
+    "arguments": sys.argv[1:], "folder": os.getcwd(), "pid": os.getpid(), "path": sys.path[0],
+    "has_session": os.getsid(0) == os.getpid(), "x": os.environ.get("X"),
+    "files": len(os.listdir("/proc/self/fd")), "is_main": __name__ == "__main__",
+}), flush=True)
+print("error", file=sys.stderr)
+if "wait" in sys.argv:
+    signal.pause()
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> list[str]:
+    (tmp_path / "probe.py").write_text(PROBE)
+    return [sys.executable, "-m", "probe"]
+
+
+def is_warm(process: "subprocess.Popen[str]") -> bool:
+    assert isinstance(process, WarmPopen)
+    return process._status is not None
+
+
+def test_it_has_what_a_cold_process_has(command: list[str], tmp_path: Path) -> None:
+    environment = {**os.environ, "X": "1"}
+    cold = {**environment, "PYTHONWARNDEFAULTENCODING": ""}
+    said = []
+    for one in (environment, cold):
+        with subprocess.Popen(
+            [*command, "a", "b"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=one,
+            cwd=tmp_path,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            out, error = process.communicate()
+            assert is_warm(process) is (one is environment)
+        said.append((out.replace(str(process.pid), "PID"), error, process.returncode))
+
+    assert said[0] == said[1]
+    assert said[0][2] == 7
+
+
+def test_a_signal_ends_it_and_is_its_exit_code(command: list[str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*command, "wait"], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert (is_warm(process), process.poll()) == (True, None)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.001)
+        process.kill()
+        assert process.wait(30) == process.poll() == -signal.SIGKILL
+
+
+def test_an_interrupt_raises_keyboard_interrupt_in_it(command: list[str], tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*command, "wait"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert "KeyboardInterrupt" in process.communicate(timeout=30)[1]
+
+
+def test_other_limits_make_it_cold(command: list[str], tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (before[0] - 1, before[1]))
+    try:
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+            assert not is_warm(process)
+            process.communicate()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert process.returncode == 7
