@@ -47,6 +47,7 @@ from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.protocol.recovery.writes import RecoveryWrites
 from zbk.protocol.write import events as ev
 from zbk.protocol.write.ack_tracker import AckTracker
+from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.write.sync_point import Reach, SyncPoint
 from zbk.protocol.write.sync_rounds import SyncRounds
@@ -258,8 +259,8 @@ def one_ack_less(self: AckTracker, quorum: Quorum, last_entry_id: int = NO_ENTRY
 
 def close_at_the_last_pushed(self: WriterCore, ticket: object) -> None:
     """M15."""
-    last = self._path.last_pushed_id
-    self._effects.append(ev.CloseLedger(ticket, last, self._path._length))
+    last = self.path.last_pushed_id
+    self._effects.append(ev.CloseLedger(ticket, last, self.path._length))
     self._end()
 
 
@@ -316,13 +317,13 @@ def leaves_its_sync_point(self: SyncPoint, now_ms: int) -> Reach:
     return reach
 
 
-_on_add_answered = WriterCore._on_add_answered
+_add_answered = BookieAnswers.add_answered
 
 
-def any_epoch_counts(self: WriterCore, event: ev.AddAnswered) -> None:
+def any_epoch_counts(self: BookieAnswers, event: ev.AddAnswered) -> list[ev.Effect]:
     """M18."""
     epoch = self._slots.epochs[event.slot]
-    _on_add_answered(self, msgspec.structs.replace(event, epoch=epoch))
+    return _add_answered(self, msgspec.structs.replace(event, epoch=epoch))
 
 
 def unanswered_is_won(

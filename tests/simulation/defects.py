@@ -64,6 +64,7 @@ from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.lost_bookies import LostBookies
 from zbk.protocol.write.ack_tracker import AckTracker
+from zbk.protocol.write.bookie_answers import BookieAnswers
 from zbk.protocol.write.closing import Closing
 from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
 from zbk.protocol.write.sync_point import Reach, SyncPoint
@@ -254,7 +255,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "M18", "an answer of a replaced bookie counts for the new one", 6_000,
-        [(WriterCore, "_on_add_answered", wrong.any_epoch_counts)], is_fast=False,
+        [(BookieAnswers, "add_answered", wrong.any_epoch_counts)], is_fast=False,
     )  # fmt: skip
     yield Defect("M19", "metadata are written over without a version", 300, parts=_CarelessWriters)
     yield Defect(

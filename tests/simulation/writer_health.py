@@ -42,17 +42,17 @@ class WriterHealth:
         """Judge how the writer stands, after an event."""
         now_us = self._world.kernel.now_us
         if isinstance(event, ev.SlotUp):
-            bookie_id = self._core.ensemble[event.slot]
+            bookie_id = self._core.slots.bookies[event.slot]
             if self._lives.setdefault(bookie_id, event.incarnation) != event.incarnation:
                 self._restarted.add(bookie_id)
-        down, self._down = self._down, self._core._slots.down
+        down, self._down = self._down, self._core.slots.down
         is_paused = now_us - self._looked_us > GAP_US_MAX
         if isinstance(event, _TROUBLE) or is_paused or self._down != down or not self._is_idle():
             self._since_us = None
         elif self._since_us is None:
             self._since_us = now_us
         elif now_us - self._since_us > IDLE_US_MAX:
-            failed = [self._core.ensemble[slot] for slot in self._core._slots.failed]
+            failed = [self._core.slots.bookies[slot] for slot in self._core.slots.failed]
             text = f"the writer of ledger {self._ledger_id} does nothing about {failed}"
             self._world.violated("I38", f"{text}, which failed {IDLE_US_MAX // MS} ms ago")
             self._since_us = None
@@ -61,15 +61,15 @@ class WriterHealth:
 
     def _is_idle(self) -> bool:
         core, world = self._core, self._world
-        slots, keeper = core._slots, core._keeper
+        slots, keeper = core.slots, core._keeper
         if core.error is not None or core._is_ending or not slots.failed or world.metadata.is_down:
             return False
         if keeper.is_pending or keeper.is_seeking:
             return False
-        ensemble = core.ensemble
+        ensemble = core.slots.bookies
         there = {b.bookie_id for b in world.bookies if b.node.is_alive and not b.is_lost}
         live = [world.bookie(ensemble[slot]) for slot in slots.live]
-        volatile = range(core.lac + 1, core.last_acked_id + 1)
+        volatile = range(core.path.lac + 1, core.path.last_acked_id + 1)
         return (
             len(live) >= self._ack_size
             and bool(there.difference(ensemble))

@@ -49,7 +49,7 @@ class WriterOracle:
 
     def check_lac(self) -> None:
         """I7: all up to the LAC is on stable storage at an ack quorum of its write set."""
-        lac = self._core.lac
+        lac = self._core.path.lac
         if lac > self._checked_lac:
             self._world.check_durable(self._ledger_id, self._checked_lac + 1, lac)
             self._checked_lac = lac
@@ -57,9 +57,9 @@ class WriterOracle:
     def check_end(self, last_entry_id: int) -> None:
         """I14, I37: a ledger is not closed behind what is acknowledged, and nothing is dropped."""
         self._check_nothing_dropped(last_entry_id)
-        if last_entry_id > self._core.last_acked_id:
+        if last_entry_id > self._core.path.last_acked_id:
             text = f"ledger {self._ledger_id} is closed at {last_entry_id}"
-            self._world.violated("I14", f"{text}, {self._core.last_acked_id} is acknowledged")
+            self._world.violated("I14", f"{text}, {self._core.path.last_acked_id} is acknowledged")
 
     def _check_fragment(self, metadata: LedgerMetadata) -> None:
         """I13, I22: a new fragment starts after all that is acknowledged, and durable."""
@@ -68,13 +68,13 @@ class WriterOracle:
             return
         start = metadata.last_fragment.first_entry_id
         is_new = metadata.last_fragment != self._current().last_fragment
-        if is_new and start != self._core.last_acked_id + 1:
+        if is_new and start != self._core.path.last_acked_id + 1:
             text = f"ledger {self._ledger_id}: a fragment starts at {start}"
-            acked_id = self._core.last_acked_id
+            acked_id = self._core.path.last_acked_id
             self._world.violated("I13", f"{text}, {acked_id} was the last entry acknowledged")
-        if is_new and start != self._core.lac + 1:
+        if is_new and start != self._core.path.lac + 1:
             text = f"ledger {self._ledger_id}: a fragment starts at {start}"
-            self._world.violated("I22", f"{text}, entries up to {self._core.lac} are durable")
+            self._world.violated("I22", f"{text}, entries up to {self._core.path.lac} are durable")
         if is_new and self._current().ledger_type is LedgerType.VD_JOURNAL:
             self._world.sometimes["writer: the ensemble of a VD ledger was changed"] += 1
             if self._sent_id >= start:

@@ -168,7 +168,7 @@ class WriterCluster:
     @property
     def bookies(self) -> list[FakeBookie]:
         """The bookies that the writer writes to, by slot."""
-        return [self.pool[bookie_id] for bookie_id in self.core.ensemble]
+        return [self.pool[bookie_id] for bookie_id in self.core.slots.bookies]
 
     def _writable(self) -> list[str]:
         return [bookie_id for bookie_id, bookie in self.pool.items() if bookie.is_writable]
@@ -184,7 +184,7 @@ class WriterCluster:
 
     def sync(self) -> None:
         ticket = self._ticket()
-        self.syncs[ticket] = self.core.last_pushed_id
+        self.syncs[ticket] = self.core.path.last_appended_id
         self.handle(SyncRequested(ticket))
 
     def close(self, *, accepts_loss: bool = False) -> None:
@@ -207,7 +207,7 @@ class WriterCluster:
         bookie = self.bookies[slot]
         bookie.requests.clear()
         bookie.is_connected = True
-        self.known_lives[self.core.ensemble[slot]] = bookie.incarnation
+        self.known_lives[self.core.slots.bookies[slot]] = bookie.incarnation
         self.handle(SlotUp(slot, bookie.incarnation))
 
     def disconnect(self, slot: int) -> None:
@@ -218,7 +218,7 @@ class WriterCluster:
 
     def serve(self, slot: int, refusal: ZbkError | None = None) -> None:
         """Let a bookie take the oldest request that waits for it."""
-        self.serve_bookie(self.core.ensemble[slot], refusal)
+        self.serve_bookie(self.core.slots.bookies[slot], refusal)
 
     def serve_bookie(self, bookie_id: str, refusal: ZbkError | None = None) -> None:
         """As ``serve``; it may be a bookie that was replaced since it was sent to."""
@@ -242,7 +242,7 @@ class WriterCluster:
 
     def answer(self, slot: int, index: int) -> None:
         """Let one of a bookie's answers through, in any order, even from a lost connection."""
-        self.answer_of(self.core.ensemble[slot], index)
+        self.answer_of(self.core.slots.bookies[slot], index)
 
     def answer_of(self, bookie_id: str, index: int) -> None:
         """As ``answer``; it may be a bookie that was replaced since."""
@@ -251,14 +251,14 @@ class WriterCluster:
             return
         answer = answers.pop(index % len(answers))
         self.handle(answer)
-        if isinstance(answer, AddAnswered) and self.core.ensemble[answer.slot] != bookie_id:
+        if isinstance(answer, AddAnswered) and self.core.slots.bookies[answer.slot] != bookie_id:
             self.seen.add("late answer of a replaced bookie")
 
     def answer_together(self, picks: Sequence[tuple[int, int]]) -> None:
         """Deliver answers of several slots in one turn, each a slot and an index as ``answer``."""
         events: list[Event] = []
         for slot, index in picks:
-            answers = self.pool[self.core.ensemble[slot]].answers
+            answers = self.pool[self.core.slots.bookies[slot]].answers
             if answers:
                 events.append(answers.pop(index % len(answers)))
         for effect in self.core.handle_all(events, self.now_ms):
@@ -274,7 +274,7 @@ class WriterCluster:
         answer = self.metadata.serve(store)
         if self.metadata.ledger is not self.checked_ledger:
             assert self.metadata.ledger.last_fragment.first_entry_id == first_id
-            assert first_id == self.core.last_acked_id + 1, "I13"
+            assert first_id == self.core.path.last_acked_id + 1, "I13"
             self.checked_ledger = self.metadata.ledger
             self._check_all_acked()
         if isinstance(answer, EnsembleChangeFailed):
@@ -284,14 +284,14 @@ class WriterCluster:
             self._let_change_through(answer)
 
     def _let_change_through(self, answer: EnsembleChanged) -> None:
-        before, acked_id = self.core.ensemble, self.core.last_acked_id
+        before, acked_id = self.core.slots.bookies, self.core.path.last_acked_id
         was_connected = [bookie.is_connected for bookie in self.bookies]
         self.handle(answer)
-        assert self.core.error is not None or self.core.ensemble == answer.ensemble
+        assert self.core.error is not None or self.core.slots.bookies == answer.ensemble
         self.seen.add("changed")
-        if self.core.last_acked_id > acked_id:
+        if self.core.path.last_acked_id > acked_id:
             self.seen.add("held acks")
-        for slot, (old, new) in enumerate(zip(before, self.core.ensemble, strict=True)):
+        for slot, (old, new) in enumerate(zip(before, self.core.slots.bookies, strict=True)):
             if old == new:
                 continue
             self.pool[new].is_connected = False
@@ -432,7 +432,7 @@ class WriterCluster:
             )
             assert entry.payload == self.payloads[entry_id]
             assert entry.length == sum(map(len, self.payloads[: entry_id + 1]))
-            assert entry.lac <= self.core.lac
+            assert entry.lac <= self.core.path.lac
             if self.level.changes_ensemble_at == "sync point":
                 start = self.metadata.ledger.fragment_of(entry_id)[0].first_entry_id
                 assert entry.lac >= start - 1, "a new bookie needs nothing of what lies before"
@@ -441,16 +441,18 @@ class WriterCluster:
 
     def _on_send_lac(self, effect: SendLac) -> None:
         assert self.bookies[effect.slot].is_connected
-        assert effect.lac <= self.core.lac
+        assert effect.lac <= self.core.path.lac
         assert self.syncs or not self.appends, "a writer that tells its LAC is idle, or has synced"
         self.bookies[effect.slot].requests.append(effect)
 
     def _on_change_ensemble(self, effect: ChangeEnsemble) -> None:
         if self.level.changes_ensemble_at == "sync point":
-            assert self.core.lac == self.sent_id, "I22: others could confirm what was sent beyond"
-        assert effect.first_entry_id == self.core.last_acked_id + 1, "I13"
+            assert self.core.path.lac == self.sent_id, (
+                "I22: others could confirm what was sent beyond"
+            )
+        assert effect.first_entry_id == self.core.path.last_acked_id + 1, "I13"
         assert effect.length_before == sum(map(len, self.payloads[: effect.first_entry_id])), "B45"
-        self.metadata.ask(effect, self.core.ensemble)
+        self.metadata.ask(effect, self.core.slots.bookies)
         if effect.is_urgent:
             self.seen.add("urgent")
 
@@ -461,7 +463,7 @@ class WriterCluster:
     def _on_acked(self, effect: Acked) -> None:
         for ticket, first, count in effect.tickets:
             assert self.appends.pop(ticket) == (first, count)
-            assert self.told_id <= first + count - 1 <= self.core.last_acked_id, "in order"
+            assert self.told_id <= first + count - 1 <= self.core.path.last_acked_id, "in order"
             self.told_id = first + count - 1
 
     def _check_acked(self, entry_id: int) -> None:
@@ -478,7 +480,7 @@ class WriterCluster:
         assert len(holders) >= self.quorum.ack_size, f"I1: entry {entry_id} is not where it should"
 
     def _check_all_acked(self) -> None:
-        for entry_id in range(self.core.lac + 1):
+        for entry_id in range(self.core.path.lac + 1):
             self._check_durable(entry_id)
 
     def _on_failed(self, effect: Failed) -> None:
@@ -491,7 +493,7 @@ class WriterCluster:
             del self.appends[ticket]  # open, and answered once
 
     def _on_sync_done(self, effect: SyncDone) -> None:
-        assert self.syncs.pop(effect.ticket) <= effect.last_entry_id <= self.core.lac
+        assert self.syncs.pop(effect.ticket) <= effect.last_entry_id <= self.core.path.lac
         assert effect.last_entry_id >= self.last_sync_id
         self.last_sync_id = effect.last_entry_id
 
@@ -504,22 +506,24 @@ class WriterCluster:
         assert self.end is None
         assert effect.ticket == self.close_ticket
         assert not isinstance(core.error, LedgerFencedError), "not this writer's to close"
-        assert effect.last_entry_id == core.lac <= core.last_acked_id
+        assert effect.last_entry_id == core.path.lac <= core.path.last_acked_id
         assert effect.length == sum(map(len, self.payloads[: effect.last_entry_id + 1]))
-        assert effect.last_entry_id == core.last_acked_id or self.accepts_loss
-        if self.level.has_sync_cursor and self.sent_id > core.lac:
+        assert effect.last_entry_id == core.path.last_acked_id or self.accepts_loss
+        if self.level.has_sync_cursor and self.sent_id > core.path.lac:
             assert self.accepts_loss, "others may have been told of what was sent"
         assert not self.appends, "closed with an append that was not answered"
         assert not self.syncs, "closed with a sync that was not answered"
         self.end = effect
-        if effect.last_entry_id < core.last_acked_id:
+        if effect.last_entry_id < core.path.last_acked_id:
             self.seen.add("close: a loss that was accepted")
 
     def _on_close_failed(self, effect: CloseFailed) -> None:
         self.seen.add(f"close: {type(effect.error).__name__}")
         if effect.ticket == self.close_ticket:
             if isinstance(effect.error, NotDurableError):
-                assert self.core.lac < max(self.core.last_acked_id, effect.error.last_sent_id)
+                assert self.core.path.lac < max(
+                    self.core.path.last_acked_id, effect.error.last_sent_id
+                )
                 assert not self.accepts_loss
             else:
                 assert isinstance(self.core.error, LedgerFencedError | LedgerClosedError)
@@ -552,21 +556,21 @@ class WriterCluster:
 
     def _check(self) -> None:
         core = self.core
-        for entry_id in range(self.acked_id + 1, core.last_acked_id + 1):
+        for entry_id in range(self.acked_id + 1, core.path.last_acked_id + 1):
             self._check_acked(entry_id)
-        assert core.last_acked_id >= self.acked_id
-        self.acked_id = core.last_acked_id
-        assert core.lac >= self.lac, "the LAC never goes down"
-        for entry_id in range(self.lac + 1, core.lac + 1):
+        assert core.path.last_acked_id >= self.acked_id
+        self.acked_id = core.path.last_acked_id
+        assert core.path.lac >= self.lac, "the LAC never goes down"
+        for entry_id in range(self.lac + 1, core.path.lac + 1):
             self._check_durable(entry_id)
-        self.lac = core.lac
+        self.lac = core.path.lac
         copies = self.quorum.write_size if self.quorum.is_striped else 1
         largest = self.limits.batch_size_max + entry_size(PAYLOAD_SIZE_MAX, DigestType.XXH3)
-        assert core.backlog_size <= self.limits.backlog_size + largest * copies
+        assert core.path.backlog_size <= self.limits.backlog_size + largest * copies
 
     def _append_event(self, sizes: list[int]) -> Append:
         ticket = self._ticket()
-        first = self.core.last_pushed_id + 1
+        first = self.core.path.last_appended_id + 1
         if self.core.error is None and self.close_ticket is None:
             first = len(self.payloads)
             self.payloads += [bytes([(first + i) % 256]) * size for i, size in enumerate(sizes)]

@@ -117,17 +117,17 @@ class LedgerWriter:
     @property
     def last_add_pushed(self) -> int:
         """The LAP: the highest entry id that this writer has given out; -1 is none."""
-        return self._core.last_pushed_id
+        return self._core.path.last_appended_id
 
     @property
     def last_add_confirmed(self) -> int:
         """The LAC: every entry up to it is durable on an ack quorum; -1 is none."""
-        return self._core.lac
+        return self._core.path.lac
 
     @property
     def last_add_acknowledged(self) -> int:
         """The last entry whose append was answered. On a VD ledger it runs ahead of the LAC."""
-        return self._core.last_acked_id
+        return self._core.path.last_acked_id
 
     @property
     def unanswered_size(self) -> int:
@@ -137,7 +137,7 @@ class LedgerWriter:
         away, should it come back. It is bounded by
         ``backlog_size`` of the client's options, and a batch more.
         """
-        return self._core.backlog_size
+        return self._core.path.backlog_size
 
     @property
     def under_replicated(self) -> Mapping[str, Sequence[Span]]:
@@ -150,7 +150,7 @@ class LedgerWriter:
         of them when the ensemble changes and when the ledger is closed.
         """
         end = self.metadata.last_entry_id
-        return self._core.missing.up_to(self.last_add_acknowledged if end is None else end)
+        return self._core.path.missing.up_to(self.last_add_acknowledged if end is None else end)
 
     # ------------------------------------------------------------------ append
 
@@ -304,7 +304,7 @@ class LedgerWriter:
                 self._end_body()
 
     def _not_closed(self, timeout_s: float) -> NotDurableError | RequestTimeoutError:
-        lac, last_acked_id = self._core.lac, self._core.last_acked_id
+        lac, last_acked_id = self._core.path.lac, self._core.path.last_acked_id
         if lac < last_acked_id:
             reason = f"no answer within {timeout_s:g} s"
             return NotDurableError(self.ledger_id, lac, last_acked_id, reason)

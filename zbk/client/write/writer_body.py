@@ -111,7 +111,7 @@ class WriterBody:
             writer=self,
         )
         self._slots: dict[str, int] = {}
-        self._unheard = set(self._core.ensemble)
+        self._unheard = set(self._core.slots.bookies)
         self._connected: threading.Event | None = connected
         self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
@@ -161,7 +161,7 @@ class WriterBody:
     @property
     def may_drain(self) -> bool:
         """True while appends wait in the mailbox and would not only wait elsewhere."""
-        return self._mailbox.has_waiting and not self._core.is_held_up
+        return self._mailbox.has_waiting and not self._core.path.is_held_up
 
     @property
     def waiting_size(self) -> int:
@@ -235,7 +235,7 @@ class WriterBody:
 
     def _suspect(self, suspect: core.SlotSuspect) -> None:
         """Make a connection anew that may be broken; leave alone a bookie that has refused."""
-        bookie_id = self._core.ensemble[suspect.slot]
+        bookie_id = self._core.slots.bookies[suspect.slot]
         if suspect.is_connection_broken:
             self._setup.pool.reset(bookie_id, self._sink, suspect.error, self)
         else:
@@ -257,7 +257,7 @@ class WriterBody:
 
     def _follow_ensemble(self) -> None:
         """Be connected to the bookies that the core writes to, and to no others."""
-        bookies = self._core.ensemble
+        bookies = self._core.slots.bookies
         if self.is_ended or bookies == self._requests.bookies:
             return
         left = [one for one in self._requests.bookies if one not in bookies]
@@ -283,7 +283,9 @@ class WriterBody:
             else:
                 self._carry_out_other(effect)
 
-    def _carry_out_other(self, effect: core.OtherEffect) -> None:
+    def _carry_out_other(  # noqa: C901 - one case for each effect
+        self, effect: core.OtherEffect
+    ) -> None:
         match effect:
             case core.Failed():
                 self._fail(effect.tickets, effect.error)
@@ -294,21 +296,8 @@ class WriterBody:
             case core.SlotSuspect():
                 self._suspect(effect)
             case core.ChangeEnsemble():
-                self._setup.metadata.change_ensemble(effect, self._core.ensemble, self._tell_self)
-            case _:
-                self._carry_out_rare(effect)
-
-    def _carry_out_rare(
-        self,
-        effect: (
-            core.SyncDone
-            | core.SyncFailedFor
-            | core.ReportMissing
-            | core.CloseLedger
-            | core.CloseFailed
-        ),
-    ) -> None:
-        match effect:
+                ensemble = self._core.slots.bookies
+                self._setup.metadata.change_ensemble(effect, ensemble, self._tell_self)
             case core.ReportMissing():
                 self._setup.metadata.report_missing(effect, self._tell_self)
             case core.SyncDone():

@@ -29,15 +29,15 @@ class BatchEncoder:
     __slots__ = (
         "_digest",
         "_digest_type",
-        "_ledger_id",
         "_quorum",
+        "ledger_id",
         "overhead_size",
     )
 
     def __init__(
         self, ledger_id: int, quorum: Quorum, digest_type: DigestType, digest: DigestFunction
     ) -> None:
-        self._ledger_id = ledger_id
+        self.ledger_id = ledger_id
         self._quorum = quorum
         self._digest_type = digest_type
         self._digest = digest
@@ -47,9 +47,9 @@ class BatchEncoder:
         """Return the batch of entries from ``first`` on; ``length`` is the ledger's before it."""
         entry_ids = range(first, first + len(payloads))
         body, sizes = encode_entries(
-            self._ledger_id, entry_ids, lac, length, payloads, self._digest_type, self._digest
+            self.ledger_id, entry_ids, lac, length, payloads, self._digest_type, self._digest
         )
-        batch = EntryBatch.of(self._ledger_id, entry_ids, sizes, body)
+        batch = EntryBatch.of(self.ledger_id, entry_ids, sizes, body)
         length += len(body) - len(sizes) * self.overhead_size
         if self._quorum.is_striped:
             parts = tuple(self._part(batch, slot) for slot in range(self._quorum.ensemble_size))

@@ -27,6 +27,13 @@ Source: "The BookKeeper protocol", Closing a ledger as a writer; BookKeeper's
 from enum import Enum
 from typing import Final
 
+from zbk.errors import (
+    AppendUnansweredError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NotDurableError,
+    ZbkError,
+)
 from zbk.protocol.write.events import CloseRequested, Ticket, WriterLimits
 from zbk.protocol.write.sync_rounds import SyncRounds
 from zbk.protocol.write.write_path import WritePath
@@ -125,3 +132,18 @@ class Closing:
         """Return whether the ledger may be closed now, once it lingers."""
         is_whole = path.is_answered and not path.is_awaited_by_newcomers
         return is_whole or now_ms >= self._linger_until_ms
+
+
+def not_durable(ledger_id: int, path: WritePath, syncs: SyncRounds) -> NotDurableError:
+    """Return the error of a close that leaves its ledger open."""
+    reason = "" if path.lac >= path.last_acked_id else syncs.last_failure
+    return NotDurableError(ledger_id, path.lac, path.last_acked_id, reason, path.last_appended_id)
+
+
+def in_doubt(ledger_id: int, error: ZbkError) -> ZbkError:
+    """Return the error of appends that bookies may have, if the writer ends with ``error``."""
+    if error.outcome == "unknown":
+        return error
+    if isinstance(error, LedgerClosedError):
+        return LedgerFencedError(ledger_id)
+    return AppendUnansweredError(ledger_id, str(error))

@@ -33,8 +33,8 @@ from zbk.errors import (
     LedgerFencedError,
     ZbkError,
 )
-from zbk.protocol.write.events import AddAnswered
-from zbk.protocol.write.writer import WriterCore
+from zbk.protocol.write.bookie_answers import BookieAnswers
+from zbk.protocol.write.events import AddAnswered, Effect
 from zbk.system.direct_inbox import TurnQueue
 from zbk.transport.dealer import BookiePool
 
@@ -150,14 +150,14 @@ def test_a_bug_in_one_writer_ends_no_other(
     client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken, sound = writers(client, 2)
-    take_in = WriterCore._on_add_answered
+    take_in = BookieAnswers.add_answered
 
-    def fails(self: WriterCore, event: AddAnswered) -> None:
-        if self is broken._core:
+    def fails(self: BookieAnswers, event: AddAnswered) -> list[Effect]:
+        if self is broken._core._answers:
             raise AssertionError("a bug")
-        take_in(self, event)
+        return take_in(self, event)
 
-    monkeypatch.setattr(WriterCore, "_on_add_answered", fails)
+    monkeypatch.setattr(BookieAnswers, "add_answered", fails)
 
     futures = [one.append_async(b"x") for one in (broken, sound, broken, sound)]
 

@@ -48,7 +48,7 @@ def test_a_new_bookie_gets_what_was_acknowledged_while_it_was_connecting() -> No
     cluster.disconnect(2)
     append(cluster, 0, 1)  # the change holds it back
     cluster.serve_metadata()
-    assert cluster.core.last_acked_id == 1, "an ack quorum has it"
+    assert cluster.core.path.last_acked_id == 1, "an ack quorum has it"
     append(cluster, 0, 1)
 
     cluster.connect(2)
@@ -56,8 +56,8 @@ def test_a_new_bookie_gets_what_was_acknowledged_while_it_was_connecting() -> No
     assert sent_ids(cluster, 2) == [1, 2]
     ack(cluster, 2)
     assert cluster.pool["spare0"].durable == {1, 2}
-    assert cluster.core.backlog_size == 0
-    assert cluster.core.missing.by_bookie == {}
+    assert cluster.core.path.backlog_size == 0
+    assert cluster.core.path.missing.by_bookie == {}
 
 
 def test_with_an_ack_quorum_of_one_no_entry_is_left_on_a_replaced_bookie_only() -> None:
@@ -87,14 +87,14 @@ def test_a_bookie_that_returns_gets_what_was_acknowledged_without_it(
     ack(cluster, 0, 1)  # a VD writer syncs before it asks for another one
     cluster.serve_metadata()
     append(cluster, 0, 1)
-    assert cluster.core.last_acked_id == 2
+    assert cluster.core.path.last_acked_id == 2
 
     cluster.connect(2)
 
     assert sent_ids(cluster, 2) == [1, 2]
     ack(cluster, 2)
     assert cluster.pool["b2"].held == {0, 1, 2}
-    assert cluster.core.backlog_size == 0
+    assert cluster.core.path.backlog_size == 0
 
 
 def test_a_striped_slot_gets_its_own_part_of_what_it_missed() -> None:
@@ -118,11 +118,13 @@ def test_what_a_down_slot_is_owed_holds_nothing_up_and_takes_no_more_than_the_ba
 
     for entry_id in range(40):
         append(cluster, 0, 1, size=100)
-        assert cluster.core.last_acked_id == entry_id, "no append waits for the slot that is down"
+        assert cluster.core.path.last_acked_id == entry_id, (
+            "no append waits for the slot that is down"
+        )
 
-    assert cluster.core.backlog_size <= LIMITS.backlog_size + size
+    assert cluster.core.path.backlog_size <= LIMITS.backlog_size + size
     given_up = 40 - kept_count
-    assert cluster.core.missing.by_bookie == {"b2": ((0, given_up - 1),)}
+    assert cluster.core.path.missing.by_bookie == {"b2": ((0, given_up - 1),)}
     cluster.connect(2)
     assert sent_ids(cluster, 2) == list(range(given_up, 40)), "the newest ones, in order"
 
@@ -132,14 +134,14 @@ def test_a_replaced_bookie_misses_what_it_has_not_acknowledged_of_its_fragment()
     append(cluster, 0, 1, 2)
     for _entry in range(3):
         append(cluster, 0, 1)
-    assert cluster.core.last_acked_id == 3
+    assert cluster.core.path.last_acked_id == 3
     append(cluster, 0)
 
     cluster.disconnect(2)
     cluster.serve_metadata()
 
     assert [f.first_entry_id for f in cluster.metadata.ledger.fragments] == [0, 4]
-    assert cluster.core.missing.by_bookie == {"b2": ((1, 3),)}
+    assert cluster.core.path.missing.by_bookie == {"b2": ((1, 3),)}
     cluster.connect(2)
     assert sent_ids(cluster, 2) == [4]
 
@@ -171,7 +173,7 @@ def test_what_a_restarted_bookie_acknowledged_and_has_not_synced_is_sent_again()
     cluster.connect(0)
 
     assert sent_ids(cluster, 0) == [1]
-    assert cluster.core.missing.by_bookie == {"b0": ((0, 0),)}, "entry 0 is kept no more"
+    assert cluster.core.path.missing.by_bookie == {"b0": ((0, 0),)}, "entry 0 is kept no more"
 
 
 def test_what_a_restarted_bookie_is_heard_to_have_synced_is_not_missing() -> None:
@@ -182,7 +184,7 @@ def test_what_a_restarted_bookie_is_heard_to_have_synced_is_not_missing() -> Non
 
     append(cluster, 0, 1, 2)
 
-    assert cluster.core.missing.by_bookie == {}
+    assert cluster.core.path.missing.by_bookie == {}
 
 
 def test_a_persistent_ledger_keeps_the_acknowledgements_of_a_restarted_bookie() -> None:
@@ -194,7 +196,7 @@ def test_a_persistent_ledger_keeps_the_acknowledgements_of_a_restarted_bookie() 
     cluster.connect(0)
 
     assert not sent_ids(cluster, 0)
-    assert cluster.core.missing.by_bookie == {}
+    assert cluster.core.path.missing.by_bookie == {}
 
 
 def test_close_waits_for_a_new_bookie_that_is_connecting() -> None:
@@ -211,7 +213,7 @@ def test_close_waits_for_a_new_bookie_that_is_connecting() -> None:
 
     assert isinstance(cluster.end, CloseLedger)
     assert cluster.pool["spare0"].durable == {1}
-    assert cluster.core.missing.by_bookie == {}
+    assert cluster.core.path.missing.by_bookie == {}
 
 
 def test_close_waits_no_longer_than_the_linger_time_for_a_bookie_that_is_connecting() -> None:
@@ -224,7 +226,7 @@ def test_close_waits_no_longer_than_the_linger_time_for_a_bookie_that_is_connect
     cluster.wait(LIMITS.close_linger_ms)
 
     assert isinstance(cluster.end, CloseLedger)
-    assert cluster.core.missing.by_bookie == {"spare0": ((0, 0),)}
+    assert cluster.core.path.missing.by_bookie == {"spare0": ((0, 0),)}
 
 
 def test_close_does_not_wait_for_a_bookie_that_has_failed() -> None:
@@ -236,7 +238,7 @@ def test_close_does_not_wait_for_a_bookie_that_has_failed() -> None:
     cluster.close()
 
     assert isinstance(cluster.end, CloseLedger)
-    assert cluster.core.missing.by_bookie == {"b2": ((0, 0),)}
+    assert cluster.core.path.missing.by_bookie == {"b2": ((0, 0),)}
 
 
 # ------------------------------------------------------------------ what autorecovery is told
@@ -264,7 +266,7 @@ def test_what_was_reported_is_not_reported_again_with_the_close() -> None:
     cluster.close()
 
     assert closed(cluster).missing == {}
-    assert cluster.core.missing.by_bookie == {"b2": ((0, 0),)}, "the application is told all"
+    assert cluster.core.path.missing.by_bookie == {"b2": ((0, 0),)}, "the application is told all"
 
 
 def test_what_could_not_be_reported_is_reported_with_the_close() -> None:
@@ -288,7 +290,7 @@ def test_of_a_bookie_that_may_come_back_nothing_is_reported_while_the_ledger_is_
         cluster.serve_metadata()  # the second time no spare bookie is left
     for _entry in range(20):  # more than is kept
         append(cluster, 0, 1)
-    assert cluster.core.missing.by_bookie.keys() >= {"b3"}
+    assert cluster.core.path.missing.by_bookie.keys() >= {"b3"}
     named = {bookie for report in cluster.reports for bookie in report.missing}
     assert "b3" not in named
 

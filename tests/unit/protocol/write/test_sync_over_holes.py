@@ -93,8 +93,8 @@ def writer_of(losses: dict[int, set[int]]) -> tuple[WriterCore, Bookies]:
         core.handle(SlotUp(slot, 1), 0)
     for number in range(8):
         bookies.settle(core, core.handle(Append(number, [b"x"]), 0))
-    assert core.last_acked_id == 7
-    assert core.lac == -1
+    assert core.path.last_acked_id == 7
+    assert core.path.lac == -1
     return core, bookies
 
 
@@ -119,7 +119,7 @@ def test_a_bookie_that_is_just_coming_back_is_waited_for_though_the_others_have_
         CloseRequested("mine", 2 * LIMITS.quorum_grace_ms) if is_closing else SyncRequested("mine")
     )
     assert bookies.settle(core, core.handle(wanted, 0)) == []
-    assert core.lac == 0, "what both of the others have"
+    assert core.path.lac == 0, "what both of the others have"
     assert bookies.settle(core, core.handle(Tick(), LIMITS.quorum_grace_ms - 1)) == []
 
     bookies.incarnations[2] = 2

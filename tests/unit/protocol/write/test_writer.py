@@ -204,7 +204,8 @@ class WriterScript:
         core = self.core
         next_tick_ms = core.next_tick_ms
         wanted = "" if next_tick_ms is None else f" tick in {next_tick_ms - self.now_ms}"
-        return f"lap={core.last_pushed_id} acked={core.last_acked_id} lac={core.lac}{wanted}"
+        path = core.path
+        return f"lap={path.last_appended_id} acked={path.last_acked_id} lac={path.lac}{wanted}"
 
 
 def _line(effect: Effect) -> str:  # noqa: C901, PLR0911, PLR0912 - one line for each kind of effect
@@ -313,10 +314,10 @@ def test_the_window_counts_what_the_ack_quorum_has_not_and_the_backlog_the_slowe
     for first in (1, 2):
         assert not ack(0, first)
         assert not ack(1, first), "slot 2 has as much to answer as it may"
-    assert core.backlog_size == 3 * size
+    assert core.path.backlog_size == 3 * size
 
     assert ack(2, 0) == [[3]]
-    assert core.backlog_size == 3 * size
+    assert core.path.backlog_size == 3 * size
 
 
 def test_a_backlog_that_is_smaller_than_the_window_is_as_large() -> None:
@@ -345,7 +346,7 @@ def test_memory_does_not_grow_while_nothing_is_answered() -> None:
     for ticket in range(1000):
         core.handle(Append(ticket, [bytes(1000)]), 0)
 
-    assert core.backlog_size <= 12 * size
+    assert core.path.backlog_size <= 12 * size
 
 
 def test_memory_does_not_grow_while_one_bookie_of_three_answers_nothing() -> None:
@@ -359,8 +360,8 @@ def test_memory_does_not_grow_while_one_bookie_of_three_answers_nothing() -> Non
             if isinstance(effect, SendAdd) and effect.slot < 2:
                 core.handle(AddAnswered(effect.slot, effect.batch.first_entry_id, 1, -1), 0)
 
-    assert core.backlog_size == 10 * size
-    assert core.last_acked_id == 9
+    assert core.path.backlog_size == 10 * size
+    assert core.path.last_acked_id == 9
 
 
 # ------------------------------------------------------------------ ends
@@ -408,4 +409,4 @@ def test_a_part_of_an_append_may_be_acked_before_the_rest_fails() -> None:
     effects = core.handle(AddFailed(0, 2, LedgerFencedError(LEDGER_ID)), 0)
 
     assert only(effects, Failed).tickets == ["t"]
-    assert core.last_acked_id == 1
+    assert core.path.last_acked_id == 1

@@ -90,26 +90,26 @@ def test_nothing_is_acknowledged_while_the_ensemble_is_changed(store: Store) -> 
     cluster.answer(2, 0)  # e1
     cluster.serve(2)
     cluster.answer(2, 0)  # e2
-    assert cluster.core.last_acked_id == -1, "e1 and e2 are complete, and wait for e0"
+    assert cluster.core.path.last_acked_id == -1, "e1 and e2 are complete, and wait for e0"
 
     cluster.serve(2, LOST)  # e5 fails at slot 2
     cluster.answer(2, 0)
     cluster.answer(0, 0)  # the ack of e0 comes while the change is on its way
-    assert cluster.core.last_acked_id == -1
+    assert cluster.core.path.last_acked_id == -1
 
     cluster.serve_metadata(store)
     if store is not Store.ANSWERS:
-        assert cluster.core.last_acked_id == -1, "nobody knows what the metadata say"
+        assert cluster.core.path.last_acked_id == -1, "nobody knows what the metadata say"
         cluster.wait(LIMITS.ensemble_retry_ms)
         cluster.serve_metadata()
 
-    assert cluster.core.ensemble == ("b0", "b1", "spare0", "b3")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0", "b3")
     assert fragments(cluster) == [(0, ("b0", "b1", "spare0", "b3"))]
-    assert cluster.core.last_acked_id == 0, "e1 and e2 lack the ack of the new bookie"
+    assert cluster.core.path.last_acked_id == 0, "e1 and e2 lack the ack of the new bookie"
     cluster.connect(2)
     assert sent_ids(cluster, 2) == [[1], [2], [5]]
     ack(cluster, 2, 0)
-    assert cluster.core.last_acked_id == 5
+    assert cluster.core.path.last_acked_id == 5
     for entry_id in range(6):
         named = cluster.metadata.names(entry_id)
         assert all(entry_id in cluster.pool[bookie].durable for bookie in named)
@@ -145,9 +145,9 @@ def test_an_answer_of_the_replaced_bookie_is_not_taken_for_the_new_ones() -> Non
 
     cluster.handle(answer)
 
-    assert cluster.core.last_acked_id == -1
+    assert cluster.core.path.last_acked_id == -1
     ack(cluster, 2)
-    assert cluster.core.last_acked_id == 0
+    assert cluster.core.path.last_acked_id == 0
 
 
 def test_a_failure_after_the_ack_quorum_replaces_the_bookie_as_well() -> None:
@@ -155,7 +155,7 @@ def test_a_failure_after_the_ack_quorum_replaces_the_bookie_as_well() -> None:
     cluster = cluster_up(Quorum(3, 3, 2))
     cluster.append([1])
     ack(cluster, 0, 1)
-    assert cluster.core.last_acked_id == 0
+    assert cluster.core.path.last_acked_id == 0
 
     cluster.serve(2, LOST)
     cluster.answer(2, 0)
@@ -197,9 +197,9 @@ def test_a_bookie_that_failed_lately_is_not_taken_again_while_others_do() -> Non
 
     cluster.serve_metadata()
 
-    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
     ack(cluster, 0, 1)
-    assert cluster.core.last_acked_id == 0
+    assert cluster.core.path.last_acked_id == 0
 
 
 def test_without_an_ack_quorum_any_bookie_is_taken() -> None:
@@ -210,12 +210,12 @@ def test_without_an_ack_quorum_any_bookie_is_taken() -> None:
     cluster.connect(2)
     cluster.disconnect(1)
     cluster.serve_metadata()  # b2 failed lately, and two are enough: declined
-    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
 
     cluster.disconnect(0)
     cluster.serve_metadata()
 
-    assert "b2" in cluster.core.ensemble
+    assert "b2" in cluster.core.slots.bookies
     assert "urgent" in cluster.seen
 
 
@@ -224,13 +224,13 @@ def test_a_bookie_that_comes_is_put_in_for_one_that_is_missing() -> None:
     cluster.set_writable("spare0", is_writable=False)
     cluster.disconnect(2)
     cluster.serve_metadata()
-    assert cluster.core.ensemble == ("b0", "b1", "b2")
+    assert cluster.core.slots.bookies == ("b0", "b1", "b2")
     assert not cluster.metadata.asked
 
     cluster.set_writable("spare0", is_writable=True)
     cluster.serve_metadata()
 
-    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
 
 
 def test_a_last_fragment_may_be_empty() -> None:
@@ -330,7 +330,7 @@ def test_an_answer_to_an_earlier_change_changes_nothing() -> None:
 
     cluster.handle(EnsembleChanged(0, 0, ("b0", "b1", "spare1")))
 
-    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
 
 
 def test_the_wait_for_a_turn_at_the_metadata_store_is_no_outage() -> None:
@@ -400,18 +400,18 @@ def test_sync_does_not_count_what_bookies_lost_with_their_page_cache() -> None:
         cluster.connect(slot)
     cluster.append([1])
     ack(cluster, 0, 1, 2)
-    assert cluster.core.last_acked_id == 0
+    assert cluster.core.path.last_acked_id == 0
     for slot in (0, 1):
         cluster.bookies[slot].crash(loses_power=True)
         cluster.connect(slot)
     cluster.disconnect(2)
-    assert cluster.core.missing.by_bookie == {"b0": ((0, 0),), "b1": ((0, 0),)}
+    assert cluster.core.path.missing.by_bookie == {"b0": ((0, 0),), "b1": ((0, 0),)}
 
     cluster.sync()
     ack(cluster, 0, 1)
     cluster.wait(LIMITS.quorum_grace_ms)
 
-    assert cluster.core.lac == -1
+    assert cluster.core.path.lac == -1
     assert f"sync: {CannotAdvanceError.__name__}" in cluster.seen
     cluster.close()
     cluster.heal()
@@ -437,17 +437,17 @@ def test_a_vd_ledger_changes_its_ensemble_at_a_sync_point() -> None:
     ack(cluster, 0, 1)
     assert not cluster.metadata.asked, "acknowledged, and not synced"
     ack(cluster, 0, 1)
-    assert cluster.core.lac == 0
+    assert cluster.core.path.lac == 0
     assert sent_ids(cluster, 0) == [], "what others could confirm is not sent to an old ensemble"
     cluster.serve_metadata()
 
-    assert cluster.core.ensemble == ("b0", "b1", "spare0")
+    assert cluster.core.slots.bookies == ("b0", "b1", "spare0")
     assert cluster.metadata.ledger.last_fragment.first_entry_id == 1
     assert sent_ids(cluster, 0) == [[1]], "it goes on"
     cluster.connect(2)
     cluster.sync()
     cluster.heal()
-    assert (cluster.core.last_acked_id, cluster.core.lac) == (1, 1)
+    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 1)
 
 
 def test_a_stream_of_appends_does_not_keep_a_vd_ledger_from_its_sync_point() -> None:
@@ -479,7 +479,7 @@ def test_what_the_former_bookie_has_synced_does_not_count_for_the_new_one() -> N
 
     ack(cluster, 0)
 
-    assert (cluster.core.last_acked_id, cluster.core.lac) == (1, 0)
+    assert (cluster.core.path.last_acked_id, cluster.core.path.lac) == (1, 0)
 
 
 def test_without_an_ack_quorum_a_vd_writer_does_not_pause() -> None:
@@ -534,5 +534,5 @@ def test_a_vd_writer_without_a_replacement_goes_on_with_the_others() -> None:
     cluster.append([1])
     ack(cluster, 0, 1)
 
-    assert cluster.core.last_acked_id == 1
+    assert cluster.core.path.last_acked_id == 1
     assert len(cluster.metadata.ledger.fragments) == 1

@@ -180,7 +180,7 @@ class WriterMachine(RuleBasedStateMachine):
         assert self.cluster.end is not None, "after healing a writer can be closed"
         assert not self.cluster.is_stuck
         assert not self.cluster.is_waiting()
-        assert self.cluster.core.backlog_size == 0
+        assert self.cluster.core.path.backlog_size == 0
         self.cluster.check_copies()
 
 
@@ -271,7 +271,7 @@ class SeededRun:
             cluster.heal()
         assert isinstance(cluster.end, CloseLedger) or not cluster.is_stuck
         assert cluster.end is not None
-        assert cluster.core.backlog_size == 0
+        assert cluster.core.path.backlog_size == 0
         cluster.check_copies()
         return cluster
 
@@ -460,7 +460,7 @@ def test_without_faults_everything_is_acked_and_closed_durable(
     if is_synced:
         cluster.sync()
         cluster.heal()
-        assert cluster.core.lac == 299
+        assert cluster.core.path.lac == 299
     cluster.close()
     cluster.heal()
 

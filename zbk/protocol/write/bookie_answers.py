@@ -1,0 +1,164 @@
+"""What a writer does with answers and news of its bookies.
+
+Restart     a bookie that comes back with a higher incarnation has, on a VD ledger, lost its acks
+            of pending batches and its ``LastAddSynced``. It is owed again what it acknowledged
+            beyond the LAC, or that is missing there until the bookie reports it as synced.
+Late        answers of an earlier incarnation, of a slot that went down, of a bookie that was
+            replaced, or to a batch that is not awaited any more, change nothing.
+Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once: the methods raise
+            them. Any other error makes the slot suspect.
+"""
+
+from zbk.errors import (
+    LedgerClosedError,
+    LedgerFencedError,
+    NoSuchLedgerError,
+    UnauthorizedError,
+    WireError,
+    ZbkError,
+)
+from zbk.protocol.entry.words import NO_ENTRY
+from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.events import (
+    AddAnswered,
+    AddFailed,
+    Effect,
+    EnsembleChanged,
+    ReportMissing,
+    SendSync,
+    SlotSuspect,
+    SlotUp,
+    SyncAnswered,
+    SyncFailed,
+)
+from zbk.protocol.write.explicit_lac import ExplicitLac
+from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.sync_rounds import SyncRounds
+from zbk.protocol.write.write_path import WritePath
+
+FINAL_ERRORS = (LedgerFencedError, UnauthorizedError, LedgerClosedError)
+
+
+class BookieAnswers:
+    """Takes answers and news of bookies to the parts of one writer."""
+
+    __slots__ = ("_explicit_lac", "_keeper", "_path", "_slots", "_syncs")
+
+    def __init__(
+        self,
+        slots: WriterSlots,
+        path: WritePath,
+        syncs: SyncRounds,
+        explicit_lac: ExplicitLac,
+        keeper: EnsembleKeeper,
+    ) -> None:
+        self._slots = slots
+        self._path = path
+        self._syncs = syncs
+        self._explicit_lac = explicit_lac
+        self._keeper = keeper
+
+    def add_answered(self, event: AddAnswered) -> list[Effect]:
+        """Record that a bookie has a batch."""
+        if event.epoch != self._slots.epochs[event.slot]:
+            return []  # of a bookie that was replaced since
+        suspect = self._check(event.slot, event.incarnation, event.last_add_synced)
+        if suspect is not None:
+            return suspect
+        before_id = self._path.last_acked_id
+        effects = self._path.answered(event.slot, event.first_entry_id)
+        if self._path.last_acked_id > before_id:
+            self._keeper.progressed()
+        return effects
+
+    def add_failed(self, event: AddFailed) -> list[Effect]:
+        """Handle the failure of an add.
+
+        Raises:
+            ZbkError: it ends the writer.
+        """
+        is_late = event.epoch != self._slots.epochs[event.slot]
+        if is_late or not self._path.is_awaited(event.slot, event.first_entry_id):
+            return []  # of a bookie that was replaced, or a slot that went down since
+        # an add creates its ledger at the bookie, so "no such ledger" means that it was deleted; in
+        # answer to a sync, which may come before any add, it means nothing
+        if isinstance(event.error, (*FINAL_ERRORS, NoSuchLedgerError)):
+            raise event.error
+        return self._suspect(event.slot, event.error)
+
+    def slot_up(self, event: SlotUp, now_ms: int, *, resends: bool, revokes: bool) -> list[Effect]:
+        """Record a connection to a slot's bookie, and send it what it is owed.
+
+        ``resends``: the writer still sends; ``revokes``: a restart of a bookie voids its acks.
+        """
+        slot, incarnation = event.slot, event.incarnation
+        effects = self.take_down(slot)  # the connection before it brings no more answers
+        try:
+            is_restart = self._slots.up(slot, incarnation)
+        except WireError as error:
+            return effects + self._suspect(slot, error)
+        self._path.synced(slot, incarnation, NO_ENTRY)
+        if resends:
+            effects += self._path.resend(slot, now_ms, is_revoked=is_restart and revokes)
+        sync_id = self._syncs.slot_up(slot)
+        if sync_id is not None:
+            effects.append(SendSync(slot, sync_id, self._path.lac, self._slots.epochs[slot]))
+        return effects
+
+    def sync_answered(self, event: SyncAnswered) -> list[Effect]:
+        """Record that a bookie has synced."""
+        if event.epoch != self._slots.epochs[event.slot]:
+            return []  # of a bookie that was replaced since
+        suspect = self._check(event.slot, event.incarnation, event.last_add_synced)
+        if suspect is not None:
+            return suspect
+        self._syncs.answered(event.slot, event.sync_id, event.last_add_synced)
+        return []
+
+    def sync_failed(self, event: SyncFailed) -> None:
+        """Handle the failure of a sync.
+
+        Raises:
+            ZbkError: it ends the writer.
+        """
+        if event.epoch != self._slots.epochs[event.slot]:
+            return
+        is_awaited = self._syncs.failed(event.slot, event.sync_id, event.error)
+        if is_awaited and isinstance(event.error, FINAL_ERRORS):
+            raise event.error
+
+    def take_down(self, slot: int, error: ZbkError | None = None) -> list[Effect]:
+        """Record that a slot's connection is lost, with its error if that is known."""
+        self._slots.go_down(slot, error)
+        self._path.lost(slot)
+        self._syncs.slot_down(slot, self._slots.error_of(slot))
+        return self._explicit_lac.slot_down(slot)
+
+    def ensemble_changed(self, event: EnsembleChanged, now_ms: int) -> list[Effect]:
+        """Adopt the ensemble in the metadata; report what ended fragments lack."""
+        epochs = list(self._slots.epochs)
+        effects = self._keeper.changed(event, now_ms)
+        for slot, epoch in enumerate(epochs):
+            if self._slots.epochs[slot] != epoch:
+                self._syncs.replaced(slot, self._slots.error_of(slot))
+                self._explicit_lac.replaced(slot)
+        missing = self._path.missing_of_fragments(event.first_entry_id)
+        return [*effects, ReportMissing(missing)] if missing else effects
+
+    def _check(self, slot: int, incarnation: int, last_add_synced: int) -> list[Effect] | None:
+        """Record what a bookie has synced; return ``None`` if its answer counts.
+
+        Otherwise return the effects: none if the answer is late, a suspect slot if it is wrong.
+        """
+        try:
+            if not self._slots.is_answer_valid(slot, incarnation):
+                return []
+            if last_add_synced != NO_ENTRY:
+                self._slots.check_synced(slot, last_add_synced, self._path.last_pushed_id)
+        except WireError as error:
+            return self._suspect(slot, error)
+        self._path.synced(slot, incarnation, last_add_synced)
+        return None
+
+    def _suspect(self, slot: int, error: ZbkError) -> list[Effect]:
+        return [*self.take_down(slot, error), SlotSuspect(slot, error)]

@@ -1,0 +1,66 @@
+"""The parts of a writer's core, made for one ledger."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.write.batch_encoder import BatchEncoder
+from zbk.protocol.write.bookie_answers import BookieAnswers
+from zbk.protocol.write.ensemble_keeper import EnsembleKeeper
+from zbk.protocol.write.events import WriterLimits
+from zbk.protocol.write.explicit_lac import ExplicitLac
+from zbk.protocol.write.idle import Idle
+from zbk.protocol.write.lac_policy import WriterLevel
+from zbk.protocol.write.slots import WriterSlots
+from zbk.protocol.write.sync_point import SyncPoint
+from zbk.protocol.write.sync_rounds import SyncRounds
+from zbk.protocol.write.unsynced_limit import UnsyncedLimit
+from zbk.protocol.write.write_path import WritePath
+
+
+class CoreParts(msgspec.Struct, frozen=True):
+    """The parts of one writer. They share its slots, its path and its rounds of syncs."""
+
+    slots: WriterSlots
+    path: WritePath
+    syncs: SyncRounds
+    explicit_lac: ExplicitLac
+    idle: Idle
+    keeper: EnsembleKeeper
+    answers: BookieAnswers
+    unsynced: UnsyncedLimit
+
+
+def parts_of_writer(
+    quorum: Quorum,
+    level: WriterLevel,
+    ensemble: Sequence[str],
+    encoder: BatchEncoder,
+    limits: WriterLimits,
+) -> CoreParts:
+    """Return the parts of a writer of an empty ledger."""
+    ledger_id, ack_size, grace_ms = encoder.ledger_id, quorum.ack_size, limits.quorum_grace_ms
+    slots = WriterSlots(ensemble)
+    path = WritePath(quorum, level.new_lac_policy(quorum), encoder, limits, slots)
+    syncs = SyncRounds(
+        ledger_id, ack_size=ack_size, grace_ms=grace_ms, count_max=limits.sync_count_max
+    )
+    explicit_lac = ExplicitLac(quorum.ensemble_size, ack_size, limits)
+    has_idle_sync = level.has_sync_cursor and bool(limits.explicit_lac_ms)
+    sync_point = (
+        None
+        if level.changes_ensemble_at == "any time"
+        else SyncPoint(path, slots, syncs, ack_size=ack_size, grace_ms=grace_ms)
+    )
+    keeper = EnsembleKeeper(slots, path, limits, ack_size=ack_size, sync_point=sync_point)
+    return CoreParts(
+        slots=slots,
+        path=path,
+        syncs=syncs,
+        explicit_lac=explicit_lac,
+        idle=Idle(path, slots, syncs, explicit_lac, has_sync=has_idle_sync),
+        keeper=keeper,
+        answers=BookieAnswers(slots, path, syncs, explicit_lac, keeper),
+        unsynced=UnsyncedLimit(ledger_id, path, slots, syncs, limits),
+    )
