@@ -12,18 +12,17 @@ several runs do not meet.
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.support.tcp_proxy import Direction, TcpProxy
+from tests.support.waiting import wait_until
 from zbk.cluster.zookeeper import LocalZooKeeper
 
 BOOKIE_PORT = 3181
 METADATA = "metadata"
-ATTEMPT_COUNT = 20
-RETRY_S = 0.1
+NAME_HELD_S = 2.0
 
 
 class NamespaceNetwork:
@@ -164,17 +163,22 @@ def why_not() -> str:
 
 
 def _ip(*arguments: str, is_checked: bool = True) -> None:
-    for left_count in reversed(range(ATTEMPT_COUNT)):
+    """Run ``ip``. A namespace that is being deleted may still hold names that are created anew."""
+    done: subprocess.CompletedProcess[str] | None = None
+
+    def is_settled() -> bool:
+        nonlocal done
         done = subprocess.run(
             ["ip", *arguments],  # noqa: S607 - found on the path, as the shell would
             check=False,
             capture_output=True,
             text=True,
         )
-        if not done.returncode or not is_checked:
-            return
-        if not left_count or "File exists" not in done.stderr:
-            error = subprocess.CalledProcessError(done.returncode, done.args, "", done.stderr)
-            error.add_note(f"ip said: {done.stderr.strip()}")
-            raise error
-        time.sleep(RETRY_S)  # a namespace that is being deleted may still hold names of ours
+        return not is_checked or not done.returncode or "File exists" not in done.stderr
+
+    wait_until(is_settled, NAME_HELD_S, f"ip {' '.join(arguments)}: its name is still held")
+    assert done is not None
+    if is_checked and done.returncode:
+        error = subprocess.CalledProcessError(done.returncode, done.args, "", done.stderr)
+        error.add_note(f"ip said: {done.stderr.strip()}")
+        raise error

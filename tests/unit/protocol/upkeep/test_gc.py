@@ -53,7 +53,7 @@ class GarbageScript:
         return self._lines(self.round.begin())
 
     def do_session(self, number: str) -> list[str]:
-        """Have the next answers come from another session, or from one in doubt: ``none``."""
+        """Answer from another session from now on, or from one in doubt: ``none``."""
         self.session = None if number == "none" else int(number)
         return []
 
