@@ -30,6 +30,7 @@ from zbk.metadata.stores.store import MetadataStore, Node, Watch
 from zbk.metadata.values import AuditCounter, LostBookieDelay, decode, encode
 
 LOST_BOOKIE_DELAY_MAX_MS: Final = 7 * 86_400_000
+SET_ATTEMPT_COUNT_MAX: Final = 8
 
 LOG = logging.getLogger("zbk.metadata")
 
@@ -126,7 +127,7 @@ class AutorecoverySwitches:
                 return True
             return None
 
-        self._swap.until_done(LOST_BOOKIE_DELAY, attempt)
+        self._swap.until_done(LOST_BOOKIE_DELAY, attempt, SET_ATTEMPT_COUNT_MAX)
 
     def watch_lost_bookie_delay(self, callback: Callable[[int | None], None]) -> Watch:
         """Call back with ``lost_bookie_delay_ms()``: now, and after each change.

@@ -31,7 +31,6 @@ from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import Create, Delete, MetadataStore, Node, Operation, SetValue
 
 ATTEMPT_COUNT_MAX: Final = 32
-REMOVE_ATTEMPT_COUNT_MAX: Final = 4
 
 _PAUSE_MIN_S = 0.001
 _PAUSE_MAX_S = 0.1
@@ -128,13 +127,18 @@ class CompareAndSwap:
 
         self.until_done(path, attempt)
 
-    def remove(self, path: str, operations: Sequence[Operation]) -> bool:
+    def remove(
+        self,
+        path: str,
+        operations: Sequence[Operation],
+        attempt_count_max: int = ATTEMPT_COUNT_MAX,
+    ) -> bool:
         """Carry out ``operations``, which remove the node at ``path``; false: it did not exist.
 
         Raises:
             MetadataUnavailableError: the node may or may not have been removed.
         """
-        for _ in range(REMOVE_ATTEMPT_COUNT_MAX):
+        for _ in range(attempt_count_max):
             try:
                 self._apply(operations)
             except NoNodeError:
@@ -144,7 +148,7 @@ class CompareAndSwap:
                     continue
             return True
         raise MetadataUnavailableError(
-            self._store.address, f"{path}: the reply was lost {REMOVE_ATTEMPT_COUNT_MAX} times"
+            self._store.address, f"{path}: the reply was lost {attempt_count_max} times"
         )
 
     def make_parents(self, path: str) -> None:

@@ -65,6 +65,7 @@ CREATE_COUNT_MAX: Final = 128
 """Ledgers that are created in one step: far below ZooKeeper's limit of 1 MiB for a request."""
 
 NOTE_ATTEMPT_COUNT_MAX: Final = 4
+DELETE_ATTEMPT_COUNT_MAX: Final = 4
 
 
 LOG = logging.getLogger("zbk.metadata")
@@ -194,7 +195,7 @@ class LedgerStore:
             MetadataUnavailableError: it may or may not be deleted.
         """
         path = self._path(ledger_id)
-        if not self._swap.remove(path, [Delete(path)]):
+        if not self._swap.remove(path, [Delete(path)], DELETE_ATTEMPT_COUNT_MAX):
             raise NoSuchLedgerError(ledger_id)
         self._tidy_up(path)
 

@@ -307,12 +307,14 @@ class UnderreplicationStore(TaskLocks):
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         own = task_lock_path(ledger_id, ours.token)
         unlock = [Delete(own), Delete(task_lock_path(ledger_id))]
+        last_error: MetadataConflictError | MetadataUnavailableError | None = None
 
         def attempt() -> bool | None:
+            nonlocal last_error
             try:
                 self._store.multi([*unlock, *operations])
-            except (MetadataConflictError, MetadataUnavailableError):
-                pass
+            except (MetadataConflictError, MetadataUnavailableError) as error:
+                last_error = error
             else:
                 self._forget_lock(ledger_id)
                 return True
@@ -326,7 +328,11 @@ class UnderreplicationStore(TaskLocks):
                 return False
             return False if node.version != version else None
 
-        return self._swap.until_done(path, attempt)
+        try:
+            return self._swap.until_done(path, attempt)
+        except MetadataConflictError:
+            assert last_error is not None, "every attempt failed"
+            raise last_error from None
 
     def _task(self, folder: str, ledger_id: int) -> tuple[UnderreplicatedLedger, int] | None:
         path = task_path(folder, ledger_id)

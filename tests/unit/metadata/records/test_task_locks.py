@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+import pytest
+
 from tests.support.hooked_store import HookedStore
 from tests.support.memory_store import MemoryStore, MemoryTree
 from zbk.errors import MetadataUnavailableError
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.metadata.stores.store import Operation
+from zbk.protocol.repair.underreplicated import MissingReason
 
 
 class InterruptedStore(MemoryStore):
@@ -23,6 +26,50 @@ class InterruptedStore(MemoryStore):
             meanwhile()
             raise MetadataUnavailableError(self.address, "no answer")
         super().multi(operations)
+
+
+class SilentStore(MemoryStore):
+    """Makes none of the next ``silent_count`` changes, and gives no answer to them."""
+
+    silent_count = 0
+
+    def multi(self, operations: Sequence[Operation]) -> None:
+        if self.silent_count:
+            self.silent_count -= 1
+            raise MetadataUnavailableError(self.address, "no answer")
+        super().multi(operations)
+
+
+@pytest.mark.parametrize("silent_count", [1, 4, 31])
+def test_a_lock_is_given_back_after_many_changes_without_an_answer(silent_count: int) -> None:
+    store = SilentStore(MemoryTree("locks"))
+    initialise(store)
+    tasks = UnderreplicationStore(store)
+    assert tasks.lock(7, "a lane")
+
+    store.silent_count = silent_count
+    tasks.unlock(7)
+
+    assert tasks.locked_ids() == set()
+    store.close()
+
+
+def test_a_task_that_gets_no_answer_to_its_end_is_not_a_conflict() -> None:
+    store = SilentStore(MemoryTree("locks"))
+    initialise(store)
+    tasks = UnderreplicationStore(store)
+    tasks.report(7, ["b1"], MissingReason.LOST)
+    assert tasks.lock(7, "a lane")
+    found = tasks.read(7)
+    assert found is not None
+
+    store.silent_count = 1_000
+    with pytest.raises(MetadataUnavailableError):
+        tasks.finish(7, found[1])
+    store.silent_count = 0
+
+    assert tasks.finish(7, found[1])
+    store.close()
 
 
 def test_a_lock_that_is_being_given_back_is_not_taken_before_that_is_over() -> None:
