@@ -799,6 +799,8 @@ EXIT_DAMAGE: Final = 4
 EXIT_NOT_DURABLE: Final = 5
 EXIT_BOOKIE: Final = 6
 EXIT_LOST_HISTORY: Final = 7
+EXIT_UNHEALTHY: Final = 10
+"""Of reports about the health of a cluster or a machine: they found a problem. No error has it."""
 
 _EXIT_CODES: Final[tuple[tuple[type[ZbkError], int], ...]] = (
     (LedgerFencedError, EXIT_NOT_DURABLE),

@@ -22,6 +22,7 @@ from zbk.errors import (
     EXIT_LOST_HISTORY,
     EXIT_NOT_DURABLE,
     EXIT_UNAVAILABLE,
+    EXIT_UNHEALTHY,
     ZbkError,
     exit_code_of,
 )
@@ -40,6 +41,9 @@ COMMANDS = {
     ),
     "dataset": LazyCommand(
         "zbk.cli.dataset.group:dataset", "Look at, drop and tidy the data sets that Spark loads."
+    ),
+    "status": LazyCommand(
+        "zbk.cli.health.status:status", "Show whether a cluster is healthy, and if not, why."
     ),
     "cluster": LazyCommand(
         "zbk.cli.cluster:cluster", "Make clusters with a layout of your choice."
@@ -85,6 +89,7 @@ SECTIONS = {
             f"{EXIT_LOST_HISTORY}",
             "a bookie does not start: the cluster knows more of it than its directories do",
         ),
+        (f"{EXIT_UNHEALTHY}", "a cluster or a machine has a problem"),
         (f"{EXIT_INTERRUPTED}", "interrupted"),
     ],
     "Environment": [

@@ -10,6 +10,22 @@ if TYPE_CHECKING:
     from zbk.metadata.stores.store import MetadataStore
 
 
+def cluster_address(metadata: str | None) -> str:
+    """Return the address of a cluster's metadata: the given one, or that of the running `zbk up`.
+
+    Raises:
+        InvalidOptionError: no address is given, or the context is stale.
+    """
+    from zbk.system.context import read_context
+
+    address = metadata or read_context()
+    if not address:
+        raise InvalidOptionError(
+            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
+        )
+    return address
+
+
 @contextmanager
 def cluster_store(metadata: str | None) -> Iterator["MetadataStore"]:
     """Open the metadata store of a cluster; close it at the end.
@@ -20,14 +36,8 @@ def cluster_store(metadata: str | None) -> Iterator["MetadataStore"]:
     """
     from zbk.metadata.records.instance import instance_id
     from zbk.metadata.stores.connect import open_store
-    from zbk.system.context import read_context
 
-    address = metadata or read_context()
-    if not address:
-        raise InvalidOptionError(
-            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
-        )
-    store = open_store(address, must_exist=True)
+    store = open_store(cluster_address(metadata), must_exist=True)
     try:
         instance_id(store)  # says so where there is no cluster
         yield store

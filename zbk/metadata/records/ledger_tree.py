@@ -29,6 +29,17 @@ def walk_tree(store: MetadataStore, path: str) -> Iterator[str]:
             yield from walk_tree(store, child)
 
 
+def count_tree(store: MetadataStore, path: str) -> int:
+    """Return the number of nodes of ledgers below ``path``, as ``walk_tree``, from names alone."""
+    names = store.children(path)
+    inner = [name for name in names if not is_ledger_name(name)]
+    count = len(names) - len(inner)
+    for name in inner:
+        with suppress(NoNodeError):
+            count += count_tree(store, f"{path}/{name}")
+    return count
+
+
 def remove_empty_parents(store: MetadataStore, root: str, path: str) -> None:
     """Remove the parents of ``path`` below ``root`` that have become empty.
 

@@ -45,7 +45,7 @@ from zbk.metadata.paths import (
 )
 from zbk.metadata.records.compare_and_swap import CompareAndSwap, wait_s
 from zbk.metadata.records.instance import initialise, instance_id, not_initialised, read_layout
-from zbk.metadata.records.ledger_tree import remove_empty_parents, walk_tree
+from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree
 from zbk.metadata.records.record_watch import watch_record
 from zbk.metadata.stores.arguments import parent_of
 from zbk.metadata.stores.store import (
@@ -231,6 +231,17 @@ class LedgerStore:
         try:
             for path in walk_tree(self._store, LEDGERS):
                 yield ledger_id_of(path, layout)
+        except NoNodeError as error:
+            raise not_initialised(self._store) from error
+
+    def count(self) -> int:
+        """Return the number of ledgers, from a tree of names that is read piece by piece.
+
+        Raises:
+            MetadataUnavailableError, CorruptRecordError: as ``list``.
+        """
+        try:
+            return count_tree(self._store, LEDGERS)
         except NoNodeError as error:
             raise not_initialised(self._store) from error
 

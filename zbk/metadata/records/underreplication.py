@@ -47,7 +47,7 @@ from zbk.metadata.paths import (
     task_lock_path,
     task_path,
 )
-from zbk.metadata.records.ledger_tree import remove_empty_parents, walk_tree
+from zbk.metadata.records.ledger_tree import count_tree, remove_empty_parents, walk_tree
 from zbk.metadata.records.task_locks import TaskLocks
 from zbk.metadata.stores.store import Create, Delete, Node, Operation, SetValue, Watch
 from zbk.metadata.values import decode, encode
@@ -193,6 +193,14 @@ class UnderreplicationStore(TaskLocks):
     def list_unrepairable(self) -> Iterator[int]:
         """Yield the ids of all unrepairable ledgers, ascending. As ``list``."""
         return self._list(UNREPAIRABLE_LEDGERS, -1)
+
+    def task_count(self) -> int:
+        """Return the number of ledgers that have a task, from the names of nodes alone."""
+        return self._count(UNDERREPLICATED_LEDGERS)
+
+    def unrepairable_count(self) -> int:
+        """Return the number of unrepairable ledgers, likewise."""
+        return self._count(UNREPAIRABLE_LEDGERS)
 
     def watch_tasks(self, callback: Callable[[], None]) -> Watch:
         """Call back now, and whenever there may be new tasks.
@@ -347,6 +355,12 @@ class UnderreplicationStore(TaskLocks):
             for path in walk_tree(self._store, folder):
                 if (ledger_id := task_ledger_id(folder, path)) > after:
                     yield ledger_id
+
+    def _count(self, folder: str) -> int:
+        try:
+            return count_tree(self._store, folder)
+        except NoNodeError:
+            return 0
 
     def _remove_empty_parents(self, folder: str, path: str) -> None:
         with suppress(NotEmptyError, NoNodeError, MetadataUnavailableError):

@@ -1,0 +1,1 @@
+"""Commands about the health of a cluster and of a machine; the rules are in ``zbk.health``."""

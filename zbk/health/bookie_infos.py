@@ -1,0 +1,71 @@
+"""Requests for the info of many bookies, within one time limit.
+
+A sliding window of requests bounds sockets and descriptors: a connection costs several. A bookie
+that does not answer keeps its place in the window until the time is over, so that with many silent
+bookies some may not be asked at all.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from zbk.client.cluster.requests import ReplyBox, Requests
+from zbk.errors import RequestTimeoutError, ZbkError
+from zbk.system.clock import monotonic_s
+from zbk.system.deadline import rounded_s
+from zbk.system.descriptors import descriptor_limit
+from zbk.transport.dealer import BookiePool
+from zbk.transport.events import DealerOptions
+from zbk.wire.messages import BookieInfo, GetBookieInfo
+
+WINDOW_COUNT_MAX: Final = 200
+"""Bookies that are asked at once. A connection takes two of the 1,023 sockets of a context."""
+
+CONNECTION_DESCRIPTOR_COUNT: Final = 4
+OTHER_DESCRIPTOR_COUNT: Final = 64
+IDLE_MS: Final = 10
+
+
+def ask_bookies(
+    addresses: Mapping[str, str],
+    instance_id: str,
+    timeout_s: float,
+    window_count: int = WINDOW_COUNT_MAX,
+) -> dict[str, BookieInfo | ZbkError]:
+    """Return the info of each bookie, or the error of its request, by bookie id.
+
+    Bookies that were not asked before the time was over are left out.
+    """
+    if not addresses:
+        return {}
+    timeout_ms = max(1, int(timeout_s * 1_000))
+    pool = BookiePool(DealerOptions(instance_id, "zbk-health", timeout_ms, IDLE_MS))
+    try:
+        pool.set_addresses(addresses)
+        return _ask(Requests(pool, timeout_ms), list(addresses), timeout_s, window_count)
+    finally:
+        pool.close()
+
+
+def _ask(
+    requests: Requests, bookie_ids: list[str], timeout_s: float, window_count: int
+) -> dict[str, BookieInfo | ZbkError]:
+    deadline_s = monotonic_s() + timeout_s
+    free_count = (descriptor_limit() - OTHER_DESCRIPTOR_COUNT) // CONNECTION_DESCRIPTOR_COUNT
+    window_count = max(1, min(window_count, free_count))
+    box = ReplyBox()
+    found: dict[str, BookieInfo | ZbkError] = {}
+    asked_count = 0
+    while len(found) < len(bookie_ids):
+        while asked_count < len(bookie_ids) and asked_count - len(found) < window_count:
+            bookie_id = bookie_ids[asked_count]
+            requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
+            asked_count += 1
+        reply = box.next(max(0.0, deadline_s - monotonic_s()))
+        if reply is None:
+            break
+        outcome = reply.outcome
+        found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
+    for bookie_id in bookie_ids[:asked_count]:
+        silent = RequestTimeoutError(f"bookie {bookie_id}", rounded_s(timeout_s))
+        found.setdefault(bookie_id, silent)
+    return found

@@ -1,0 +1,109 @@
+"""The survey of a cluster: reads its facts from the metadata store and from the bookies.
+
+The cost follows the number of bookies. Ledgers and tasks are counted from the names of their nodes,
+10,000 in one answer, and no ledger's metadata is read.
+"""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from zbk.errors import DamageError, MetadataUnavailableError, UnsupportedVersionError, ZbkError
+from zbk.health.bookie_infos import ask_bookies
+from zbk.health.cluster_health import BookieFacts, ClusterFacts
+from zbk.metadata.paths import COOKIES
+from zbk.metadata.records.auditor_notes import AuditorNotes
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.election import read_auditor
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
+from zbk.metadata.values import BookieRegistration
+from zbk.system.clock import monotonic_us
+from zbk.system.deadline import within
+from zbk.wire.messages import BookieInfo
+
+AskBookies = Callable[[Mapping[str, str], str, float], dict[str, BookieInfo | ZbkError]]
+"""``ask_bookies``, or a fake: addresses by bookie id, instance id, time limit in seconds."""
+
+
+def survey_cluster(metadata: str, timeout_s: float, ask: AskBookies = ask_bookies) -> ClusterFacts:
+    """Return the facts of the cluster at a metadata address.
+
+    The store has ``timeout_s`` to answer, and then the bookies have it together.
+
+    Raises:
+        InvalidOptionError: the address is malformed, or no cluster is there.
+    """
+    try:
+        with within(timeout_s):
+            store = open_store(metadata, timeout_s=timeout_s, must_exist=True)
+    except MetadataUnavailableError as error:
+        return ClusterFacts(metadata=metadata, store_error=str(error))
+    try:
+        with within(timeout_s):
+            facts, instance = _of_store(store)
+    except MetadataUnavailableError as error:
+        return ClusterFacts(metadata=metadata, store_error=str(error))
+    finally:
+        store.close()
+    answers = ask({one.bookie_id: one.address for one in facts.bookies}, instance, timeout_s)
+    bookies = tuple(_with_answer(one, answers.get(one.bookie_id)) for one in facts.bookies)
+    return msgspec.structs.replace(facts, bookies=bookies)
+
+
+def _of_store(store: MetadataStore) -> tuple[ClusterFacts, str]:
+    started_us = monotonic_us()
+    instance = instance_id(store)
+    latency_ms = (monotonic_us() - started_us) / 1_000
+    tasks = UnderreplicationStore(store)
+    auditor, brake, damage = _auditor(store)
+    registry = BookieRegistry(store)
+    bookies = registry.readonly() | registry.available()
+    facts = ClusterFacts(
+        metadata=store.address,
+        store_latency_ms=round(latency_ms, 3),
+        damage=damage,
+        cookies=tuple(store.children(COOKIES)),
+        bookies=tuple(map(_registered, (bookies[one] for one in sorted(bookies)))),
+        ledger_count=LedgerStore(store).count(),
+        underreplicated_count=tasks.task_count(),
+        in_repair_count=len(tasks.locked_ids()),
+        unrepairable_count=tasks.unrepairable_count(),
+        is_autorecovery_enabled=tasks.is_enabled(),
+        auditor=auditor,
+        brake=brake,
+    )
+    return facts, instance
+
+
+def _auditor(store: MetadataStore) -> tuple[str | None, str, str]:
+    """Return who audits, why the auditor waits, and which record cannot be read."""
+    try:
+        vote = read_auditor(store)
+        told = AuditorNotes(store).status()
+    except (DamageError, UnsupportedVersionError) as error:
+        return "unknown", "", str(error)
+    if vote is None:
+        return None, "", ""
+    is_current = told is not None and told.candidate_id == vote.candidate_id
+    return vote.candidate_id, told.brake if told is not None and is_current else "", ""
+
+
+def _registered(found: BookieRegistration) -> BookieFacts:
+    return BookieFacts(
+        bookie_id=found.bookie_id,
+        address=found.address,
+        is_readonly=found.is_readonly,
+        version=found.version,
+    )
+
+
+def _with_answer(bookie: BookieFacts, answer: BookieInfo | ZbkError | None) -> BookieFacts:
+    if answer is None:
+        return bookie
+    if isinstance(answer, ZbkError):
+        return msgspec.structs.replace(bookie, silence=str(answer))
+    return msgspec.structs.replace(bookie, info=answer)
