@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from tests.simulation.bookie_journal import BookieJournal
 from tests.simulation.bookie_parts import Parts, PollTicker, Tell, never_stops
@@ -33,7 +33,7 @@ from zbk.actors.identity.history import BookieHistory
 from zbk.actors.identity.identity import check_identity, place_of
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import Answered, AskStorage
 from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.ledger_lookups import LedgerLookup, LookedUp, LookUp
 from zbk.actors.serve.parts import ServeLimits, ServeParts
@@ -46,6 +46,7 @@ from zbk.errors import (
     BusyError,
     HelloRequiredError,
     LostHistoryError,
+    NoSpaceError,
     StorageFailedError,
     WrongBookieError,
     ZbkError,
@@ -54,7 +55,12 @@ from zbk.metadata.paths import registration_path
 from zbk.metadata.records.bookies import BookieRegistry
 from zbk.metadata.records.instance import instance_id
 from zbk.metadata.values import Cookie, encode
-from zbk.storage.bookie_storage import BookieStorage, StorageLimits
+from zbk.storage.bookie_storage import (
+    BeginCheckpoint,
+    BookieStorage,
+    EndCheckpoint,
+    StorageLimits,
+)
 from zbk.storage.checkpoint import Checkpoint
 from zbk.storage.directory.identity import (
     COOKIE_NAME,
@@ -569,11 +575,7 @@ class SimulatedBookie:
         assert storage is not None, "it runs"
         storage.journals.prepare_next()
         waiting, self._checkpoint_asked = self._checkpoint_asked, []
-
-        def begin() -> None:
-            self._checkpoint = storage.begin_checkpoint()
-
-        self.tell_storage_actor(RunInStorage(begin))
+        self.tell_storage_actor(AskStorage(BeginCheckpoint(storage), Tell(self._checkpoint_begun)))
         checkpoint = self._checkpoint
         assert checkpoint is not None, "it was begun"
         steps: list[Callable[[], None]] = [
@@ -583,12 +585,15 @@ class SimulatedBookie:
             checkpoint.write_census,
             checkpoint.write_mark,
             checkpoint.remove_journals,
-            lambda: self.tell_storage_actor(
-                RunInStorage(lambda: storage.end_checkpoint(checkpoint))
-            ),
+            lambda: self.tell_storage_actor(AskStorage(EndCheckpoint(storage, checkpoint))),
             *waiting,
         ]
         self._take_steps(steps)
+
+    def _checkpoint_begun(self, answer: Answered) -> None:
+        if isinstance(answer.value, NoSpaceError):
+            raise answer.value
+        self._checkpoint = cast("Checkpoint", answer.value)
 
     def ask_checkpoint(self, done: Callable[[], None]) -> None:
         """Have ``done`` called when a checkpoint has ended that begins from now on."""

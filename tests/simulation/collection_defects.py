@@ -1,8 +1,9 @@
 """The wrong methods of garbage collection that ``tests.simulation.defects`` puts in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from tests.simulation.stepped_actor import SteppedActor
+from zbk.actors.messages import AskCheckpoint
 from zbk.actors.upkeep.gc_questions import GcQuestions
 from zbk.durability.new_ledgers import KnownLedger, check_claim
 from zbk.errors import NoSuchLedgerError, ZbkError
@@ -34,10 +35,9 @@ def noted_in_memory(self: DeletedLedgers) -> bool:
     return True
 
 
-def waits_for_no_checkpoint(self: SteppedActor, done: Callable[[], None]) -> None:
+def waits_for_no_checkpoint(self: SteppedActor, asked: AskCheckpoint) -> None:
     """C4."""
-    done()
-    self._work_soon()
+    self._on_checkpoint(asked)
 
 
 _finish = CompactionLog.finish

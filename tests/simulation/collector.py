@@ -14,11 +14,12 @@ from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import MetadataServer
 from tests.simulation.stepped_actor import SteppedActor, SteppingBookie
 from tests.simulation.tape import Tape
-from zbk.actors.messages import ForgetLedgers, RunInStorage
+from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.protocol.upkeep.compaction import CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.gc.garbage import DropIndexes
 
 
 class UpkeepPlan(msgspec.Struct, frozen=True):
@@ -46,14 +47,16 @@ class UpkeepPlan(msgspec.Struct, frozen=True):
         )
 
 
-class WatchedGcActor(GcActor):
-    """Tells when ledgers are dropped, the moment before."""
+class WatchedDrop(msgspec.Struct, frozen=True):
+    """A drop that is reported the moment before."""
 
+    drop: DropIndexes
     on_drop: Callable[[Sequence[int]], None]
 
-    def _drop_all(self, ledger_ids: Sequence[int]) -> int:
-        self.on_drop(ledger_ids)
-        return super()._drop_all(ledger_ids)
+    def answer(self) -> int:
+        """Drop, as the storage actor would."""
+        self.on_drop(self.drop.ledger_ids)
+        return self.drop.answer()
 
 
 class BookieCollector:
@@ -74,19 +77,14 @@ class BookieCollector:
         self._session.is_list_whole = False
         metadata.sessions.append(self._session)
         room_size = 1 << 40
-        compaction = CompactionOptions(
-            plan.limits, 0, self._steps.ask_checkpoint, lambda _path: room_size
-        )
-        self._gc = WatchedGcActor(
+        compaction = CompactionOptions(plan.limits, 0, lambda _path: room_size)
+        self._gc = GcActor(
             storage.garbages,
-            Tell(self._to_storage),
             self._session,
             GcOptions(cluster_id, plan.confirm_delay_ms, compaction),
-            ticker=self._steps,
-            stop_bookie=never_stops,
-            now_ms=bookie.node.now_ms,
+            msgspec.structs.replace(self._steps.ports, storage_actor=Tell(self._to_storage)),
+            never_stops,
         )
-        self._gc.on_drop = self._dropping
         if self._gc.compaction.is_open:
             bookie.kernel.sometimes["gc: a compaction taken up after a crash"] += 1
         self._gc.on_start()
@@ -100,17 +98,20 @@ class BookieCollector:
         sometimes["gc: an entry log removed"] += self._gc.counts.log_count
         sometimes["gc: an entry log compacted"] += self._gc.compaction.counts.log_count
 
-    def _to_storage(self, message: RunInStorage | ForgetLedgers) -> None:
-        if isinstance(message, ForgetLedgers):
-            message = ForgetLedgers(
-                message.ledger_ids, partial(self._marked, message.ledger_ids, message.done)
-            )
+    def _to_storage(self, message: AskStorage | ForgetLedgers) -> None:
+        match message:
+            case ForgetLedgers(ledger_ids, reply_to):
+                watched = Tell(partial(self._marked, ledger_ids, reply_to))
+                message = msgspec.structs.replace(message, reply_to=watched)
+            case AskStorage(question=DropIndexes() as drop):
+                watched_drop = WatchedDrop(drop, self._dropping)
+                message = msgspec.structs.replace(message, question=watched_drop)
         self._steps.tell(message)
 
     # ------------------------------------------------------------------ who looks at it
 
     def _marked(
-        self, ledger_ids: Sequence[int], done: Callable[[bool], None], is_done: bool
+        self, ledger_ids: Sequence[int], reply_to: Sink[Answered], answer: Answered
     ) -> None:
         bookie = self._bookie
         for ledger_id in ledger_ids:
@@ -118,9 +119,9 @@ class BookieCollector:
                 bookie.oracle.violated("I29", f"forgets ledger {ledger_id}, which is there")
             elif ledger_id not in self._metadata.ever:
                 bookie.oracle.violated("I29", f"forgets ledger {ledger_id}, which never was")
-        if is_done:
+        if answer.value:
             bookie.oracle.marked(ledger_ids)
-        done(is_done)
+        reply_to.tell(answer)
 
     def _dropping(self, ledger_ids: Sequence[int]) -> None:
         bookie = self._bookie

@@ -464,7 +464,7 @@ def _collection_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "C4", "compacted logs go before the index that points elsewhere is durable", 100,
-        [(SteppedActor, "ask_checkpoint", collection.waits_for_no_checkpoint)],
+        [(SteppedActor, "_ask_checkpoint", collection.waits_for_no_checkpoint)],
     )  # fmt: skip
     yield Defect(
         "C5", "the log that a compaction makes is not synced", 100,

@@ -40,15 +40,12 @@ class BookieScrubber:
             ScrubParts(
                 views=storage.scrubs,
                 damaged=storage.damaged,
-                storage_actor=steps,
                 reports=self,
-                ask_checkpoint=steps.ask_checkpoint,
-                ticker=steps,
+                ports=steps.ports,
             ),
             bookie_id=bookie.bookie_id,
             rate_size=RATE_SIZE,
             stop_bookie=never_stops,
-            now_ms=bookie.node.now_ms,
             go_size=GO_SIZE,
         )
         self._scrub.on_damage = self._found

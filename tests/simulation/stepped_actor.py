@@ -7,9 +7,12 @@ fsyncs and crashes come between any two.
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tests.simulation.bookie_parts import Tell
 from tests.simulation.kernel import MS, Kernel, Node
 from tests.simulation.oracle import BookieOracle
+from zbk.actors.messages import AskCheckpoint, CheckpointEnded
 from zbk.actors.serve.storage import StorageMessage
+from zbk.actors.upkeep.waits import WaitPorts
 
 
 class SteppingBookie(Protocol):
@@ -41,6 +44,7 @@ class SteppedActor:
         self._actor: Any = None
         self._ticks: dict[Callable[[], None], int] = {}
         self._is_working = False
+        self.ports = WaitPorts(self, Tell(self._ask_checkpoint), self, bookie.node.now_ms)
 
     def drive(self, actor: Any) -> None:  # noqa: ANN401 - any actor
         """Have this actor take its messages, those that it has already among them."""
@@ -55,15 +59,6 @@ class SteppedActor:
         """Be the storage actor's ref."""
         delay_us = 10 + self._bookie.kernel.tape.draw(4) * 100
         self._bookie.later(delay_us, self._in_storage, message)
-
-    def ask_checkpoint(self, done: Callable[[], None]) -> None:
-        """Have ``done`` called when a checkpoint has ended that begins from now on."""
-
-        def ended() -> None:
-            done()
-            self._work_soon()
-
-        self._bookie.ask_checkpoint(ended)
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
         """Begin to call back."""
@@ -89,6 +84,13 @@ class SteppedActor:
 
     def _in_storage(self, message: StorageMessage) -> None:
         self._bookie.tell_storage_actor(message)
+        self._work_soon()
+
+    def _ask_checkpoint(self, message: AskCheckpoint) -> None:
+        self._bookie.ask_checkpoint(lambda: self._on_checkpoint(message))
+
+    def _on_checkpoint(self, asked: AskCheckpoint) -> None:
+        asked.reply_to.tell(CheckpointEnded(asked.wait_no))
         self._work_soon()
 
     def _work_soon(self) -> None:

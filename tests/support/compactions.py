@@ -2,15 +2,32 @@
 
 from collections.abc import Callable, Iterator
 
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, ForgetLedgers
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
-from zbk.actors.upkeep.waits import Resume, Waits
+from zbk.actors.upkeep.waits import WaitPorts, Waits
+from zbk.errors import CorruptRecordError
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
 from zbk.storage.bookie_storage import BookieStorage
 
 
 def nothing() -> None:
     """Do nothing between two steps."""
+
+
+class Mailbox:
+    """Where the answers to what was asked arrive."""
+
+    def __init__(self) -> None:
+        self._messages: list[Answered | CheckpointEnded] = []
+
+    def tell(self, message: Answered | CheckpointEnded) -> None:
+        """Keep a message."""
+        self._messages.append(message)
+
+    def take(self) -> list[Answered | CheckpointEnded]:
+        """Return the messages that have arrived."""
+        messages, self._messages = self._messages, []
+        return messages
 
 
 class Compactor:
@@ -30,18 +47,13 @@ class Compactor:
         self.step_count = 0
         self.between: Callable[[], None] = nothing
         self.checkpoint: Callable[[], None] = self._checkpoint
-        self.ask_checkpoint: Callable[[Callable[[], None]], None] = self.checkpoint_now
-        self._resumes: list[Resume] = []
+        self.ask_checkpoint: Callable[[AskCheckpoint], None] = self.checkpoint_now
+        self._mailbox = Mailbox()
         self._callbacks: list[tuple[int, Callable[[], None]]] = []
         self.rounds = CompactionRounds(
             storage.garbages,
-            Waits(self._resumes.append, self, self, lambda: self.now_ms),
-            CompactionOptions(
-                limits or CompactionLimits(),
-                rate_size,
-                lambda done: self.ask_checkpoint(done),  # noqa: PLW0108 - a test may change it
-                lambda _path: room_size,
-            ),
+            Waits(self._mailbox, WaitPorts(self, _Checkpoints(self), self, lambda: self.now_ms)),
+            CompactionOptions(limits or CompactionLimits(), rate_size, lambda _path: room_size),
         )
 
     def major(self) -> int:
@@ -63,9 +75,15 @@ class Compactor:
 
     # ------------------------------------------------------------------ ports
 
-    def tell(self, message: RunInStorage) -> None:
-        """Do a step of the storage actor."""
-        message.step()
+    def tell(self, message: AskStorage | ForgetLedgers) -> None:
+        """Answer a question to the storage actor."""
+        assert isinstance(message, AskStorage)
+        assert message.reply_to is not None
+        try:
+            value = message.question.answer()
+        except CorruptRecordError as error:
+            value = error
+        message.reply_to.tell(Answered(message.wait_no, value))
 
     def every(self, interval_ms: int, callback: Callable[[], None]) -> None:
         """Note a time to wake up at."""
@@ -76,23 +94,27 @@ class Compactor:
         self._callbacks = [one for one in self._callbacks if one[1] is not callback]
 
     def _wait(self) -> None:
-        while not any(map(self.rounds._waits.take, self._take_resumes())):
+        while not any(map(self.rounds._waits.take, self._mailbox.take())):
             ((delay_ms, callback),) = self._callbacks
             self.now_ms += delay_ms
             self.waited_ms += delay_ms
             callback()
 
-    def _take_resumes(self) -> list[Resume]:
-        resumes, self._resumes[:] = self._resumes[:], []
-        return resumes
-
-    def checkpoint_now(self, done: Callable[[], None]) -> None:
+    def checkpoint_now(self, asked: AskCheckpoint) -> None:
         """Take a checkpoint, from begin to end."""
         self.checkpoint()
-        done()
+        asked.reply_to.tell(CheckpointEnded(asked.wait_no))
 
     def _checkpoint(self) -> None:
         if self.storage.open_checkpoint is None:
             checkpoint = self.storage.begin_checkpoint()
             checkpoint.run()
             self.storage.end_checkpoint(checkpoint)
+
+
+class _Checkpoints:
+    def __init__(self, compactor: Compactor) -> None:
+        self._compactor = compactor
+
+    def tell(self, message: AskCheckpoint) -> None:
+        self._compactor.ask_checkpoint(message)  # a test may change it

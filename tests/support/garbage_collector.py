@@ -7,8 +7,10 @@ from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import FakeTicker, World, add, batch
+from zbk.actors.messages import AskCheckpoint, CheckpointEnded
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
+from zbk.actors.upkeep.waits import WaitPorts
 from zbk.metadata.paths import LEDGERS
 from zbk.metadata.records.instance import initialise, instance_id
 from zbk.metadata.records.ledgers import LedgerStore
@@ -48,7 +50,7 @@ class GarbageWorld:
         self.limits = CompactionLimits()
         self.rate_size = 0
         self.room_size = 1 << 40
-        self.waiting_for_checkpoint: list[Callable[[], None]] = []
+        self.waiting_for_checkpoint: list[AskCheckpoint] = []
         self.tree = MemoryTree("gc")
         self.client = self.tree.open_session()
         initialise(self.client)
@@ -62,19 +64,20 @@ class GarbageWorld:
         self.ticker = FakeTicker()
         self.now_ms = 0
         self.failures: list[BaseException] = []
-        compaction = CompactionOptions(
-            self.limits, self.rate_size, self._checkpoint_soon, lambda _path: self.room_size
-        )
+        compaction = CompactionOptions(self.limits, self.rate_size, lambda _path: self.room_size)
+        self.to_storage: list[Any] = []
         self.gc = GcActor(
             self.bookie.storage.garbages,
-            _StorageRef(self),
             self.store,
             GcOptions(instance_id(self.client), CONFIRM_DELAY_MS, compaction),
-            ticker=self.ticker,
-            stop_bookie=self.failures.append,
-            now_ms=lambda: self.now_ms,
+            WaitPorts(
+                Box(self.to_storage),
+                Box(self.waiting_for_checkpoint),
+                self.ticker,
+                lambda: self.now_ms,
+            ),
+            self.failures.append,
         )
-        self.to_storage: list[Any] = []
 
     def close(self) -> None:
         """End the sessions."""
@@ -100,10 +103,6 @@ class GarbageWorld:
         for ledger_id in ledger_ids:
             self.ledgers.delete(ledger_id)
 
-    def _checkpoint_soon(self, done: Callable[[], None]) -> None:
-        """Note that somebody waits for a checkpoint; ``go_on`` takes it when nothing else is on."""
-        self.waiting_for_checkpoint.append(done)
-
     def begin_round(self) -> None:
         """Have a round begin."""
         self.bookie.checkpoint()
@@ -116,9 +115,9 @@ class GarbageWorld:
         elif not self.gc.actor_inbox.empty():
             self.gc.on_receive(self.gc.actor_inbox.get().message)
         elif self.waiting_for_checkpoint:
-            done = self.waiting_for_checkpoint.pop(0)
+            asked = self.waiting_for_checkpoint.pop(0)
             self.bookie.checkpoint()
-            done()
+            asked.reply_to.tell(CheckpointEnded(asked.wait_no))
         else:
             return False
         return True
@@ -174,9 +173,12 @@ class GarbageWorld:
         self.store.before = count
 
 
-class _StorageRef:
-    def __init__(self, world: GarbageWorld) -> None:
-        self._world = world
+class Box:
+    """A ref that puts messages into a list."""
+
+    def __init__(self, messages: list[Any]) -> None:
+        self._messages = messages
 
     def tell(self, message: object) -> None:
-        self._world.to_storage.append(message)
+        """Put a message into the list."""
+        self._messages.append(message)

@@ -8,7 +8,14 @@ from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, ScrubStep
+from zbk.storage.scrub.scrub_step import (
+    DiskStateOf,
+    LocationsOf,
+    OwnerQuestion,
+    Paid,
+    Pause,
+    ScrubStep,
+)
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.files import File
 
@@ -25,7 +32,7 @@ class Scrubber:
         view: ScrubView,
         *,
         between: Callable[[ScrubStep], None] = nothing,
-        ask: Callable[[Callable[[], Any]], Any] = lambda question: question(),
+        ask: Callable[[OwnerQuestion], Any] = lambda question: question.answer(),
     ) -> None:
         self.findings = Findings()
         self.told: list[DamagedFile] = []
@@ -57,9 +64,9 @@ class Scrubber:
                 self.step_size_max = max(self.step_size_max, size)
             case Pause():
                 self.pause_count += 1
-            case AskOwner(question):
+            case DiskStateOf() | LocationsOf():
                 self.question_count += 1
-                return self._ask(question)
+                return self._ask(step)
             case DamagedFile():
                 if self.findings.add_file(step):
                     self.told.append(step)

@@ -1,15 +1,16 @@
 """Messages and ports that several rooms of a bookie's actors share.
 
-Other messages are defined in the module of the actor that receives them. Those for the storage
-actor that maintenance sends are here: ``upkeep`` does not import ``serve``.
+Other messages are defined in the module of the actor that receives them. The messages between the
+storage actor and the actors that maintain the disk are here: ``upkeep`` does not import ``serve``.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
 MessageT_contra = TypeVar("MessageT_contra", contravariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 class Sink(Protocol[MessageT_contra]):
@@ -32,27 +33,56 @@ class TickSource(Protocol):
         ...
 
 
-AskCheckpoint: TypeAlias = Callable[[Callable[[], None]], None]
-"""Ask for a checkpoint; its argument is called when one that begins from now on has ended, in any
-thread."""
+class StorageQuestion(Protocol[T_co]):
+    """A short question about storage, or a change of it: a struct, defined beside its subject."""
+
+    def answer(self) -> T_co:
+        """Return the answer. Only in the thread that owns entries and index."""
+        ...
 
 
-class RunInStorage(msgspec.Struct, frozen=True):
-    """To the storage actor: run a short step in the thread that owns entries and index.
+class Answered(msgspec.Struct, frozen=True):
+    """To an actor that maintains the disk: what it waits for has come.
 
-    This message carries a closure. The steps of checkpoints, garbage collection and scrubbing are
-    some fifteen different questions about storage; as messages with data, each would need an answer
-    and a handler that contain nothing but the same call.
+    ``wait_no`` is the number in the message that asked. The value is the answer to a question, an
+    error that ``AskStorage`` names, or ``None``.
     """
 
-    step: Callable[[], None]
+    wait_no: int
+    value: object = None
+
+
+class AskStorage(msgspec.Struct, frozen=True):
+    """To the storage actor: answer a question in the thread that owns entries and index.
+
+    ``CorruptRecordError`` and ``OutOfDescriptorsError`` are answers, too. Without ``reply_to``
+    there is no answer.
+    """
+
+    question: StorageQuestion[object]
+    reply_to: Sink[Answered] | None = None
+    wait_no: int = 0
 
 
 class ForgetLedgers(msgspec.Struct, frozen=True):
     """To the storage actor: refuse these ledgers from now on.
 
-    ``done`` is told, in the storage actor's thread, whether storage could remember all of them.
+    The answer is whether storage could remember all of them.
     """
 
     ledger_ids: Sequence[int]
-    done: Callable[[bool], None]
+    reply_to: Sink[Answered]
+    wait_no: int
+
+
+class CheckpointEnded(msgspec.Struct, frozen=True):
+    """To an actor that asked for a checkpoint: it has ended."""
+
+    wait_no: int
+
+
+class AskCheckpoint(msgspec.Struct, frozen=True):
+    """To the checkpoint actor: run a checkpoint that begins from now on, due or not."""
+
+    reply_to: Sink[CheckpointEnded]
+    wait_no: int

@@ -331,3 +331,30 @@ class BookieStorage:
     def _met_no_space(self, path: str) -> None:
         self.release_reserve(path)
         self._on_no_space(path)
+
+
+# -------------------------------------------------------------------- questions to the owner
+
+
+class BeginCheckpoint(msgspec.Struct, frozen=True):
+    """Begin a checkpoint of everything added up to now."""
+
+    storage: BookieStorage
+
+    def answer(self) -> Checkpoint | NoSpaceError:
+        """Return the checkpoint, or why there is none."""
+        try:
+            return self.storage.begin_checkpoint()
+        except NoSpaceError as error:
+            return error
+
+
+class EndCheckpoint(msgspec.Struct, frozen=True):
+    """End a checkpoint whose steps are all done."""
+
+    storage: BookieStorage
+    checkpoint: Checkpoint
+
+    def answer(self) -> None:
+        """End it."""
+        self.storage.end_checkpoint(self.checkpoint)

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.simulated_disk import Fault, SimulatedDisk
 from tests.support.storage_actor import LEDGER_ID, World, add, batch, read, read_lac, write_lac
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import Answered, AskStorage
 from zbk.actors.serve.journal import AppendGroup, JournalActor, NoteSynced, SyncQueue
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
@@ -281,8 +281,8 @@ class Checkpoints:
         self.actor.actor_ref = self
 
     def tell(self, message: object) -> None:
-        if isinstance(message, RunInStorage):
-            message.step()
+        if isinstance(message, AskStorage):
+            self.actor.on_receive(Answered(message.wait_no, message.question.answer()))
         else:
             self.actor.on_receive(message)
 

@@ -336,7 +336,7 @@ class Bookie:
             self._registered.close()
         if self._actors is not None:
             with suppress(pykka.ActorDeadError):
-                self._actors.quiesce(self._is_quiet.set)
+                self._actors.quiesce(self._is_quiet)
                 if not self._is_quiet.wait(QUIESCE_TIMEOUT_S):
                     logger.warning("stopped without waiting longer for the disk")
         self._is_clean = True

@@ -6,6 +6,7 @@ journal actors through their doors, and they find it by name: they are made one 
 Source: BookKeeper's ``BookieServer``.
 """
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -31,12 +32,13 @@ from zbk.actors.serve.parts import ServeLimits, ServeParts
 from zbk.actors.serve.read import MovedEntries, ReadActor
 from zbk.actors.serve.storage import Quiesce, StorageActor, StorageDoor
 from zbk.actors.space_gate import SpaceGate
-from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointAsked, CheckpointDue
+from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
 from zbk.actors.upkeep.preparer import AheadActor, AheadDue
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
+from zbk.actors.upkeep.waits import WaitPorts
 from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
 from zbk.config.units import MIB, parse_free
 from zbk.metadata.records.ledgers import LedgerStore
@@ -45,6 +47,7 @@ from zbk.metadata.stores.store import MetadataStore
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.directory.disk_space import DiskLimits, NoSpaceMet
 from zbk.storage.journal.journal import Journal
+from zbk.system.clock import monotonic_ms
 from zbk.system.files import FileSystem
 from zbk.system.ticker import Ticker
 from zbk.transport.greeting import Identity
@@ -140,13 +143,13 @@ class BookieActors:
         self._start_ticking()
         self.front.start()
 
-    def quiesce(self, done: Callable[[], None]) -> None:
-        """Call ``done`` when everything received before is on stable storage and answered.
+    def quiesce(self, is_quiet: threading.Event) -> None:
+        """Set ``is_quiet`` when everything received before is on stable storage and answered.
 
         Raises:
             pykka.ActorDeadError: nothing is received any more.
         """
-        self._actors["storage"].tell(Quiesce(done))
+        self._actors["storage"].tell(Quiesce(is_quiet))
 
     # ------------------------------------------------------------------ one after the other
 
@@ -236,11 +239,10 @@ class BookieActors:
         ground, config = self._ground, self._ground.config
         return GcActor.start(
             ground.storage.garbages,
-            self._actors["storage"],
             ground.store,
             GcOptions(ground.identity.instance_id, config.gc_confirm_delay_ms, self._compaction()),
-            ticker=self._ticker,
-            stop_bookie=self._stop_bookie,
+            self._wait_ports(),
+            self._stop_bookie,
         )
 
     def _compaction(self) -> CompactionOptions:
@@ -252,22 +254,15 @@ class BookieActors:
             gate=ground.gate,
             config=config,
         )
-        return CompactionOptions(
-            limits_of(config),
-            config.compaction_rate_size,
-            self._ask_checkpoint,
-            room_size,
-        )
+        return CompactionOptions(limits_of(config), config.compaction_rate_size, room_size)
 
     def _start_scrubber(self) -> "pykka.ActorRef[ScrubActor]":
         ground = self._ground
         parts = ScrubParts(
             views=ground.storage.scrubs,
             damaged=ground.storage.damaged,
-            storage_actor=self._actors["storage"],
             reports=UnderreplicationStore(ground.store),
-            ask_checkpoint=self._ask_checkpoint,
-            ticker=self._ticker,
+            ports=self._wait_ports(),
         )
         return ScrubActor.start(
             parts,
@@ -275,6 +270,10 @@ class BookieActors:
             rate_size=ground.config.scrub_rate_size,
             stop_bookie=self._stop_bookie,
         )
+
+    def _wait_ports(self) -> WaitPorts:
+        actors = self._actors
+        return WaitPorts(actors["storage"], actors["checkpoint"], self._ticker, monotonic_ms)
 
     def _start_disk_monitor(self) -> "pykka.ActorRef[DiskMonitorActor]":
         """Return the monitor; it has looked once, so that the mode is known before clients come."""
@@ -314,9 +313,6 @@ class BookieActors:
     def _tell(self, name: str, message: object) -> None:
         with suppress(pykka.ActorDeadError):  # the bookie stops
             self._actors[name].tell(message)
-
-    def _ask_checkpoint(self, done: Callable[[], None]) -> None:
-        self._tell("checkpoint", CheckpointAsked(done))
 
     def _tell_all(self, prefix: str, message: NoteSynced | SyncDue) -> None:
         for name, ref in self._actors.items():

@@ -1,7 +1,7 @@
 """The storage actor: admits requests, keeps entries and index, answers when the promise is kept.
 
 mailbox     Requests, from the front, which handles small ones itself while the actor is idle;
-            Synced, from the journal actors; RunInStorage, from the checkpoint, gc and scrub actors;
+            Synced, from the journal actors; AskStorage, from the checkpoint, gc and scrub actors;
             ForgetLedgers, from the gc actor; WatchesDue, from the ticker while a client waits for a
             LAC; ResolveAgain, from the read actor; LookedUp, from the lookup actor; Quiesce, when
             the bookie stops
@@ -16,7 +16,8 @@ explicit LACs, syncs), ``read_requests`` (reads, fences, LACs, ledger info), ``w
 (``turn``).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Final, TypeAlias, assert_never
 
@@ -24,7 +25,7 @@ import msgspec
 import pykka
 
 from zbk.actors.base import LendingActor, StopBookie
-from zbk.actors.messages import ForgetLedgers, RunInStorage
+from zbk.actors.messages import Answered, AskStorage, ForgetLedgers, Sink, StorageQuestion
 from zbk.actors.serve.add_requests import AddRequests
 from zbk.actors.serve.journal import Synced
 from zbk.actors.serve.lac_watches import LacWatches
@@ -36,7 +37,13 @@ from zbk.actors.serve.read import ResolveAgain
 from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.turn import AddCounts, Ticket, Turn
 from zbk.actors.serve.watch_requests import WatchRequests
-from zbk.errors import BusyError, MalformedMessageError, ZbkError
+from zbk.errors import (
+    BusyError,
+    CorruptRecordError,
+    MalformedMessageError,
+    OutOfDescriptorsError,
+    ZbkError,
+)
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Inbound
@@ -71,20 +78,13 @@ class WatchesDue(msgspec.Struct, frozen=True):
 
 
 class Quiesce(msgspec.Struct, frozen=True):
-    """Call ``done`` when everything received before is on stable storage and answered."""
+    """Set ``is_quiet`` when everything received before is on stable storage and answered."""
 
-    done: Callable[[], None]
+    is_quiet: threading.Event
 
 
 StorageMessage: TypeAlias = (
-    Requests
-    | Synced
-    | Quiesce
-    | RunInStorage
-    | WatchesDue
-    | ForgetLedgers
-    | ResolveAgain
-    | LookedUp
+    Requests | Synced | Quiesce | AskStorage | WatchesDue | ForgetLedgers | ResolveAgain | LookedUp
 )
 
 
@@ -166,19 +166,32 @@ class StorageActor(LendingActor):
                 self._turn.begin()
                 for inbound in self._gate.give_up():
                     self._turn.refuse(inbound, BusyError("the bookie stops"))
-                self._turn.when_synced(message.done)
+                self._turn.when_synced(message.is_quiet)
                 self._turn.end()
-            case RunInStorage():
+            case AskStorage(question, reply_to, wait_no):
                 self._ledgers.keep_cursors()  # a checkpoint may write them
-                message.step()
-            case ForgetLedgers():
-                message.done(self._forget(message.ledger_ids))
+                self._answer(question, reply_to, wait_no)
+            case ForgetLedgers(ledger_ids, reply_to, wait_no):
+                _reply(reply_to, Answered(wait_no, self._forget(ledger_ids)))
             case ResolveAgain():
                 self._reads.resolve_again(message.fetch)
             case _:
                 assert_never(message)
         self._watches.answer()
         self._turn.send()
+
+    def _answer(
+        self, question: StorageQuestion[object], reply_to: Sink[Answered] | None, wait_no: int
+    ) -> None:
+        """Answer a question about storage."""
+        if reply_to is None:
+            question.answer()
+            return
+        try:
+            value = question.answer()
+        except (CorruptRecordError, OutOfDescriptorsError) as error:
+            value = error
+        _reply(reply_to, Answered(wait_no, value))
 
     def _forget(self, ledger_ids: Sequence[int]) -> bool:
         """Refuse ledgers from now on; return false if storage cannot remember more of them."""
@@ -257,5 +270,10 @@ class StorageActor(LendingActor):
                 last_add_synced=slot.ledger.last_add_synced,
             )
             self._turn.answer(inbound, answer)
-        for done in ticket.quiesced:
-            done()
+        for waiting in ticket.quiesced:
+            waiting.synced()
+
+
+def _reply(reply_to: Sink[Answered], answer: Answered) -> None:
+    with suppress(pykka.ActorDeadError):  # the bookie stops
+        reply_to.tell(answer)

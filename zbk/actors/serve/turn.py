@@ -13,8 +13,9 @@ if they had not come. For those of recoveries the reserve is tried.
 Owned by the storage actor; the request classes of this package fill it.
 """
 
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import msgspec
@@ -73,6 +74,20 @@ class Stored:
         self.last = last
 
 
+class _Quiescing:
+    """A stop that waits until so many journals have synced their tickets."""
+
+    def __init__(self, is_quiet: threading.Event, journal_count: int) -> None:
+        self._is_quiet = is_quiet
+        self._left_count = journal_count
+
+    def synced(self) -> None:
+        """Record that one journal has synced its ticket."""
+        self._left_count -= 1
+        if not self._left_count:
+            self._is_quiet.set()
+
+
 class Ticket:
     """The promise of one group of journal records."""
 
@@ -95,7 +110,7 @@ class Ticket:
         self.fenced: list[LedgerSlot] = []
         self.fetches: list[Fetch] = []  # of fencing reads
         self.syncs: list[tuple[Inbound, LedgerSlot]] = []
-        self.quiesced: list[Callable[[], None]] = []
+        self.quiesced: list[_Quiescing] = []
 
     @property
     def is_waited_for(self) -> bool:
@@ -309,17 +324,11 @@ class Turn:
         for tickets in self._tickets:
             tickets.begin()
 
-    def when_synced(self, done: Callable[[], None]) -> None:
-        """Call ``done`` once everything up to now is on stable storage, in all journals."""
-        left = list(self._tickets)
-
-        def one_done() -> None:
-            left.pop()
-            if not left:
-                done()
-
+    def when_synced(self, is_quiet: threading.Event) -> None:
+        """Set an event once everything up to now is on stable storage, in all journals."""
+        quiescing = _Quiescing(is_quiet, len(self._tickets))
         for tickets in self._tickets:
-            tickets.filled.quiesced.append(one_done)
+            tickets.filled.quiesced.append(quiescing)
 
     def end(self) -> None:
         """Store the adds of the turn, and hand its records to the journals, as a ticket of each."""

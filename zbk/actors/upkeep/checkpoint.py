@@ -1,8 +1,8 @@
 """The checkpoint actor: moves the journal's mark forward, so that old segments can go.
 
-mailbox     CheckpointDue, from the ticker; CheckpointAsked, from compaction and the scrub actor;
-            Begun, Ended and Postponed, from the storage actor's thread
-answers     ``done`` of each CheckpointAsked
+mailbox     CheckpointDue, from the ticker; AskCheckpoint, from the gc and scrub actors; Answered,
+            from the storage actor
+answers     CheckpointEnded to each AskCheckpoint
 owns        the checkpoint that is under way, one at a time
 on failure  the bookie stops
 
@@ -25,10 +25,10 @@ import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import RunInStorage, Sink
+from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, Sink
 from zbk.errors import NoSpaceError
 from zbk.protocol.upkeep.checkpoint import CheckpointSchedule
-from zbk.storage.bookie_storage import BookieStorage
+from zbk.storage.bookie_storage import BeginCheckpoint, BookieStorage, EndCheckpoint
 from zbk.storage.checkpoint import Checkpoint
 from zbk.system.clock import monotonic_ms
 
@@ -39,27 +39,7 @@ class CheckpointDue(msgspec.Struct, frozen=True):
     """Check whether a checkpoint is due."""
 
 
-class CheckpointAsked(msgspec.Struct, frozen=True):
-    """Begin a checkpoint, due or not; call ``done`` when one that begins from now on ends."""
-
-    done: Callable[[], None]
-
-
-class Begun(msgspec.Struct, frozen=True):
-    """The storage actor has begun a checkpoint."""
-
-    checkpoint: Checkpoint
-
-
-class Ended(msgspec.Struct, frozen=True):
-    """The storage actor has ended the checkpoint."""
-
-
-class Postponed(msgspec.Struct, frozen=True):
-    """The storage actor has found no space to begin a checkpoint."""
-
-
-CheckpointMessage: TypeAlias = CheckpointDue | CheckpointAsked | Begun | Ended | Postponed
+CheckpointMessage: TypeAlias = CheckpointDue | AskCheckpoint | Answered
 
 
 class CheckpointActor(BookieActor):
@@ -68,7 +48,7 @@ class CheckpointActor(BookieActor):
     def __init__(
         self,
         storage: BookieStorage,
-        storage_actor: Sink[RunInStorage],
+        storage_actor: Sink[AskStorage],
         *,
         interval_ms: int,
         journal_size: int,
@@ -85,8 +65,8 @@ class CheckpointActor(BookieActor):
         self._waiting = storage.open_checkpoint  # since the start: for space, or for time
         self.is_running = self._waiting is not None  # begun, or about to, and not ended
         self._retry_ms = 0
-        self._asked: list[Callable[[], None]] = []  # callbacks of the checkpoint that begins next
-        self._awaited: list[Callable[[], None]] = []  # callbacks of the one under way
+        self._asked: list[AskCheckpoint] = []  # for the checkpoint that begins next
+        self._awaited: list[AskCheckpoint] = []  # for the one under way
         self.checkpoint_count = 0
 
     def handle(self, message: CheckpointMessage) -> None:
@@ -97,23 +77,18 @@ class CheckpointActor(BookieActor):
                     self._run(self._waiting)
                 elif not self.is_running and (self._take_due() or self._asked):
                     self._ask_storage()
-            case CheckpointAsked(done):
-                self._asked.append(done)
+            case AskCheckpoint():
+                self._asked.append(message)
                 if not self.is_running:
                     self._ask_storage()
-            case Begun():
-                self._run(message.checkpoint)
-            case Ended():
-                self.is_running = False
-                self._schedule.ended(self._now_ms())
-                self.checkpoint_count += 1
-                awaited, self._awaited = self._awaited, []
-                for done in awaited:
-                    done()
-            case Postponed():
+            case Answered(value=Checkpoint() as checkpoint):
+                self._run(checkpoint)
+            case Answered(value=NoSpaceError()):
                 self.is_running = False
                 self._asked, self._awaited = [*self._awaited, *self._asked], []
                 self._schedule.postponed()
+            case Answered():
+                self._end()
             case _:
                 assert_never(message)
 
@@ -127,7 +102,7 @@ class CheckpointActor(BookieActor):
     def _ask_storage(self) -> None:
         self.is_running = True
         self._asked, self._awaited = [], self._asked
-        self._storage_actor.tell(RunInStorage(self._begin))
+        self._tell_storage(BeginCheckpoint(self._storage))
 
     def _run(self, checkpoint: Checkpoint) -> None:
         self._waiting = None
@@ -138,22 +113,16 @@ class CheckpointActor(BookieActor):
             self._waiting = checkpoint
             self._retry_ms = self._now_ms() + RETRY_MS
         else:
-            self._storage_actor.tell(RunInStorage(lambda: self._end(checkpoint)))
+            self._tell_storage(EndCheckpoint(self._storage, checkpoint))
 
-    # ------------------------------------------------------------------ storage actor's thread
+    def _end(self) -> None:
+        self.is_running = False
+        self._schedule.ended(self._now_ms())
+        self.checkpoint_count += 1
+        awaited, self._awaited = self._awaited, []
+        for one in awaited:
+            with suppress(pykka.ActorDeadError):  # the bookie stops
+                one.reply_to.tell(CheckpointEnded(one.wait_no))
 
-    def _begin(self) -> None:
-        try:
-            checkpoint = self._storage.begin_checkpoint()
-        except NoSpaceError:
-            self._tell_self(Postponed())
-        else:
-            self._tell_self(Begun(checkpoint))
-
-    def _end(self, checkpoint: Checkpoint) -> None:
-        self._storage.end_checkpoint(checkpoint)
-        self._tell_self(Ended())
-
-    def _tell_self(self, message: CheckpointMessage) -> None:
-        with suppress(pykka.ActorDeadError):  # the bookie stops: see ``last_checkpoint``
-            self.actor_ref.tell(message)
+    def _tell_storage(self, question: BeginCheckpoint | EndCheckpoint) -> None:
+        self._storage_actor.tell(AskStorage(question, self.actor_ref))

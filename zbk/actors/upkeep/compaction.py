@@ -28,15 +28,20 @@ from zbk.protocol.upkeep.compaction import LogShare, choose_sources
 from zbk.storage.entry_logs.runs import Piece, Run
 from zbk.storage.gc.compaction_log import CompactionLog, merge
 from zbk.storage.gc.compaction_note import CompactionPlan
+from zbk.storage.gc.compaction_questions import (
+    FindLive,
+    FindPointers,
+    IsIndexCrowded,
+    Relocate,
+    RunSlice,
+    SearchTornBlock,
+    TakeLogId,
+)
 from zbk.storage.gc.garbage import Garbage
 
 logger = logging.getLogger("zbk.bookie")
 
 T = TypeVar("T")
-
-SLICE_MS: Final = 2
-SLICE_COUNT: Final = 8_192
-"""After so much time, or so many entries, the storage actor turns to its clients."""
 
 CHECKPOINT_WAIT_MS: Final = 60_000
 
@@ -60,7 +65,6 @@ class DirectoryCompaction:
         *,
         counts: CompactionCounts,
         throttle: Throttle,
-        ask_checkpoint: Callable[[Callable[[], None]], None],
         room_size: Callable[[str], int],
     ) -> None:
         self._garbage = garbage
@@ -68,11 +72,9 @@ class DirectoryCompaction:
         self._waits = waits
         self._counts = counts
         self._throttle = throttle
-        self._ask_checkpoint = ask_checkpoint
         self._room_size = room_size
         self._verified_id = 0  # the target of the plan that waits for the disk
-        self._durable_id = 0  # the target of the last plan of which the index is on stable storage
-        self._is_checkpoint_late = False  # one that was asked for while entries move
+        self._checkpoint_no: int | None = None  # the first that makes the index of it durable
         self.shares: list[LogShare] = []  # of the logs that were left when the round looked
 
     @property
@@ -135,11 +137,11 @@ class DirectoryCompaction:
                     self._spoil(log_id, error)
                 self._core.give_up(plan)
                 return
-            self._verified_id = plan.target_id
-        yield from self._waits.until_told(
-            CHECKPOINT_WAIT_MS, lambda wake: self._ask_checkpoint(lambda: self._note(plan, wake))
-        )
-        if self._durable_id == plan.target_id:
+            self._verified_id, self._checkpoint_no = plan.target_id, None
+        asked_no = yield from self._waits.checkpoint(CHECKPOINT_WAIT_MS)
+        if self._checkpoint_no is None:
+            self._checkpoint_no = asked_no
+        if self._waits.has_ended(self._checkpoint_no):
             self._remove(plan)
 
     # ------------------------------------------------------------------ counting
@@ -171,7 +173,7 @@ class DirectoryCompaction:
         return True
 
     def _live(self, piece: Piece) -> Generator[bool, None, list[tuple[Run, Sequence[int]]]]:
-        places = yield from self._in_slices(piece.runs, self._core.live_places)
+        places = yield from self._in_slices(FindLive, piece.runs)
         return [*zip(piece.runs, places, strict=True)]
 
     # ------------------------------------------------------------------ one compaction
@@ -192,7 +194,7 @@ class DirectoryCompaction:
     def _compact(self, sources: Sequence[LogShare]) -> Generator[bool, None, bool]:
         """Compact these logs; return false if there is no space for it."""
         core = self._core
-        target_id = yield from self._waits.in_storage(core.take_log_id)
+        target_id = yield from self._waits.in_storage(TakeLogId(core))
         plan = CompactionPlan(target_id, tuple(one.log_id for one in sources))
         if not core.note(plan):
             self._give_up(f"{core.directory} has no room for a note")
@@ -234,16 +236,15 @@ class DirectoryCompaction:
         source_ids = frozenset(plan.source_ids)
         for piece in core.pieces(plan.target_id):
             yield from self._pace(piece.size)
-            yield from self._in_slices(piece.runs, lambda run: core.relocate(run, source_ids))
-            if (yield from self._is_index_crowded()):
-                # or the storage actor would have to wait for the disk
-                yield from self._waits.until_told(CHECKPOINT_WAIT_MS, self._ask_with)
-                if self._is_checkpoint_late and (yield from self._is_index_crowded()):
+            relocate = partial(Relocate, source_ids=source_ids)
+            yield from self._in_slices(relocate, piece.runs)
+            if (yield from self._waits.in_storage(IsIndexCrowded(core))):
+                # without a checkpoint, the storage actor would have to wait for the disk
+                asked_no = yield from self._waits.checkpoint(CHECKPOINT_WAIT_MS)
+                is_late = not self._waits.has_ended(asked_no)
+                if is_late and (yield from self._waits.in_storage(IsIndexCrowded(core))):
                     return False
         return True
-
-    def _is_index_crowded(self) -> Generator[bool, None, bool]:
-        return (yield from self._waits.in_storage(lambda: self._core.is_index_crowded))
 
     def _verify(self, plan: CompactionPlan) -> Iterator[bool]:
         """Look each entry of the sources up.
@@ -254,7 +255,7 @@ class DirectoryCompaction:
         for source_id in self._core.left_sources(plan):
             for piece in self._core.pieces(source_id):
                 yield from self._pace(piece.size)
-                pointed = yield from self._in_slices(piece.runs, self._core.has_pointer)
+                pointed = yield from self._in_slices(FindPointers, piece.runs)
                 if any(pointed):
                     run = piece.runs[pointed.index(True)]
                     told = f"entries of ledger {run.ledger_id} are read there still"
@@ -266,16 +267,11 @@ class DirectoryCompaction:
         header = self._core.torn_block(source_id)
         from_id = None if header is None else header.first_entry_id
         while header is not None and from_id is not None:
-            look = partial(self._core.look_behind, source_id, header, from_id, SLICE_COUNT)
-            is_pointed, from_id = yield from self._waits.in_storage(look)
+            search = SearchTornBlock(self._core, source_id, header, from_id)
+            is_pointed, from_id = yield from self._waits.in_storage(search)
             if is_pointed:
                 told = f"it ends early, and entries of ledger {header.ledger_id} are read there"
                 raise self._core.damage(source_id, told)
-
-    def _note(self, plan: CompactionPlan, wake: Callable[[int], None]) -> None:
-        """Note that a checkpoint has ended that began after the last change. Any thread."""
-        self._durable_id = plan.target_id
-        wake(0)
 
     def _remove(self, plan: CompactionPlan) -> None:
         core, counts = self._core, self._counts
@@ -296,25 +292,15 @@ class DirectoryCompaction:
     # ------------------------------------------------------------------ steps
 
     def _in_slices(
-        self, runs: Sequence[Run], look: Callable[[Run], T]
+        self, question: Callable[..., RunSlice[T]], runs: Sequence[Run]
     ) -> Generator[bool, None, list[T]]:
-        """Ask the storage actor to look at runs, a few at a time; return what it found of each."""
+        """Ask the storage actor about runs, a few at a time; return what it found of each."""
         found: list[T] = []
         while len(found) < len(runs):
-            left = runs[len(found) :]
-            found += yield from self._waits.in_storage(partial(self._slice, left, look))
-        return found
-
-    def _slice(self, runs: Sequence[Run], look: Callable[[Run], T]) -> list[T]:
-        """Look at runs until it is time to let others on. The storage actor's thread."""
-        end_ms = self._waits.now_ms() + SLICE_MS
-        found: list[T] = []
-        count = 0
-        for run in runs:
-            found.append(look(run))
-            count += run.count
-            if count >= SLICE_COUNT or self._waits.now_ms() >= end_ms:
-                break
+            asked = question(
+                compaction=self._core, runs=runs[len(found) :], now_ms=self._waits.now_ms
+            )
+            found += yield from self._waits.in_storage(asked)
         return found
 
     def _pace(self, size: int) -> Iterator[bool]:
@@ -324,15 +310,6 @@ class DirectoryCompaction:
             yield from self._waits.until(now_ms + wait_ms)
         else:
             yield True
-
-    def _ask_with(self, wake: Callable[[int], None]) -> None:
-        self._is_checkpoint_late = True
-
-        def done() -> None:
-            self._is_checkpoint_late = False
-            wake(0)
-
-        self._ask_checkpoint(done)
 
     # ------------------------------------------------------------------ giving up
 

@@ -36,7 +36,6 @@ class CompactionOptions(msgspec.Struct, frozen=True):
 
     limits: CompactionLimits
     rate_size: int  # bytes a second that are read and written; 0: as many as there are
-    ask_checkpoint: Callable[[Callable[[], None]], None]  # begins from now on; tells when it ends
     room_size: Callable[[str], int]  # bytes that a directory has for copies
 
 
@@ -59,7 +58,6 @@ class CompactionRounds:
                 waits,
                 counts=self.counts,
                 throttle=throttle,
-                ask_checkpoint=options.ask_checkpoint,
                 room_size=options.room_size,
             )
             for garbage in garbages

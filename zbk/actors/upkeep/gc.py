@@ -1,7 +1,7 @@
 """The garbage collection actor: drops deleted ledgers and the entry logs that held them.
 
-mailbox     GcDue, from the ticker; GcAsked, from a client's command; Resume, from the storage actor
-            and the ticker; GoOn, from itself
+mailbox     GcDue, from the ticker; GcAsked, from a client's command; Answered, from the storage
+            actor and the ticker; CheckpointEnded, from the checkpoint actor; GoOn, from itself
 answers     none; ``counts`` has the results
 owns        the round under way, one at a time
 on failure  the bookie stops; a metadata store that does not answer only ends the round
@@ -19,18 +19,16 @@ Source: BookKeeper's ``GarbageCollectorThread``.
 """
 
 import logging
-from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
-import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import ForgetLedgers, RunInStorage, Sink, TickSource
+from zbk.actors.messages import Answered, CheckpointEnded
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, CompactionRounds
 from zbk.actors.upkeep.gc_questions import GcQuestions
-from zbk.actors.upkeep.waits import Resume, Waits
+from zbk.actors.upkeep.waits import WaitPorts, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.metadata.stores.store import MetadataStore
 from zbk.protocol.procedure import Procedure
@@ -50,8 +48,7 @@ from zbk.protocol.upkeep.gc import (
     Wait,
     garbage_round,
 )
-from zbk.storage.gc.garbage import Garbage, LogSummary
-from zbk.system.clock import monotonic_ms
+from zbk.storage.gc.garbage import DropIndexes, Garbage, LedgersInMemory, LogSummary
 
 logger = logging.getLogger("zbk.bookie")
 
@@ -77,7 +74,7 @@ class GoOn(msgspec.Struct, frozen=True):
     """Run the next step."""
 
 
-GcMessage: TypeAlias = GcDue | GcAsked | Resume | GoOn
+GcMessage: TypeAlias = GcDue | GcAsked | Answered | CheckpointEnded | GoOn
 
 
 class GcOptions(msgspec.Struct, frozen=True):
@@ -108,21 +105,16 @@ class GcActor(BookieActor):
     def __init__(
         self,
         garbages: Sequence[Garbage],
-        storage_actor: Sink[RunInStorage | ForgetLedgers],
         store: MetadataStore,
         options: GcOptions,
-        *,
-        ticker: TickSource,
+        ports: WaitPorts,
         stop_bookie: StopBookie,
-        now_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         super().__init__(stop_bookie)
         self._garbages = garbages  # one for each ledger directory
-        self._storage_actor = storage_actor
         self._questions = GcQuestions(store, options.cluster_id)
         self._confirm_delay_ms = options.confirm_delay_ms
-        self._now_ms = now_ms
-        self._waits = Waits(self._resume, storage_actor, ticker, now_ms)
+        self._waits = Waits(self.actor_ref, ports)
         self.compaction = CompactionRounds(garbages, self._waits, options.compaction)
         self._steps: Iterator[bool] | None = None  # of the round under way; true: go on at once
         self._asked_round = 0
@@ -145,7 +137,7 @@ class GcActor(BookieActor):
                 self._asked_round = max(self._asked_round, round_no)
                 if compaction is not None and self._asked_compaction is not CompactionKind.MAJOR:
                     self._asked_compaction = compaction
-            case Resume():
+            case Answered() | CheckpointEnded():
                 if self._waits.take(message):
                     self._take_step()
             case GoOn():
@@ -200,17 +192,13 @@ class GcActor(BookieActor):
             yield from self._summarize()
 
     def _local_ids(self) -> Generator[bool, None, set[int]]:
-        local = set((yield from self._waits.in_storage(self._ids_in_memory)))
+        local = set((yield from self._waits.in_storage(LedgersInMemory(self._garbages))))
         for garbage in self._garbages:
             local.update(garbage.ledgers_on_disk(), garbage.gap_ids(GAP_COUNT_MAX))
             for log_id in garbage.left_logs():
                 local.update(garbage.live_ids(garbage.use_of(log_id)))
                 yield True
         return local
-
-    def _ids_in_memory(self) -> list[int]:
-        """Return the ids that only the storage actor's thread may read."""
-        return [one for garbage in self._garbages for one in garbage.ledgers_in_memory()]
 
     def _is_other_wanted(self) -> bool:
         return self._asked_round > self.counts.begun_round
@@ -221,9 +209,9 @@ class GcActor(BookieActor):
         """Carry out an effect of the round and return the answer to it."""
         match effect:
             case Wait(delay_ms):
-                begun_ms = self._now_ms()
+                begun_ms = self._waits.now_ms()
                 yield from self._waits.until(begun_ms + delay_ms)
-                return self._now_ms() - begun_ms
+                return self._waits.now_ms() - begun_ms
             case DropLedgers(ledger_ids):
                 return (yield from self._drop(ledger_ids))
             case _:
@@ -249,29 +237,16 @@ class GcActor(BookieActor):
 
     # ------------------------------------------------------------------ storage
 
-    def _resume(self, message: Resume) -> None:
-        self.actor_ref.tell(message)
-
-    def _tell_storage(self, message: RunInStorage | ForgetLedgers) -> None:
-        with suppress(pykka.ActorDeadError):  # then the bookie stops: nothing more to do
-            self._storage_actor.tell(message)
-
     def _drop(self, ledger_ids: Sequence[int]) -> Generator[bool, None, Dropped]:
         """Drop the ledgers, all or none."""
-        resume = self._waits.resume_later()
-        self._tell_storage(ForgetLedgers(ledger_ids, lambda is_done: resume(int(is_done))))
-        yield False
-        if not self._waits.value:
+        is_marked = yield from self._waits.forget_ledgers(ledger_ids)
+        if not is_marked:
             return Dropped(0, "there are too many ranges of deleted ledgers to remember")
         if not all(garbage.note() for garbage in self._garbages):
             return Dropped(0, "there is no space to note which ledgers are deleted")
-        self.counts.ledger_count += yield from self._waits.in_storage(
-            lambda: self._drop_all(ledger_ids)
-        )
+        drop = DropIndexes(self._garbages, ledger_ids)
+        self.counts.ledger_count += yield from self._waits.in_storage(drop)
         return Dropped(len(ledger_ids))
-
-    def _drop_all(self, ledger_ids: Sequence[int]) -> int:
-        return sum(garbage.drop(ledger_ids) for garbage in self._garbages)
 
     def _remove_logs(self) -> Generator[bool, None, tuple[int, int]]:
         """Remove the logs in which nothing is live; return how many, and their bytes."""

@@ -1,8 +1,9 @@
 """The scrub actor: reads the files on the bookie's disks, and reports damaged ledgers.
 
 mailbox     ScrubDue, from the ticker; ScrubAsked, from the storage actor, for an operator;
-            LogsLost, at the start; Resume, from the storage actor and the ticker; GoOn, from
-            itself; ReportsDue, from the ticker while reports wait
+            LogsLost, at the start; Answered, from the storage actor and the ticker;
+            CheckpointEnded, from the checkpoint actor; GoOn, from itself; ReportsDue, from the
+            ticker while reports wait
 answers     none; ``counts`` and ``findings`` hold the results
 owns        the pass under way, one at a time, its findings, and the reports that wait
 on failure  the bookie stops; a read error of a disk is a finding, not a failure
@@ -34,27 +35,26 @@ entries stay readable.
 """
 
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final, Protocol, TypeAlias, assert_never
 
 import msgspec
 import pykka
 
 from zbk.actors.base import BookieActor, StopBookie
-from zbk.actors.messages import AskCheckpoint, RunInStorage, Sink, TickSource
-from zbk.actors.upkeep.waits import Resume, Waits
+from zbk.actors.messages import Answered, CheckpointEnded
+from zbk.actors.upkeep.waits import WaitPorts, Waits
 from zbk.errors import OutOfDescriptorsError, ZbkError
 from zbk.protocol.procedure import Procedure
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
 from zbk.protocol.upkeep.scrub_pace import ScrubPace
-from zbk.storage.scrub.damaged_entries import DamagedEntryIds
+from zbk.storage.scrub.damaged_entries import DamagedEntryIds, EndDamagePass, RecordDamage
 from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, ScrubStep
+from zbk.storage.scrub.scrub_step import DiskStateOf, LocationsOf, Paid, Pause, ScrubStep
 from zbk.storage.scrub.scrub_view import ScrubView
-from zbk.system.clock import monotonic_ms, wall_ms
+from zbk.system.clock import wall_ms
 
 logger = logging.getLogger("zbk.bookie")
 
@@ -95,7 +95,9 @@ class ReportsDue(msgspec.Struct, frozen=True):
     """Retry the reports."""
 
 
-ScrubMessage: TypeAlias = ScrubDue | ScrubAsked | LogsLost | Resume | GoOn | ReportsDue
+ScrubMessage: TypeAlias = (
+    ScrubDue | ScrubAsked | LogsLost | Answered | CheckpointEnded | GoOn | ReportsDue
+)
 
 
 class RepairReports(Protocol):
@@ -126,10 +128,8 @@ class ScrubParts(msgspec.Struct, frozen=True):
 
     views: Sequence[ScrubView]  # one of each ledger directory
     damaged: DamagedEntryIds  # in the storage actor's thread
-    storage_actor: Sink[RunInStorage]
     reports: RepairReports
-    ask_checkpoint: AskCheckpoint
-    ticker: TickSource
+    ports: WaitPorts
 
 
 class ScrubActor(BookieActor):
@@ -142,15 +142,13 @@ class ScrubActor(BookieActor):
         bookie_id: str,
         rate_size: int,
         stop_bookie: StopBookie,
-        now_ms: Callable[[], int] = monotonic_ms,
         go_size: int = GO_SIZE,
     ) -> None:
         super().__init__(stop_bookie)
         self._parts = parts
         self._bookie_id = bookie_id
-        self._now_ms = now_ms
         self._pace = ScrubPace(rate_size, go_size)
-        self._waits = Waits(self._resume, parts.storage_actor, parts.ticker, now_ms)
+        self._waits = Waits(self.actor_ref, parts.ports)
         self._steps: Iterator[bool] | None = None  # of the pass under way; true: go on at once
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
@@ -174,7 +172,7 @@ class ScrubActor(BookieActor):
             case LogsLost():
                 self._is_of_index = True
                 self._asked_pass = self.counts.begun_pass + 1
-            case Resume():
+            case Answered() | CheckpointEnded():
                 if self._waits.take(message):
                     self._go()
             case GoOn():
@@ -186,9 +184,6 @@ class ScrubActor(BookieActor):
         if self._steps is None and self._asked_pass > self.counts.begun_pass:
             self._begin()
         self._report()
-
-    def _resume(self, message: Resume) -> None:
-        self.actor_ref.tell(message)
 
     # ------------------------------------------------------------------ the pass
 
@@ -208,7 +203,8 @@ class ScrubActor(BookieActor):
         may_go_on = next(self._steps, None)
         if self._found:
             found, self._found = self._found, []
-            self._waits.run_in_storage(partial(self._record, found, self.counts.begun_pass))
+            record = RecordDamage(self._parts.damaged, found, self.counts.begun_pass)
+            self._waits.run_in_storage(record)
         if may_go_on is None:
             self._steps = None
         elif may_go_on:
@@ -218,7 +214,7 @@ class ScrubActor(BookieActor):
         """Yield after each go: true, or false if the next one waits for ``Resume``."""
         if self._is_checkpoint_wanted:
             self._is_checkpoint_wanted = False
-            yield from self._waits.until_told(CHECKPOINT_WAIT_MS, self._ask_checkpoint)
+            yield from self._waits.checkpoint(CHECKPOINT_WAIT_MS)
         else:
             yield True
         while True:
@@ -226,13 +222,10 @@ class ScrubActor(BookieActor):
                 yield from self._read()
             except OutOfDescriptorsError as error:
                 logger.info("scrub pass %d begins anew later: %s", self.counts.begun_pass, error)
-                yield from self._waits.until(self._now_ms() + SHORT_WAIT_MS)
+                yield from self._waits.until(self._waits.now_ms() + SHORT_WAIT_MS)
             else:
                 break
         self._end()
-
-    def _ask_checkpoint(self, wake: Callable[[int], None]) -> None:
-        self._parts.ask_checkpoint(lambda: wake(0))
 
     def _read(self) -> Iterator[bool]:
         """Read all directories, one after the other."""
@@ -256,9 +249,9 @@ class ScrubActor(BookieActor):
                 if self._pace.is_go_over:
                     yield from self._rest()
             case Pause(wait_ms):
-                yield from self._waits.until(self._now_ms() + wait_ms)
-            case AskOwner(question):
-                return (yield from self._waits.in_storage(question))
+                yield from self._waits.until(self._waits.now_ms() + wait_ms)
+            case DiskStateOf() | LocationsOf():
+                return (yield from self._waits.in_storage(step))
             case DamagedFile() | DamagedEntries():
                 self._on_damage(step)
             case _:
@@ -266,7 +259,7 @@ class ScrubActor(BookieActor):
         return None
 
     def _rest(self) -> Iterator[bool]:
-        now_ms = self._now_ms()
+        now_ms = self._waits.now_ms()
         rest_ms = self._pace.rest_ms(now_ms)
         if rest_ms:
             yield from self._waits.until(now_ms + rest_ms)
@@ -290,15 +283,10 @@ class ScrubActor(BookieActor):
                 damage.reason,
             )
 
-    def _record(self, found: Sequence[DamagedEntries], pass_no: int) -> None:
-        """Record entries that the bookie no longer holds. The storage actor's thread."""
-        for one in found:
-            self._parts.damaged.add(one.ledger_id, one.first_entry_id, one.last_entry_id, pass_no)
-
     def _end(self) -> None:
         counts, findings = self.counts, self.findings
         self._reading_id = None
-        self._waits.run_in_storage(partial(self._parts.damaged.end_pass, counts.begun_pass))
+        self._waits.run_in_storage(EndDamagePass(self._parts.damaged, counts.begun_pass))
         counts.ended_ms = wall_ms()
         counts.share = 0.0
         counts.ended_pass = counts.begun_pass
@@ -321,7 +309,7 @@ class ScrubActor(BookieActor):
     def _report(self) -> None:
         """Report ledgers that are due, and poll while others wait."""
         for _ in range(REPORT_COUNT):
-            due = self.queue.due(self._now_ms(), besides=self._reading_id)
+            due = self.queue.due(self._waits.now_ms(), besides=self._reading_id)
             if due is None:
                 break
             self._report_one(*due)
@@ -329,16 +317,16 @@ class ScrubActor(BookieActor):
         if is_wanted is not self._is_polling:
             self._is_polling = is_wanted
             if is_wanted:
-                self._parts.ticker.every(REPORT_POLL_MS, self._on_tick)
+                self._parts.ports.ticker.every(REPORT_POLL_MS, self._on_tick)
             else:
-                self._parts.ticker.cancel(self._on_tick)
+                self._parts.ports.ticker.cancel(self._on_tick)
 
     def _report_one(self, ledger_id: int, is_index_lost: bool) -> None:
         reason = MissingReason.DAMAGED if is_index_lost else MissingReason.CHECKED
         try:
             self._parts.reports.report(ledger_id, (self._bookie_id,), reason)
         except ZbkError as error:
-            if self.queue.not_taken(self._now_ms()):
+            if self.queue.not_taken(self._waits.now_ms()):
                 logger.warning(
                     "scrub: %d damaged ledgers cannot be reported for repair yet: %s",
                     self.queue.pending_count,

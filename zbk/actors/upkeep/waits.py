@@ -1,109 +1,127 @@
-"""How the steps of an upkeep actor wait, for time or for the storage actor, without blocking it.
+"""Waiting in the steps of an upkeep actor: for time, for the storage actor, for a checkpoint.
 
-A step that waits yields false, and the actor handles its next message. ``Resume`` takes the step
-after it. A ``Resume`` that comes late, such as a second call of the ticker, is dropped.
+A step that waits yields false, and the actor handles its next message. ``Answered`` and
+``CheckpointEnded`` take the step after it. A message that comes late, such as a second call of the
+ticker, is dropped; but a checkpoint that ends late has ended.
 
-The actor makes and owns its ``Waits``; the callbacks that it hands out may be called in any thread.
+The actor makes and owns its ``Waits``. The ticker's callbacks run in the ticker's thread.
 """
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 import pykka
 
-from zbk.actors.messages import RunInStorage, Sink, TickSource
-from zbk.errors import CorruptRecordError, OutOfDescriptorsError
+from zbk.actors.messages import (
+    Answered,
+    AskCheckpoint,
+    AskStorage,
+    CheckpointEnded,
+    ForgetLedgers,
+    Sink,
+    StorageQuestion,
+    TickSource,
+)
+from zbk.errors import ZbkError
 
 T = TypeVar("T")
 
 
-class Resume(msgspec.Struct, frozen=True):
-    """A step can go on: this is the value that it waited for."""
+class WaitPorts(msgspec.Struct, frozen=True):
+    """Where the questions of an upkeep actor go, and its clock."""
 
-    wait_no: int
-    value: int
+    storage_actor: Sink[AskStorage | ForgetLedgers]
+    checkpoints: Sink[AskCheckpoint]
+    ticker: TickSource
+    now_ms: Callable[[], int]
 
 
 class Waits:
-    """The waiting of one actor; one wait at a time."""
+    """The waiting of one actor, whose ref is ``own``; one wait at a time."""
 
-    def __init__(
-        self,
-        resume: Callable[[Resume], None],
-        storage_actor: Sink[RunInStorage],
-        ticker: TickSource,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._resume = resume
-        self._storage_actor = storage_actor
-        self._ticker = ticker
-        self.now_ms = now_ms
+    def __init__(self, own: Sink[Answered | CheckpointEnded], ports: WaitPorts) -> None:
+        self._own = own
+        self._ports = ports
         self._wait_no = 0
-        self.value = 0  # that the last step waited for
+        self._value: object = None  # that the last step waited for
+        self._checkpoint_no = -1  # the wait of the last checkpoint that has ended
 
-    def take(self, message: Resume) -> bool:
+    def now_ms(self) -> int:
+        """Return the time."""
+        return self._ports.now_ms()
+
+    def take(self, message: Answered | CheckpointEnded) -> bool:
         """Return whether the step that waits now waits for this message; if so, it goes on."""
+        if isinstance(message, CheckpointEnded):
+            self._checkpoint_no = max(self._checkpoint_no, message.wait_no)
+            message = Answered(message.wait_no)
         if message.wait_no != self._wait_no:
             return False
         self._wait_no += 1
-        self.value = message.value
+        self._value = message.value
         return True
-
-    def resume_later(self) -> Callable[[int], None]:
-        """Return a callback that resumes the step that waits next. Its first call counts."""
-        wait_no = self._wait_no
-
-        def resume(value: int) -> None:
-            with suppress(pykka.ActorDeadError):
-                self._resume(Resume(wait_no, value))
-
-        return resume
 
     def until(self, until_ms: int) -> Iterator[bool]:
         """Wait until a time."""
-        yield from self.until_told(until_ms - self.now_ms(), lambda _wake: None)
+        timeout_ms = until_ms - self.now_ms()
+        if timeout_ms > 0:
+            yield from self._time_out(timeout_ms)
 
-    def until_told(
-        self, timeout_ms: int, ask: Callable[[Callable[[int], None]], None]
-    ) -> Iterator[bool]:
-        """Wait until the callback that ``ask`` gets is called, or until the time is over."""
-        if timeout_ms <= 0:
-            return
-        wake = self.resume_later()
-        callback = lambda: wake(0)  # noqa: E731 - the ticker cancels by identity
-        self._ticker.every(timeout_ms, callback)
-        ask(wake)
+    def checkpoint(self, timeout_ms: int) -> Generator[bool, None, int]:
+        """Ask for a checkpoint; wait for its end, or until the time is over. Return its number."""
+        wait_no = self._wait_no
+        asked = AskCheckpoint(self._own, wait_no)
+        yield from self._time_out(timeout_ms, asked)
+        return wait_no
+
+    def has_ended(self, checkpoint_no: int) -> bool:
+        """Return whether a checkpoint that was asked for has ended."""
+        return checkpoint_no <= self._checkpoint_no
+
+    def run_in_storage(self, question: StorageQuestion[object]) -> None:
+        """Have the storage actor answer a question whose answer is of no interest."""
+        self._tell_storage(AskStorage(question))
+
+    def in_storage(self, question: StorageQuestion[T]) -> Generator[bool, None, T]:
+        """Have the storage actor answer a question; return the answer.
+
+        Raises:
+            CorruptRecordError, OutOfDescriptorsError: as the question did.
+        """
+        answer: T = yield from self._answer_to(AskStorage(question, self._own, self._wait_no))
+        return answer
+
+    def forget_ledgers(self, ledger_ids: Sequence[int]) -> Generator[bool, None, bool]:
+        """Have the storage actor refuse ledgers; return whether storage could remember them."""
+        question = ForgetLedgers(ledger_ids, self._own, self._wait_no)
+        return bool((yield from self._answer_to(question)))
+
+    def _answer_to(self, question: AskStorage | ForgetLedgers) -> Generator[bool, None, Any]:
+        self._tell_storage(question)
+        yield False
+        if isinstance(self._value, ZbkError):
+            raise self._value
+        return self._value
+
+    def _tell_storage(self, message: AskStorage | ForgetLedgers) -> None:
+        with suppress(pykka.ActorDeadError):  # the bookie stops
+            self._ports.storage_actor.tell(message)
+
+    def _time_out(self, timeout_ms: int, asked: AskCheckpoint | None = None) -> Iterator[bool]:
+        """Wait for an answer, or until the time is over."""
+        timed_out = Answered(self._wait_no)
+
+        def wake() -> None:
+            with suppress(pykka.ActorDeadError):
+                self._own.tell(timed_out)
+
+        self._ports.ticker.every(timeout_ms, wake)
+        if asked is not None:
+            with suppress(pykka.ActorDeadError):
+                self._ports.checkpoints.tell(asked)
         try:
             yield False
         finally:
-            self._ticker.cancel(callback)
-
-    def run_in_storage(self, step: Callable[[], None]) -> None:
-        """Run a short step in the storage actor's thread, and do not wait for it."""
-        with suppress(pykka.ActorDeadError):  # the bookie stops
-            self._storage_actor.tell(RunInStorage(step))
-
-    def in_storage(self, step: Callable[[], T]) -> Generator[bool, None, T]:
-        """Run a short step in the storage actor's thread, and return its result.
-
-        Raises:
-            CorruptRecordError, OutOfDescriptorsError: as the step did.
-        """
-        outcomes: list[T | CorruptRecordError | OutOfDescriptorsError] = []
-        wake = self.resume_later()
-
-        def run() -> None:
-            try:
-                outcomes.append(step())
-            except (CorruptRecordError, OutOfDescriptorsError) as error:
-                outcomes.append(error)
-            wake(0)
-
-        self.run_in_storage(run)
-        yield False
-        (outcome,) = outcomes
-        if isinstance(outcome, CorruptRecordError | OutOfDescriptorsError):
-            raise outcome
-        return outcome
+            self._ports.ticker.cancel(wake)

@@ -20,7 +20,7 @@ everything else to gc.
 Source: BookKeeper's ``GarbageCollectorThread``.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -212,3 +212,27 @@ class Garbage:
             dead_size=summary.dead_size + use.dead_size(self._deleted.noted),
             damaged_count=summary.damaged_count + use.is_damaged,
         )
+
+
+# -------------------------------------------------------------------- questions to the owner
+
+
+class LedgersInMemory(msgspec.Struct, frozen=True):
+    """List the ledgers that may not have an index file yet, among others, in all directories."""
+
+    garbages: Sequence[Garbage]
+
+    def answer(self) -> list[int]:
+        """Return their ids."""
+        return [one for garbage in self.garbages for one in garbage.ledgers_in_memory()]
+
+
+class DropIndexes(msgspec.Struct, frozen=True):
+    """Drop what the index has of ledgers that were noted, in all directories."""
+
+    garbages: Sequence[Garbage]
+    ledger_ids: Sequence[int]
+
+    def answer(self) -> int:
+        """Return how many of the ledgers were here."""
+        return sum(garbage.drop(self.ledger_ids) for garbage in self.garbages)

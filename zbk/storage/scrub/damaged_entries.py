@@ -13,6 +13,10 @@ Owned by the thread that owns storage.
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
+from zbk.protocol.upkeep.scrub import DamagedEntries
+
 RANGE_COUNT_MAX: Final = 10_000
 
 
@@ -76,6 +80,30 @@ class DamagedEntryIds:
             self._ranges[ledger_id] = list(ranges)
         else:
             self._passes.pop(ledger_id, None)
+
+
+class RecordDamage(msgspec.Struct, frozen=True):
+    """Record, as the owner, entries that a pass found damaged."""
+
+    damaged: DamagedEntryIds
+    found: Sequence[DamagedEntries]
+    pass_no: int
+
+    def answer(self) -> None:
+        """Record them."""
+        for one in self.found:
+            self.damaged.add(one.ledger_id, one.first_entry_id, one.last_entry_id, self.pass_no)
+
+
+class EndDamagePass(msgspec.Struct, frozen=True):
+    """End, as the owner, a pass that read everything."""
+
+    damaged: DamagedEntryIds
+    pass_no: int
+
+    def answer(self) -> None:
+        """End it."""
+        self.damaged.end_pass(self.pass_no)
 
 
 def without(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:

@@ -15,7 +15,6 @@ Memory: a page, and ``WINDOW_SIZE`` bytes of a log.
 
 from array import array
 from collections.abc import Generator, Sequence
-from functools import partial
 from typing import Any, Final, TypeAlias
 
 from zbk.errors import CorruptRecordError
@@ -35,7 +34,14 @@ from zbk.storage.index.index_page import (
 )
 from zbk.storage.scrub.damaged_entries import runs_of
 from zbk.storage.scrub.scrub_log import SECTOR_SIZE
-from zbk.storage.scrub.scrub_step import AskOwner, Paid, Pause, Scrubbing, ScrubStep
+from zbk.storage.scrub.scrub_step import (
+    DiskStateOf,
+    LocationsOf,
+    Paid,
+    Pause,
+    Scrubbing,
+    ScrubStep,
+)
 from zbk.storage.scrub.scrub_view import DiskState, ScrubView
 
 WINDOW_SIZE: Final = 64 * 1024
@@ -139,7 +145,7 @@ class IndexScrub:
         """Ask the owner to look; wait while a flush is under way."""
         view = self._view
         for _ in range(BUSY_COUNT_MAX):
-            state: DiskState = yield AskOwner(partial(view.disk_state, ledger_id, page_no))
+            state: DiskState = yield DiskStateOf(view, ledger_id, page_no)
             view.close_files()  # what was read is read anew
             if state is not DiskState.BUSY:
                 return state
@@ -158,7 +164,7 @@ class IndexScrub:
             if not bad:
                 return
             ids = list(bad)
-            now = yield AskOwner(partial(self._view.locations, ledger_id, ids))
+            now = yield LocationsOf(self._view, ledger_id, ids)
             is_deleted = self._view.is_deleted(ledger_id)
             if now is None or is_deleted:
                 self._is_all_seen &= is_deleted

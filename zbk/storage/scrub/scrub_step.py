@@ -1,11 +1,13 @@
 """Requests of a scrub to its caller: time for the bytes it read, and looks by the index's owner."""
 
-from collections.abc import Callable, Generator
+from array import array
+from collections.abc import Generator, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
+from zbk.storage.scrub.scrub_view import DiskState, ScrubView
 
 
 class Paid(msgspec.Struct, frozen=True):
@@ -20,13 +22,34 @@ class Pause(msgspec.Struct, frozen=True):
     wait_ms: int
 
 
-class AskOwner(msgspec.Struct, frozen=True):
-    """Call this in the thread that owns the index, and send what it returns."""
+class DiskStateOf(msgspec.Struct, frozen=True):
+    """Ask the owner of the index for the state of a page on disk; ``None``: of the header."""
 
-    question: Callable[[], Any]
+    view: ScrubView
+    ledger_id: int
+    page_no: int | None
+
+    def answer(self) -> DiskState:
+        """Return the state. The owner's thread."""
+        return self.view.disk_state(self.ledger_id, self.page_no)
 
 
-ScrubStep: TypeAlias = Paid | Pause | AskOwner | DamagedFile | DamagedEntries
+class LocationsOf(msgspec.Struct, frozen=True):
+    """Ask the owner of the index where entries of one page are now."""
+
+    view: ScrubView
+    ledger_id: int
+    entry_ids: Sequence[int]
+
+    def answer(self) -> "array[int] | None":
+        """Return the locations; ``None`` if the index no longer knows. The owner's thread."""
+        return self.view.locations(self.ledger_id, self.entry_ids)
+
+
+OwnerQuestion: TypeAlias = DiskStateOf | LocationsOf
+"""The steps that are answered, with what their ``answer`` returns."""
+
+ScrubStep: TypeAlias = Paid | Pause | OwnerQuestion | DamagedFile | DamagedEntries
 
 Scrubbing: TypeAlias = Generator[ScrubStep, Any, None]
-"""Steps, one after the other; each but ``AskOwner`` is answered with nothing."""
+"""Steps, one after the other."""

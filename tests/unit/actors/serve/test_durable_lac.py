@@ -1,5 +1,6 @@
 """The LAC that readers are told: once told, told again, whatever happens; and waiting for it."""
 
+import threading
 from collections.abc import Callable
 from random import Random
 
@@ -438,7 +439,7 @@ def test_a_bookie_that_stops_answers_those_who_wait() -> None:
     world = with_two_entries()
     wait(world, NO_ENTRY)
 
-    world.tell(Quiesce(lambda: None))
+    world.tell(Quiesce(threading.Event()))
 
     assert lacs(world) == [(5, NO_ENTRY)]
     assert not world.progress.is_watched

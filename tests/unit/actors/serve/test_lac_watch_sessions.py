@@ -1,7 +1,10 @@
 """WatchLacs: one request of a connection waits for the LACs of many ledgers."""
 
+import threading
+
 import pytest
 
+from tests.support.garbage_collector import Box
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, write_lac
 from tests.support.storage_actor import read_lac as read_lac_of
@@ -267,7 +270,7 @@ def test_a_deleted_ledger_ends_its_watches_also_one_that_was_never_here() -> Non
     world = with_ledgers(30)
     say(world, 5, watch(1, 30), watch(2, 31), is_first=True)
 
-    world.tell(ForgetLedgers([30, 31], lambda _done: None))
+    world.tell(ForgetLedgers([30, 31], Box([]), 0))
 
     assert refused(world) == {1: NoSuchLedgerError, 2: NoSuchLedgerError}
     world.answers.clear()
@@ -409,7 +412,7 @@ def test_a_bookie_that_stops_answers_the_sessions() -> None:
     world = with_ledgers(30)
     say(world, 5, watch(1, 30), is_first=True)
 
-    world.tell(Quiesce(lambda: None))
+    world.tell(Quiesce(threading.Event()))
 
     assert told(world) == [(5, [])]
 

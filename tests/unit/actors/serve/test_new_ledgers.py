@@ -1,10 +1,13 @@
 """Ledgers that are new at a bookie: nobody claims one that the metadata store does not have."""
 
+import threading
+
 import pytest
 
+from tests.support.garbage_collector import Box
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import KEY, LEDGER_ID, OTHER_KEY, World, add, batch, read, read_lac
-from zbk.actors.messages import ForgetLedgers
+from zbk.actors.messages import Answered, ForgetLedgers
 from zbk.actors.serve.storage import Quiesce
 from zbk.durability.new_ledgers import WAITING_COUNT_MAX, KnownLedger
 from zbk.errors import (
@@ -239,24 +242,24 @@ def test_a_ledger_deleted_while_the_store_is_asked_is_not_taken_in(world: World)
     world.lookups.findings[LEDGER_ID] = KnownLedger(KEY, PD)
     world.say_together(add(batch(0, [b"late"])))
 
-    done: list[bool] = []
-    world.tell(ForgetLedgers([LEDGER_ID], done.append))
+    told: list[Answered] = []
+    world.tell(ForgetLedgers([LEDGER_ID], Box(told), 5))
     world.looked_up()
 
-    assert done == [True]
+    assert told == [Answered(5, value=True)]
     assert world.last_error() is NoSuchLedgerError
     assert world.storage.homes.info(LEDGER_ID) is None
 
 
 def test_what_waits_when_the_bookie_stops_is_refused(world: World) -> None:
     world.say_together(add(batch(0, [b"x"])))
-    done: list[None] = []
+    is_quiet = threading.Event()
 
-    world.tell(Quiesce(lambda: done.append(None)))
+    world.tell(Quiesce(is_quiet))
     world.settle()
     world.looked_up()  # the answer comes late
 
-    assert done == [None]
+    assert is_quiet.is_set()
     assert world.last_error() is BusyError
     assert len(world.answers) == 1
     assert world.failures == []

@@ -1,6 +1,7 @@
 """The storage actor on real files: what it admits, when it answers, what it refuses."""
 
 import errno
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -265,16 +266,16 @@ def test_a_ledger_refused_at_its_first_add_leaves_nothing(world: World) -> None:
 
 
 def test_quiesce_waits_for_everything_before_it(world: World) -> None:
-    done: list[bool] = []
+    is_quiet = threading.Event()
     world.say(*add(batch(0, [b"a"]), kind=LedgerType.VD_JOURNAL))
 
-    world.tell(Quiesce(lambda: done.append(True)))
+    world.tell(Quiesce(is_quiet))
     assert world.groups[-1].is_sync_needed
     world.written()
-    assert not done
+    assert not is_quiet.is_set()
     world.synced()
 
-    assert done
+    assert is_quiet.is_set()
 
 
 def test_an_admitted_add_that_cannot_be_stored_any_more_stops_the_bookie() -> None:

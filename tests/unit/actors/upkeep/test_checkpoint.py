@@ -5,7 +5,7 @@ from typing import Any
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, storage_on
 from tests.support.simulated_disk import SimulatedDisk
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import Answered, AskStorage
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.upkeep.checkpoint import JOURNAL_FACTOR, MANY_LEDGER_COUNT, PAUSE_FACTOR
@@ -29,7 +29,7 @@ class World:
         self.storage = storage_on(SimulatedDisk())
         self.storage.open()
         self.storage.homes.place(1).home.cache.set_ledger_key(1, KEY, LedgerType.PD_JOURNAL)
-        self.steps: list[RunInStorage] = []
+        self.steps: list[AskStorage] = []
         world = self
 
         class Ref:
@@ -37,7 +37,7 @@ class World:
                 world.actor.on_receive(message)
 
         class Storage:
-            def tell(self, message: RunInStorage) -> None:
+            def tell(self, message: AskStorage) -> None:
                 world.steps.append(message)
 
         self.actor = DirectCheckpointActor(
@@ -65,9 +65,13 @@ class World:
 
     def run(self, took_ms: int) -> None:
         """Take the steps of the checkpoint that began."""
-        self.steps.pop(0).step()
+        self.answer_next()
         self.now_ms += took_ms
-        self.steps.pop(0).step()
+        self.answer_next()
+
+    def answer_next(self) -> None:
+        """Be the storage actor."""
+        self.actor.handle(Answered(0, self.steps.pop(0).question.answer()))
 
 
 def test_one_begins_after_the_interval_if_anything_was_written() -> None:

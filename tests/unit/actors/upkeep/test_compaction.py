@@ -3,7 +3,6 @@
 import copy
 import errno
 import logging
-from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -12,6 +11,7 @@ from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY, read_all, storage_on
 from tests.support.compactions import Compactor
 from tests.support.simulated_disk import Fault, SimulatedDisk
+from zbk.actors.messages import AskCheckpoint, CheckpointEnded
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.compaction_rounds import room_of
 from zbk.config import BookieConfig
@@ -341,7 +341,7 @@ def delete_now(storage: BookieStorage, ledger_id: int) -> None:
 def test_an_index_that_cannot_be_written_down_keeps_the_sources(disk: SimulatedDisk) -> None:
     storage = half_dead(disk)
     compactor = Compactor(storage)
-    waiting: list[Callable[[], None]] = []
+    waiting: list[AskCheckpoint] = []
     compactor.ask_checkpoint = waiting.append
 
     assert compactor.major() == 0
@@ -352,8 +352,8 @@ def test_an_index_that_cannot_be_written_down_keeps_the_sources(disk: SimulatedD
     assert "not on stable storage" in compactor.rounds.round_counts.gave_up
     check(storage, 1, 100)
     compactor.checkpoint()
-    for done in waiting:
-        done()
+    for asked in waiting:
+        asked.reply_to.tell(CheckpointEnded(asked.wait_no))
     compactor.ask_checkpoint = compactor.checkpoint_now
     assert compactor.major() > 0
     check(storage, 1, 100)
@@ -371,7 +371,7 @@ def test_an_index_that_fills_up_while_entries_move_is_written_down_in_between() 
     checkpoint(storage)
     delete(storage, 2)
     compactor = Compactor(storage)
-    compactor.ask_checkpoint = lambda _done: None
+    compactor.ask_checkpoint = lambda _asked: None
 
     assert compactor.major() == 0
     assert compactor.rounds.is_open

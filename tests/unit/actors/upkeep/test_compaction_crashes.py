@@ -355,7 +355,7 @@ def test_an_index_that_is_older_than_the_copy_keeps_the_source_it_points_at() ->
     before = cache.handle(1).locations_of(range(1))
     add(storage, 1, 0, count=1)  # while it is copied, entry 0 is elsewhere ...
     compactor = Compactor(storage)
-    compactor.ask_checkpoint = lambda _done: None
+    compactor.ask_checkpoint = lambda _asked: None
     compactor.major()
     assert compactor.rounds.is_open
     # ... and after a crash where it was: nothing of the new place has come to the disk

@@ -11,7 +11,7 @@ from tests.support.garbage_collector import ENTRY_COUNT, GarbageWorld, no_hook
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import Fault
 from tests.support.storage_actor import OTHER_KEY, add, batch, read, read_lac
-from zbk.actors.messages import ForgetLedgers, RunInStorage
+from zbk.actors.messages import AskStorage, ForgetLedgers
 from zbk.actors.serve.storage import WatchesDue
 from zbk.actors.upkeep.gc import GcAsked, GcDue
 from zbk.errors import NoSuchLedgerError
@@ -19,6 +19,7 @@ from zbk.metadata.paths import IDGEN, INSTANCEID, ledger_path
 from zbk.metadata.values import IdCounter, Instance, LedgerLayout, encode
 from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.metadata import Fragment
+from zbk.storage.gc.garbage import LedgersInMemory
 from zbk.wire.messages import ReadAnswer, Refused, Sync, WriteLac
 
 
@@ -134,7 +135,7 @@ def test_a_volatile_ledger_that_is_synced_after_it_was_forgotten_hurts_nobody(
 
     world.end_round()
     world.bookie.settle()  # the cursor of a ledger moves that is not here any more
-    world.bookie.tell(RunInStorage(lambda: None))  # hands on the cursors that moved
+    world.bookie.tell(AskStorage(LedgersInMemory([])))  # hands on the cursors that moved
     world.bookie.checkpoint()
 
     assert world.local() == [kept]

@@ -5,19 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, GarbageWorld
+from tests.support.garbage_collector import ENTRY_COUNT, PAYLOAD_SIZE, Box, GarbageWorld
 from tests.support.ledgers import metadata_maker
 from tests.support.simulated_disk import SimulatedCrash
 from tests.support.storage_actor import add, batch, read
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded
 from zbk.actors.serve.read import RESOLVE_COUNT_MAX
-from zbk.actors.upkeep.checkpoint import (
-    Begun,
-    CheckpointActor,
-    CheckpointAsked,
-    CheckpointDue,
-    Ended,
-)
+from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.gc import GcAsked, GcDue
 from zbk.errors import EntryUnreadableError
 from zbk.protocol.upkeep.compaction import CompactionKind, CompactionLimits
@@ -221,7 +215,7 @@ class _Storage:
     def __init__(self) -> None:
         self.steps: list[Any] = []
 
-    def tell(self, message: RunInStorage) -> None:
+    def tell(self, message: AskStorage) -> None:
         self.steps.append(message)
 
 
@@ -247,21 +241,21 @@ def test_a_checkpoint_that_was_asked_for_begins_after_that_and_tells_its_end(
             else:
                 actor.on_receive(actor.actor_inbox.get().message)
 
-    told: list[int] = []
-    actor.on_receive(CheckpointAsked(lambda: told.append(1)))
+    told: list[CheckpointEnded] = []
+    actor.on_receive(AskCheckpoint(Box(told), 1))
     world.bookie.tell(ref.steps.pop(0))  # it has begun
-    actor.on_receive(CheckpointAsked(lambda: told.append(2)))
+    actor.on_receive(AskCheckpoint(Box(told), 2))
     begun = actor.actor_inbox.get().message
-    assert isinstance(begun, Begun)
+    assert isinstance(begun, Answered)
     actor.on_receive(begun)
     world.bookie.tell(ref.steps.pop(0))
     ended = actor.actor_inbox.get().message
-    assert isinstance(ended, Ended)
+    assert isinstance(ended, Answered)
     actor.on_receive(ended)
-    assert told == [1]
+    assert told == [CheckpointEnded(1)]
     actor.on_receive(CheckpointDue())
     go_on()
-    assert told == [1, 2]
+    assert told == [CheckpointEnded(1), CheckpointEnded(2)]
     actor.on_receive(CheckpointDue())
     go_on()
     assert actor.checkpoint_count == 2, "nobody asks, nothing was written"

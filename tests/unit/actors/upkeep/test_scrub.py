@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.garbage_collector import Box
 from tests.support.memory_store import MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch, read, read_lac
-from zbk.actors.messages import RunInStorage
+from zbk.actors.messages import AskCheckpoint, AskStorage, CheckpointEnded, ForgetLedgers
 from zbk.actors.upkeep.scrub import (
     CHECKPOINT_WAIT_MS,
     GO_SIZE,
@@ -21,6 +22,7 @@ from zbk.actors.upkeep.scrub import (
     ScrubParts,
 )
 from zbk.actors.upkeep.scrub_status import SHOWN_RANGE_COUNT, scrub_status
+from zbk.actors.upkeep.waits import WaitPorts
 from zbk.errors import (
     DamageError,
     DuplicateEntryError,
@@ -32,6 +34,7 @@ from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
+from zbk.system.clock import monotonic_ms
 from zbk.system.files import OsFiles
 from zbk.wire import codec
 from zbk.wire.messages import AddAnswer, GetLedgerInfo, LacAnswer, LedgerInfo, ReadAnswer
@@ -88,8 +91,8 @@ class ScrubWorld:
         self.tasks = tasks or self.reports
         self.now_ms = 10_000
         self.failures: list[BaseException] = []
-        self.to_storage: list[RunInStorage] = []
-        self.checkpoint_done: Callable[[], None] | None = None  # of the one that was asked for
+        self.to_storage: list[AskStorage | ForgetLedgers] = []
+        self.checkpoints: list[AskCheckpoint] = []  # those asked for
         self.start()
 
     def start(self) -> None:
@@ -98,32 +101,24 @@ class ScrubWorld:
             ScrubParts(
                 views=self.bookie.storage.scrubs,
                 damaged=self.bookie.storage.damaged,
-                storage_actor=self,
                 reports=self.tasks,
-                ask_checkpoint=self.take_checkpoint_wish,
-                ticker=self.ticker,
+                ports=WaitPorts(self, Box(self.checkpoints), self.ticker, lambda: self.now_ms),
             ),
             bookie_id="b-test",
             rate_size=self.rate_size,
             stop_bookie=self.failures.append,
-            now_ms=lambda: self.now_ms,
         )
 
-    def tell(self, message: RunInStorage) -> None:
+    def tell(self, message: AskStorage | ForgetLedgers) -> None:
         """Be the storage actor's ref."""
         self.to_storage.append(message)
 
-    def take_checkpoint_wish(self, done: Callable[[], None]) -> None:
-        """Be the checkpoint actor, that has something else to do first."""
-        assert self.checkpoint_done is None, "one pass at a time"
-        self.checkpoint_done = done
-
     def end_checkpoint(self) -> None:
         """Carry out the checkpoint that was asked for."""
-        done, self.checkpoint_done = self.checkpoint_done, None
-        assert done is not None, "somebody asked"
+        asked = self.checkpoints.pop()
+        assert not self.checkpoints, "one pass at a time"
         self.bookie.checkpoint()
-        done()
+        asked.reply_to.tell(CheckpointEnded(asked.wait_no))
 
     def restart(self) -> None:
         """Kill the bookie; nothing of its index is in memory afterwards."""
@@ -148,7 +143,7 @@ class ScrubWorld:
     def run(self) -> None:
         """Go on to the end of the pass; time passes where it has to."""
         for _ in range(100_000):
-            if self.checkpoint_done is not None:
+            if self.checkpoints:
                 self.end_checkpoint()
             if not self.go_on():
                 counts = self.scrubber.counts
@@ -228,8 +223,8 @@ def test_a_pass_that_was_asked_for_reads_what_was_written_just_now() -> None:
 
 def test_a_pass_does_not_wait_for_ever_for_a_checkpoint(world: ScrubWorld) -> None:
     world.scrubber.on_receive(ScrubAsked(1))
-    done, world.checkpoint_done = world.checkpoint_done, None
-    assert done is not None, "a full disk holds it up"
+    (asked,) = world.checkpoints
+    world.checkpoints.clear()  # a full disk holds it up
 
     world.pass_time()
     world.run()
@@ -238,7 +233,7 @@ def test_a_pass_does_not_wait_for_ever_for_a_checkpoint(world: ScrubWorld) -> No
     assert world.now_ms == 10_000 + CHECKPOINT_WAIT_MS
     assert (counts.begun_pass, counts.ended_pass) == (1, 1)
     read_size = counts.read_size
-    done()
+    asked.reply_to.tell(CheckpointEnded(asked.wait_no))
     assert not world.go_on() or counts.read_size == read_size, "news of it comes too late"
 
 
@@ -250,7 +245,7 @@ def test_only_a_pass_that_was_asked_for_has_a_checkpoint_begun(world: ScrubWorld
     world.scrubber.on_receive(ScrubDue())
 
     assert world.scrubber.counts.begun_pass == 2
-    assert world.checkpoint_done is None
+    assert world.checkpoints == []
 
 
 def test_damage_is_told_of_once_and_its_ledgers_are_reported(
@@ -479,10 +474,8 @@ def test_real_files(tmp_path: Path) -> None:
         ScrubParts(
             views=bookie.storage.scrubs,
             damaged=bookie.storage.damaged,
-            storage_actor=_AtOnce(bookie),
             reports=reports,
-            ask_checkpoint=lambda done: done(),
-            ticker=Ticker(),
+            ports=WaitPorts(_AtOnce(bookie), Box([]), Ticker(), monotonic_ms),
         ),
         bookie_id="b-test",
         rate_size=0,
@@ -501,7 +494,7 @@ class _AtOnce:
     def __init__(self, bookie: World) -> None:
         self._bookie = bookie
 
-    def tell(self, message: RunInStorage) -> None:
+    def tell(self, message: AskStorage | ForgetLedgers) -> None:
         self._bookie.tell(message)
 
 

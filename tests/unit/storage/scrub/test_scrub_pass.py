@@ -20,7 +20,7 @@ from zbk.storage.index.index_page import INDEX_HEADER_SIZE
 from zbk.storage.journal.last_mark import LogMark
 from zbk.storage.replay import add_batches
 from zbk.storage.scrub.scrub_index import BUSY_COUNT_MAX, LOOK_COUNT_MAX
-from zbk.storage.scrub.scrub_step import AskOwner, Paid, ScrubStep
+from zbk.storage.scrub.scrub_step import DiskStateOf, LocationsOf, OwnerQuestion, Paid, ScrubStep
 from zbk.system.files import File
 
 LOG_SIZE = 3_000
@@ -281,7 +281,7 @@ def test_damage_in_what_compaction_has_made_is_damage_though_the_disk_points_pas
     delete(twinned, 8)
     before = set(log_paths(twinned.disk))
     compactor = Compactor(twinned.storage, CompactionLimits(major_threshold=1.0))
-    compactor.ask_checkpoint = lambda _done: None
+    compactor.ask_checkpoint = lambda _asked: None
     compactor.major()
     (made, *_) = sorted(set(log_paths(twinned.disk)) - before)
     twinned.add(7, range(60, 61), LOG_SIZE)
@@ -369,7 +369,7 @@ def test_a_page_that_is_torn_because_it_is_being_written_is_no_damage() -> None:
 
     def between(step: ScrubStep) -> None:
         nonlocal pauses
-        pauses += not isinstance(step, Paid | AskOwner)
+        pauses += not isinstance(step, Paid | DiskStateOf | LocationsOf)
         if pauses == 3:
             twinned.disk.set_content(path, content)
             checkpoint.run()
@@ -430,7 +430,7 @@ def test_a_ledger_that_is_deleted_while_its_entries_are_looked_at_is_no_damage()
     misplace(twinned, 7, 5)
 
     def between(step: ScrubStep) -> None:
-        if isinstance(step, AskOwner):
+        if isinstance(step, DiskStateOf | LocationsOf):
             twinned.storage.mark_deleted([7])
 
     scrubber = Scrubber(view, between=between)
@@ -448,7 +448,7 @@ def test_an_entry_of_which_the_index_cannot_tell_any_more_is_left_to_the_next_pa
     (index_path,) = [one for one in twinned.disk.paths(".idx") if one.endswith("07.idx")]
 
     def between(step: ScrubStep) -> None:
-        if isinstance(step, AskOwner):
+        if isinstance(step, DiskStateOf | LocationsOf):
             twinned.disk.flip_bit(index_path, 8 * (INDEX_HEADER_SIZE + 100))
 
     findings = Scrubber(view, between=between).run()
@@ -511,7 +511,7 @@ def test_an_entry_that_is_elsewhere_at_every_look_is_left_to_the_next_pass() -> 
     elsewhere = iter(range(7, 60))
 
     def between(step: ScrubStep) -> None:
-        if isinstance(step, AskOwner):
+        if isinstance(step, DiskStateOf | LocationsOf):
             other = next(elsewhere)
             cache.handle(7).set_locations(
                 [5], cache.handle(7).locations_of(range(other, other + 1))
@@ -530,8 +530,8 @@ def test_an_entry_that_the_index_has_no_more_is_no_damage() -> None:
     misplace(twinned, 7, 5)
     (view,) = twinned.storage.scrubs
 
-    def ask(question: Callable[[], object]) -> object:
-        return array("Q", [ABSENT]) if question.func == view.locations else question()  # type: ignore[attr-defined]
+    def ask(question: OwnerQuestion) -> object:
+        return array("Q", [ABSENT]) if isinstance(question, LocationsOf) else question.answer()
 
     scrubber = Scrubber(view, ask=ask)
 

@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.support.batches import batch_of
 from tests.support.bookie_storages import KEY
@@ -13,6 +12,7 @@ from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.replay import add_batches
+from zbk.storage.scrub.scrub_step import OwnerQuestion
 from zbk.system.files import OsFiles
 
 PASS_COUNT_MAX = 1_000
@@ -119,9 +119,9 @@ class _Race:
         thread.start()
         return thread
 
-    def ask(self, question: Callable[[], Any]) -> object:
+    def ask(self, question: OwnerQuestion) -> object:
         with self.owner:
-            return question()
+            return question.answer()
 
 
 def test_nothing_that_others_do_looks_like_damage(tmp_path: Path) -> None:
