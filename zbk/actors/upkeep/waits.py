@@ -81,11 +81,11 @@ class Waits:
         return checkpoint_no <= self._checkpoint_no
 
     def run_in_storage(self, question: StorageQuestion[object]) -> None:
-        """Have the storage actor answer a question whose answer is of no interest."""
+        """Ask the storage actor a question without waiting for the answer."""
         self._tell_storage(AskStorage(question))
 
     def in_storage(self, question: StorageQuestion[T]) -> Generator[bool, None, T]:
-        """Have the storage actor answer a question; return the answer.
+        """Ask the storage actor a question; return its answer.
 
         Raises:
             CorruptRecordError, OutOfDescriptorsError: as the question did.
@@ -94,7 +94,7 @@ class Waits:
         return answer
 
     def forget_ledgers(self, ledger_ids: Sequence[int]) -> Generator[bool, None, bool]:
-        """Have the storage actor refuse ledgers; return whether storage could remember them."""
+        """Forget ledgers in the storage actor; return whether storage could remember them."""
         question = ForgetLedgers(ledger_ids, self._own, self._wait_no)
         return bool((yield from self._answer_to(question)))
 

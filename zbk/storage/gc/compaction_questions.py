@@ -21,7 +21,7 @@ SLICE_COUNT: Final = 8_192
 
 
 class TakeLogId(msgspec.Struct, frozen=True):
-    """Take the id of the log to make next."""
+    """Draw the id of the log to make next."""
 
     compaction: Compaction
 
