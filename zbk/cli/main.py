@@ -45,6 +45,9 @@ COMMANDS = {
     "status": LazyCommand(
         "zbk.cli.health.status:status", "Show whether a cluster is healthy, and if not, why."
     ),
+    "doctor": LazyCommand(
+        "zbk.cli.health.doctor:doctor", "Check this machine and its way to the cluster."
+    ),
     "cluster": LazyCommand(
         "zbk.cli.cluster:cluster", "Make clusters with a layout of your choice."
     ),

@@ -8,13 +8,14 @@ bookies some may not be asked at all.
 from collections.abc import Mapping
 from typing import Final
 
+import msgspec
+
 from zbk.client.cluster.requests import ReplyBox, Requests
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
-from zbk.system.deadline import rounded_s
 from zbk.system.descriptors import descriptor_limit
 from zbk.transport.dealer import BookiePool
-from zbk.transport.events import DealerOptions
+from zbk.transport.events import BookieUp, DealerOptions, News
 from zbk.wire.messages import BookieInfo, GetBookieInfo
 
 WINDOW_COUNT_MAX: Final = 200
@@ -25,12 +26,32 @@ OTHER_DESCRIPTOR_COUNT: Final = 64
 IDLE_MS: Final = 10
 
 
+class BookieAnswer(msgspec.Struct, frozen=True):
+    """What came of one request."""
+
+    outcome: BookieInfo | ZbkError
+    wire_version: int = 0  # of the protocol, as both agreed; 0: there was no connection
+
+
+class AnswerBox(ReplyBox):
+    """Keeps replies, and the wire versions of the bookies to which there is a connection."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.versions: dict[str, int] = {}
+
+    def deliver(self, news: list[News]) -> None:
+        """Keep replies and versions."""
+        self.versions |= {one.bookie_id: one.version for one in news if isinstance(one, BookieUp)}
+        super().deliver(news)
+
+
 def ask_bookies(
     addresses: Mapping[str, str],
     instance_id: str,
     timeout_s: float,
     window_count: int = WINDOW_COUNT_MAX,
-) -> dict[str, BookieInfo | ZbkError]:
+) -> dict[str, BookieAnswer]:
     """Return the info of each bookie, or the error of its request, by bookie id.
 
     Bookies that were not asked before the time was over are left out.
@@ -41,31 +62,32 @@ def ask_bookies(
     pool = BookiePool(DealerOptions(instance_id, "zbk-health", timeout_ms, IDLE_MS))
     try:
         pool.set_addresses(addresses)
-        return _ask(Requests(pool, timeout_ms), list(addresses), timeout_s, window_count)
+        return _ask(pool, timeout_ms, list(addresses), window_count)
     finally:
         pool.close()
 
 
 def _ask(
-    requests: Requests, bookie_ids: list[str], timeout_s: float, window_count: int
-) -> dict[str, BookieInfo | ZbkError]:
-    deadline_s = monotonic_s() + timeout_s
+    pool: BookiePool, timeout_ms: int, bookie_ids: list[str], window_count: int
+) -> dict[str, BookieAnswer]:
+    deadline_s = monotonic_s() + timeout_ms / 1_000
     free_count = (descriptor_limit() - OTHER_DESCRIPTOR_COUNT) // CONNECTION_DESCRIPTOR_COUNT
     window_count = max(1, min(window_count, free_count))
-    box = ReplyBox()
+    requests, box = Requests(pool, timeout_ms), AnswerBox()
     found: dict[str, BookieInfo | ZbkError] = {}
     asked_count = 0
     while len(found) < len(bookie_ids):
         while asked_count < len(bookie_ids) and asked_count - len(found) < window_count:
             bookie_id = bookie_ids[asked_count]
+            pool.subscribe(bookie_id, box)
             requests.send(bookie_id, GetBookieInfo(request_id=0), (), box, bookie_id)
             asked_count += 1
         reply = box.next(max(0.0, deadline_s - monotonic_s()))
         if reply is None:
             break
+        pool.unsubscribe(reply.bookie_id, box)
         outcome = reply.outcome
         found[reply.bookie_id] = outcome if isinstance(outcome, BookieInfo) else reply.error
     for bookie_id in bookie_ids[:asked_count]:
-        silent = RequestTimeoutError(f"bookie {bookie_id}", rounded_s(timeout_s))
-        found.setdefault(bookie_id, silent)
-    return found
+        found.setdefault(bookie_id, RequestTimeoutError(f"bookie {bookie_id}", timeout_ms / 1_000))
+    return {one: BookieAnswer(found[one], box.versions.get(one, 0)) for one in found}

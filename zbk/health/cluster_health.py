@@ -32,6 +32,7 @@ class BookieFacts(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     info: BookieInfo | None = None
     silence: str = ""  # why it gave no info
+    wire_version: int = 0  # of the protocol, as agreed with it; 0: not known
 
 
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from zbk.errors import DamageError, MetadataUnavailableError, UnsupportedVersionError, ZbkError
-from zbk.health.bookie_infos import ask_bookies
+from zbk.health.bookie_infos import BookieAnswer, ask_bookies
 from zbk.health.cluster_health import BookieFacts, ClusterFacts
 from zbk.metadata.paths import COOKIES
 from zbk.metadata.records.auditor_notes import AuditorNotes
@@ -23,9 +23,8 @@ from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import BookieRegistration
 from zbk.system.clock import monotonic_us
 from zbk.system.deadline import within
-from zbk.wire.messages import BookieInfo
 
-AskBookies = Callable[[Mapping[str, str], str, float], dict[str, BookieInfo | ZbkError]]
+AskBookies = Callable[[Mapping[str, str], str, float], dict[str, BookieAnswer]]
 """``ask_bookies``, or a fake: addresses by bookie id, instance id, time limit in seconds."""
 
 
@@ -101,9 +100,13 @@ def _registered(found: BookieRegistration) -> BookieFacts:
     )
 
 
-def _with_answer(bookie: BookieFacts, answer: BookieInfo | ZbkError | None) -> BookieFacts:
+def _with_answer(bookie: BookieFacts, answer: BookieAnswer | None) -> BookieFacts:
     if answer is None:
         return bookie
-    if isinstance(answer, ZbkError):
-        return msgspec.structs.replace(bookie, silence=str(answer))
-    return msgspec.structs.replace(bookie, info=answer)
+    is_error = isinstance(answer.outcome, ZbkError)
+    return msgspec.structs.replace(
+        bookie,
+        info=None if is_error else answer.outcome,
+        silence=str(answer.outcome) if is_error else "",
+        wire_version=answer.wire_version,
+    )

@@ -229,8 +229,9 @@ class Connection:
         self._requests.repeat_refused()
 
     def _up(self, key: object) -> BookieUp:
-        assert self._hello is not None, "a ready connection has said HELLO"
-        return BookieUp(self.bookie_id, self._hello.incarnation, self._hello.entry_size_max, key)
+        hello = self._hello
+        assert hello is not None, "a ready connection has said HELLO"
+        return BookieUp(self.bookie_id, hello.incarnation, hello.entry_size_max, key, hello.version)
 
     def lose(self, error: ZbkError, now_ms: int) -> None:
         """End this life of the connection, fail its requests, and plan the next try."""

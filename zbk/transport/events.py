@@ -33,6 +33,7 @@ class BookieUp(msgspec.Struct, frozen=True):
     incarnation: int
     entry_size_max: int
     key: object = None  # the subscriber's, from ``subscribe``
+    version: int = 0  # of the protocol, as both agreed; 0: not known
 
 
 class BookieDown(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from tests.support.wire_peers import BOOKIE_ID, INSTANCE_ID
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.health.bookie_infos import ask_bookies
 from zbk.system.clock import monotonic_s
-from zbk.wire.messages import Answer, BookieInfo, Hello, Message
+from zbk.wire.messages import VERSION_MAX, Answer, BookieInfo, Hello, Message
 
 
 def willing(message: Message) -> Sequence[Answer]:
@@ -27,7 +27,8 @@ def test_a_bookie_gives_its_info() -> None:
     with ScriptedBookie(willing) as bookie:
         found = ask_bookies({BOOKIE_ID: bookie.endpoint}, INSTANCE_ID, 10.0)
 
-    assert isinstance(found[BOOKIE_ID], BookieInfo)
+    assert isinstance(found[BOOKIE_ID].outcome, BookieInfo)
+    assert found[BOOKIE_ID].wire_version == VERSION_MAX
 
 
 def test_a_silent_bookie_is_an_error_when_the_time_is_over() -> None:
@@ -35,7 +36,8 @@ def test_a_silent_bookie_is_an_error_when_the_time_is_over() -> None:
     with ScriptedBookie(silent) as bookie:
         found = ask_bookies({BOOKIE_ID: bookie.endpoint}, INSTANCE_ID, 0.3)
 
-    assert isinstance(found[BOOKIE_ID], RequestTimeoutError)
+    assert isinstance(found[BOOKIE_ID].outcome, RequestTimeoutError)
+    assert found[BOOKIE_ID].wire_version == VERSION_MAX
     assert monotonic_s() - started_s < 5
 
 
@@ -44,7 +46,7 @@ def test_a_bookie_outside_of_the_window_is_not_asked() -> None:
         addresses = {BOOKIE_ID: bookie.endpoint, "b-2": bookie.endpoint}
         found = ask_bookies(addresses, INSTANCE_ID, 0.3, window_count=1)
 
-    assert isinstance(found[BOOKIE_ID], ZbkError)
+    assert isinstance(found[BOOKIE_ID].outcome, ZbkError)
     assert len(found) <= 2
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.health import bookie_info
-from zbk.errors import BookieUnavailableError, InvalidOptionError, ZbkError
+from zbk.errors import BookieUnavailableError, InvalidOptionError
+from zbk.health.bookie_infos import BookieAnswer
 from zbk.health.cluster_survey import survey_cluster
 from zbk.metadata.paths import AUDITOR_LEADER, LEDGERS, UNDERREPLICATED_LEDGERS, registration_path
 from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
@@ -18,16 +19,15 @@ from zbk.metadata.stores.connect import open_store, register_scheme
 from zbk.metadata.stores.store import Create, MetadataStore, Node
 from zbk.metadata.values import AuditorVote, BookieRegistration, Cookie, encode
 from zbk.system.clock import monotonic_s
-from zbk.wire.messages import BookieInfo
 
 
 def answers(
     addresses: Mapping[str, str], _instance_id: str, _timeout_s: float
-) -> dict[str, BookieInfo | ZbkError]:
+) -> dict[str, BookieAnswer]:
     """Answer for every bookie but ``b-2``, which is silent, and ``b-3``, which is not asked."""
-    found: dict[str, BookieInfo | ZbkError] = {one: bookie_info(one) for one in addresses}
+    found = {one: BookieAnswer(bookie_info(one), 3) for one in addresses}
     if "b-2" in found:
-        found["b-2"] = BookieUnavailableError("b-2", "gone")
+        found["b-2"] = BookieAnswer(BookieUnavailableError("b-2", "gone"))
     found.pop("b-3", None)
     return found
 
@@ -73,6 +73,7 @@ def test_it_reads_what_the_rule_judges(uri: str) -> None:
     ]  # fmt: skip
     assert [bool(one.info) for one in facts.bookies] == [True, False, False]
     assert "gone" in facts.bookies[1].silence
+    assert [one.wire_version for one in facts.bookies] == [3, 0, 0]
     assert facts.bookies[2].silence == ""
     assert (facts.underreplicated_count, facts.in_repair_count) == (3, 1)
     assert (facts.auditor, facts.is_autorecovery_enabled) == ("host-9", False)

@@ -35,7 +35,16 @@ from zbk.transport.events import BookieDown, BookieUp, Reply
 from zbk.transport.inbound import Inbound
 from zbk.transport.router import RouterFront
 from zbk.wire import codec
-from zbk.wire.messages import GetBookieInfo, Hello, HelloAnswer, LacAnswer, Ping, Pong, Refused
+from zbk.wire.messages import (
+    VERSION_MAX,
+    GetBookieInfo,
+    Hello,
+    HelloAnswer,
+    LacAnswer,
+    Ping,
+    Pong,
+    Refused,
+)
 
 
 def error_of(reply: object) -> ZbkError:
@@ -107,7 +116,7 @@ def test_a_subscriber_hears_of_the_connection_and_of_its_loss(
     inbox = Inbox()
     client.subscribe(BOOKIE_ID, inbox)
     up = inbox.wait_for_kind(BookieUp)
-    assert up == BookieUp(BOOKIE_ID, 1, 1 << 20)
+    assert up == BookieUp(BOOKIE_ID, 1, 1 << 20, version=VERSION_MAX)
 
     server.stop()
 

@@ -1,0 +1,61 @@
+"""What Linux says of this machine: the functions, on a machine that is not chosen."""
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from zbk.system import machine
+from zbk.system.fsync_probe import PROBE_COUNT_MAX, fsync_times_us
+from zbk.system.ports import port_use
+
+
+def test_every_setting_has_a_value_or_is_neutral() -> None:
+    soft, hard = machine.descriptor_limits()
+
+    assert soft is None or soft > 0
+    assert hard is None or soft is None or hard >= soft
+    assert machine.huge_pages() in ("", "always", "madvise", "never")
+    assert machine.is_clock_synchronized() in (True, False, None)
+    assert machine.used_swap_size() >= 0
+    assert "\n" not in machine.clock_source()
+
+
+@pytest.mark.skipif(not os.path.ismount("/proc"), reason="no /proc")
+def test_a_file_system_is_that_of_the_longest_mount_point(tmp_path: Path) -> None:
+    assert machine.file_system("/proc/self") == "proc"
+    assert machine.file_system(str(tmp_path)) not in ("", "proc")
+    assert machine.file_system("/proc-like") == machine.file_system("/")
+
+
+def test_a_probe_leaves_nothing_and_is_sorted(tmp_path: Path) -> None:
+    times_us = fsync_times_us(str(tmp_path))
+
+    assert 1 <= len(times_us) <= PROBE_COUNT_MAX
+    assert times_us == sorted(times_us)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_probe_of_a_directory_that_is_not_there_fails(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        fsync_times_us(str(tmp_path / "gone"))
+
+
+def test_a_port_is_free_or_has_an_owner() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        found = port_use("127.0.0.1", port)
+
+    assert not found.is_free
+    assert found.pid == os.getpid()
+    assert Path(sys.executable).name in found.command
+    assert port_use("127.0.0.1", port).is_free
+
+
+def test_an_address_of_another_machine_is_not_free() -> None:
+    found = port_use("192.0.2.1", 3_181)
+
+    assert not found.is_free
+    assert found.reason

@@ -1,0 +1,75 @@
+"""Whether an address can be listened on, and which process has it, from Linux's ``/proc``."""
+
+import errno
+import os
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+
+_LISTENING: Final = "0A"
+COMMAND_SIZE_MAX: Final = 120
+
+
+class PortUse(msgspec.Struct, frozen=True):
+    """What is known of one address."""
+
+    is_free: bool
+    reason: str = ""  # why the address cannot be used, if not because it is in use
+    pid: int | None = None  # of the process that listens there; ``None``: none, or not known
+    command: str = ""  # of that process
+
+
+def port_use(host: str, port: int) -> PortUse:
+    """Return whether a TCP address of this machine is free, and if not, which process has it."""
+    name = "" if host in ("*", "0.0.0.0") else host.strip("[]")  # noqa: S104 - compared, not bound
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((name, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                return PortUse(is_free=False, reason=error.strerror or str(error))
+        else:
+            return PortUse(is_free=True)
+    pid = _owner(port)
+    return PortUse(is_free=False, pid=pid, command="" if pid is None else _command(pid))
+
+
+def _owner(port: int) -> int | None:
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdecimal():
+            continue
+        with suppress(OSError):  # another user's process, or one that has just ended
+            for fd in os.listdir(f"/proc/{name}/fd"):
+                with suppress(OSError):
+                    if os.readlink(f"/proc/{name}/fd/{fd}") in sockets:
+                        return int(name)
+    return None
+
+
+def _inodes(port: int) -> Iterator[str]:
+    """Yield the inodes of the sockets that listen on a port."""
+    for path in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with suppress(OSError), open(path, encoding="ascii") as file:
+            for line in list(file)[1:]:
+                fields = line.split()
+                is_port = fields[1].endswith(f":{port:04X}")
+                if is_port and fields[3] == _LISTENING:
+                    yield fields[9]
+
+
+def _command(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = file.read(4_096).split(b"\0")
+    except OSError:
+        return ""
+    text = " ".join(word.decode("utf-8", "replace") for word in words if word)
+    return re.sub(r"\s+", " ", text)[:COMMAND_SIZE_MAX]
