@@ -299,7 +299,7 @@ def _defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "L2", "ledgers leave limbo without a look at any peer", 50,
-        [(LedgerRecheck, "handle", repair.cleared_at_once)],
+        [(LedgerRecheck, "_check_ledger", repair.cleared_at_once)],
     )  # fmt: skip
     yield Defect(
         "L3", "a bookie that may have lost a fence takes adds", 3_000,

@@ -4,6 +4,7 @@ The body does what ``zbk.auditor.recheck`` does, in the bookie's process: it end
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, Protocol
 
 from tests.simulation.copier import CopyBody, HoldingsBody
@@ -12,12 +13,18 @@ from tests.simulation.metadata import MetadataServer, Session
 from tests.simulation.network import ClientPool
 from tests.simulation.oracle import BookieOracle
 from zbk.actors.identity.losses import Losses
-from zbk.durability import limbo_recheck_events as ev
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
-from zbk.errors import NoSuchLedgerError, ZbkError
+from zbk.durability.limbo_recheck import (
+    LedgerRecheck,
+    Patience,
+    ReadClock,
+    RecheckEffect,
+    RecheckResult,
+    listed_first,
+)
+from zbk.errors import ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair import repair_effects as ev
 
 ROUND_US: Final = 300 * MS
 ROUND_US_MAX: Final = 2 * SECOND
@@ -97,7 +104,7 @@ class BookieRecheck:
         self._core = self._core_type(
             self._bookie.bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
         )
-        self._handle(ev.RecheckStarted())
+        self._go_on(self._core.begin())
 
     def _end_round(self) -> None:
         if self._losses.reasons:
@@ -124,59 +131,56 @@ class BookieRecheck:
 
     # ------------------------------------------------------------------ one ledger
 
-    def _handle(self, event: ev.Event) -> None:
+    def _answer(self, value: object) -> None:
         assert self._core is not None, "a ledger is checked"
-        (effect,) = self._core.handle(event, self._node.now_ms())
-        self._carry_out(effect)
+        self._go_on(self._core.answer(value))
 
-    def _carry_out(self, effect: ev.Effect) -> None:
-        ledgers, ledger_id = self._ledgers, self._ledger_id
+    def _go_on(self, effect: RecheckEffect | None) -> None:
+        ledgers, ledger_id, now_ms = self._ledgers, self._ledger_id, self._node.now_ms()
         match effect:
-            case ev.ReadMetadata():
+            case ev.LookAtLedger():
                 self._metadata.submit(
                     self._node,
                     lambda: ledgers.read(ledger_id, is_fresh=True)[0],
-                    self._in_process(self._on_metadata),
+                    self._in_process(partial(self._on_metadata, now_ms)),
                 )
-            case ev.AskPeer(bookie_id, span):
-                done = self._in_process(self._on_holdings)
+            case ev.AskHoldings(bookie_id, span):
+                done = self._in_process(self._answer)
                 HoldingsBody(self._pool, bookie_id, ledger_id, span, done)
-            case ev.CopyEntries(order):
-                done = self._in_process(lambda result: self._handle(ev.EntriesCopied(result)))
-                CopyBody(self._node, self._pool, order, done)
+            case ev.CopyFragment(order):
+                CopyBody(self._node, self._pool, order, self._in_process(self._answer))
             case ev.WaitUntil(until_ms):
-                wait_us = max(1, until_ms - self._node.now_ms()) * MS
-                self._bookie.later(wait_us, self._handle, ev.TimePassed())
-            case ev.ClearLedger(copied_count, silent):
-                self._node.trace(f"L{ledger_id} leaves limbo, {copied_count} copied, {silent}")
-                if silent:
-                    self._bookie.oracle.gave_up.add(ledger_id)
-                    self._node.kernel.sometimes["limbo: cleared without a silent peer"] += 1
-                if copied_count:
-                    self._node.kernel.sometimes["limbo: what was lost came back"] += 1
-                self._clear([(ledger_id, ledger_id)])
-                self._hand_out()
-                self._next()
-            case ev.ReportLedger(reason, copied_count):
-                self._node.trace(f"L{ledger_id} stays in limbo: {reason}")
-                self._node.kernel.sometimes["limbo: a ledger stays in it for now"] += 1
-                if copied_count:
-                    self._hand_out()
-                self._next()
+                self._bookie.later(max(1, until_ms - now_ms) * MS, self._answer, until_ms)
+            case ReadClock():
+                self._answer(now_ms)
+            case None:
+                assert self._core is not None, "a ledger is checked"
+                self._on_result(self._core.result)
 
-    def _on_metadata(self, outcome: LedgerMetadata | ZbkError) -> None:
-        if isinstance(outcome, NoSuchLedgerError):
-            self._handle(ev.LedgerGone())
-        elif isinstance(outcome, ZbkError):
-            self._handle(ev.LookFailed(outcome))
+    def _on_result(self, result: RecheckResult) -> None:
+        ledger_id, sometimes = self._ledger_id, self._node.kernel.sometimes
+        if result.is_cleared:
+            told = f"{result.copied_count} copied, {result.silent}"
+            self._node.trace(f"L{ledger_id} leaves limbo, {told}")
+            if result.silent:
+                self._bookie.oracle.gave_up.add(ledger_id)
+                sometimes["limbo: cleared without a silent peer"] += 1
+            if result.copied_count:
+                sometimes["limbo: what was lost came back"] += 1
+            self._clear([(ledger_id, ledger_id)])
         else:
-            self._handle(ev.LedgerSeen(outcome, self._registered()))
+            self._node.trace(f"L{ledger_id} stays in limbo: {result.reason}")
+            sometimes["limbo: a ledger stays in it for now"] += 1
+        if result.is_cleared or result.copied_count:
+            self._hand_out()
+        self._next()
 
-    def _on_holdings(self, outcome: Holdings | ZbkError) -> None:
+    def _on_metadata(self, asked_ms: int, outcome: LedgerMetadata | ZbkError) -> None:
         if isinstance(outcome, ZbkError):
-            self._handle(ev.PeerSilent(outcome))
+            self._answer(outcome)
         else:
-            self._handle(ev.PeerAnswered(outcome.ranges))
+            now_ms = self._node.now_ms()
+            self._answer(ev.LedgerSeen(outcome, self._registered(), asked_ms, now_ms))
 
     def _in_process(self, take: Any) -> Any:  # noqa: ANN401 - whatever the body tells
         """Return what hands news to the bookie's process: what goes wrong there ends it."""

@@ -8,9 +8,8 @@ import msgspec
 from zbk.actors.identity.losses import Losses
 from zbk.actors.serve.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
-from zbk.durability import limbo_recheck_events as limbo_ev
 from zbk.durability.limbo import LossReason
-from zbk.durability.limbo_recheck import LedgerRecheck
+from zbk.durability.limbo_recheck import LedgerRecheck, RecheckEffect, RecheckResult
 from zbk.metadata.records.election import AuditorElection
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.read_batch import ReadBatch
@@ -35,10 +34,10 @@ from zbk.wire.messages import GetLedgerInfo
 # ------------------------------------------------------------------ limbo
 
 
-def cleared_at_once(self: LedgerRecheck, _event: limbo_ev.Event, _now_ms: int) -> list[Any]:
+def cleared_at_once(_self: LedgerRecheck) -> Steps[RecheckEffect, RecheckResult]:
     """L2."""
-    self._is_over = True
-    return [limbo_ev.ClearLedger()]
+    yield from ()
+    return RecheckResult()
 
 
 def left_by_reason(self: Losses, *, has_lost_fences: bool) -> LedgerRanges:

@@ -20,31 +20,21 @@ Thread: one of its own, ``zbk-recheck``.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from zbk.actors.identity.losses import Losses
-from zbk.auditor.copier import Copier, Secret
+from zbk.auditor.copier import Copier
+from zbk.auditor.ledger_access import LedgerAccess
 from zbk.auditor.repair_parts import RepairGround
-from zbk.client.cluster.ledger_calls import LedgerCalls
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
-from zbk.durability.limbo_recheck_events import (
-    AskPeer,
-    ClearLedger,
-    CopyEntries,
-    EntriesCopied,
-    Event,
-    LedgerGone,
-    LedgerSeen,
-    LookFailed,
-    PeerAnswered,
-    PeerSilent,
-    ReadMetadata,
-    RecheckStarted,
-    ReportLedger,
-    TimePassed,
-    WaitUntil,
+from zbk.durability.limbo_recheck import (
+    LedgerRecheck,
+    Patience,
+    ReadClock,
+    RecheckEffect,
+    RecheckResult,
+    listed_first,
 )
-from zbk.errors import NoSuchLedgerError, StorageFailedError, ZbkError
+from zbk.errors import StorageFailedError, ZbkError
 from zbk.protocol.entry.spans import Span, merged
 from zbk.system.clock import monotonic_ms
 
@@ -145,34 +135,32 @@ class LimboRecheck:
         for ledger_id in listed_first(left, listed):
             if self._is_stopped.is_set():
                 return is_news
-            end = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
-            if isinstance(end, ClearLedger) or end.copied_count:
+            result = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
+            if result.is_cleared or result.copied_count:
                 self._with_news.add(ledger_id)
-            if isinstance(end, ClearLedger):
-                self._tell_silent(ledger_id, end)
+            if result.is_cleared:
+                self._tell_silent(ledger_id, result)
                 self._cleared.append((ledger_id, ledger_id))
             else:
-                self._tell_report(ledger_id, end)
-            is_news |= isinstance(end, ClearLedger)
+                self._tell_report(ledger_id, result)
+            is_news |= result.is_cleared
             self._flush(ground, is_due=False)
         self._flush(ground, is_due=True)
         return is_news
 
     def _check(
         self, ground: RepairGround, ledger_id: int, *, has_lost_fences: bool
-    ) -> ClearLedger | ReportLedger:
-        core = LedgerRecheck(
+    ) -> RecheckResult:
+        recheck = LedgerRecheck(
             self._bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
         )
-        attempt = _Attempt(ground, ledger_id, self._is_stopped)
-        event: Event = RecheckStarted()
-        while True:
-            (effect,) = core.handle(event, monotonic_ms())
-            if isinstance(effect, ClearLedger | ReportLedger):
-                return effect
+        access = LedgerAccess(ground, ledger_id, Copier(ground.requests), self._is_stopped)
+        effect = recheck.begin()
+        while effect is not None:
             if self._is_stopped.is_set():
-                return ReportLedger("the bookie stops")
-            event = attempt.carry_out(effect)
+                return RecheckResult(reason="the bookie stops")
+            effect = recheck.answer(_outcome(access, effect))
+        return recheck.result
 
     # ------------------------------------------------------------------ what comes of it
 
@@ -214,17 +202,17 @@ class LimboRecheck:
             logger.info("%d ledgers are still to be checked against their peers", count)
         self._told_count = count
 
-    def _tell_silent(self, ledger_id: int, end: ClearLedger) -> None:
-        if end.silent:
+    def _tell_silent(self, ledger_id: int, result: RecheckResult) -> None:
+        if result.silent:
             logger.info(
                 "ledger %d was checked without %s, silent for too long: what these alone hold of "
                 "what was never synced may be left out of it",
                 ledger_id,
-                " and ".join(end.silent),
+                " and ".join(result.silent),
             )
         self._reported.pop(ledger_id, None)
 
-    def _tell_report(self, ledger_id: int, report: ReportLedger) -> None:
+    def _tell_report(self, ledger_id: int, report: RecheckResult) -> None:
         if self._is_stopped.is_set() or self._reported.get(ledger_id) == report.reason:
             return
         if len(self._reported) < REPORT_COUNT_MAX or ledger_id in self._reported:
@@ -233,43 +221,9 @@ class LimboRecheck:
             logger.log(level, "ledger %d stays in limbo: %s", ledger_id, report.reason)
 
 
-class _Attempt:
-    """Carries out what the check of one ledger asks for."""
-
-    def __init__(self, ground: RepairGround, ledger_id: int, is_stopped: threading.Event) -> None:
-        self._ground = ground
-        self._ledger_id = ledger_id
-        self._is_stopped = is_stopped
-
-    def carry_out(self, effect: ReadMetadata | AskPeer | CopyEntries | WaitUntil) -> Event:
-        """Do it; return what came of it."""
-        match effect:
-            case ReadMetadata():
-                return self._look()
-            case AskPeer(bookie_id, span):
-                return self._ask(bookie_id, span)
-            case CopyEntries(order):
-                copier = Copier(self._ground.requests)
-                secret = Secret.of(order.metadata)
-                return EntriesCopied(copier.copy(order, secret, is_stopped=self._is_stopped))
-            case WaitUntil(until_ms):
-                self._is_stopped.wait(max(0, until_ms - monotonic_ms()) / 1000)
-                return TimePassed()
-            case _:
-                assert_never(effect)
-
-    def _look(self) -> Event:
-        try:
-            metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
-        except NoSuchLedgerError:
-            return LedgerGone()
-        except ZbkError as error:
-            return LookFailed(error)
-        return LedgerSeen(metadata, self._ground.registered())
-
-    def _ask(self, bookie_id: str, span: Span) -> Event:
-        calls = LedgerCalls(self._ground.requests, self._ledger_id)
-        try:
-            return PeerAnswered(calls.holdings(bookie_id, span).ranges)
-        except ZbkError as error:
-            return PeerSilent(error)
+def _outcome(access: LedgerAccess, effect: RecheckEffect) -> object:
+    """Carry out an effect; return its answer, or the error that is the answer."""
+    try:
+        return monotonic_ms() if isinstance(effect, ReadClock) else access.carry_out(effect)
+    except ZbkError as error:
+        return error

@@ -8,31 +8,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.quorums import quorums
-from zbk.durability.limbo_recheck import LedgerRecheck, Patience, listed_first
-from zbk.durability.limbo_recheck_events import (
-    AskPeer,
-    ClearLedger,
-    CopyEntries,
-    EntriesCopied,
-    Event,
-    LedgerGone,
-    LedgerSeen,
-    LookFailed,
-    PeerAnswered,
-    PeerSilent,
-    ReadMetadata,
-    RecheckStarted,
-    ReportLedger,
-    TimePassed,
-    WaitUntil,
+from zbk.durability.limbo_recheck import (
+    LedgerRecheck,
+    Patience,
+    ReadClock,
+    RecheckEffect,
+    RecheckResult,
+    listed_first,
 )
-from zbk.errors import BookieUnavailableError, MetadataUnavailableError, UnknownLedgerStateError
+from zbk.errors import (
+    BookieUnavailableError,
+    MetadataUnavailableError,
+    NoSuchLedgerError,
+    UnknownLedgerStateError,
+    ZbkError,
+)
 from zbk.protocol.entry.spans import Span, merged
 from zbk.protocol.entry.words import DigestType, LedgerType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
+from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.repair_effects import (
+    AskHoldings,
+    CopyFragment,
+    LedgerSeen,
+    LookAtLedger,
+    WaitUntil,
+)
 
 LEDGER_ID = 7
 Q332 = Quorum(3, 3, 2)
@@ -71,43 +75,53 @@ class World:
         self.not_known: set[int] = set()  # entries that a peer in limbo does not know of
         self.asked: list[str] = []
         self.copied: list[tuple[Span, ...]] = []
+        self.range_count_max = 1 << 20
         self.patience = Patience(GRACE_MS)
         self.now_ms = 0
 
-    def attempt(self, *, has_lost_fences: bool) -> ClearLedger | ReportLedger:
+    def attempt(self, *, has_lost_fences: bool) -> RecheckResult:
         """Go on to the end."""
-        core = LedgerRecheck("a", has_lost_fences=has_lost_fences, patience=self.patience)
-        event: Event = RecheckStarted()
+        recheck = LedgerRecheck("a", has_lost_fences=has_lost_fences, patience=self.patience)
+        effect = recheck.begin()
         for _ in range(1_000):
-            (effect,) = core.handle(event, self.now_ms)
-            match effect:
-                case ClearLedger() | ReportLedger():
-                    return effect
-                case ReadMetadata():
-                    event = self._look()
-                case AskPeer(bookie_id, span):
-                    event = self._ask(bookie_id, span)
-                case CopyEntries():
-                    event = EntriesCopied(self._copy(effect))
-                case WaitUntil(until_ms):
-                    assert until_ms > self.now_ms
-                    self.now_ms = until_ms
-                    event = TimePassed()
+            if effect is None:
+                return recheck.result
+            effect = recheck.answer(self.carry_out(effect))
         raise AssertionError("it does not end")
 
-    def _look(self) -> Event:
-        if self.metadata is None:
-            return LedgerGone()
-        return LedgerSeen(self.metadata, frozenset(self.held) - self.silent)
+    def carry_out(self, effect: RecheckEffect) -> object:
+        """Return the answer to an effect."""
+        match effect:
+            case LookAtLedger():
+                return self._look()
+            case AskHoldings(bookie_id, span):
+                return self._ask(bookie_id, span)
+            case CopyFragment():
+                return self._copy(effect)
+            case WaitUntil(until_ms):
+                assert until_ms > self.now_ms
+                self.now_ms = until_ms
+                return self.now_ms
+            case ReadClock():
+                return self.now_ms
 
-    def _ask(self, bookie_id: str, span: Span) -> Event:
+    def _look(self) -> LedgerSeen | ZbkError:
+        if self.metadata is None:
+            return NoSuchLedgerError(LEDGER_ID)
+        registered = frozenset(self.held) - self.silent
+        return LedgerSeen(self.metadata, registered, self.now_ms, self.now_ms)
+
+    def _ask(self, bookie_id: str, span: Span) -> Holdings | ZbkError:
         self.asked.append(bookie_id)
         if bookie_id in self.silent:
-            return PeerSilent(BookieUnavailableError(bookie_id, "not there"))
+            return BookieUnavailableError(bookie_id, "not there")
         held = {one for one in self.held.get(bookie_id, set()) if span[0] <= one <= span[1]}
-        return PeerAnswered(tuple(merged((one, one) for one in held)))
+        ranges = tuple(merged((one, one) for one in held))
+        if len(ranges) > self.range_count_max:  # a full page: the rest is asked for
+            return Holdings(ranges[:1], ranges[0][1])
+        return Holdings(ranges)
 
-    def _copy(self, effect: CopyEntries) -> CopyResult:
+    def _copy(self, effect: CopyFragment) -> CopyResult:
         order = effect.order
         assert order.target == "a"
         self.copied.append(order.spans)
@@ -140,26 +154,25 @@ def ids(*spans: Span) -> set[int]:
 
 def test_a_ledger_that_was_deleted_is_cleared() -> None:
     for has_lost_fences in (True, False):
-        assert World(None).attempt(has_lost_fences=has_lost_fences) == ClearLedger()
+        assert World(None).attempt(has_lost_fences=has_lost_fences) == RecheckResult()
 
 
 def test_a_ledger_that_does_not_name_the_bookie_is_cleared_and_nobody_is_asked() -> None:
     for has_lost_fences in (True, False):
         world = World(ledger(Fragment(0, ("b", "c", "d")), kind=VD))
 
-        assert world.attempt(has_lost_fences=has_lost_fences) == ClearLedger()
+        assert world.attempt(has_lost_fences=has_lost_fences) == RecheckResult()
         assert not world.asked
 
 
 def test_without_its_metadata_a_ledger_stays_in_limbo() -> None:
-    core = LedgerRecheck("a", has_lost_fences=True, patience=Patience(0))
-    core.handle(RecheckStarted(), 0)
+    recheck = LedgerRecheck("a", has_lost_fences=True, patience=Patience(0))
+    recheck.begin()
 
-    (end,) = core.handle(LookFailed(MetadataUnavailableError("zk://here", "no answer")), 0)
+    assert recheck.answer(MetadataUnavailableError("zk://here", "no answer")) is None
 
-    assert isinstance(end, ReportLedger)
-    assert "metadata cannot be read" in end.reason
-    assert not end.is_hopeless
+    assert "metadata cannot be read" in recheck.result.reason
+    assert not recheck.result.is_hopeless
 
 
 def test_a_bookie_that_cannot_be_asked_what_it_holds_itself_clears_nothing() -> None:
@@ -168,7 +181,7 @@ def test_a_bookie_that_cannot_be_asked_what_it_holds_itself_clears_nothing() -> 
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert not world.copied
 
 
@@ -178,7 +191,7 @@ def test_a_bookie_that_cannot_be_asked_what_it_holds_itself_clears_nothing() -> 
 def test_what_any_peer_holds_is_copied_before_the_ledger_is_cleared() -> None:
     world = World(ledger(kind=VD), a=ids((0, 4)), b=ids((0, 6)), c=ids((0, 4), (8, 8)))
 
-    assert world.attempt(has_lost_fences=False) == ClearLedger(copied_count=3)
+    assert world.attempt(has_lost_fences=False) == RecheckResult(copied_count=3)
 
     assert world.asked == ["a", "b", "c"]
     assert world.held["a"] == ids((0, 6), (8, 8))
@@ -187,29 +200,36 @@ def test_what_any_peer_holds_is_copied_before_the_ledger_is_cleared() -> None:
 def test_a_pd_ledger_lost_nothing_and_is_cleared_without_a_question() -> None:
     world = World(ledger(kind=PD), b=ids((0, 6)))
 
-    assert world.attempt(has_lost_fences=False) == ClearLedger()
+    assert world.attempt(has_lost_fences=False) == RecheckResult()
     assert not world.asked
 
 
 def test_a_silent_peer_is_waited_for_and_its_entries_are_copied_when_it_is_back() -> None:
     world = World(ledger(kind=VD), b=ids((0, 6)), c=set())
-    core_metadata = world.metadata
-    assert core_metadata is not None
     world.silent = {"b"}
-    core = LedgerRecheck("a", has_lost_fences=False, patience=world.patience)
-    core.handle(RecheckStarted(), 0)
-    core.handle(LedgerSeen(core_metadata, frozenset(ABC)), 0)
-    core.handle(PeerAnswered(()), 0)  # a
-    core.handle(PeerSilent(BookieUnavailableError("b", "not there")), 0)
-    (waits,) = core.handle(PeerAnswered(()), 0)  # c
-    assert isinstance(waits, WaitUntil)
+    recheck = LedgerRecheck("a", has_lost_fences=False, patience=world.patience)
+    effect = recheck.begin()
+    while not isinstance(effect, WaitUntil):
+        assert effect is not None
+        effect = recheck.answer(world.carry_out(effect))
+    assert world.asked == ["a", "b", "c"]
+    world.silent = set()
 
-    (asks,) = core.handle(TimePassed(), waits.until_ms)
+    asks = recheck.answer(world.carry_out(effect))
 
-    assert asks == AskPeer("b", (0, 2**63 - 1))
-    (copies,) = core.handle(PeerAnswered(((0, 6),)), waits.until_ms)
-    assert isinstance(copies, CopyEntries)
+    assert asks == AskHoldings("b", (0, 2**63 - 1))
+    copies = recheck.answer(Holdings(((0, 6),)))
+    assert isinstance(copies, CopyFragment)
     assert copies.order.spans == ((0, 6),)
+
+
+def test_a_peer_that_tells_what_it_holds_in_parts_is_asked_for_all_of_it() -> None:
+    world = World(ledger(kind=VD), a=ids((2, 2)), b=ids((0, 0), (2, 2), (5, 6)), c=set())
+    world.range_count_max = 1
+
+    assert world.attempt(has_lost_fences=False) == RecheckResult(copied_count=3)
+
+    assert world.asked == ["a", "b", "b", "b", "c"]
 
 
 def test_a_peer_that_stays_silent_is_waited_for_no_longer_than_the_grace() -> None:
@@ -218,7 +238,7 @@ def test_a_peer_that_stays_silent_is_waited_for_no_longer_than_the_grace() -> No
 
     end = world.attempt(has_lost_fences=False)
 
-    assert end == ClearLedger(copied_count=4, silent=("b",))
+    assert end == RecheckResult(copied_count=4, silent=("b",))
     assert GRACE_MS <= world.now_ms < 2 * GRACE_MS
 
 
@@ -228,7 +248,7 @@ def test_the_grace_is_waited_for_once_and_not_at_every_ledger() -> None:
     world.attempt(has_lost_fences=False)
     waited_ms = world.now_ms
 
-    assert world.attempt(has_lost_fences=False) == ClearLedger(silent=("b",))
+    assert world.attempt(has_lost_fences=False) == RecheckResult(silent=("b",))
 
     assert world.now_ms == waited_ms
 
@@ -251,7 +271,7 @@ def test_what_a_peer_holds_and_does_not_give_keeps_the_ledger_in_limbo() -> None
 
     end = world.attempt(has_lost_fences=False)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert "entry 5: gone" in end.reason
     assert end.is_hopeless
     assert end.copied_count == 6
@@ -260,7 +280,7 @@ def test_what_a_peer_holds_and_does_not_give_keeps_the_ledger_in_limbo() -> None
 def test_entries_behind_the_end_of_a_closed_ledger_are_not_copied() -> None:
     world = World(ledger(kind=VD, last=3), b=ids((0, 6)), c=ids((0, 3)))
 
-    assert world.attempt(has_lost_fences=False) == ClearLedger(copied_count=4)
+    assert world.attempt(has_lost_fences=False) == RecheckResult(copied_count=4)
     assert world.held["a"] == ids((0, 3))
 
 
@@ -270,7 +290,7 @@ def test_entries_behind_the_end_of_a_closed_ledger_are_not_copied() -> None:
 def test_a_closed_ledger_is_cleared_once_all_of_it_is_here() -> None:
     world = World(ledger(last=9), a=ids((2, 3)), b=ids((0, 9)), c=ids((0, 9)))
 
-    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=8)
+    assert world.attempt(has_lost_fences=True) == RecheckResult(copied_count=8)
 
     assert world.copied == [((0, 1), (4, 9))]
     assert world.held["a"] == ids((0, 9))
@@ -280,7 +300,7 @@ def test_a_closed_ledger_is_cleared_once_all_of_it_is_here() -> None:
 def test_an_empty_closed_ledger_is_cleared_without_a_question() -> None:
     world = World(ledger(last=-1))
 
-    assert world.attempt(has_lost_fences=True) == ClearLedger()
+    assert world.attempt(has_lost_fences=True) == RecheckResult()
     assert not world.asked
 
 
@@ -289,7 +309,7 @@ def test_what_nobody_has_any_more_keeps_the_ledger_in_limbo_and_the_rest_is_copi
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert end.is_hopeless
     assert "entry 5: gone" in end.reason
     assert world.held["a"] == ids((0, 4), (6, 9))
@@ -302,14 +322,14 @@ def test_what_a_peer_in_limbo_does_not_know_of_does_not_keep_the_rest_from_being
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert not end.is_hopeless
     assert "bookie b may have lost" in end.reason
     assert end.copied_count == 7
     assert world.held["a"] == ids((0, 1), (4, 6), (8, 9))
     world.not_known = set()
     world.held["b"] = ids((0, 9))
-    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=3)
+    assert world.attempt(has_lost_fences=True) == RecheckResult(copied_count=3)
 
 
 def test_a_peer_that_knows_of_nothing_is_not_asked_for_ever() -> None:
@@ -318,7 +338,7 @@ def test_a_peer_that_knows_of_nothing_is_not_asked_for_ever() -> None:
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert len(world.copied) <= 20
 
 
@@ -329,11 +349,11 @@ def test_what_nobody_who_is_there_should_have_is_not_asked_for() -> None:
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert not end.is_hopeless
     assert "no peer is there that could give entries 0 .. 8" in end.reason
     world.silent = set()
-    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=6)
+    assert world.attempt(has_lost_fences=True) == RecheckResult(copied_count=6)
 
 
 def test_without_peers_nothing_is_cleared_and_that_is_not_the_last_word() -> None:
@@ -342,7 +362,7 @@ def test_without_peers_nothing_is_cleared_and_that_is_not_the_last_word() -> Non
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert "no peer is there that could give entries 0 .. 9" in end.reason
     assert not end.is_hopeless
 
@@ -352,16 +372,16 @@ def test_no_waiting_clears_a_ledger_whose_last_ensemble_has_the_bookie() -> None
 
     for _ in range(3):
         end = world.attempt(has_lost_fences=True)
-        assert isinstance(end, ReportLedger)
+        assert not end.is_cleared
         assert "recover the ledger" in end.reason
         world.now_ms += 10 * GRACE_MS
     assert not world.copied
 
     assert world.metadata is not None
     world.metadata = world.metadata.with_recovery()
-    assert isinstance(world.attempt(has_lost_fences=True), ReportLedger)
+    assert not world.attempt(has_lost_fences=True).is_cleared
     world.metadata = world.metadata.with_closed_by_recovery((), 9, 0)
-    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=10)
+    assert world.attempt(has_lost_fences=True) == RecheckResult(copied_count=10)
 
 
 def test_after_an_ensemble_change_the_fragments_that_have_an_end_are_enough() -> None:
@@ -369,7 +389,7 @@ def test_after_an_ensemble_change_the_fragments_that_have_an_end_are_enough() ->
         ledger(Fragment(0, ABC), Fragment(5, ("d", "b", "c"))), b=ids((0, 9)), c=ids((0, 9))
     )
 
-    assert world.attempt(has_lost_fences=True) == ClearLedger(copied_count=5)
+    assert world.attempt(has_lost_fences=True) == RecheckResult(copied_count=5)
     assert world.held["a"] == ids((0, 4))
 
 
@@ -380,7 +400,7 @@ def test_of_an_open_ledger_the_closed_fragments_are_copied_all_the_same() -> Non
 
     end = world.attempt(has_lost_fences=True)
 
-    assert isinstance(end, ReportLedger)
+    assert not end.is_cleared
     assert not end.is_hopeless
     assert world.held["a"] == ids((0, 4))
 
@@ -422,7 +442,7 @@ def cases(draw: st.DrawFn, *, kind: LedgerType) -> Case:
     return Case(metadata, held, lost, draw(st.sets(st.sampled_from(bookies[1:]), max_size=1)))
 
 
-def attempted(case: Case, *, has_lost_fences: bool) -> tuple[World, ClearLedger | ReportLedger]:
+def attempted(case: Case, *, has_lost_fences: bool) -> tuple[World, RecheckResult]:
     world = World(case.metadata, **{one: set(held) for one, held in case.before.items()})
     world.held["a"] -= case.lost
     world.silent = set(case.silent)
@@ -449,7 +469,7 @@ def test_a_ledger_is_cleared_after_a_loss_of_everything_only_when_all_due_is_her
         members = [fragment.bookies[slot] for slot in metadata.quorum.write_set(entry_id)]
         if "a" in members:
             due.add(entry_id)
-    assert isinstance(end, ClearLedger) == (not is_last_ours and due <= world.held["a"])
+    assert end.is_cleared == (not is_last_ours and due <= world.held["a"])
 
 
 @settings(max_examples=100)
@@ -468,7 +488,7 @@ def test_a_ledger_is_cleared_after_an_unclean_stop_only_with_all_that_answering_
         others = set(fragment.bookies) - {"a"} - case.silent
         if any(entry_id in world.held[one] for one in others):
             assert entry_id in world.held["a"]
-    assert isinstance(end, ClearLedger)
+    assert end.is_cleared
     peers = {b for f in case.metadata.fragments if "a" in f.bookies for b in f.bookies}
     assert set(end.silent) <= case.silent & peers
 
