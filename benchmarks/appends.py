@@ -31,6 +31,12 @@ def write_step(kind: str, count: int, *words: str, name: str = "zbk", size: int 
     return Step(name, shape, (Amount("--count", count),))
 
 
+def slow_step(kind: str, *words: str, amount: Amount, name: str = "zbk") -> Step:
+    """Return a write to a cluster with slow disks: an experiment."""
+    shape = ("write", "--type", kind, "--size", "100", *words)
+    return Step(name, shape, (amount,), is_experiment=True)
+
+
 def append_many(kind: str, size: int, count: int, field: str, goal: int) -> Case:
     """Return the case of one call a batch; ``goal`` is for ``field``, a rate."""
     unit = UNITS[field]
@@ -148,11 +154,7 @@ def beside_fsyncs() -> Case:
         )
         for name, limit_ms in (("p50", SLOW_SYNC_MS // 10), ("p95", SLOW_SYNC_MS // 2))
     )
-    step = Step(
-        "zbk",
-        ("write", "--type", "vd", "--size", "100", *words),
-        (Amount("--seconds", BESIDE_SECONDS, "s"),),
-    )
+    step = slow_step("vd", *words, amount=Amount("--seconds", BESIDE_SECONDS, "s"))
     names = [f"{who}latency_{name}_ms" for who in ("", "neighbor_") for name in ("p50", "p95")]
     return Case(
         name="vd-beside-pd",

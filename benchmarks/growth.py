@@ -3,7 +3,7 @@
 from typing import Final
 
 from benchmarks import figures
-from benchmarks.appends import write_step
+from benchmarks.appends import slow_step, write_step
 from benchmarks.case import Amount, Bound, Case, Row, Step, Way, at_least, at_most, rate_text, way
 from zbk.config import BookieConfig, ClientConfig
 
@@ -59,7 +59,7 @@ def beside() -> Case:
             write_step("pd", count, name="alone"),
             write_step("pd", count, "--ledgers", "8", name="eight"),
             write_step("pd", count, "--idle-ledgers", "200", name="idle"),
-            write_step("pd", count, "--slow-bookie", "50ms", name="slow"),
+            slow_step("pd", "--slow-bookie", "50ms", amount=Amount("--count", count), name="slow"),
         ),
         read=figures.beside,
         rows=rows,

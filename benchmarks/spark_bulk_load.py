@@ -27,11 +27,11 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 import zbk
+from benchmarks.slow_bookie import slow_programs
 from pyspark_zbk import session
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
 
-BOOKIE_COUNT: Final = 3
 PARTITION_COUNT: Final = 8
 WARM_UP_ROW_COUNT: Final = 200_000
 SMALL_SHARE: Final = 4
@@ -134,8 +134,7 @@ class Bench:
     @contextmanager
     def _cluster(self, sync_delay_ms: int) -> Iterator[str]:
         folder = Path(tempfile.mkdtemp(dir=self._folder))
-        program = ("-m", "zbk.cli.bench.slow_bookie", "--sync-delay", f"{sync_delay_ms}ms")
-        programs = dict.fromkeys(range(BOOKIE_COUNT), program) if sync_delay_ms else {}
+        programs = slow_programs(0, sync_delay_ms)
         try:
             with LocalCluster(folder / "cluster", bookie_programs=programs) as cluster:
                 yield cluster.metadata_uri

@@ -1,8 +1,9 @@
-"""``python -m benchmarks.experiments``: kill a part of a cluster and measure the recovery.
+"""``python -m benchmarks.experiments``: break or slow a part of a cluster and measure the effect.
 
 python -m benchmarks.experiments recovery   # a writer dies; its ledger is recovered
 python -m benchmarks.experiments restart    # a bookie dies; it replays its journal
 python -m benchmarks.experiments repair     # a bookie is lost; its ledgers are copied
+python -m benchmarks.experiments write --slow-bookie 50ms   # a bookie lags; a client writes
 """
 
 import click
@@ -28,12 +29,16 @@ from zbk.cli.streams import open_streams
             "benchmarks.experiments.commands:repair",
             "Kill a bookie and measure how fast autorecovery repairs its ledgers.",
         ),
+        "write": LazyCommand(
+            "benchmarks.experiments.commands:write",
+            "Measure appends to a temporary cluster whose fsyncs take longer.",
+        ),
     },
     examples=[("python -m benchmarks.experiments recovery", "in a temporary cluster")],
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def experiments() -> None:
-    """Kill a part of a temporary cluster and measure the time until the rest recovers."""
+    """Break or slow a part of a temporary cluster and measure the effect."""
 
 
 if __name__ == "__main__":

@@ -1,46 +1,46 @@
-"""Commands of the experiments; options and exit codes are as those of ``zbk bench``."""
+"""Commands of the experiments; options and exit codes are those of ``zbk bench``."""
+
+from typing import Any
 
 import click
 
 from benchmarks.experiments.recovery import RecoveryLoad, run_recovery
 from benchmarks.experiments.repair import RepairLoad, run_repair
 from benchmarks.experiments.restart import RestartLoad, run_restart
-from zbk.cli.bench.options import count_option, duration_option, zookeeper_option
+from benchmarks.experiments.slow_disks import run_slow_disks
+from zbk.cli.bench.options import (
+    count_option,
+    load_of,
+    load_options,
+    zookeeper_option,
+)
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_folder
+from zbk.cli.bench.write import print_result
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import output_option, parse_size_option
+from zbk.cli.options import duration_option, integer_option, output_option, size_option
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import saying, telling
 
-numbered_size_option = click.option(
-    "--size",
-    type=click.IntRange(min=8),
-    default=100,
-    show_default=True,
-    help="Bytes of payload in an entry; the first 8 are its id.",
+PROGRAM = "python -m benchmarks.experiments"
+
+numbered_size_option = integer_option(
+    "--size", low=8, default=100, help_text="Bytes of payload in an entry; the first 8 are its id."
 )
 
 
 @click.command(
     "recovery",
     cls=ZbkCommand,
-    examples=[
-        (
-            "python -m benchmarks.experiments recovery",
-            "a million entries, and a thousand adds unanswered",
-        )
-    ],
+    examples=[(f"{PROGRAM} recovery", "a million entries, and a thousand adds unanswered")],
 )
 @numbered_size_option
 @count_option(1_000_000, "Entries that are acknowledged before the writer dies.")
-@click.option(
+@integer_option(
     "--outstanding",
     "outstanding_count",
-    type=click.IntRange(min=1),
     default=1_000,
-    show_default=True,
-    help="Adds that are unanswered when it dies.",
+    help_text="Adds that are unanswered when it dies.",
 )
 @zookeeper_option
 @output_option
@@ -64,16 +64,13 @@ def recovery(
 @click.command(
     "restart",
     cls=ZbkCommand,
-    examples=[("python -m benchmarks.experiments restart --journal 100MiB", "with less to replay")],
+    examples=[(f"{PROGRAM} restart --journal 100MiB", "with less to replay")],
 )
-@click.option(
+@size_option(
     "--journal",
     "journal_size",
-    metavar="SIZE",
     default="500MiB",
-    show_default=True,
-    callback=parse_size_option,
-    help="Bytes of journal after the last checkpoint of the killed bookie.",
+    help_text="Bytes of journal after the last checkpoint of the killed bookie.",
 )
 @numbered_size_option
 @zookeeper_option
@@ -95,57 +92,32 @@ def restart(journal_size: int, size: int, use_zookeeper: bool, output: Format) -
     "repair",
     cls=ZbkCommand,
     examples=[
-        ("python -m benchmarks.experiments repair", "2 GiB in 200 ledgers, without a limit"),
-        (
-            "python -m benchmarks.experiments repair --writer 10s --rate 16MiB",
-            "and the cost to a writer",
-        ),
+        (f"{PROGRAM} repair", "2 GiB in 200 ledgers, without a limit"),
+        (f"{PROGRAM} repair --writer 10s --rate 16MiB", "and the cost to a writer"),
     ],
 )
-@click.option(
+@size_option(
     "--held",
     "held_size",
-    metavar="SIZE",
     default="2GiB",
-    show_default=True,
-    callback=parse_size_option,
-    help="Approximate payload that the killed bookie holds.",
+    help_text="Approximate payload that the killed bookie holds.",
 )
-@click.option(
-    "--ledgers",
-    "ledger_count",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Approximate number of ledgers.",
+@integer_option(
+    "--ledgers", "ledger_count", default=200, help_text="Approximate number of ledgers."
 )
-@click.option(
-    "--size",
-    "entry_size",
-    type=click.IntRange(min=1),
-    default=1024,
-    show_default=True,
-    help="Bytes of payload in an entry.",
+@integer_option("--size", "entry_size", default=1024, help_text="Bytes of payload in an entry.")
+@integer_option(
+    "--bookies", "bookie_count", low=3, default=3, help_text="Bookies before one is killed."
 )
-@click.option(
-    "--bookies",
-    "bookie_count",
-    type=click.IntRange(min=3),
-    default=3,
-    show_default=True,
-    help="Bookies before one is killed.",
-)
-@click.option(
+@size_option(
     "--rate",
     "rate_size",
-    metavar="SIZE",
-    callback=parse_size_option,
-    help="Limit on the bytes copied in a second.  [default: no limit]",
+    help_text="Limit on the bytes copied in a second.  [default: no limit]",
 )
 @duration_option(
     "--writer",
     "writer_ms",
-    "Run a writer for this time before the repair, and during it, and compare its rates.",
+    help_text="Run a writer for this time before the repair, and during it, and compare its rates.",
 )
 @output_option
 def repair(
@@ -178,3 +150,51 @@ def repair(
             on_progress=on_progress,
         )
     print_object(fields_of(result), output)
+
+
+@click.command(
+    "write",
+    cls=ZbkCommand,
+    examples=[
+        (f"{PROGRAM} write --slow-bookie 50ms", "one bookie lags; its backlog in the client"),
+        (f"{PROGRAM} write --type vd --slow-disks 100ms --neighbor pd", "VD beside slow fsyncs"),
+    ],
+)
+@load_options
+@duration_option(
+    "--slow-bookie", "slow_bookie_ms", help_text="Additional time of each fsync of one bookie."
+)
+@duration_option(
+    "--slow-disks", "slow_disks_ms", help_text="Additional time of each fsync of every bookie."
+)
+@zookeeper_option
+@output_option
+@click.pass_context
+def write(
+    context: click.Context,
+    /,
+    slow_bookie_ms: int,
+    slow_disks_ms: int,
+    use_zookeeper: bool,
+    output: Format,
+    **_load: Any,  # noqa: ANN401 - the values of `load_options`
+) -> None:
+    """Measure appends to a temporary cluster whose fsyncs take longer."""
+    if bool(slow_bookie_ms) is bool(slow_disks_ms):
+        raise click.UsageError("Give one of --slow-bookie and --slow-disks.", context)
+    load = load_of(context)
+    note("starting a temporary cluster of three bookies")
+    with bench_folder() as folder:
+        result, backlog_size_max = run_slow_disks(
+            folder,
+            load,
+            slow_bookie_ms=slow_bookie_ms,
+            slow_disks_ms=slow_disks_ms,
+            use_zookeeper=use_zookeeper,
+        )
+    extra = {"slow_disks_ms": slow_disks_ms}
+    if slow_bookie_ms:
+        extra = {
+            "slow_bookie_ms": slow_bookie_ms, "slow_bookie_backlog_size_max": backlog_size_max
+        }  # fmt: skip
+    print_result(result, output, extra)

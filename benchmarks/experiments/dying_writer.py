@@ -5,7 +5,7 @@
 entries one by one, and prints ``AddsSent`` when each has left the writer. It exits with its ledger
 open when its standard input ends.
 
-The payloads are those of ``zbk.bench.numbered``.
+The payloads are those of ``benchmarks.experiments.numbered``.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.bench.numbered import NumberedPayloads, batches
+from benchmarks.experiments.numbered import NumberedPayloads, batches
 from zbk.bench.program import tell
 from zbk.client.api import connect
 from zbk.client.write.ledger_writer import LedgerWriter

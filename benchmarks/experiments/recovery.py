@@ -23,7 +23,7 @@ from typing import Final, Protocol
 import msgspec
 
 from benchmarks.experiments.dying_writer import AddsSent, LedgerWritten
-from zbk.bench.numbered import entry_id_of
+from benchmarks.experiments.numbered import entry_id_of
 from zbk.bench.program import Program
 from zbk.client.api import connect
 from zbk.cluster.local import LocalCluster

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from zbk.bench.numbered import NumberedPayloads, entry_id_of
+from benchmarks.experiments.numbered import NumberedPayloads, entry_id_of
 from zbk.client.api import Client, connect
 from zbk.cluster.load import load as append_all
 from zbk.cluster.local import LocalBookie, LocalCluster

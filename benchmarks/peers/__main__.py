@@ -11,7 +11,6 @@ from click.core import ParameterSource
 
 from benchmarks.machine import ROOT, this_machine
 from benchmarks.peers.load import (
-    Api,
     Durability,
     PeerLoad,
     PeerRun,
@@ -20,7 +19,7 @@ from benchmarks.peers.load import (
     shaped,
 )
 from benchmarks.peers.servers import Version, find_server, version_of, version_text
-from zbk.cli.options import output_option, parse_duration_option
+from zbk.cli.options import choice_option, duration_option, integer_option, output_option
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.signals import end_like_ctrl_c
 
@@ -40,83 +39,46 @@ class Peer(NamedTuple):
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.argument("name", metavar="|".join(NAMES), type=click.Choice(NAMES))
-@click.option(
-    "--size",
-    "entry_size",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Bytes of payload in an entry.",
+@integer_option("--size", "entry_size", default=100, help_text="Bytes of payload in an entry.")
+@integer_option("--count", "entry_count", default=200_000, help_text="Number of entries.")
+@integer_option(
+    "--batch", "batch_count", high=65_536, default=1_000, help_text="Entries in one batch."
 )
-@click.option(
-    "--count",
-    "entry_count",
-    type=click.IntRange(min=1),
-    default=200_000,
-    show_default=True,
-    help="How many entries.",
-)
-@click.option(
-    "--batch",
-    "batch_count",
-    type=click.IntRange(min=1, max=65_536),
-    default=1_000,
-    show_default=True,
-    help="Entries in one batch.",
-)
-@click.option(
-    "--window",
-    type=click.IntRange(min=1, max=500),
-    default=64,
-    show_default=True,
-    help="Batches that may be unanswered.",
-)
-@click.option(
+@integer_option("--window", high=500, default=64, help_text="Batches that may be unanswered.")
+@choice_option(
     "--api",
-    type=click.Choice(["many", "async", "sync"]),
+    choices=["many", "async", "sync"],
     default="many",
-    show_default=True,
-    help="Batches, an entry a call, or one entry after another.",
+    help_text="Batches, an entry per call, or one entry after another.",
 )
-@click.option(
+@integer_option(
     "--ledgers",
     "ledger_count",
-    type=click.IntRange(min=1, max=10_000),
+    high=10_000,
     default=1,
-    show_default=True,
-    help="Streams that are written at once, for --seconds.",
+    help_text="Streams that are written at the same time, for --seconds.",
 )
-@click.option(
+@integer_option(
     "--outstanding",
-    type=click.IntRange(min=1, max=1),
-    default=None,
+    high=1,
     callback=lambda _context, _option, value: value or 0,
-    help="With --api async: keep so many appends unanswered in each stream.",
+    help_text="With --api async: keep this many appends unanswered in each stream.",
 )
-@click.option(
+@integer_option(
     "--processes",
     "process_count",
-    type=click.IntRange(min=1, max=256),
+    high=256,
     default=1,
-    show_default=True,
-    help="Client processes that write at once, each with its own --ledgers.",
+    help_text="Client processes that write at the same time, each with its own --ledgers.",
 )
-@click.option(
+@duration_option(
     "--seconds",
     "seconds_ms",
-    metavar="DURATION",
-    default=None,
-    callback=lambda context, option, value: (
-        0 if value is None else parse_duration_option(context, option, value)
-    ),
-    help="Write for so long, not a --count; with --api sync, or async and --outstanding.",
+    help_text="Write for this time instead of a --count; with --api sync, or async and "
+    "--outstanding.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1, max=100),
-    default=1,
-    show_default=True,
-    help="Run as often, with new servers each time.",
+@integer_option(
+    "--rounds", high=100, default=1, help_text="Number of runs, with new servers each time."
 )
 @click.option(
     "--server",
@@ -127,41 +89,23 @@ class Peer(NamedTuple):
 @click.option("--save", "is_saved", is_flag=True, help="Also write a file in benchmarks/results.")
 @output_option
 @click.pass_context
-def peers(  # noqa: PLR0917 - click passes all of them by name
+def peers(
     context: click.Context,
+    /,
     name: str,
-    entry_size: int,
-    entry_count: int,
-    batch_count: int,
-    window: int,
-    api: Api,
-    ledger_count: int,
-    outstanding: int,
-    process_count: int,
     seconds_ms: int,
     rounds: int,
     server: Path | None,
     is_saved: bool,
     output: Format,
+    **load_options: Any,  # noqa: ANN401 - fields of PeerLoad
 ) -> None:
-    """Write to three servers of another replicated log; tell the columns of `zbk bench write`.
+    """Write to three servers of another replicated log; print the columns of `zbk bench write`.
 
-    The servers run in a temporary folder and are gone afterwards.
+    The servers run in a temporary folder that is removed afterwards.
     """
     end_like_ctrl_c()
-    load = shaped(
-        PeerLoad(
-            entry_size=entry_size,
-            entry_count=entry_count,
-            api=api,
-            batch_count=batch_count,
-            window=window,
-            ledger_count=ledger_count,
-            outstanding=outstanding,
-            process_count=process_count,
-            seconds=seconds_ms / 1000,
-        )
-    )
+    load = shaped(PeerLoad(seconds=seconds_ms / 1000, **load_options))
     given = {
         name
         for name in ("entry_count", "batch_count", "window")
@@ -191,7 +135,7 @@ def why_not(load: PeerLoad, given: Collection[str]) -> str:
     if "entry_count" in given:
         return "--count says how many entries, --seconds how long: give one of them"
     if given:
-        return "--seconds has an append unanswered in each stream: leave --window and --batch out"
+        return "--seconds has an append unanswered in each stream: omit --window and --batch"
     return ""
 
 

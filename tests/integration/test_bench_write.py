@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import zbk
+from benchmarks.slow_bookie import slow_programs
 from tests.support.cluster import Shell, cluster
 from zbk.cluster.local import LocalCluster
 from zbk.system.clock import monotonic_s
@@ -140,14 +141,6 @@ def test_a_table_ends_with_the_histogram(shell: Shell, cluster: LocalCluster) ->
     assert done.stderr == b""  # no terminal: no live line
 
 
-def test_a_slow_bookie_of_a_temporary_cluster_holds_a_backlog_back(shell: Shell) -> None:
-    [found] = told(shell, "write", "--count", "5000", "--size", "1024", "--slow-bookie", "40ms")
-
-    assert found["slow_bookie_ms"] == 40
-    assert found["slow_bookie_backlog_size_max"] > 0
-    assert list(shell.home.glob("zbk-bench-*")) == []
-
-
 def test_a_neighbor_is_written_as_long_as_the_load(shell: Shell, cluster: LocalCluster) -> None:
     found = written(shell, cluster, "--type", "vd", "--count", "100", "--neighbor", "pd")
 
@@ -158,8 +151,8 @@ def test_a_neighbor_is_written_as_long_as_the_load(shell: Shell, cluster: LocalC
 
 @pytest.fixture
 def slow_cluster(tmp_path: Path) -> Iterator[LocalCluster]:
-    slow = ("-m", "zbk.cli.bench.slow_bookie", "--sync-delay", "60ms")
-    with LocalCluster(tmp_path / "slow", bookie_count=1, bookie_programs={0: slow}) as running:
+    slow = slow_programs(0, 60)
+    with LocalCluster(tmp_path / "slow", bookie_count=1, bookie_programs=slow) as running:
         yield running
 
 

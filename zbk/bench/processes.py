@@ -81,7 +81,6 @@ def _together(load: WriteLoad, meter: Meter, written: Sequence[Written]) -> Writ
         entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
         ledger_entries_per_s_min=min(result.ledger_entries_per_s_min for result in results),
         ledger_entries_per_s_max=max(result.ledger_entries_per_s_max for result in results),
-        backlog_size_max=None,
         neighbor_latency=None,
         histogram=latencies.buckets(),
     )

@@ -2,14 +2,11 @@
 
 Rates and percentiles are of the second that a sample ends. What the bookies used they tell when
 they are asked, once a sample; one that is not there is left out.
-
-The *backlog* is what the client holds for its slowest bookie: bytes of batches that some live
-bookie has not answered, the ledgers of the load together. It comes and goes in less than a second,
-so it is looked at more often, where somebody wants to know.
 """
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -22,7 +19,6 @@ from zbk.system.clock import monotonic_s
 from zbk.system.process import usage
 
 SAMPLE_INTERVAL_S: Final = 1.0
-BACKLOG_INTERVAL_S: Final = 0.02
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,11 +42,6 @@ class Sampled(Protocol):
     @property
     def acked_count(self) -> int:
         """Entries that are acknowledged."""
-        ...
-
-    @property
-    def unanswered_size(self) -> int:
-        """Bytes that some live bookie has not answered."""
         ...
 
     @property
@@ -107,22 +98,19 @@ class Sampler:
         writers: Sequence[Sampled],
         entry_size: int,
         on_sample: Callable[[Sample], None] | None,
-        *,
-        is_backlog_watched: bool = False,
     ) -> None:
-        self.backlog_size_max = 0
         self._client = client
         self._writers = writers
         self._entry_size = entry_size
         self._on_sample = on_sample
-        self._is_backlog_watched = is_backlog_watched
         self._stop = threading.Event()
         self._failure: BaseException | None = None
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
-        if self._on_sample is not None or self._is_backlog_watched:
-            self._thread = threading.Thread(target=self._run, name="zbk-bench-sampler")
+        if self._on_sample is not None:
+            target = partial(self._run, self._on_sample)
+            self._thread = threading.Thread(target=target, name="zbk-bench-sampler")
             self._thread.start()
         return self
 
@@ -138,34 +126,22 @@ class Sampler:
         if self._failure is not None and exception is None:
             raise self._failure
 
-    def _run(self) -> None:
+    def _run(self, on_sample: Callable[[Sample], None]) -> None:
         try:
-            self._watch()
+            self._watch(on_sample)
         except BaseException as error:  # noqa: BLE001 - raised by the thread that measures
             self._failure = error
 
-    def _watch(self) -> None:
+    def _watch(self, on_sample: Callable[[Sample], None]) -> None:
         bookie_ids = [bookie.bookie_id for bookie in self._client.list_bookies()]
         started_s = monotonic_s()
         last = self._read(bookie_ids)
         due_s = started_s + SAMPLE_INTERVAL_S
-        interval_s = BACKLOG_INTERVAL_S if self._is_backlog_watched else SAMPLE_INTERVAL_S
-        while not self._stop.wait(max(0.0, min(interval_s, due_s - monotonic_s()))):
-            self._look_at_backlog()
-            if monotonic_s() < due_s:
-                continue
+        while not self._stop.wait(max(0.0, due_s - monotonic_s())):
             due_s += SAMPLE_INTERVAL_S
-            if self._on_sample is not None:
-                now = self._read(bookie_ids)
-                self._on_sample(
-                    sample_between(last, now, started_s=started_s, entry_size=self._entry_size)
-                )
-                last = now
-        self._look_at_backlog()  # when all is acknowledged, a slow bookie still has to get some
-
-    def _look_at_backlog(self) -> None:
-        size = sum(writer.unanswered_size for writer in self._writers)
-        self.backlog_size_max = max(self.backlog_size_max, size)
+            now = self._read(bookie_ids)
+            on_sample(sample_between(last, now, started_s=started_s, entry_size=self._entry_size))
+            last = now
 
     def _read(self, bookie_ids: Sequence[str]) -> Reading:
         bookie_cpu_ms, bookie_rss_size_max = {}, 0

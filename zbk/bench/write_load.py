@@ -9,7 +9,7 @@ waits for them; while it does, a sampler tells how it goes (``zbk.bench.samples`
 """
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from math import inf
 from types import TracebackType
@@ -43,7 +43,6 @@ class WriteResult(msgspec.Struct, frozen=True, kw_only=True):
     entries_per_wire_batch: float
     ledger_entries_per_s_min: float  # of the slowest ledger
     ledger_entries_per_s_max: float
-    backlog_size_max: int | None  # bytes held for a slow bookie, where that was watched
     neighbor_latency: Percentiles | None  # of the appends beside the load, where there were any
     histogram: list[Bucket]
 
@@ -53,13 +52,12 @@ def run_write(
     load: WriteLoad,
     *,
     on_sample: Callable[[Sample], None] | None = None,
-    is_backlog_watched: bool = False,
-    before_start: Callable[[], None] = lambda: None,
+    before_start: Callable[[Sequence[LedgerLoop]], None] = lambda _loops: None,
 ) -> WriteResult:
     """Write as ``load`` says, close the ledgers, and return the figures.
 
-    ``on_sample`` is called once a second, in a thread of its own; ``before_start`` when the ledgers
-    are open, before the first entry that counts.
+    ``on_sample`` is called once a second, in its own thread; ``before_start`` with the loops of the
+    open ledgers, before the first entry that counts.
 
     Raises:
         ZbkError: a writer could not go on; what is left of the load is not written.
@@ -71,13 +69,10 @@ def run_write(
             for index in range(load.ledger_count)
         ]
         neighbor = exits.enter_context(_neighbor(client, load))
-        before_start()
+        before_start(loops)
         meter = Meter(client)
         started_s = monotonic_s()
-        sampler = Sampler(
-            client, loops, load.entry_size, on_sample, is_backlog_watched=is_backlog_watched
-        )
-        with sampler:
+        with Sampler(client, loops, load.entry_size, on_sample):
             _write(loops, load, started_s, stop)
         if neighbor is not None:
             neighbor.end()
@@ -99,7 +94,6 @@ def run_write(
         entries_per_wire_batch=entry_count / max(1.0, wire_batch_count),
         ledger_entries_per_s_min=min(rates),
         ledger_entries_per_s_max=max(rates),
-        backlog_size_max=sampler.backlog_size_max if is_backlog_watched else None,
         neighbor_latency=None if neighbor is None else neighbor.latencies.percentiles(),
         histogram=latencies.buckets(),
     )

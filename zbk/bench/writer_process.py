@@ -40,7 +40,7 @@ def run(uri: str, job: Job) -> Written:
     """Write as the job says, once a line is heard."""
     started_s = 0.0
 
-    def wait_for_others() -> None:
+    def wait_for_others(_loops: object) -> None:
         nonlocal started_s
         tell(LedgersOpen())
         sys.stdin.buffer.readline()

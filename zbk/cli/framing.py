@@ -9,27 +9,15 @@ from typing import cast
 
 import click
 
-from zbk.cli.options import FunctionT, parse_size_option
+from zbk.cli.options import option_group, size_option
 from zbk.cli.output import note
 from zbk.cli.streams import is_terminal
 
-
-def framing_options(command: FunctionT) -> FunctionT:
-    """Give a command ``lines``, ``chunk_size`` and ``whole``."""
-    options = [
-        click.option("--lines", is_flag=True, help="A line an entry, without its end. [default]"),
-        click.option(
-            "--chunk",
-            "chunk_size",
-            metavar="SIZE",
-            callback=parse_size_option,
-            help="SIZE bytes an entry.",
-        ),
-        click.option("--whole", is_flag=True, help="All of the input as one entry."),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
+framing_options = option_group(
+    click.option("--lines", is_flag=True, help="One entry per line, without its end. [default]"),
+    size_option("--chunk", "chunk_size", help_text="One entry per SIZE bytes."),
+    click.option("--whole", is_flag=True, help="All of the input as one entry."),
+)
 
 
 def check_framing(*, lines: bool, chunk_size: int | None, whole: bool) -> None:

@@ -1,12 +1,120 @@
 """Options and argument types that several commands share."""
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from zbk.protocol.entry.words import LEDGER_ID_MAX
+
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+Decorator = Callable[[FunctionT], FunctionT]
+
+LEDGER_TYPES = {"pd": "PD_JOURNAL", "vd": "VD_JOURNAL"}
+
+
+# ------------------------------------------------------------------ kinds of options
+
+
+def option_group(*options: Decorator[Any]) -> Decorator[Any]:
+    """Return one decorator that adds several options; help shows them in this order."""
+
+    def decorate(command: FunctionT) -> FunctionT:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def integer_option(
+    *names: str,
+    help_text: str,
+    low: int = 1,
+    high: int | None = None,
+    **rest: Any,  # noqa: ANN401 - click's own
+) -> Decorator[Any]:
+    """Return an option whose value is an integer in a range, both ends included."""
+    return _option(names, help_text, type=click.IntRange(low, high), **rest)
+
+
+def choice_option(
+    *names: str,
+    help_text: str,
+    choices: Sequence[str],
+    any_case: bool = False,
+    **rest: Any,  # noqa: ANN401 - click's own
+) -> Decorator[Any]:
+    """Return an option whose value is one of a few words."""
+    kind = click.Choice(choices, case_sensitive=not any_case)
+    return _option(names, help_text, type=kind, **rest)
+
+
+def size_option(*names: str, help_text: str, default: str | None = None) -> Decorator[Any]:
+    """Return an option whose value is a size in bytes; ``None`` if it is not given."""
+    return _option(names, help_text, metavar="SIZE", callback=_parse_size, default=default)
+
+
+def duration_option(
+    *names: str, help_text: str, default: str | None = None, required: bool = False
+) -> Decorator[Any]:
+    """Return an option whose value is a duration in milliseconds; 0 if it is not given."""
+    return _option(
+        names,
+        help_text,
+        metavar="DURATION",
+        callback=parse_duration_option,
+        default=default,
+        required=required,
+    )
+
+
+def _option(
+    names: Sequence[str],
+    help_text: str,
+    **rest: Any,  # noqa: ANN401 - click's own
+) -> Decorator[Any]:
+    is_default_shown = rest.get("default") is not None
+    return click.option(*names, help=help_text, show_default=is_default_shown, **rest)
+
+
+def _parse_size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    """Turn ``4096``, ``64KiB`` or ``"1 MiB"`` into bytes."""
+    from zbk.config.units import parse_size
+    from zbk.errors import InvalidOptionError
+
+    if value is None:
+        return None
+    try:
+        size = parse_size(value)
+    except InvalidOptionError as error:
+        text = f"{value!r} is not a size: give bytes, or a unit as in 64KiB"
+        raise click.BadParameter(text, ctx, parameter) from error
+    if size < 1:
+        raise click.BadParameter("must be at least 1 byte", ctx, parameter)
+    return size
+
+
+def parse_duration_option(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int:
+    """Turn ``500``, ``500ms``, ``2s`` or ``1min`` into milliseconds, and ``None`` into 0."""
+    from zbk.config.units import parse_duration_ms
+    from zbk.errors import InvalidOptionError
+
+    if value is None:
+        return 0
+    try:
+        duration_ms = parse_duration_ms(value)
+    except InvalidOptionError as error:
+        text = f"{value!r} is not a duration: give milliseconds, or a unit as in 2s"
+        raise click.BadParameter(text, ctx, parameter) from error
+    if duration_ms < 1:
+        raise click.BadParameter("must be at least 1 ms", ctx, parameter)
+    return duration_ms
+
+
+# ------------------------------------------------------------------ options
 
 metadata_option = click.option(
     "--metadata",
@@ -17,103 +125,133 @@ metadata_option = click.option(
     "[default: the running `zbk up`]",
 )
 
-output_option = click.option(
+output_option = choice_option(
     "-o",
     "--output",
     "output",
-    type=click.Choice(["table", "json"]),
+    choices=["table", "json"],
     default="table",
-    show_default=True,
-    help="json: an object, or an object a line where there are many.",
+    help_text="json: one object, or one object per line.",
 )
 
-LEDGER_TYPES = {"pd": "PD_JOURNAL", "vd": "VD_JOURNAL"}
+ledger_id_argument = click.argument(
+    "ledger_id", metavar="ID", type=click.IntRange(0, LEDGER_ID_MAX)
+)
 
-ID_MAX = (
-    2**63 - 1
-)  # as the wire has it, and ``zbk.protocol.entry.words``, which is not imported here
+name_argument = click.argument("name", metavar="NAME")
+bookie_id_argument = click.argument("bookie_id", metavar="ID")
 
-ledger_id_argument = click.argument("ledger_id", metavar="ID", type=click.IntRange(0, ID_MAX))
-
-
-def password_option(command: FunctionT) -> FunctionT:
-    """Give a command the ledger password as ``password: bytes``."""
-    return click.option(
-        "--password-file",
-        "password",
-        metavar="FILE",
-        type=click.Path(path_type=Path, allow_dash=False),
-        callback=_read_password,
-        help="File with the ledger's password; a newline at its end does not count. "
-        "[env var: ZBK_PASSWORD, the password itself]",
-    )(command)
+type_option = choice_option(
+    "--type",
+    "ledger_type",
+    choices=list(LEDGER_TYPES),
+    any_case=True,
+    default="pd",
+    help_text="pd: acknowledged after fsync; vd: from the page cache, made durable by sync.",
+)
 
 
-def ledger_options(command: FunctionT) -> FunctionT:
-    """Give a command what a new ledger is made of."""
-    options = [
-        click.option(
-            "-E",
-            "--ensemble",
-            "ensemble_size",
-            metavar="N",
-            type=click.IntRange(min=1),
-            default=3,
-            show_default=True,
-            help="How many bookies the ledger is spread over.",
-        ),
-        click.option(
-            "-w",
-            "--write-quorum",
-            "write_quorum_size",
-            metavar="N",
-            type=click.IntRange(min=1),
-            default=3,
-            show_default=True,
-            help="How many bookies hold each entry.",
-        ),
-        click.option(
-            "-a",
-            "--ack-quorum",
-            "ack_quorum_size",
-            metavar="N",
-            type=click.IntRange(min=1),
-            default=2,
-            show_default=True,
-            help="How many of them must answer before an entry counts.",
-        ),
-        click.option(
-            "--type",
-            "ledger_type",
-            type=click.Choice(list(LEDGER_TYPES), case_sensitive=False),
-            default="pd",
-            show_default=True,
-            help="pd: acknowledged when fsynced; vd: when in the page cache, durable by sync.",
-        ),
-        click.option(
-            "--digest",
-            "digest_type",
-            type=click.Choice(["xxh3", "mac", "none"], case_sensitive=False),
-            default="xxh3",
-            show_default=True,
-            help="How entries are checked; mac needs a password.",
-        ),
-        click.option(
-            "--meta",
-            "custom_metadata",
-            metavar="KEY=VALUE",
-            multiple=True,
-            callback=_parse_meta,
-            help="Custom metadata; may be given several times.",
-        ),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return password_option(command)
+def _read_password(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> bytes:
+    if value is None:
+        return os.environb.get(b"ZBK_PASSWORD", b"")
+    return read_password_file(ctx, parameter, value)
+
+
+def read_password_file(ctx: click.Context, parameter: click.Parameter, path: Path) -> bytes:
+    """Return the password in a file.
+
+    Raises:
+        click.BadParameter: the file cannot be read, or is empty.
+    """
+    try:
+        password = path.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
+    except OSError as error:
+        raise click.BadParameter(str(error), ctx, parameter) from error
+    if not password:
+        why = f"{path} holds no password. For a ledger without one, omit the option."
+        raise click.BadParameter(why, ctx, parameter)
+    return password
+
+
+password_option = click.option(
+    "--password-file",
+    "password",
+    metavar="FILE",
+    type=click.Path(path_type=Path, allow_dash=False),
+    callback=_read_password,
+    help="File with the ledger's password; a newline at its end does not count. "
+    "[env var: ZBK_PASSWORD, the password itself]",
+)
+
+
+def _parse_meta(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, bytes]:
+    parsed = {}
+    for value in values:
+        key, separator, text = value.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE", ctx, parameter)
+        parsed[key] = text.encode("utf-8", "surrogateescape")  # the bytes of the command line
+    return parsed
+
+
+ledger_options = option_group(
+    integer_option(
+        "-E",
+        "--ensemble",
+        "ensemble_size",
+        metavar="N",
+        default=3,
+        help_text="Number of bookies that the ledger is spread over.",
+    ),
+    integer_option(
+        "-w",
+        "--write-quorum",
+        "write_quorum_size",
+        metavar="N",
+        default=3,
+        help_text="Number of bookies that store each entry.",
+    ),
+    integer_option(
+        "-a",
+        "--ack-quorum",
+        "ack_quorum_size",
+        metavar="N",
+        default=2,
+        help_text="Number of them that must answer before an entry is acknowledged.",
+    ),
+    type_option,
+    choice_option(
+        "--digest",
+        "digest_type",
+        choices=["xxh3", "mac", "none"],
+        any_case=True,
+        default="xxh3",
+        help_text="How entries are checked; mac needs a password.",
+    ),
+    click.option(
+        "--meta",
+        "custom_metadata",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_parse_meta,
+        help="Custom metadata; may be given several times.",
+    ),
+    password_option,
+)
+"""The properties of a new ledger; ``ledger_keywords`` turns them into arguments."""
+
+NEW_LEDGER_OPTIONS = frozenset(
+    {
+        "ensemble_size", "write_quorum_size", "ack_quorum_size",
+        "ledger_type", "digest_type", "custom_metadata",
+    }
+)  # fmt: skip
 
 
 def ledger_keywords(options: dict[str, Any]) -> dict[str, Any]:
-    """Turn what ``ledger_options`` gave into keywords of ``create_ledger``.
+    """Return the values of ``ledger_options`` as keywords of ``create_ledger``.
 
     Raises:
         click.UsageError: the digest needs a password, and none is given.
@@ -126,75 +264,3 @@ def ledger_keywords(options: dict[str, Any]) -> dict[str, Any]:
         "ledger_type": LEDGER_TYPES[options["ledger_type"]],
         "digest_type": options["digest_type"].upper(),
     }
-
-
-def _parse_meta(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> dict[str, bytes]:
-    parsed = {}
-    for value in values:
-        key, separator, text = value.partition("=")
-        if not separator or not key:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE", ctx, parameter)
-        parsed[key] = text.encode("utf-8", "surrogateescape")  # as it was on the command line
-    return parsed
-
-
-def _read_password(ctx: click.Context, parameter: click.Parameter, value: Path | None) -> bytes:
-    import os
-
-    if value is None:
-        return os.environb.get(b"ZBK_PASSWORD", b"")
-    return read_password_file(ctx, parameter, value)
-
-
-def read_password_file(ctx: click.Context, parameter: click.Parameter, path: Path) -> bytes:
-    """Return the password in a file.
-
-    Raises:
-        click.BadParameter: the file cannot be read, or holds no password.
-    """
-    try:
-        password = path.read_bytes().removesuffix(b"\n").removesuffix(b"\r")
-    except OSError as error:
-        raise click.BadParameter(str(error), ctx, parameter) from error
-    if not password:
-        why = f"{path} holds no password. For a ledger without one, leave the option out."
-        raise click.BadParameter(why, ctx, parameter)
-    return password
-
-
-def parse_size_option(
-    ctx: click.Context, parameter: click.Parameter, value: str | None
-) -> int | None:
-    """Turn ``4096``, ``64KiB`` or ``"1 MiB"`` into bytes."""
-    if value is None:
-        return None
-    from zbk.config.units import parse_size
-    from zbk.errors import InvalidOptionError
-
-    try:
-        size = parse_size(value)
-    except InvalidOptionError as error:
-        raise click.BadParameter(
-            f"{value!r} is no size: give bytes, or a unit as in 64KiB", ctx, parameter
-        ) from error
-    if size < 1:
-        raise click.BadParameter("must be at least 1 byte", ctx, parameter)
-    return size
-
-
-def parse_duration_option(ctx: click.Context, parameter: click.Parameter, value: str) -> int:
-    """Turn ``500``, ``500ms``, ``2s`` or ``1min`` into milliseconds."""
-    from zbk.config.units import parse_duration_ms
-    from zbk.errors import InvalidOptionError
-
-    try:
-        duration_ms = parse_duration_ms(value)
-    except InvalidOptionError as error:
-        raise click.BadParameter(
-            f"{value!r} is no duration: give milliseconds, or a unit as in 2s", ctx, parameter
-        ) from error
-    if duration_ms < 1:
-        raise click.BadParameter("must be at least 1 ms", ctx, parameter)
-    return duration_ms

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import output_option, parse_duration_option
+from zbk.cli.options import duration_option, integer_option, output_option
 from zbk.cli.output import Format, note, print_json
+from zbk.cluster import BOOKIE_COUNT_MAX
 
 if TYPE_CHECKING:
     from zbk.cluster.local import LocalCluster
@@ -40,14 +41,13 @@ def default_data_dir() -> Path:
         ("zbk up --bookies 4", "one more than a ledger needs: what one held can be copied there"),
     ],
 )
-@click.option(
+@integer_option(
     "--bookies",
     "bookie_count",
     metavar="N",
-    type=click.IntRange(1, 64),
+    high=BOOKIE_COUNT_MAX,
     default=3,
-    show_default=True,
-    help="How many bookies.",
+    help_text="Number of bookies.",
 )
 @click.option(
     "--data",
@@ -72,14 +72,11 @@ def default_data_dir() -> Path:
     default=True,
     help="Make whole what a dead bookie held, as `zbk autorecovery run`.  [default: autorecovery]",
 )
-@click.option(
+@duration_option(
     "--start-timeout",
     "start_timeout_ms",
-    metavar="DURATION",
     default="30s",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long the bookies may take to start; a long journal takes longer.",
+    help_text="Time that the bookies have to start; a long journal takes longer.",
 )
 @output_option
 def up(

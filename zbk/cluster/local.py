@@ -28,7 +28,7 @@ from urllib.parse import quote
 import msgspec
 
 from zbk.actors.process.bookie_process import init_bookie
-from zbk.cluster import local_state
+from zbk.cluster import BOOKIE_COUNT_MAX, local_state
 from zbk.cluster.child import Child
 from zbk.cluster.local_state import BookieSeat, ClusterState
 from zbk.config import BookieConfig
@@ -41,7 +41,6 @@ from zbk.system.clock import monotonic_s
 from zbk.system.files import OsFiles
 
 START_TIMEOUT_S: Final = 30.0
-BOOKIE_COUNT_MAX: Final = 64
 LOOK_INTERVAL_S: Final = 0.03
 BOOKIE_PROGRAM: Final = ("-m", "zbk", "bookie", "run")
 

@@ -67,20 +67,18 @@ def test_a_second_without_entries_has_no_rate_and_no_error() -> None:
 class FakeWriter:
     acked_count = 7
     latencies = Histogram()
-    unanswered_size = 4_096
 
 
 def test_samples_are_told_while_the_block_runs() -> None:
     told: queue.SimpleQueue[Sample] = queue.SimpleQueue()
     client = cast("Client", FakeClient())
-    sampler = Sampler(client, [FakeWriter()] * 2, 100, told.put, is_backlog_watched=True)
+    sampler = Sampler(client, [FakeWriter()] * 2, 100, told.put)
 
     with sampler:
         sample = told.get(timeout=30)
 
     assert sample.entry_count == 14
     assert sample.client_rss_size > 0
-    assert sampler.backlog_size_max == 8_192
 
 
 def test_what_fails_while_it_tells_is_raised_at_the_end() -> None:

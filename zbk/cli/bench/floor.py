@@ -4,11 +4,11 @@ from typing import Final
 
 import click
 
-from zbk.cli.bench.options import count_option, shape_options, size_option, type_option
+from zbk.cli.bench.options import count_option, entry_size_option, shape_options
 from zbk.cli.bench.output import fields_of, flattened
 from zbk.cli.bench.place import bench_folder, run_floor
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import LEDGER_TYPES, output_option
+from zbk.cli.options import LEDGER_TYPES, choice_option, output_option, type_option
 from zbk.cli.output import Format, print_object
 
 PROBE_SIZE: Final = 4096
@@ -23,15 +23,14 @@ PROBE_COUNT: Final = 1000
         ("zbk bench floor --api sync --count 2000 --fsync-probe", "one lone entry after another"),
     ],
 )
-@size_option
+@entry_size_option
 @count_option(1_000_000)
 @type_option
-@click.option(
+@choice_option(
     "--api",
-    type=click.Choice(["many", "sync"]),
+    choices=["many", "sync"],
     default="many",
-    show_default=True,
-    help="Batches, as append_many makes them, or one entry at a time, as append does.",
+    help_text="Batches like those of append_many, or one entry at a time, as append does.",
 )
 @shape_options
 @click.option(

@@ -1,153 +1,177 @@
-"""Options that the benchmarks share."""
+"""Options of ``zbk bench``, and the load that they describe."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from zbk.cli.options import LEDGER_TYPES, parse_duration_option
-
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-size_option = click.option(
-    "--size",
-    type=click.IntRange(min=0),
-    default=100,
-    show_default=True,
-    help="Bytes of payload in an entry.",
-)
-type_option = click.option(
-    "--type",
-    "ledger_type",
-    type=click.Choice(list(LEDGER_TYPES), case_sensitive=False),
-    default="pd",
-    show_default=True,
-    help="pd waits for fsync, vd for the page cache.",
+from zbk.cli.options import (
+    LEDGER_TYPES,
+    Decorator,
+    choice_option,
+    duration_option,
+    integer_option,
+    option_group,
+    type_option,
 )
 
+if TYPE_CHECKING:
+    from zbk.bench.load import WriteLoad
 
-def count_option(default: int, what: str = "How many entries.") -> Callable[[FunctionT], FunctionT]:
-    """Return ``--count`` with this default."""
-    return click.option(
-        "--count", type=click.IntRange(min=1), default=default, show_default=True, help=what
-    )
-
-
-def shape_options(command: FunctionT) -> FunctionT:
-    """Add ``--batch`` and ``--window``."""
-    for option in (
-        click.option(
-            "--batch",
-            "batch_count",
-            type=click.IntRange(min=1, max=65_536),
-            default=1_000,
-            show_default=True,
-            help="Entries in one append_many.",
-        ),
-        click.option(
-            "--window",
-            type=click.IntRange(min=1),
-            default=64,
-            show_default=True,
-            help="Calls of append_many that may be unanswered.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def load_options(command: FunctionT) -> FunctionT:
-    """Add what a load may be besides entries in a ledger: at a rate, so long, beside others."""
-    for option in (
-        duration_option(
-            "--slow-bookie",
-            "slow_bookie_ms",
-            "Each fsync of one bookie of the temporary cluster takes so much longer.",
-        ),
-        duration_option(
-            "--slow-disks",
-            "slow_disks_ms",
-            "Each fsync of every bookie of the temporary cluster takes so much longer.",
-        ),
-        click.option(
-            "--neighbor",
-            "neighbor_type",
-            type=click.Choice(list(LEDGER_TYPES), case_sensitive=False),
-            default=None,
-            help="Append one entry after another to a ledger of this type meanwhile.",
-        ),
-        click.option(
-            "--roll",
-            "roll_entry_count",
-            type=click.IntRange(min=1),
-            default=None,
-            callback=lambda _context, _option, value: value or 0,
-            help="Go on in a new ledger after so many entries, and delete the one before.",
-        ),
-        click.option(
-            "--idle-ledgers",
-            "idle_ledger_count",
-            type=click.IntRange(min=0, max=10_000),
-            default=0,
-            show_default=True,
-            help="Other ledgers that are open meanwhile, an entry in each.",
-        ),
-        click.option(
-            "--outstanding",
-            type=click.IntRange(min=1, max=1_024),
-            default=None,
-            callback=lambda _context, _option, value: value or 0,
-            help="With --api async: keep so many appends unanswered in each ledger.",
-        ),
-        click.option(
-            "--processes",
-            "process_count",
-            type=click.IntRange(min=1, max=256),
-            default=1,
-            show_default=True,
-            help="Client processes that write at once, each with its own --ledgers.",
-        ),
-        click.option(
-            "--ledgers",
-            "ledger_count",
-            type=click.IntRange(min=1, max=10_000),
-            default=1,
-            show_default=True,
-            help="Ledgers that are written at once; --count and --rate are of all together.",
-        ),
-        duration_option(
-            "--seconds",
-            "seconds_ms",
-            "Write for so long, not a --count; at a --rate: all that is due in it.",
-        ),
-        click.option(
-            "--rate",
-            type=click.FloatRange(min=0),
-            default=0,
-            show_default=True,
-            help="Entries a second, due at times fixed beforehand; 0: as fast as it goes.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
-def duration_option(name: str, parameter: str, text: str) -> Callable[[FunctionT], FunctionT]:
-    """Return an option for a duration, in milliseconds; 0 where it is not given."""
-    return click.option(
-        name,
-        parameter,
-        metavar="DURATION",
-        callback=lambda context, option, value: (
-            0 if value is None else parse_duration_option(context, option, value)
-        ),
-        help=text,
-    )
-
-
+entry_size_option = integer_option(
+    "--size", low=0, default=100, help_text="Bytes of payload in an entry."
+)
 zookeeper_option = click.option(
     "--zookeeper",
     "use_zookeeper",
     is_flag=True,
-    help="Start the temporary cluster on a ZooKeeper of its own, not on SQLite.",
+    help="Run the temporary cluster on its own ZooKeeper, not on SQLite.",
 )
+
+
+def count_option(default: int, help_text: str = "Number of entries.") -> Decorator[Any]:
+    """Return ``--count`` with this default."""
+    return integer_option("--count", default=default, help_text=help_text)
+
+
+shape_options = option_group(
+    integer_option(
+        "--batch",
+        "batch_count",
+        high=65_536,
+        default=1_000,
+        help_text="Entries in one append_many.",
+    ),
+    integer_option(
+        "--window", default=64, help_text="Calls of append_many that may be unanswered."
+    ),
+)
+
+load_options = option_group(
+    entry_size_option,
+    count_option(1_000_000),
+    type_option,
+    choice_option(
+        "--api",
+        choices=["many", "async", "sync"],
+        default="many",
+        help_text="append_many, append_async with a future per entry, or append.",
+    ),
+    shape_options,
+    click.option(
+        "--rate",
+        type=click.FloatRange(min=0),
+        default=0,
+        show_default=True,
+        help="Entries a second, due at times fixed in advance; 0: as fast as possible.",
+    ),
+    duration_option(
+        "--seconds",
+        "seconds_ms",
+        help_text="Write for this time instead of a --count; at a --rate: all that is due in it.",
+    ),
+    integer_option(
+        "--ledgers",
+        "ledger_count",
+        high=10_000,
+        default=1,
+        help_text="Ledgers written at the same time; --count and --rate are totals.",
+    ),
+    integer_option(
+        "--outstanding",
+        high=1_024,
+        callback=lambda _context, _option, value: value or 0,
+        help_text="With --api async: keep this many appends unanswered in each ledger.",
+    ),
+    integer_option(
+        "--idle-ledgers",
+        "idle_ledger_count",
+        low=0,
+        high=10_000,
+        default=0,
+        help_text="Other ledgers that stay open meanwhile, with one entry each.",
+    ),
+    integer_option(
+        "--roll",
+        "roll_entry_count",
+        callback=lambda _context, _option, value: value or 0,
+        help_text="Continue in a new ledger after this many entries, and delete the old one.",
+    ),
+    choice_option(
+        "--neighbor",
+        "neighbor_type",
+        choices=list(LEDGER_TYPES),
+        any_case=True,
+        help_text="Append single entries to a ledger of this type meanwhile.",
+    ),
+)
+
+
+def load_of(context: click.Context) -> "WriteLoad":
+    """Return the load that the values of ``load_options`` describe.
+
+    Raises:
+        click.UsageError: two of the options contradict each other.
+    """
+    from zbk.bench.load import Api, WriteLoad
+    from zbk.protocol.entry.words import LedgerType
+
+    options = context.params
+    has_window, has_batch = is_given(context, "window"), is_given(context, "batch_count")
+    if options["outstanding"]:
+        refuse_if(
+            context,
+            (options["api"] != "async", "--outstanding is for --api async"),
+            (
+                has_window or has_batch,
+                "--outstanding says how many appends are unanswered: omit --window and --batch",
+            ),
+            (
+                options["rate"] or options["roll_entry_count"],
+                "--outstanding appends as answers come, to one ledger: omit --rate and --roll",
+            ),
+        )
+    refuse_if(
+        context,
+        (
+            is_given(context, "count") and options["seconds_ms"],
+            "--count says how many entries, --seconds how long: give one of them",
+        ),
+        (
+            has_window and options["rate"],
+            "--window limits a load without --rate: at a rate, no append waits for answers",
+        ),
+    )
+    is_lone = options["api"] == "sync"  # one entry in one call at a time, also in the floor
+    neighbor = options["neighbor_type"]
+    return WriteLoad(
+        entry_size=options["size"],
+        entry_count=options["count"],
+        seconds=options["seconds_ms"] / 1000,
+        ledger_type=LedgerType(LEDGER_TYPES[options["ledger_type"]]),
+        api=Api(options["api"]),
+        batch_count=1 if is_lone else options["batch_count"],
+        window=1 if is_lone else options["window"],
+        outstanding=options["outstanding"],
+        rate=options["rate"],
+        ledger_count=options["ledger_count"],
+        idle_ledger_count=options["idle_ledger_count"],
+        neighbor_type=neighbor and LedgerType(LEDGER_TYPES[neighbor]),
+        roll_entry_count=options["roll_entry_count"],
+    )
+
+
+def is_given(context: click.Context, name: str) -> bool:
+    """Return whether an option was given, not its default taken."""
+    return context.get_parameter_source(name) not in {ParameterSource.DEFAULT, None}
+
+
+def refuse_if(context: click.Context, *reasons: tuple[object, str]) -> None:
+    """Raise the first reason that applies.
+
+    Raises:
+        click.UsageError: one does.
+    """
+    for applies, reason in reasons:
+        if applies:
+            raise click.UsageError(reason, context)

@@ -2,7 +2,7 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +37,6 @@ def bench_client(
     *,
     use_zookeeper: bool = False,
     bookie_options: Mapping[str, int | str] | None = None,
-    bookie_programs: Mapping[int, Sequence[str]] | None = None,
 ) -> "Iterator[Client]":
     """Give a client of the cluster named, or of a temporary one.
 
@@ -63,7 +62,6 @@ def bench_client(
             folder / "cluster",
             use_zookeeper=use_zookeeper,
             bookie_options=bookie_options,
-            bookie_programs=bookie_programs,
         ) as cluster,
         session.open_client(cluster.metadata_uri) as client,
     ):

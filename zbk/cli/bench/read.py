@@ -4,11 +4,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zbk.cli.bench.options import count_option, size_option, type_option, zookeeper_option
+from zbk.cli.bench.options import count_option, entry_size_option, zookeeper_option
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import LEDGER_TYPES, metadata_option, output_option
+from zbk.cli.options import (
+    LEDGER_TYPES,
+    integer_option,
+    metadata_option,
+    output_option,
+    type_option,
+)
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.session import Session
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
         ("zbk bench read --cold", "from disk"),
     ],
 )
-@size_option
+@entry_size_option
 @count_option(1_000_000)
 @click.option("--batches", "is_in_batches", is_flag=True, help="Read in batches.")
 @click.option(
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Restart the temporary cluster's bookies and drop their files from memory first.",
 )
-@click.option("--ledger", "ledger_id", type=click.IntRange(min=0), help="Read this closed ledger.")
+@integer_option("--ledger", "ledger_id", low=0, help_text="Read this closed ledger.")
 @zookeeper_option
 @metadata_option
 @output_option
@@ -112,22 +118,17 @@ def _read_cold(
         ("zbk bench tail --ledgers 1000 --rate 5000", "to a thousand ledgers in turn"),
     ],
 )
-@size_option
+@entry_size_option
 @count_option(10_000)
-@click.option(
-    "--rate",
-    type=click.IntRange(min=1, max=1_000_000),
-    default=1_000,
-    show_default=True,
-    help="Entries a second that are appended, in all.",
+@integer_option(
+    "--rate", high=1_000_000, default=1_000, help_text="Entries appended in a second, in total."
 )
-@click.option(
+@integer_option(
     "--ledgers",
     "ledger_count",
-    type=click.IntRange(min=1, max=10_000),
+    high=10_000,
     default=1,
-    show_default=True,
-    help="Ledgers that are written in turn, and followed in one thread.",
+    help_text="Ledgers that are written in turn, and followed in one thread.",
 )
 @type_option
 @zookeeper_option

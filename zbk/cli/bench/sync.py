@@ -2,11 +2,11 @@
 
 import click
 
-from zbk.cli.bench.options import count_option, size_option, zookeeper_option
+from zbk.cli.bench.options import count_option, entry_size_option, zookeeper_option
 from zbk.cli.bench.output import fields_of
 from zbk.cli.bench.place import bench_client, bench_folder
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import integer_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object
 from zbk.cli.session import Session
 
@@ -16,15 +16,10 @@ from zbk.cli.session import Session
     cls=ZbkCommand,
     examples=[("zbk bench sync --entries 1000", "sync() after every 1000 entries")],
 )
-@size_option
-@count_option(500, "How many times to sync.")
-@click.option(
-    "--entries",
-    "entries_per_sync",
-    type=click.IntRange(min=1),
-    default=100,
-    show_default=True,
-    help="Entries appended before each sync.",
+@entry_size_option
+@count_option(500, "Number of syncs.")
+@integer_option(
+    "--entries", "entries_per_sync", default=100, help_text="Entries appended before each sync."
 )
 @zookeeper_option
 @metadata_option

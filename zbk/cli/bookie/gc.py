@@ -5,7 +5,7 @@ from typing import Literal
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import metadata_option, output_option, parse_duration_option
+from zbk.cli.options import duration_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object, readable
 from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
@@ -33,15 +33,7 @@ from zbk.system.clock import monotonic_s
     flag_value="major",
     help="Compact all entry logs that it pays for, too.",
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="DURATION",
-    default="10min",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long to wait for the end.",
-)
+@duration_option("--timeout", "timeout_ms", default="10min", help_text="Time to wait for the end.")
 @metadata_option
 @output_option
 @click.pass_obj

@@ -9,13 +9,14 @@ import click
 from zbk.cli.command import ZbkCommand
 from zbk.cli.copy_progress import CopyGauge, copying
 from zbk.cli.options import (
-    ID_MAX,
+    duration_option,
+    integer_option,
     metadata_option,
     output_option,
-    parse_duration_option,
     password_option,
 )
 from zbk.cli.output import Format, note, print_rows
+from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 if TYPE_CHECKING:
     from zbk.auditor.ledger_repairer import RepairWatcher
@@ -25,15 +26,12 @@ if TYPE_CHECKING:
 COLUMNS = ["ledger_id", "outcome", "fragments", "entries", "size", "why"]
 PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
 
-_grace_option = click.option(
+_grace_option = duration_option(
     "--grace",
     "--open-ledger-grace-ms",
     "grace_ms",
-    metavar="DURATION",
     default="30s",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long a writer may take to move on before its ledger is fenced.",
+    help_text="Time that a writer has to replace the bookie before its ledger is fenced.",
 )
 
 
@@ -48,7 +46,7 @@ _grace_option = click.option(
 )
 @click.argument("bookie_id", metavar="ID")
 @click.option("--to", metavar="ID", default="", help="Copy to this bookie.  [default: placement]")
-@click.option("--ledger", "ledger_id", type=click.IntRange(0, ID_MAX), help="This ledger only.")
+@integer_option("--ledger", "ledger_id", low=0, high=LEDGER_ID_MAX, help_text="This ledger only.")
 @click.option("--dry-run", is_flag=True, help="Only list the ledgers that would be moved.")
 @_grace_option
 @password_option

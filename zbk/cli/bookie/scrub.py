@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import metadata_option, output_option, parse_duration_option
+from zbk.cli.options import duration_option, metadata_option, output_option
 from zbk.cli.output import Format, note, print_json, print_rows
 from zbk.cli.progress import telling
 from zbk.cli.session import Session
@@ -43,15 +43,7 @@ ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entr
 @click.option("--all", "is_all", is_flag=True, help="All bookies that are registered.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show findings.")
 @click.option("--status", "is_asking", is_flag=True, help="Begin nothing; show what is known.")
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="DURATION",
-    default="24h",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long to wait for the end.",
-)
+@duration_option("--timeout", "timeout_ms", default="24h", help_text="Time to wait for the end.")
 @metadata_option
 @output_option
 @click.pass_obj

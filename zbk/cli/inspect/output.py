@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 import click
 
-from zbk.cli.options import ID_MAX
+from zbk.cli.options import integer_option
 from zbk.cli.output import Format, print_json, print_object, print_rows
 from zbk.errors import DamageError
+from zbk.protocol.entry.words import LEDGER_ID_MAX
 from zbk.storage.tools.inspection import Fault, Verdict
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -26,20 +27,21 @@ files_argument = click.argument(
     type=click.Path(exists=True, dir_okay=False, resolve_path=True, path_type=Path),
 )
 
-ledger_option = click.option(
+ledger_option = integer_option(
     "--ledger",
     "only_ledger_id",
     metavar="ID",
-    type=click.IntRange(0, ID_MAX),
-    help="Show this ledger only; the whole file is checked all the same.",
+    low=0,
+    high=LEDGER_ID_MAX,
+    help_text="Show this ledger only; the whole file is still checked.",
 )
 
-limit_option = click.option(
+limit_option = integer_option(
     "--limit",
     "row_count_max",
     metavar="COUNT",
-    type=click.IntRange(min=0),
-    help="Show so many rows of each file; the whole file is checked all the same.",
+    low=0,
+    help_text="Show at most COUNT rows of each file; the whole file is still checked.",
 )
 
 

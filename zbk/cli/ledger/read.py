@@ -8,9 +8,10 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import (
-    ID_MAX,
+    integer_option,
     ledger_id_argument,
     metadata_option,
+    option_group,
     output_option,
     password_option,
 )
@@ -27,6 +28,7 @@ from zbk.cli.output import (
 )
 from zbk.cli.session import Session
 from zbk.errors import EXIT_DAMAGE
+from zbk.protocol.entry.words import ENTRY_ID_MAX
 
 if TYPE_CHECKING:
     from zbk.client.api import Client
@@ -34,29 +36,32 @@ if TYPE_CHECKING:
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
 
-first_option = click.option(
-    "--first",
-    metavar="ENTRY",
-    type=click.IntRange(0, ID_MAX),
-    default=0,
-    show_default=True,
-    help="The first entry to read.",
-)
-last_option = click.option(
-    "--last",
-    metavar="ENTRY",
-    type=click.IntRange(0, ID_MAX),
-    help="The last entry to read. [default: the last one confirmed]",
-)
-follow_option = click.option(
-    "-f",
-    "--follow",
-    "is_following",
-    is_flag=True,
-    help="Go on with entries to come, until the ledger is closed.",
-)
-bookie_option = click.option(
-    "--bookie", "bookie_id", metavar="ID", help="Read only the replicas that this bookie holds."
+range_options = option_group(
+    integer_option(
+        "--first",
+        metavar="ENTRY",
+        low=0,
+        high=ENTRY_ID_MAX,
+        default=0,
+        help_text="The first entry to read.",
+    ),
+    integer_option(
+        "--last",
+        metavar="ENTRY",
+        low=0,
+        high=ENTRY_ID_MAX,
+        help_text="The last entry to read. [default: the last one confirmed]",
+    ),
+    click.option(
+        "--bookie", "bookie_id", metavar="ID", help="Read only the replicas that this bookie holds."
+    ),
+    click.option(
+        "-f",
+        "--follow",
+        "is_following",
+        is_flag=True,
+        help="Continue with entries to come, until the ledger is closed.",
+    ),
 )
 
 
@@ -70,10 +75,7 @@ bookie_option = click.option(
     ],
 )
 @ledger_id_argument
-@first_option
-@last_option
-@bookie_option
-@follow_option
+@range_options
 @click.option("--lines", is_flag=True, help="Write a newline behind each payload.")
 @password_option
 @metadata_option
@@ -112,10 +114,7 @@ def cat(
     ],
 )
 @ledger_id_argument
-@first_option
-@last_option
-@bookie_option
-@follow_option
+@range_options
 @password_option
 @metadata_option
 @output_option

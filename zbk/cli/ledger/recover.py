@@ -4,10 +4,10 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import (
+    duration_option,
     ledger_id_argument,
     metadata_option,
     output_option,
-    parse_duration_option,
     password_option,
 )
 from zbk.cli.output import Format, print_object
@@ -24,15 +24,7 @@ from zbk.system.clock import monotonic_s
     ],
 )
 @ledger_id_argument
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="DURATION",
-    default="60s",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long to try.",
-)
+@duration_option("--timeout", "timeout_ms", default="60s", help_text="Time to try.")
 @password_option
 @metadata_option
 @output_option

@@ -10,7 +10,7 @@ import click
 from zbk.cli.command import ZbkCommand
 from zbk.cli.framing import check_framing, framing_options, open_input, payload_batches
 from zbk.cli.options import (
-    ID_MAX,
+    NEW_LEDGER_OPTIONS,
     ledger_id_argument,
     ledger_keywords,
     ledger_options,
@@ -25,6 +25,7 @@ from zbk.cli.signals import end_like_ctrl_c
 from zbk.cli.streams import is_terminal
 from zbk.errors import NotDurableError, ZbkError
 from zbk.protocol.entry.spans import spans_text
+from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 if TYPE_CHECKING:
     from zbk.client.write.ledger_writer import LedgerWriter
@@ -252,7 +253,7 @@ def _split(arguments: tuple[str, ...]) -> tuple[int | None, str]:
 
 
 def _ledger_id(text: str) -> int:
-    if int(text) > ID_MAX:
+    if int(text) > LEDGER_ID_MAX:
         raise click.UsageError(f"{text} is no ledger ID; a file of this name is ./{text}")
     return int(text)
 
@@ -261,15 +262,12 @@ def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
     """Refuse options of a new ledger where the ledger is there already."""
     if ledger_id is None:
         return
-    fixed = {
-        "ensemble_size", "write_quorum_size", "ack_quorum_size",
-        "ledger_type", "digest_type", "custom_metadata",
-    }  # fmt: skip
     for parameter in ctx.command.params:
-        source = ctx.get_parameter_source(str(parameter.name))
-        if parameter.name in fixed and source is click.core.ParameterSource.COMMANDLINE:
+        name = str(parameter.name)
+        source = ctx.get_parameter_source(name)
+        if name in NEW_LEDGER_OPTIONS and source is click.core.ParameterSource.COMMANDLINE:
             raise click.UsageError(
-                f"{parameter.opts[-1]} is for a new ledger; ledger {ledger_id} was made already."
+                f"{parameter.opts[-1]} is for a new ledger; ledger {ledger_id} exists already."
             )
 
 

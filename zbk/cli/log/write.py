@@ -15,7 +15,7 @@ from zbk.cli.options import (
     ledger_options,
     metadata_option,
     output_option,
-    parse_size_option,
+    size_option,
 )
 from zbk.cli.output import Format, note, print_object
 from zbk.cli.progress import telling
@@ -45,11 +45,8 @@ yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @log_argument
 @click.argument("file_name", metavar="[FILE]", default="-")
 @framing_options
-@click.option(
-    "--roll-size",
-    metavar="SIZE",
-    callback=parse_size_option,
-    help="Go on in a new ledger after SIZE bytes. [default: 256MiB]",
+@size_option(
+    "--roll-size", help_text="Continue in a new ledger after SIZE bytes. [default: 256MiB]"
 )
 @click.option("--no-create", is_flag=True, help="Fail if there is no such log.")
 @ledger_options

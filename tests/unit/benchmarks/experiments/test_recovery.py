@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from benchmarks.experiments.numbered import NumberedPayloads
 from benchmarks.experiments.recovery import RecoveryLoad, verify
-from zbk.bench.numbered import NumberedPayloads
 from zbk.errors import DigestMismatchError, InvalidOptionError, NoSuchEntryError
 
 

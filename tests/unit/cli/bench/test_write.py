@@ -5,32 +5,23 @@ import pytest
 from tests.support.cli import Run
 from zbk.bench.samples import Sample
 from zbk.cli.bench.live import line_of
-from zbk.cli.bench.write import slow_programs
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
         (["--count", "5", "--seconds", "5s"], "give one of them"),
-        (["--rate", "5", "--window", "5"], "--window is for as fast as it goes"),
+        (["--rate", "5", "--window", "5"], "--window limits a load without --rate"),
         (["--outstanding", "2"], "--outstanding is for --api async"),
-        (["--outstanding", "2", "--api", "async", "--window", "5"], "leave --window and --batch"),
-        (["--outstanding", "2", "--api", "async", "--batch", "5"], "leave --window and --batch"),
+        (["--outstanding", "2", "--api", "async", "--window", "5"], "omit --window and --batch"),
+        (["--outstanding", "2", "--api", "async", "--batch", "5"], "omit --window and --batch"),
         (["--outstanding", "2", "--api", "async", "--against-floor"], "compares batches"),
-        (["--outstanding", "2", "--api", "async", "--rate", "5"], "leave --rate and --roll out"),
-        (
-            ["--outstanding", "2", "--api", "async", "--slow-bookie", "1s", "--slow-disks", "1s"],
-            "--slow-bookie is for one bookie",
-        ),
+        (["--outstanding", "2", "--api", "async", "--rate", "5"], "omit --rate and --roll"),
         (["--rate", "5", "--against-floor"], "--against-floor compares"),
         (["--seconds", "5s", "--against-floor"], "--against-floor compares"),
-        (["--slow-bookie", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),
-        (["--slow-disks", "5ms", "--metadata", "sqlite:///x/y.db"], "temporary cluster"),
-        (["--slow-disks", "5ms", "--slow-bookie", "5ms"], "give one of them"),
-        (["--seconds", "soon"], "is no duration"),
-        (["--processes", "2", "--samples"], "--samples tells of one client"),
+        (["--seconds", "soon"], "is not a duration"),
+        (["--processes", "2", "--samples"], "--samples reports one client"),
         (["--processes", "2", "--neighbor", "pd"], "--neighbor is in the client"),
-        (["--processes", "2", "--slow-bookie", "5ms"], "--slow-bookie watches"),
         (["--processes", "2", "--against-floor"], "compares one client"),
     ],
 )
@@ -41,17 +32,6 @@ def test_options_that_contradict_each_other_are_refused(
 
     assert result.exit_code == 2
     assert reason in result.stderr
-
-
-def test_one_bookie_is_slow_or_all_are_or_none_is() -> None:
-    assert slow_programs(0, 0) is None
-    one, every = slow_programs(40, 0), slow_programs(0, 50)
-    assert one is not None
-    assert every is not None
-    assert {number: program[-1] for number, program in one.items()} == {2: "40ms"}
-    assert {number: program[-1] for number, program in every.items()} == dict.fromkeys(
-        range(3), "50ms"
-    )
 
 
 def test_the_live_line_says_how_far_how_fast_and_how_late() -> None:

@@ -137,4 +137,4 @@ def test_the_grace_of_a_repair_by_hand_has_the_name_that_autorecovery_gives_it(
     assert "--grace, --open-ledger-grace-ms DURATION" in by_hand
     for option in ("--grace", "--open-ledger-grace-ms"):
         result = run("bookie", command, "b-1", option, "soon")
-        assert "'soon' is no duration" in " ".join(result.stderr.split())
+        assert "'soon' is not a duration" in " ".join(result.stderr.split())

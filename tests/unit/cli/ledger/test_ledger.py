@@ -12,7 +12,6 @@ from tests.support.cli import Run
 from tests.support.fake_client import FakeClient
 from tests.support.waiting import wait_until
 from zbk.cli.main import cli
-from zbk.cli.options import ID_MAX
 from zbk.cli.session import Session
 from zbk.errors import EXIT_DAMAGE, CorruptRecordError, LedgerFencedError
 from zbk.protocol.entry.words import ENTRY_ID_MAX, LEDGER_ID_MAX
@@ -150,9 +149,9 @@ def test_a_file_whose_name_is_a_number_is_given_with_its_folder(
 
 
 def test_an_id_beyond_all_ids_is_a_mistake_of_use(run: Run) -> None:
-    too_large = str(ID_MAX + 1)
+    too_large = str(LEDGER_ID_MAX + 1)
 
-    assert ID_MAX == LEDGER_ID_MAX == ENTRY_ID_MAX
+    assert LEDGER_ID_MAX == ENTRY_ID_MAX
     assert run("ledger", "append", too_large).exit_code == 2
     assert run("ledger", "show", too_large).exit_code == 2
     assert run("ledger", "cat", "0", "--last", too_large).exit_code == 2

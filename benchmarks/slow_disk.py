@@ -1,4 +1,4 @@
-"""A disk whose fsyncs take longer than they do: how one slow bookie of a cluster is made."""
+"""A disk whose fsyncs take longer: files for one slow bookie of a cluster."""
 
 import threading
 from collections.abc import Sequence
@@ -10,6 +10,7 @@ class SlowFiles(OsFiles):
     """The operating system's file system; each fsync returns ``delay_s`` seconds later."""
 
     def __init__(self, delay_s: float) -> None:
+        super().__init__()
         self._delay_s = delay_s
         self._never = threading.Event()
 
@@ -28,7 +29,7 @@ class SlowFiles(OsFiles):
         return None if disk is None else _SlowDisk(disk, self)
 
     def delay(self) -> None:
-        """Sleep for the time that an fsync takes longer."""
+        """Sleep for the additional time of an fsync."""
         self._never.wait(self._delay_s)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from zbk.bench.numbered import ID_SIZE, NumberedPayloads, batches, entry_id_of
+from benchmarks.experiments.numbered import ID_SIZE, NumberedPayloads, batches, entry_id_of
 
 
 @pytest.mark.parametrize("size", [ID_SIZE, 100, 200_000])

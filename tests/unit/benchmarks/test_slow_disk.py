@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from zbk.bench.slow_disk import SlowFiles
+from benchmarks.slow_disk import SlowFiles
 from zbk.system.clock import monotonic_s
 
 DELAY_S = 0.03
