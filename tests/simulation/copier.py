@@ -8,15 +8,15 @@ from typing import Final, TypeAlias
 
 from tests.simulation.kernel import Node
 from tests.simulation.network import ClientPool
-from zbk.auditor.copier import Secret
+from zbk.auditor.copier import Secret, event_of
 from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, answer_of, info_request
 from zbk.errors import ZbkError
 from zbk.protocol.repair import fragment_copy_events as ev
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
-from zbk.protocol.repair.holdings import HeldPages, Holdings
+from zbk.protocol.repair.holdings import AskHoldings, HeldPages, Holdings
 from zbk.transport.events import News, Reply
-from zbk.wire.messages import AddAnswer, LedgerInfo, ReadAnswer
+from zbk.wire.messages import LedgerInfo
 
 COPY_LIMITS: Final = ev.CopyLimits(
     window_size=2_000,
@@ -56,38 +56,21 @@ class CopyBody:
                     self._send(effect, ledger.read(ids, size_max, is_checked=is_checked))
                 case ev.SendAdd(batch=batch, lac=lac):
                     self._send(effect, ledger.add(batch, lac, is_recovery=True))
-                case ev.AskHoldings(first_entry_id=first_id):
+                case AskHoldings(span=(first_id, _)):
                     self._send(effect, info_request(ledger.ledger_id, first_id))
                 case ev.CopyAdvanced():
                     self._node.trace(f"copied {effect.count} of L{ledger.ledger_id}")
                 case ev.CopyEnded(result):
                     self._done(result)
 
-    def _send(self, effect: ev.SendRead | ev.SendAdd | ev.AskHoldings, built: BuiltRequest) -> None:
+    def _send(self, effect: ev.SendRead | ev.SendAdd | AskHoldings, built: BuiltRequest) -> None:
         request, frames = built
         frames = tuple(map(bytes, frames))
         self._pool.request(effect.bookie_id, request, frames, effect, self._on_reply)
 
     def _on_reply(self, news: News) -> None:
         assert isinstance(news, Reply), "whoever asks gets replies"
-        self._handle(_event_of(news))
-
-
-def _event_of(reply: Reply) -> ev.Event:
-    match reply.key, reply.outcome:
-        case ev.SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
-            return ev.ReadAnswered(sent.request_id, reply.frames[0])
-        case ev.SendRead() as sent, _:
-            return ev.ReadRefused(sent.request_id, reply.error)
-        case ev.SendAdd() as sent, AddAnswer():
-            return ev.AddAnswered(sent.request_id)
-        case ev.SendAdd() as sent, _:
-            return ev.AddRefused(sent.request_id, reply.error)
-        case ev.AskHoldings(), LedgerInfo() as info:
-            return ev.HoldingsTold(info.ranges, info.next_entry_id)
-        case ev.AskHoldings(), _:
-            return ev.HoldingsRefused(reply.error)
-    raise AssertionError("a copy sends nothing else")
+        self._handle(event_of(news))
 
 
 class HoldingsBody:

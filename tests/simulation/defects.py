@@ -60,6 +60,7 @@ from zbk.protocol.recovery.reads import RecoveryReads
 from zbk.protocol.recovery.recovery import RecoveryCore
 from zbk.protocol.recovery.writes import RecoveryWrites
 from zbk.protocol.repair import fragment_copy
+from zbk.protocol.repair.copy_confirmation import CopyConfirmation
 from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.lost_bookies import LostBookies
@@ -485,7 +486,7 @@ def _repair_defects() -> Iterator[Defect]:
         "R2", "a worker copies the first and the last entry only", 100,
         [
             (fragment_copy, "ids_in_pieces", repair.first_and_last_only),
-            (FragmentCopy, "_not_held", lambda _self, _span: iter(())),
+            (CopyConfirmation, "absence", lambda _self: None),
         ],
     )  # fmt: skip
     yield Defect(

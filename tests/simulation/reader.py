@@ -9,6 +9,7 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.world import World
 from tests.support.history import Event, hash_of
+from zbk.client.cluster.ledger_calls import body_of
 from zbk.errors import (
     BookieUnavailableError,
     MetadataUnavailableError,
@@ -20,7 +21,7 @@ from zbk.protocol.read import lac_read
 from zbk.protocol.read import range_read as reader
 from zbk.transport.events import News, Reply
 from zbk.wire.codec import encode_ids
-from zbk.wire.messages import LacAnswer, Read, ReadAnswer, ReadLac
+from zbk.wire.messages import LacAnswer, Read, ReadLac
 
 LOG = "log"
 """The one log of a run."""
@@ -190,11 +191,9 @@ class _Part:
             for entry_id in range(first, last + 1)
         }
         self._core = reader.RangeRead(
-            metadata.ledger_id,
-            metadata.quorum,
+            metadata,
             first,
             last,
-            digest_type=metadata.digest_type,
             digest=world.digest(metadata),
             slot_order=[(turn + i) % size for i in range(size)],
             speculative_ms=world.speculative_ms,
@@ -249,12 +248,7 @@ class _Part:
 
         def deliver(news: News) -> None:
             assert isinstance(news, Reply), "whoever asks gets replies"
-            event: reader.Event
-            if isinstance(news.outcome, ReadAnswer) and len(news.frames) == 1:
-                event = reader.ReadAnswered(effect.slot, effect.read_id, news.frames[0])
-            else:
-                event = reader.ReadRefused(effect.slot, effect.read_id, _error_of(news))
-            self._handle(event)
+            self._handle(reader.ReadAnswered(effect.slot, effect.read_id, body_of(news)))
 
         frames = (bytes(encode_ids(ids)),) if is_striped else ()
         bookie_id = self._fragment.bookies[effect.slot]

@@ -25,6 +25,7 @@ from zbk.errors import ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair import repair_effects as ev
+from zbk.protocol.repair.holdings import AskHoldings
 
 ROUND_US: Final = 300 * MS
 ROUND_US_MAX: Final = 2 * SECOND
@@ -144,7 +145,7 @@ class BookieRecheck:
                     lambda: ledgers.read(ledger_id, is_fresh=True)[0],
                     self._in_process(partial(self._on_metadata, now_ms)),
                 )
-            case ev.AskHoldings(bookie_id, span):
+            case AskHoldings(bookie_id, span):
                 done = self._in_process(self._answer)
                 HoldingsBody(self._pool, bookie_id, ledger_id, span, done)
             case ev.CopyFragment(order):

@@ -19,6 +19,7 @@ from zbk.protocol.entry.words import NO_ENTRY, LedgerState
 from zbk.protocol.ledger.changes import begin_recovery_of, cut_fragment, replace_bookie
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair import repair_effects as ev
+from zbk.protocol.repair.holdings import AskHoldings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 
 Done: TypeAlias = Callable[[ev.RepairResult], None]
@@ -87,7 +88,7 @@ class RepairBody:
                 self._world.sometimes["worker: waits for a writer"] += 1
                 wait_us = max(1, until_ms - self._node.now_ms()) * MS
                 self._node.after(wait_us, lambda: self._answer(self._node.now_ms()))
-            case ev.AskHoldings(bookie_id, span):
+            case AskHoldings(bookie_id, span):
                 HoldingsBody(self._pool, bookie_id, self._ledger_id, span, self._answer)
             case ev.ChooseTarget():
                 chosen = self._ground.choose(effect, self._registered)

@@ -10,6 +10,7 @@ from zbk.actors.serve.read_requests import ReadRequests
 from zbk.auditor.worker import ReplicationWorker
 from zbk.durability.limbo import LossReason
 from zbk.durability.limbo_recheck import LedgerRecheck, RecheckEffect, RecheckResult
+from zbk.errors import ZbkError
 from zbk.metadata.records.election import AuditorElection
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.read_batch import ReadBatch
@@ -63,19 +64,21 @@ _tell_ledger_info = ReadRequests.ledger_info
 def counts_as_soon_as_sent(self: FragmentCopy, part: ReadBatch) -> copy_ev.SendAdd:
     """R1: the copy does not wait for the target's fsync."""
     sent = _send_copy_add(self, part)
-    self._on_added(sent.request_id)
+    self._on_added(sent.request_id, None)
     self._adds.pop(sent.request_id, None)
     return sent
 
 
-def added_already(self: FragmentCopy, request_id: int) -> list[copy_ev.Effect]:
+def added_already(
+    self: FragmentCopy, request_id: int, _error: ZbkError | None
+) -> list[copy_ev.Effect]:
     """R1: what was counted is counted once."""
     if request_id not in self._adds:
         return []
     batch = self._adds.pop(request_id)
     self._copied_count += batch.count
     self._copied_size += batch.size
-    self._sample(batch)
+    self._confirmation.note_copied(batch)
     return []
 
 

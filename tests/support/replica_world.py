@@ -31,25 +31,20 @@ from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
-    AddRefused,
     CopyAdvanced,
     CopyEnded,
     CopyLimits,
     CopyStarted,
-    HoldingsRefused,
+    HoldingsAnswered,
     ReadAnswered,
-    ReadRefused,
     SendAdd,
     SendRead,
 )
-from zbk.protocol.repair.fragment_copy_events import AskHoldings as AskTarget
 from zbk.protocol.repair.fragment_copy_events import Effect as CopyEffect
 from zbk.protocol.repair.fragment_copy_events import Event as CopyEvent
-from zbk.protocol.repair.fragment_copy_events import HoldingsTold as TargetTold
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,
@@ -355,41 +350,34 @@ class Repair:
 
     def _answer(self, wanted: CopyEffect, *, is_lost: bool) -> CopyEvent:
         world = self.world
-        assert isinstance(wanted, SendRead | SendAdd | AskTarget)
+        assert isinstance(wanted, SendRead | SendAdd | AskHoldings)
         error: ZbkError = BookieUnavailableError(wanted.bookie_id, "silent")
         is_silent = is_lost or not world.answers(wanted.bookie_id)
         match wanted:
             case SendRead(request_id, bookie_id, entry_ids):
-                if is_silent:
-                    return ReadRefused(request_id, error)
-                return self._read(request_id, bookie_id, entry_ids)
+                body = error if is_silent else self._read(bookie_id, entry_ids)
+                return ReadAnswered(request_id, body)
             case SendAdd(request_id):
                 refusal = None if is_silent and not is_lost else self._add(wanted)
-                if is_silent or refusal is not None:
-                    return AddRefused(request_id, refusal or error)
-                return AddAnswered(request_id)
-            case AskTarget(bookie_id, first_entry_id):
-                if is_silent:
-                    return HoldingsRefused(error)
-                return TargetTold(held(world.disks[bookie_id], first_entry_id, world.next_id))
+                return AddAnswered(request_id, refusal or error if is_silent else refusal)
+            case AskHoldings(bookie_id, (first, _last)):
+                told = Holdings(held(world.disks[bookie_id], first, world.next_id))
+                return HoldingsAnswered(error if is_silent else told)
 
-    def _read(
-        self, request_id: int, bookie_id: str, entry_ids: Sequence[int]
-    ) -> ReadAnswered | ReadRefused:
+    def _read(self, bookie_id: str, entry_ids: Sequence[int]) -> bytes | ZbkError:
         disk = self.world.disks[bookie_id]
         if entry_ids[0] not in disk and bookie_id in self.world.in_limbo:
-            return ReadRefused(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
+            return UnknownLedgerStateError(LEDGER_ID, bookie_id)
         if entry_ids[0] not in disk:
-            return ReadRefused(request_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
+            return NoSuchEntryError(LEDGER_ID, entry_ids[0])
         if disk[entry_ids[0]] == DAMAGE:
-            error = EntryUnreadableError(LEDGER_ID, entry_ids[0], "bad sector")
-            return ReadRefused(request_id, error)
+            return EntryUnreadableError(LEDGER_ID, entry_ids[0], "bad sector")
         found: list[bytes] = []
         for entry_id in entry_ids[:3]:
             if disk.get(entry_id, DAMAGE) == DAMAGE:
                 break
             found.append(disk[entry_id])
-        return ReadAnswered(request_id, b"".join(found))
+        return b"".join(found)
 
     def _add(self, wanted: SendAdd) -> ZbkError | None:
         disk = self.world.disks[wanted.bookie_id]

@@ -14,8 +14,15 @@ from typing import Final, Self, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, info_request
+from zbk.client.cluster.ledger_calls import (
+    BuiltRequest,
+    LedgerRequests,
+    answer_of,
+    body_of,
+    info_request,
+)
 from zbk.client.cluster.requests import ReplyBox, RequestSender
+from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -23,8 +30,6 @@ from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
-    AddRefused,
-    AskHoldings,
     CopyAdvanced,
     CopyEnded,
     CopyLimits,
@@ -33,17 +38,16 @@ from zbk.protocol.repair.fragment_copy_events import (
     CopyStopped,
     Effect,
     Event,
-    HoldingsRefused,
-    HoldingsTold,
+    HoldingsAnswered,
     ReadAnswered,
-    ReadRefused,
     SendAdd,
     SendRead,
 )
+from zbk.protocol.repair.holdings import AskHoldings, HeldPages
 from zbk.protocol.throttle import Throttle
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
-from zbk.wire.messages import AddAnswer, LedgerInfo, ReadAnswer
+from zbk.wire.messages import AddAnswer, LedgerInfo
 
 LOOK_S: Final = 0.1
 """How often a copy that waits for an answer looks whether it is to stop."""
@@ -152,7 +156,7 @@ class _Run:
             if self._result is not None:
                 return self._result
             reply = self._box.next(LOOK_S)
-            event = None if reply is None else _event_of(reply)
+            event = None if reply is None else event_of(reply)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
@@ -161,7 +165,7 @@ class _Run:
             case SendAdd(batch=batch, lac=lac):
                 self._throttle.wait(batch.size, self._is_stopped)
                 self._send(effect, self._ledger.add(batch, lac, is_recovery=True))
-            case AskHoldings(first_entry_id=first_id):
+            case AskHoldings(span=(first_id, _)):
                 self._send(effect, info_request(self._ledger.ledger_id, first_id))
             case CopyAdvanced(count, size):
                 self._on_progress(count, size)
@@ -174,19 +178,19 @@ class _Run:
         self._requests.send(effect.bookie_id, *built, self._box, effect)
 
 
-def _event_of(reply: Reply) -> Event:
-    """Return the core's event for what came of a request; its key is the effect that sent it."""
-    match reply.key, reply.outcome:
-        case SendRead() as sent, ReadAnswer() if len(reply.frames) == 1:
-            return ReadAnswered(sent.request_id, reply.frames[0])
-        case SendRead() as sent, _:
-            return ReadRefused(sent.request_id, reply.error)
-        case SendAdd() as sent, AddAnswer():
-            return AddAnswered(sent.request_id)
-        case SendAdd() as sent, _:
-            return AddRefused(sent.request_id, reply.error)
-        case AskHoldings(), LedgerInfo() as info:
-            return HoldingsTold(info.ranges, info.next_entry_id)
-        case AskHoldings(), _:
-            return HoldingsRefused(reply.error)
-    raise AssertionError("a copy sends nothing else")
+def event_of(reply: Reply) -> Event:
+    """Return the core's event for a reply whose key is the effect that sent the request."""
+    match reply.key:
+        case SendRead(request_id):
+            return ReadAnswered(request_id, body_of(reply))
+        case SendAdd(request_id):
+            is_added = isinstance(reply.outcome, AddAnswer)
+            return AddAnswered(request_id, None if is_added else reply.error)
+        case AskHoldings(_, span):
+            info = answer_of(reply, LedgerInfo)
+            if isinstance(info, ZbkError):
+                return HoldingsAnswered(info)
+            pages = HeldPages(span)
+            pages.add(info.ranges, info.next_entry_id, is_in_limbo=info.is_in_limbo)
+            return HoldingsAnswered(pages.holdings)
+    raise AssertionError("a copy sends no other request")

@@ -15,9 +15,8 @@ from zbk.errors import UnauthorizedError
 from zbk.protocol.entry.digest import is_same_secret, password_digest
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     CopyFragment,
     LedgerSeen,
     LookAtLedger,

@@ -52,9 +52,8 @@ from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.procedure import Procedure, Steps
 from zbk.protocol.repair.copy_order import CopyOrder, ends_of, missing_spans, without_source
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     CopyFragment,
     LedgerSeen,
     LookAtLedger,

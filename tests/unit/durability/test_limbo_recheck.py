@@ -29,9 +29,8 @@ from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     CopyFragment,
     LedgerSeen,
     LookAtLedger,

@@ -17,7 +17,7 @@ was a ledger's LAC once is durable for good.
 from collections import deque
 from typing import Final
 
-from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.cluster.ledger_calls import LedgerRequests, body_of
 from zbk.client.cluster.requests import Requests
 from zbk.config import ClientConfig
 from zbk.errors import (
@@ -36,7 +36,6 @@ from zbk.protocol.read.range_read import (
     RangeRead,
     ReadAnswered,
     ReadFailed,
-    ReadRefused,
     ReadStarted,
     ReadTicked,
     SendRead,
@@ -164,7 +163,7 @@ class ReadAhead:
         number, slot, read_id = reply.key
         found = self._by_number.get(number)
         if found is not None:
-            self._handle(found, _event_of(slot, read_id, reply))
+            self._handle(found, ReadAnswered(slot, read_id, body_of(reply)))
 
     def tick(self) -> None:
         """Note that time has passed."""
@@ -201,11 +200,9 @@ class ReadAhead:
                 return None, last + 1
             only_slot = fragment.bookies.index(self._bookie_id)
         core = RangeRead(
-            self._metadata.ledger_id,
-            self._metadata.quorum,
+            self._metadata,
             first,
             last,
-            digest_type=self._metadata.digest_type,
             digest=self._digest,
             slot_order=self._slot_order(fragment),
             only_slot=only_slot,
@@ -287,11 +284,3 @@ class ReadAhead:
             self._lac = max(self._lac, batch.last_lac)
         mean_size = max(1, sum(batch.sizes) // max(1, len(batch)))
         self._chunk_count = min(CHUNK_COUNT_MAX, max(1, self._config.read_size_max // mean_size))
-
-
-def _event_of(slot: int, read_id: int, reply: Reply) -> ReadAnswered | ReadRefused:
-    match reply.outcome:
-        case ReadAnswer() if len(reply.frames) == 1:
-            return ReadAnswered(slot, read_id, reply.frames[0])
-        case _:
-            return ReadRefused(slot, read_id, reply.error)

@@ -25,6 +25,7 @@ Invariants, checked in ``_check``:
 from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, chain
+from typing import assert_never
 
 from zbk.errors import (
     CorruptRecordError,
@@ -33,25 +34,21 @@ from zbk.errors import (
     EntryUnreadableError,
     NoSuchEntryError,
     NoSuchLedgerError,
-    RequestTimeoutError,
     UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.entry.digest import DIGEST_CODE
 from zbk.protocol.entry.entry import read_prefix
 from zbk.protocol.entry.read_batch import ReadBatch
-from zbk.protocol.entry.words import DigestType
-from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.range_read import (
     Delivered,
     Effect,
     Event,
     ReadAnswered,
     ReadFailed,
-    ReadRefused,
     ReadStarted,
     ReadTicked,
-    ReadTimedOut,
     SendRead,
 )
 
@@ -101,16 +98,14 @@ class ComparedRead:
 
     def __init__(
         self,
-        ledger_id: int,
-        quorum: Quorum,
+        metadata: LedgerMetadata,
         entry_ids: Sequence[int],
         *,
-        digest_type: DigestType,
         sources: Sequence[int],
     ) -> None:
-        self._ledger_id = ledger_id
-        self._quorum = quorum
-        self._digest_type = digest_type
+        self._ledger_id = metadata.ledger_id
+        self._quorum = metadata.quorum
+        self._digest_type = metadata.digest_type
         self._sources = sources
         self._entry_ids = entry_ids
         self._position = 0  # ids delivered
@@ -137,26 +132,25 @@ class ComparedRead:
                     self._votes[entry_id] = _Votes()
                 effects += self._settle(self._entry_ids)
             case ReadAnswered(slot, read_id, body):
-                effects += self._on_answered(slot, read_id, body)
-            case ReadRefused(slot, read_id, error):
-                effects += self._on_refused(slot, read_id, error)
-            case ReadTimedOut(slot, read_id, timeout_ms):
-                what = f"read of ledger {self._ledger_id} from slot {slot}"
-                error = RequestTimeoutError(what, timeout_ms / 1000)
-                effects += self._on_refused(slot, read_id, error)
+                request = self._requests.pop(read_id, None)
+                if request is None:
+                    return []
+                if isinstance(body, ZbkError):
+                    effects += self._on_error(slot, request, body)
+                else:
+                    effects += self._on_body(slot, request, body)
             case ReadTicked():
                 return []
+            case _:
+                assert_never(event)
         effects += self._deliver()
         self._check()
         return effects
 
     # ------------------------------------------------------------------ answers
 
-    def _on_answered(self, slot: int, read_id: int, body: bytes) -> list[Effect]:
-        found = self._requests.pop(read_id, None)
-        if found is None:
-            return []
-        ids = found.entry_ids
+    def _on_body(self, slot: int, request: SendRead, body: bytes) -> list[Effect]:
+        ids = request.entry_ids
         start = 0
         count = 0
         for entry_id in ids:
@@ -173,7 +167,7 @@ class ComparedRead:
             self._votes[rest[0]].refusals[slot] = mismatch
             count, rest = count + 1, rest[1:]
         if rest:
-            effects.append(self._send(slot, rest, is_checked=found.is_checked))
+            effects.append(self._send(slot, rest, is_checked=request.is_checked))
         return effects + self._settle(ids[:count])
 
     def _end_of(self, body: bytes, start: int, entry_id: int) -> int | None:
@@ -187,11 +181,8 @@ class ComparedRead:
             return None
         return start + size if start + size <= len(body) else None
 
-    def _on_refused(self, slot: int, read_id: int, error: ZbkError) -> list[Effect]:
-        found = self._requests.pop(read_id, None)
-        if found is None:
-            return []
-        refused = ids = found.entry_ids
+    def _on_error(self, slot: int, request: SendRead, error: ZbkError) -> list[Effect]:
+        refused = ids = request.entry_ids
         if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
             named = getattr(error, "entry_id", None)
             index = ids.index(named) if named in ids else 0
@@ -201,7 +192,7 @@ class ComparedRead:
         rest = [entry_id for entry_id in ids if entry_id not in refused]
         effects: list[Effect] = []
         if rest:
-            effects.append(self._send(slot, rest, is_checked=found.is_checked))
+            effects.append(self._send(slot, rest, is_checked=request.is_checked))
         return effects + self._settle(refused)
 
     # ------------------------------------------------------------------ votes

@@ -42,14 +42,12 @@ from zbk.errors import (
     DigestMismatchError,
     EntryUnreadableError,
     NoSuchEntryError,
-    RequestTimeoutError,
     UnknownLedgerStateError,
     ZbkError,
 )
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.read_batch import ReadBatch, decode_entries, join
-from zbk.protocol.entry.words import DigestType
-from zbk.protocol.ledger.quorum import Quorum
+from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.read_race import Race, Segment, is_absence
 
 # ------------------------------------------------------------------ events
@@ -60,34 +58,22 @@ class ReadStarted(msgspec.Struct, frozen=True):
 
 
 class ReadAnswered(msgspec.Struct, frozen=True):
-    """A bookie sent entries, back to back from the first id asked for. They may be fewer."""
+    """The answer to one ``SendRead``.
+
+    Either entries, back to back from the first id requested, perhaps not all of them; or an error:
+    the bookie refused, did not answer in time, or its connection was lost.
+    """
 
     slot: int
     read_id: int
-    body: bytes
-
-
-class ReadRefused(msgspec.Struct, frozen=True):
-    """A bookie refused a read, or the connection to it is or was lost."""
-
-    slot: int
-    read_id: int
-    error: ZbkError
-
-
-class ReadTimedOut(msgspec.Struct, frozen=True):
-    """A bookie did not answer in time."""
-
-    slot: int
-    read_id: int
-    timeout_ms: int
+    body: bytes | ZbkError
 
 
 class ReadTicked(msgspec.Struct, frozen=True):
     """Time has passed. It counts at ``speculate_at_ms``; sooner it does no harm."""
 
 
-Event: TypeAlias = ReadStarted | ReadAnswered | ReadRefused | ReadTimedOut | ReadTicked
+Event: TypeAlias = ReadStarted | ReadAnswered | ReadTicked
 
 
 # ------------------------------------------------------------------ effects
@@ -135,12 +121,10 @@ class RangeRead:
 
     def __init__(
         self,
-        ledger_id: int,
-        quorum: Quorum,
+        metadata: LedgerMetadata,
         first: int,
         last: int,
         *,
-        digest_type: DigestType,
         digest: DigestFunction,
         slot_order: Sequence[int] | None = None,
         only_slot: int | None = None,
@@ -148,9 +132,9 @@ class RangeRead:
         speculative_ms: int = 0,
     ) -> None:
         assert 0 <= first <= last, "a chunk has at least one entry"
-        self._ledger_id = ledger_id
-        self._quorum = quorum
-        self._digest_type = digest_type
+        self._ledger_id = metadata.ledger_id
+        self._quorum = quorum = metadata.quorum
+        self._digest_type = metadata.digest_type
         self._digest = digest
         if entry_ids is not None:
             self._order = tuple(slot_order or range(quorum.ensemble_size))
@@ -197,14 +181,14 @@ class RangeRead:
         match event:
             case ReadStarted():
                 effects += self._ask(Segment(self._entry_ids))
-            case ReadAnswered():
-                effects += self._on_answered(event)
-            case ReadRefused():
-                effects += self._on_refused(event.slot, event.read_id, event.error)
-            case ReadTimedOut():
-                what = f"read of ledger {self._ledger_id} from slot {event.slot}"
-                error = RequestTimeoutError(what, event.timeout_ms / 1000)
-                effects += self._on_refused(event.slot, event.read_id, error)
+            case ReadAnswered(slot, read_id, body):
+                race = self._close_request(slot, read_id)
+                if race is None:
+                    return []
+                if isinstance(body, ZbkError):
+                    effects += self._on_error(slot, race, body)
+                else:
+                    effects += self._on_body(slot, race, body)
             case ReadTicked():
                 effects += self._on_ticked()
             case _:
@@ -215,13 +199,10 @@ class RangeRead:
 
     # ------------------------------------------------------------------ events
 
-    def _on_answered(self, event: ReadAnswered) -> list[Effect]:
-        race = self._close_request(event.slot, event.read_id)
-        if race is None:
-            return []
+    def _on_body(self, slot: int, race: Race, body: bytes) -> list[Effect]:
         segment = race.segment
         batch, is_all = decode_entries(
-            event.body, segment.entry_ids, self._ledger_id, self._digest_type, self._digest
+            body, segment.entry_ids, self._ledger_id, self._digest_type, self._digest
         )
         if len(batch):
             self._end_race(race)
@@ -233,12 +214,9 @@ class RangeRead:
         race.segment = segment.rest(rest)
         if is_all and len(batch):
             return self._ask(race.segment)
-        return self._miss(event.slot, race, 0, DigestMismatchError(self._ledger_id, rest[0]))
+        return self._miss(slot, race, 0, DigestMismatchError(self._ledger_id, rest[0]))
 
-    def _on_refused(self, slot: int, read_id: int, error: ZbkError) -> list[Effect]:
-        race = self._close_request(slot, read_id)
-        if race is None:
-            return []
+    def _on_error(self, slot: int, race: Race, error: ZbkError) -> list[Effect]:
         ids = race.segment.entry_ids
         if isinstance(error, NoSuchEntryError | DamageError | UnknownLedgerStateError):
             return self._miss(slot, race, _index_of(error, ids), error)

@@ -64,14 +64,8 @@ class LengthRead:
         """Begin the read, if it is not under way and has rested."""
         if self._core is not None or not self._retries.is_ready(0, now_ms):
             return []
-        metadata = self._metadata
         self._core = reader.RangeRead(
-            metadata.ledger_id,
-            metadata.quorum,
-            self._entry_id,
-            self._entry_id,
-            digest_type=metadata.digest_type,
-            digest=self._digest,
+            self._metadata, self._entry_id, self._entry_id, digest=self._digest
         )
         return self._handle(self._core, reader.ReadStarted(), now_ms)
 
@@ -80,12 +74,7 @@ class LengthRead:
         slot, own_id = self._sent.pop(read_id, (0, None))
         if self._core is None or own_id is None:
             return []
-        event: reader.Event
-        if isinstance(body, ZbkError):
-            event = reader.ReadRefused(slot, own_id, body)
-        else:
-            event = reader.ReadAnswered(slot, own_id, body)
-        return self._handle(self._core, event, now_ms)
+        return self._handle(self._core, reader.ReadAnswered(slot, own_id, body), now_ms)
 
     def _handle(self, core: reader.RangeRead, event: reader.Event, now_ms: int) -> list[SendRead]:
         reads = []

@@ -1,38 +1,35 @@
-"""Copying entries of one fragment to one bookie: read, verified, added, and looked for again.
+"""The copy of entries of one fragment to one bookie: read, verify, add, confirm.
 
     read      in chunks, several at a time, from the slots of the order, in turn; with the digest
-              (``read.range_read``) or, where it cannot be verified, by comparing replicas
-              (``zbk.protocol.read.compared_read``)
+              (``read.range_read``) or, if it cannot be verified, by comparing replicas
+              (``read.compared_read``)
     add       the same bytes, in order, in batches, as recovery adds: the target answers after an
-              fsync whatever the ledger's type
-    confirm   the target is asked what it holds, and must hold every id; the first and the last
-              entry copied are read back from it and compared
+              fsync, whatever the ledger's type
+    confirm   the target must hold what was copied (``copy_confirmation``)
 
-An entry without a good replica is *lost*. If the target is to take a bookie's place, nothing is
-added any more then, as it cannot; the rest is still read, so that all that is lost is told at
-once. If the target only lacked entries itself, all others are added.
+An entry without a good replica is *lost*. If the target is to replace a bookie, a loss rules that
+out: the copy adds nothing more, but reads the rest, so that its result names every loss. If the
+target itself only lacked entries, all others are added.
 
-What the target has fsynced is the only thing that counts: a copy that ends otherwise promises
-nothing, and may be begun again from the start: adds are idempotent.
+Only what the target has fsynced counts: a copy that fails promises nothing, and can be repeated
+from the start, because adds are idempotent.
 
 Invariants, checked in ``_check``:
-  * a copy that is not over waits for somebody;
-  * at most ``read_count_max`` chunks are read; they end in order;
-  * nothing is added once something is lost in a move.
+  * a copy that is not over waits for an answer;
+  * at most ``read_count_max`` chunks are being read; they end in order;
+  * nothing is added after a loss in a move.
 
 Source: BookKeeper's ``LedgerFragmentReplicator``; reliability rules I26 and I27: a copy is
-verified before and after writing, so that damage never spreads.
+verified before and after writing, so that damage does not spread.
 """
 
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from typing import TypeAlias, assert_never
 
 from zbk.errors import (
     DamageError,
-    DigestMismatchError,
     NoSuchEntryError,
     NoSuchLedgerError,
     UnknownLedgerStateError,
@@ -41,16 +38,14 @@ from zbk.errors import (
 from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.read_batch import ReadBatch
-from zbk.protocol.entry.spans import Span
 from zbk.protocol.read import range_read as reader
 from zbk.protocol.read.compared_read import ComparedRead
 from zbk.protocol.read.range_read import RangeRead
+from zbk.protocol.repair.copy_confirmation import CopyConfirmation
 from zbk.protocol.repair.copy_ids import LossNotes, ids_in_pieces
-from zbk.protocol.repair.copy_order import CopyOrder, missing_spans
+from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
-    AddRefused,
-    AskHoldings,
     CopyAdvanced,
     CopyEnded,
     CopyLimits,
@@ -59,13 +54,12 @@ from zbk.protocol.repair.fragment_copy_events import (
     CopyStopped,
     Effect,
     Event,
-    HoldingsRefused,
-    HoldingsTold,
+    HoldingsAnswered,
     ReadAnswered,
-    ReadRefused,
     SendAdd,
     SendRead,
 )
+from zbk.protocol.repair.holdings import Holdings
 
 FIRST_CHUNK_COUNT = 4
 """Entries of the first chunks, while the size of entries is not known."""
@@ -98,20 +92,20 @@ class _Read:
 
     @property
     def is_stale(self) -> bool:
-        """True when its chunk is read anew, behind an entry that could not be read."""
+        """True when its chunk was begun again, after an entry that could not be read."""
         return self.chunk.core is not self.core
 
 
 class FragmentCopy:
     """One copy. ``CopyStarted`` comes first, nothing follows ``CopyEnded``.
 
-    ``digest`` is ``None`` where it cannot be verified.
+    ``digest`` is ``None`` if it cannot be verified.
     """
 
     def __init__(
         self, order: CopyOrder, digest: DigestFunction | None, limits: CopyLimits | None = None
     ) -> None:
-        assert order.slot not in order.sources or order.is_move, "nobody copies from itself"
+        assert order.slot not in order.sources or order.is_move, "the target is not its own source"
         self._order = order
         self._digest = digest
         self._limits = limits or CopyLimits()
@@ -121,20 +115,18 @@ class FragmentCopy:
         self._chunks: deque[_Chunk] = deque()
         self._reads: dict[int, _Read] = {}  # by request
         self._outbox: deque[SendRead] = deque()  # until there is room for their answers
-        self._sent_reads: set[int] = set()
+        self._sent_reads: set[int] = set()  # requests
         self._adds: dict[int, EntryBatch] = {}  # by request
         self._next_request_id = 0
-        self._turn = 0
-        self._unreachable: set[int] = set()  # slots that a read failed at for no lasting reason
-        self._in_limbo: set[int] = set()  # slots that did not know of an entry; they were asked
+        self._rotation = 0  # the source that the next chunk prefers, of the slots in turn
+        self._unreachable: set[int] = set()  # slots with a failed read that may succeed later
+        self._in_limbo: set[int] = set()  # slots that could not say whether they had an entry
         self._lost = LossNotes(order)
         self._copied_count = 0
         self._copied_size = 0
         self._source_error: ZbkError | None = None
-        self._is_confirming = False
-        self._samples: dict[int, bytes] = {}  # first and last entry copied
+        self._confirmation = CopyConfirmation(order, self._lost)
         self._sample_requests: dict[int, int] = {}  # entry id, by request
-        self._held: list[Span] = []
         self._is_over = False
 
     @property
@@ -143,7 +135,7 @@ class FragmentCopy:
         return self._is_over
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done. After the end all is late news."""
+        """Handle one event; return the effects. After the end, events are ignored."""
         if self._is_over:
             return []
         effects: list[Effect] = []
@@ -152,42 +144,36 @@ class FragmentCopy:
                 assert not self._next_request_id, "a copy starts once"
             case CopyStopped():
                 effects += self._end(is_stopped=True)
-            case ReadAnswered() | ReadRefused() if event.request_id in self._sample_requests:
-                effects += self._on_sample(event)
-            case ReadAnswered() | ReadRefused():
-                effects += self._on_read(event, now_ms)
-            case AddAnswered(request_id):
-                effects += self._on_added(request_id)
-            case AddRefused():
-                effects += self._end(target_error=event.error)
-            case HoldingsTold():
-                effects += self._on_holdings(event)
-            case HoldingsRefused():
-                effects += self._end(target_error=event.error)
+            case ReadAnswered(request_id, body) if request_id in self._sample_requests:
+                effects += self._on_sample(request_id, body)
+            case ReadAnswered(request_id, body):
+                effects += self._on_read(request_id, body, now_ms)
+            case AddAnswered(request_id, error):
+                effects += self._on_added(request_id, error)
+            case HoldingsAnswered(held):
+                effects += self._on_holdings(held)
             case _:
                 assert_never(event)
-        effects += self._go_on(now_ms)
+        effects += self._proceed(now_ms)
         self._check()
         return effects
 
     # ------------------------------------------------------------------ read
 
-    def _go_on(self, now_ms: int) -> list[Effect]:
+    def _proceed(self, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        while not self._is_over and self._has_room():
+        is_confirming = self._confirmation.is_begun
+        read_count_max = 0 if is_confirming or self._is_over else self._limits.read_count_max
+        while len(self._chunks) < read_count_max:
             chunk = self._next_chunk()
             if chunk is None:
                 break
             self._chunks.append(chunk)
             self._begin_read(chunk, now_ms)
         effects += self._send_reads()
-        is_idle = not (self._chunks or self._adds or self._is_confirming or self._is_over)
-        if is_idle:
+        if not (self._chunks or self._adds or is_confirming or self._is_over):
             effects += self._confirm()
         return effects
-
-    def _has_room(self) -> bool:
-        return len(self._chunks) < self._limits.read_count_max and not self._is_confirming
 
     def _send_reads(self) -> Iterator[SendRead]:
         """Yield the reads for whose answers there is room; one, if nothing else is under way."""
@@ -202,7 +188,7 @@ class FragmentCopy:
             yield wanted
 
     def _waiting_size(self) -> int:
-        """Return the bytes that are kept, with the next answer and those that may come."""
+        """Return the bytes in memory, with the answers under way and one more."""
         kept_size = sum(batch.size for batch in self._adds.values())
         kept_size += sum(batch.size for chunk in self._chunks for batch in chunk.batches)
         return kept_size + (len(self._sent_reads) + 1) * self._limits.read_size
@@ -218,30 +204,17 @@ class FragmentCopy:
     def _begin_read(self, chunk: _Chunk, now_ms: int) -> None:
         metadata = self._order.metadata
         sources = self._order.sources
-        turn = self._turn % len(sources)
-        self._turn += 1
-        slots = (*sources[turn:], *sources[:turn])
+        first = self._rotation % len(sources)
+        self._rotation += 1
+        slots = (*sources[first:], *sources[:first])
         late = self._unreachable | self._in_limbo
         slots = tuple(sorted(slots, key=lambda slot: slot in late))
         ids = chunk.entry_ids[chunk.position :]
         if self._digest is None:
-            chunk.core = ComparedRead(
-                metadata.ledger_id,
-                metadata.quorum,
-                ids,
-                digest_type=metadata.digest_type,
-                sources=slots,
-            )
+            chunk.core = ComparedRead(metadata, ids, sources=slots)
         else:
             chunk.core = RangeRead(
-                metadata.ledger_id,
-                metadata.quorum,
-                ids[0],
-                ids[-1],
-                digest_type=metadata.digest_type,
-                digest=self._digest,
-                slot_order=slots,
-                entry_ids=ids,
+                metadata, ids[0], ids[-1], digest=self._digest, slot_order=slots, entry_ids=ids
             )
         self._feed(chunk, reader.ReadStarted(), now_ms)
 
@@ -258,26 +231,22 @@ class FragmentCopy:
                     chunk.batches.append(batch)
                 case reader.ReadFailed(error):
                     chunk.error = error
+                case _:
+                    assert_never(wanted)
 
-    def _on_read(self, event: ReadAnswered | ReadRefused, now_ms: int) -> list[Effect]:
-        read = self._reads.pop(event.request_id)
-        self._sent_reads.discard(event.request_id)
-        slot, read_id = read.slot, read.read_id
-        told: reader.Event
-        if isinstance(event, ReadAnswered):
-            told = reader.ReadAnswered(slot, read_id, event.body)
-        else:
-            if isinstance(event.error, UnknownLedgerStateError):
-                self._in_limbo.add(slot)
-            elif not _is_sure(event.error):
-                self._unreachable.add(slot)
-            told = reader.ReadRefused(slot, read_id, event.error)
+    def _on_read(self, request_id: int, body: bytes | ZbkError, now_ms: int) -> list[Effect]:
+        read = self._reads.pop(request_id)
+        self._sent_reads.discard(request_id)
+        if isinstance(body, UnknownLedgerStateError):
+            self._in_limbo.add(read.slot)
+        elif isinstance(body, ZbkError) and not _is_sure(body):
+            self._unreachable.add(read.slot)
         if not read.is_stale:
-            self._feed(read.chunk, told, now_ms)
+            self._feed(read.chunk, reader.ReadAnswered(read.slot, read.read_id, body), now_ms)
         return self._drain(now_ms)
 
     def _drain(self, now_ms: int) -> list[Effect]:
-        """Handle what was read, in order of the ids."""
+        """Handle what was read, in the order of the ids."""
         effects: list[Effect] = []
         while self._chunks and not self._is_over:
             chunk = self._chunks[0]
@@ -294,7 +263,7 @@ class FragmentCopy:
         return effects
 
     def _miss(self, chunk: _Chunk, error: ZbkError, now_ms: int) -> list[Effect]:
-        """Leave out an entry that could not be read; go on behind it."""
+        """Leave out an entry that could not be read, and continue with the next one."""
         entry_id = chunk.entry_ids[chunk.position]
         chunk.position += 1
         holders = self._order.metadata.quorum.write_set(entry_id)
@@ -302,11 +271,10 @@ class FragmentCopy:
             self._lost.note(entry_id, _DAMAGED if isinstance(error, DamageError) else _ABSENT)
         elif self._source_error is None:
             self._source_error = error
-        if self._source_error is not None:  # all of it will be tried again
+        if self._source_error is not None:  # the whole copy is tried again
             return self._end()
-        if chunk.position == len(chunk.entry_ids):
-            return []
-        self._begin_read(chunk, now_ms)
+        if chunk.position < len(chunk.entry_ids):
+            self._begin_read(chunk, now_ms)
         return []
 
     # ------------------------------------------------------------------ add
@@ -341,63 +309,46 @@ class FragmentCopy:
         self._adds[request_id] = batch
         return SendAdd(request_id, self._order.target, batch, self._order.lac)
 
-    def _on_added(self, request_id: int) -> list[Effect]:
+    def _on_added(self, request_id: int, error: ZbkError | None) -> list[Effect]:
+        if error is not None:
+            return self._end(target_error=error)
         batch = self._adds.pop(request_id)
         self._copied_count += batch.count
         self._copied_size += batch.size
-        self._sample(batch)
+        self._confirmation.note_copied(batch)
         return [CopyAdvanced(batch.count, batch.size)]
-
-    def _sample(self, batch: EntryBatch) -> None:
-        """Keep the first and the last entry copied."""
-        known = sorted(self._samples)
-        if not known or batch.first_entry_id < known[0]:
-            self._samples[batch.first_entry_id] = batch.body[: batch.sizes[0]]
-        if not known or batch.last_entry_id > known[-1]:
-            self._samples[batch.last_entry_id] = batch.body[-batch.sizes[-1] :]
-        for entry_id in sorted(self._samples)[1:-1]:
-            del self._samples[entry_id]
 
     # ------------------------------------------------------------------ confirm
 
     def _confirm(self) -> list[Effect]:
-        self._is_confirming = True
+        question = self._confirmation.begin()
         if not self._copied_count or (self._lost.found and self._order.is_move):
             return self._end()
-        return [AskHoldings(self._order.target, self._order.spans[0][0])]
+        return [question]
 
-    def _on_holdings(self, event: HoldingsTold) -> list[Effect]:
-        last = self._order.spans[-1][1]
-        self._held += event.ranges
-        if event.next_entry_id is not None and event.next_entry_id <= last:
-            return [AskHoldings(self._order.target, event.next_entry_id)]
-        absent = next(chain.from_iterable(map(self._not_held, self._order.spans)), None)
-        if absent is not None:
-            return self._end(target_error=NoSuchEntryError(self._order.metadata.ledger_id, absent))
+    def _on_holdings(self, held: Holdings | ZbkError) -> list[Effect]:
+        if isinstance(held, ZbkError):
+            return self._end(target_error=held)
+        question = self._confirmation.on_holdings(held)
+        if question is not None:
+            return [question]
+        absence = self._confirmation.absence()
+        if absence is not None:
+            return self._end(target_error=absence)
         effects: list[Effect] = []
-        for entry_id in sorted(self._samples):
+        for entry_id in self._confirmation.sample_ids:
             request_id = self._request_id()
             self._sample_requests[request_id] = entry_id
             ids = range(entry_id, entry_id + 1)
             effects.append(SendRead(request_id, self._order.target, ids))
         return effects
 
-    def _not_held(self, span: Span) -> Iterator[int]:
-        """Yield the entries of a span that were copied and that the target does not hold."""
-        slot, quorum = self._order.slot, self._order.metadata.quorum
-        for first, last in missing_spans(quorum, slot, span, self._held):
-            for entry_id in range(first, last + 1):
-                if quorum.holds(slot, entry_id) and not self._lost.has(entry_id):
-                    yield entry_id
-
-    def _on_sample(self, event: ReadAnswered | ReadRefused) -> list[Effect]:
-        entry_id = self._sample_requests.pop(event.request_id)
-        if isinstance(event, ReadRefused):
-            return self._end(target_error=event.error)
-        if event.body != self._samples[entry_id]:
-            error = DigestMismatchError(self._order.metadata.ledger_id, entry_id)
+    def _on_sample(self, request_id: int, body: bytes | ZbkError) -> list[Effect]:
+        entry_id = self._sample_requests.pop(request_id)
+        error = self._confirmation.on_sample(entry_id, body)
+        if error is not None or not self._sample_requests:
             return self._end(target_error=error)
-        return [] if self._sample_requests else self._end()
+        return []
 
     # ------------------------------------------------------------------ private
 
@@ -422,10 +373,11 @@ class FragmentCopy:
     def _check(self) -> None:
         if self._is_over:
             return
-        assert self._reads or self._adds or self._is_confirming, "somebody is to answer"
+        is_confirming = self._confirmation.is_begun
+        assert self._reads or self._adds or is_confirming, "an answer is awaited"
         assert len(self._chunks) <= self._limits.read_count_max
 
 
 def _is_sure(error: ZbkError) -> bool:
-    """Return whether a bookie surely has no good replica, rather than cannot be asked."""
+    """Return whether the error proves that a bookie has no good replica."""
     return isinstance(error, NoSuchEntryError | NoSuchLedgerError | DamageError)

@@ -1,14 +1,15 @@
-"""What goes into the copying of entries to one bookie, and what comes out of it.
+"""Events, effects and limits of a copy of entries to one bookie.
 
-    the body       CopyStarted, CopyStopped, Tick
-    the sources    ReadAnswered, ReadRefused
-    the target     AddAnswered, AddRefused, HoldingsTold, HoldingsRefused
+    the body       CopyStarted, CopyStopped
+    the sources    ReadAnswered
+    the target     AddAnswered, HoldingsAnswered; ReadAnswered at the end
 
     to the sources and, at the end, to the target   SendRead
     to the target                                   SendAdd, AskHoldings
     to the caller                                   CopyAdvanced, CopyEnded
 
-Every request is answered with exactly one event, at the latest when it has timed out.
+Every request is answered with exactly one event, at the latest when it has timed out. The answer
+may be any error: refused, not reached, timed out.
 """
 
 from collections.abc import Sequence
@@ -18,12 +19,12 @@ import msgspec
 
 from zbk.errors import ZbkError
 from zbk.protocol.entry.entry_batch import EntryBatch
-from zbk.protocol.entry.spans import Span
 from zbk.protocol.repair.copy_order import LostEntries
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 
 
 class CopyLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a copy keeps in memory and on its way.
+    """The limits on a copy's memory and on its requests.
 
     The memory is ``window_size`` and, beyond it, the answers to the reads under way.
     """
@@ -37,13 +38,13 @@ class CopyLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CopyResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a copy. ``is_whole``: the target holds, fsynced, all that was ordered."""
+    """The result of a copy. ``is_whole``: the target holds, fsynced, all that was ordered."""
 
     copied_count: int = 0  # entries that the target has fsynced
     copied_size: int = 0  # their bytes
     lost: tuple[LostEntries, ...] = ()  # no good replica is left
-    source_error: ZbkError | None = None  # a replica may be left, and could not be read now
-    target_error: ZbkError | None = None  # the target did not take it, or does not hold it
+    source_error: ZbkError | None = None  # a replica may be left, but could not be read now
+    target_error: ZbkError | None = None  # the target did not take an entry, or does not hold it
     is_stopped: bool = False
 
     @property
@@ -60,75 +61,49 @@ class CopyStarted(msgspec.Struct, frozen=True):
 
 
 class CopyStopped(msgspec.Struct, frozen=True):
-    """End now; what is on its way is nobody's business any more."""
+    """End now. Answers to requests under way are ignored."""
 
 
 class ReadAnswered(msgspec.Struct, frozen=True):
-    """A bookie sent entries, back to back from the first id asked for. They may be fewer."""
+    """A bookie sent entries, back to back from the first id requested, perhaps not all of them."""
 
     request_id: int
-    body: bytes
-
-
-class ReadRefused(msgspec.Struct, frozen=True):
-    """A read was refused or not answered."""
-
-    request_id: int
-    error: ZbkError
+    body: bytes | ZbkError
 
 
 class AddAnswered(msgspec.Struct, frozen=True):
-    """The target has fsynced a batch."""
+    """The target has fsynced a batch, unless there is an error."""
 
     request_id: int
+    error: ZbkError | None = None
 
 
-class AddRefused(msgspec.Struct, frozen=True):
-    """An add was refused or not answered."""
+class HoldingsAnswered(msgspec.Struct, frozen=True):
+    """The holdings of the target, as far as its answer reaches."""
 
-    request_id: int
-    error: ZbkError
-
-
-class HoldingsTold(msgspec.Struct, frozen=True):
-    """What a bookie holds of the ledger, from the id asked for on."""
-
-    ranges: Sequence[Span]
-    next_entry_id: int | None = None  # ask again from here for more
+    held: Holdings | ZbkError
 
 
-class HoldingsRefused(msgspec.Struct, frozen=True):
-    """The bookie does not say what it holds."""
-
-    error: ZbkError
-
-
-Event: TypeAlias = (
-    CopyStarted
-    | CopyStopped
-    | ReadAnswered
-    | ReadRefused
-    | AddAnswered
-    | AddRefused
-    | HoldingsTold
-    | HoldingsRefused
-)
+Event: TypeAlias = CopyStarted | CopyStopped | ReadAnswered | AddAnswered | HoldingsAnswered
 
 
 # ------------------------------------------------------------------ effects
 
 
 class SendRead(msgspec.Struct, frozen=True):
-    """Ask a bookie for entries."""
+    """Ask a bookie for entries. Answer: ReadAnswered."""
 
     request_id: int
     bookie_id: str
     entry_ids: Sequence[int]  # ascending; a range if they are in a row
-    is_checked: bool = False  # the bookie is to verify the blocks of its entry log first
+    is_checked: bool = False  # the bookie verifies the blocks of its entry log first
 
 
 class SendAdd(msgspec.Struct, frozen=True):
-    """Add entries at the target, as a recovery does: it takes them though it is fenced."""
+    """Add entries at the target, as a recovery does: a fenced ledger takes them, too.
+
+    Answer: AddAnswered.
+    """
 
     request_id: int
     bookie_id: str
@@ -136,22 +111,15 @@ class SendAdd(msgspec.Struct, frozen=True):
     lac: int
 
 
-class AskHoldings(msgspec.Struct, frozen=True):
-    """Ask a bookie what it holds of the ledger."""
-
-    bookie_id: str
-    first_entry_id: int
-
-
 class CopyAdvanced(msgspec.Struct, frozen=True):
-    """So much more is fsynced."""
+    """The target has fsynced more entries: how many, and their bytes."""
 
     count: int
     size: int
 
 
 class CopyEnded(msgspec.Struct, frozen=True):
-    """Nothing follows."""
+    """The copy has ended. Nothing follows."""
 
     result: CopyResult
 

@@ -21,6 +21,13 @@ from zbk.protocol.repair.fragment_check import settled
 from zbk.protocol.repair.underreplicated import RANGES_COUNT_MAX
 
 
+class AskHoldings(msgspec.Struct, frozen=True):
+    """The effect that asks a bookie what it holds of ``span``. Answer: Holdings, or an error."""
+
+    bookie_id: str
+    span: Span
+
+
 class Holdings(msgspec.Struct, frozen=True):
     """What a bookie holds of a span on stable storage: ranges of entry ids, ascending.
 

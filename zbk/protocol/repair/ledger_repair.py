@@ -64,10 +64,9 @@ from zbk.protocol.procedure import Procedure, Steps
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, due_count, missing_spans
 from zbk.protocol.repair.fragment_copy_events import CopyResult
 from zbk.protocol.repair.fragment_cut import cut_starts
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.ledger_view import FragmentSlot, LedgerView
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,

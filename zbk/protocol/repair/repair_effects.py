@@ -15,9 +15,10 @@ from typing import TypeAlias
 import msgspec
 
 from zbk.errors import ZbkError
-from zbk.protocol.entry.spans import SHOWN_COUNT, Span
+from zbk.protocol.entry.spans import SHOWN_COUNT
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries
+from zbk.protocol.repair.holdings import AskHoldings
 
 
 class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,13 +117,6 @@ class WaitUntil(msgspec.Struct, frozen=True):
     """Wait. Answer: the time, in ms; if it is too early, the procedure waits on."""
 
     until_ms: int
-
-
-class AskHoldings(msgspec.Struct, frozen=True):
-    """Ask a bookie what it holds of ``span``. Answer: Holdings, or an error."""
-
-    bookie_id: str
-    span: Span
 
 
 class CopyFragment(msgspec.Struct, frozen=True):

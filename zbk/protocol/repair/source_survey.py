@@ -18,8 +18,7 @@ import msgspec
 from zbk.protocol.entry.spans import Span, merged, overlaps
 from zbk.protocol.procedure import Steps
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries, due_count, missing_spans
-from zbk.protocol.repair.holdings import Holdings
-from zbk.protocol.repair.repair_effects import AskHoldings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 
 
 class SourceSurvey(msgspec.Struct):

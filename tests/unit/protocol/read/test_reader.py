@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.golden import run_script, scripts
 from tests.support.quorums import quorums
+from tests.support.recovery_world import ledger
 from zbk.errors import (
     BookieUnavailableError,
     DigestMismatchError,
@@ -32,10 +33,8 @@ from zbk.protocol.read.range_read import (
     RangeRead,
     ReadAnswered,
     ReadFailed,
-    ReadRefused,
     ReadStarted,
     ReadTicked,
-    ReadTimedOut,
     SendRead,
 )
 
@@ -59,6 +58,10 @@ def damaged(entry_id: int) -> bytes:
     return bytes(whole)
 
 
+def _timeout(slot: int) -> RequestTimeoutError:
+    return RequestTimeoutError(f"read of ledger {LEDGER_ID} from slot {slot}", 5)
+
+
 def make_read(
     quorum: Quorum,
     first: int,
@@ -68,11 +71,9 @@ def make_read(
     speculative_ms: int = 0,
 ) -> RangeRead:
     return RangeRead(
-        LEDGER_ID,
-        quorum,
+        ledger(quorum),
         first,
         last,
-        digest_type=DigestType.XXH3,
         digest=DIGEST,
         slot_order=slot_order,
         only_slot=only_slot,
@@ -129,22 +130,23 @@ class ReadScript:
 
     def do_missing(self, read_id: str, entry_id: str) -> list[Effect]:
         error = NoSuchEntryError(LEDGER_ID, int(entry_id))
-        return self._handle(ReadRefused(self._slot(read_id), int(read_id), error))
+        return self._handle(ReadAnswered(self._slot(read_id), int(read_id), error))
 
     def do_unreadable(self, read_id: str, entry_id: str) -> list[Effect]:
         error = EntryUnreadableError(LEDGER_ID, int(entry_id), "bad sector")
-        return self._handle(ReadRefused(self._slot(read_id), int(read_id), error))
+        return self._handle(ReadAnswered(self._slot(read_id), int(read_id), error))
 
     def do_unknown(self, read_id: str) -> list[Effect]:
         error = NoSuchLedgerError(LEDGER_ID)
-        return self._handle(ReadRefused(self._slot(read_id), int(read_id), error))
+        return self._handle(ReadAnswered(self._slot(read_id), int(read_id), error))
 
     def do_lost(self, read_id: str) -> list[Effect]:
         error = BookieUnavailableError(f"b{self._slot(read_id)}", "connection lost")
-        return self._handle(ReadRefused(self._slot(read_id), int(read_id), error))
+        return self._handle(ReadAnswered(self._slot(read_id), int(read_id), error))
 
     def do_timeout(self, read_id: str) -> list[Effect]:
-        return self._handle(ReadTimedOut(self._slot(read_id), int(read_id), 5000))
+        slot = self._slot(read_id)
+        return self._handle(ReadAnswered(slot, int(read_id), _timeout(slot)))
 
     def _slot(self, read_id: str) -> int:
         return self.requests[int(read_id)].slot
@@ -225,11 +227,11 @@ class Replicas:
         slot, read_id = request.slot, request.read_id
         match self.mood[slot]:
             case "slow":
-                return ReadTimedOut(slot, read_id, 5000)
+                return ReadAnswered(slot, read_id, _timeout(slot))
             case "down":
-                return ReadRefused(slot, read_id, BookieUnavailableError(f"b{slot}", "is down"))
+                return ReadAnswered(slot, read_id, BookieUnavailableError(f"b{slot}", "is down"))
             case "new":
-                return ReadRefused(slot, read_id, NoSuchLedgerError(LEDGER_ID))
+                return ReadAnswered(slot, read_id, NoSuchLedgerError(LEDGER_ID))
             case "mad":
                 return ReadAnswered(
                     slot, read_id, self.random.randbytes(self.random.randrange(300))
@@ -246,7 +248,7 @@ class Replicas:
             if state in (MISSING, UNREADABLE):
                 if body and self.random.random() < 0.5:
                     break  # a partial answer; it will be asked for the rest
-                return ReadRefused(slot, read_id, self._refusal(state, entry_id))
+                return ReadAnswered(slot, read_id, self._refusal(state, entry_id))
             body += encoded(entry_id) if state == GOOD else damaged(entry_id)
         return ReadAnswered(slot, read_id, body)
 
@@ -288,7 +290,8 @@ def run_read(
             effects = read.handle(ReadTicked(), now_ms)
             continue
         event = waiting.pop(chance.randrange(len(waiting)))
-        if isinstance(event, ReadTimedOut) and chance.random() < 0.5:
+        assert isinstance(event, ReadAnswered)
+        if isinstance(event.body, RequestTimeoutError) and chance.random() < 0.5:
             late = ReadAnswered(event.slot, event.read_id, b"late news")
             waiting.append(late)
         effects = read.handle(event, now_ms)
@@ -400,7 +403,7 @@ def test_late_news_of_a_read_that_is_over_changes_nothing() -> None:
     read.handle(ReadAnswered(0, 0, encoded(0)), 0)
 
     assert read.handle(ReadAnswered(0, 0, encoded(0)), 0) == []
-    assert read.handle(ReadTimedOut(0, 0, 5000), 0) == []
+    assert read.handle(ReadAnswered(0, 0, _timeout(0)), 0) == []
 
 
 def test_an_answer_from_another_slot_than_asked_is_not_taken() -> None:
@@ -424,7 +427,7 @@ def test_a_read_fails_as_the_replica_does_that_may_still_be_read(order: tuple[in
     effects = read.handle(ReadStarted(), 0)
 
     for slot, which in enumerate(order):
-        effects = read.handle(ReadRefused(slot, slot, errors[which]), 0)
+        effects = read.handle(ReadAnswered(slot, slot, errors[which]), 0)
 
     (failed,) = effects
     assert isinstance(failed, ReadFailed)

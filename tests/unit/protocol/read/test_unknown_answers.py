@@ -25,7 +25,7 @@ from zbk.durability.outside_sync import (
     SyncStarted,
 )
 from zbk.errors import LedgerRecoveryError, NoSuchEntryError, UnknownLedgerStateError
-from zbk.protocol.entry.words import DigestType, LedgerType
+from zbk.protocol.entry.words import LedgerType
 from zbk.protocol.ledger.quorum import Quorum
 from zbk.protocol.read.lac_read import LacAnswered, LacFound, LacRead, LacReadFailed, LacRefused
 from zbk.protocol.read.range_read import (
@@ -33,7 +33,6 @@ from zbk.protocol.read.range_read import (
     RangeRead,
     ReadAnswered,
     ReadFailed,
-    ReadRefused,
     ReadStarted,
     SendRead,
 )
@@ -47,7 +46,7 @@ def unknown(slot: int) -> UnknownLedgerStateError:
 
 def read_from(holdings: dict[int, set[int]], in_limbo: set[int], last: int) -> list[object]:
     """Read entries 0 .. ``last`` from what each of three slots holds; return what came of it."""
-    read = RangeRead(LEDGER_ID, Q332, 0, last, digest_type=DigestType.XXH3, digest=DIGEST)
+    read = RangeRead(ledger(Q332), 0, last, digest=DIGEST)
     effects = list(read.handle(ReadStarted(), 0))
     results: list[object] = []
     while effects:
@@ -60,12 +59,9 @@ def read_from(holdings: dict[int, set[int]], in_limbo: set[int], last: int) -> l
             if entry_id not in holdings[slot]:
                 break
             body += encoded(entry_id)
-        event: ReadAnswered | ReadRefused = ReadAnswered(slot, effect.read_id, body)
-        if not body:
-            absent = NoSuchEntryError(LEDGER_ID, effect.entry_ids[0])
-            error = unknown(slot) if slot in in_limbo else absent
-            event = ReadRefused(slot, effect.read_id, error)
-        effects += read.handle(event, 0)
+        absent = NoSuchEntryError(LEDGER_ID, effect.entry_ids[0])
+        error = unknown(slot) if slot in in_limbo else absent
+        effects += read.handle(ReadAnswered(slot, effect.read_id, body or error), 0)
     return results
 
 

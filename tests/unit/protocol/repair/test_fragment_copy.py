@@ -26,8 +26,6 @@ from zbk.protocol.repair.copy_order import CopyOrder, LostEntries
 from zbk.protocol.repair.fragment_copy import FragmentCopy
 from zbk.protocol.repair.fragment_copy_events import (
     AddAnswered,
-    AddRefused,
-    AskHoldings,
     CopyAdvanced,
     CopyEnded,
     CopyResult,
@@ -35,12 +33,12 @@ from zbk.protocol.repair.fragment_copy_events import (
     CopyStopped,
     Effect,
     Event,
-    HoldingsTold,
+    HoldingsAnswered,
     ReadAnswered,
-    ReadRefused,
     SendAdd,
     SendRead,
 )
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 
 Q332 = Quorum(3, 3, 2)
 
@@ -85,21 +83,21 @@ class Copy:
         match wanted:
             case SendRead(request_id, bookie_id, entry_ids):
                 if is_silent:
-                    return ReadRefused(request_id, error)
+                    return ReadAnswered(request_id, error)
                 if wanted.is_checked and (bookie_id, entry_ids[0]) in self.rotten:
                     rotten = EntryUnreadableError(LEDGER_ID, entry_ids[0], "its block is damaged")
-                    return ReadRefused(request_id, rotten)
+                    return ReadAnswered(request_id, rotten)
                 return self.read(request_id, bookie_id, entry_ids, is_checked=wanted.is_checked)
             case SendAdd(request_id, bookie_id, batch):
                 if is_silent:
-                    return AddRefused(request_id, error)
+                    return AddAnswered(request_id, error)
                 batch.validate()
                 batch.verify()
                 self.world.disks[bookie_id].update(parts(batch))
                 return AddAnswered(request_id)
-            case AskHoldings(bookie_id, first_entry_id):
+            case AskHoldings(bookie_id, (first_entry_id, _)):
                 told = held(self.world.disks[bookie_id], first_entry_id, 10_000)
-                return HoldingsTold(told if self.lies is None else self.lies)
+                return HoldingsAnswered(Holdings(told if self.lies is None else self.lies))
 
     def read(
         self, request_id: int, bookie_id: str, entry_ids: Sequence[int], *, is_checked: bool
@@ -112,9 +110,9 @@ class Copy:
             takewhile(lambda entry_id: entry_id in disk and entry_id not in rotten, entry_ids[:3])
         )
         if not found and bookie_id in self.world.in_limbo:
-            return ReadRefused(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
+            return ReadAnswered(request_id, UnknownLedgerStateError(LEDGER_ID, bookie_id))
         if not found:
-            return ReadRefused(request_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
+            return ReadAnswered(request_id, NoSuchEntryError(LEDGER_ID, entry_ids[0]))
         return ReadAnswered(request_id, b"".join(disk[entry_id] for entry_id in found))
 
     def batches(self) -> list[EntryBatch]:

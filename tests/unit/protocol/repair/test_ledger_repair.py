@@ -19,10 +19,9 @@ from zbk.protocol.ledger.changes import cut_fragment, replace_bookie
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
 from zbk.protocol.repair.copy_order import LostEntries
 from zbk.protocol.repair.fragment_copy_events import CopyResult
-from zbk.protocol.repair.holdings import Holdings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.repair_effects import (
-    AskHoldings,
     BookieReplaced,
     ChooseTarget,
     CopyFragment,

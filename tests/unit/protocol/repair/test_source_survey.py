@@ -3,8 +3,7 @@
 from tests.support.audit_ledgers import ledger
 from zbk.protocol.procedure import Procedure
 from zbk.protocol.repair.copy_order import CopyOrder, LostEntries
-from zbk.protocol.repair.holdings import Holdings
-from zbk.protocol.repair.repair_effects import AskHoldings
+from zbk.protocol.repair.holdings import AskHoldings, Holdings
 from zbk.protocol.repair.source_survey import survey_sources
 
 IN_LIMBO = Holdings((), is_in_limbo=True)
