@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 from zbk.actors.process import bookie_process
 from zbk.actors.process.bookie import Bookie
+from zbk.actors.process.bookie_info import VERSION
 from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
 from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig, BookieConfig
+from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
+from zbk.metrics.endpoint import Endpoint, serving
 from zbk.system.files import FileSystem
 
 
@@ -40,17 +43,24 @@ def run_bookie(
         bookie.goes_with(recheck.stop)
         recheck.start()
 
+    endpoint = Endpoint("bookie", VERSION)
+
     def begin(bookie: Bookie, bookie_id: str) -> None:
+        metrics = bookie.metrics()
+        bookie.goes_with(endpoint.attach("the bookie", metrics.read, metrics.checks))
         begin_recheck(bookie, bookie_id)
         if autorecovery is not None:
             beside = Autorecovery(autorecovery, bookie_id)
             bookie.goes_with(beside.stop)
             beside.start()
 
-    return bookie_process.run_bookie(
-        config,
-        on_ready=on_ready,
-        on_started=begin,
-        is_wiped_on_purpose=is_wiped_on_purpose,
-        files=files,
-    )
+    public_host = host_of(config.advertise or config.listen)
+    with serving(endpoint, config.http, http_port_of(config.listen), public_host) as http:
+        return bookie_process.run_bookie(
+            config,
+            on_ready=on_ready,
+            on_started=begin,
+            is_wiped_on_purpose=is_wiped_on_purpose,
+            files=files,
+            http=http,
+        )

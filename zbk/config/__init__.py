@@ -9,6 +9,7 @@ from typing import Annotated, Final, Literal, TypedDict
 
 import msgspec
 
+from zbk.config.http_address import AUTO, check_http
 from zbk.config.option import Option, check_range, check_ranges
 from zbk.config.units import DAY_MS, GIB, HOUR_MS, KIB, MIB, parse_free
 from zbk.errors import InvalidOptionError
@@ -40,6 +41,14 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         str, Option("Address given to clients, if it is not the one listened on.", unit="ADDRESS")
     ] = ""
     rack: Annotated[str, Option("Rack of the bookie, for placement.", unit="NAME")] = ""
+    http: Annotated[
+        str,
+        Option(
+            "Address of /metrics, /livez, /readyz and /version. auto: 127.0.0.1, at the port of "
+            "--listen plus 6000, or at any free port.",
+            unit="HOST:PORT|auto|off",
+        ),
+    ] = AUTO
     entry_size_max: Annotated[int, Option("Largest payload.", 1, ENTRY_SIZE_MAX_LIMIT)] = (
         ENTRY_SIZE_MAX_DEFAULT
     )
@@ -154,6 +163,7 @@ class BookieConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        check_http(self.http)
         parse_free(self.disk_warn_free, "disk_warn_free")
         parse_free(self.disk_readonly_free, "disk_readonly_free")
         _check_paths("journal_dir", self.journal_dir)
@@ -288,6 +298,14 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
     """The auditor and the replication workers. TOML table ``[autorecovery]``."""
 
     metadata: Annotated[str, Option("The cluster's metadata store, zk://host:port/root.")] = ""
+    http: Annotated[
+        str,
+        Option(
+            "Address of /metrics, /livez, /readyz and /version. auto: 127.0.0.1:9180, or any "
+            "free port.",
+            unit="HOST:PORT|auto|off",
+        ),
+    ] = AUTO
     session_timeout_ms: Annotated[
         int, Option("Time after which other processes take over from a dead one.", 1_000, 600_000)
     ] = 10_000
@@ -344,6 +362,7 @@ class AutorecoveryConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unkno
 
     def __post_init__(self) -> None:
         check_ranges(self)
+        check_http(self.http)
         if self.target_policy == "local" and not self.local_bookie_id:
             raise InvalidOptionError("local_bookie_id", "", 'target_policy = "local" needs one')
 

@@ -122,6 +122,7 @@ class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
     started_ms: int  # wall clock, for people
     version: str  # of zbk
     rack: str = ""
+    http: str | msgspec.UnsetType = msgspec.UNSET  # URL of its metrics and health
     format_version: int = VALUE_FORMAT_VERSION
 
 

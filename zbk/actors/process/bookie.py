@@ -23,6 +23,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Final
 
+import msgspec
 import pykka
 
 from zbk.actors.identity.history import BookieHistory
@@ -32,6 +33,7 @@ from zbk.actors.identity.losses import Losses
 from zbk.actors.identity.service import settle
 from zbk.actors.process.bookie_actors import BookieActors, BookieGround
 from zbk.actors.process.bookie_info import VERSION
+from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import DescriptorBudget, plan_descriptors
 from zbk.actors.process.supervisor import Failed, StopRequested, SupervisorActor
 from zbk.actors.space_gate import SpaceGate
@@ -75,8 +77,11 @@ class Bookie:
         files: FileSystem | None = None,
         *,
         is_wiped_on_purpose: bool = False,
+        http: str = "",
     ) -> None:
+        """``http``: the URL of its metrics, for its registration."""
         self._config = config
+        self._http = http
         self._is_wiped_on_purpose = is_wiped_on_purpose
         self._budget = plan_descriptors(descriptor_limit(), config)
         self._losses: Losses | None = None
@@ -119,6 +124,14 @@ class Bookie:
     def goes_with(self, close: Callable[[], None]) -> None:
         """Call ``close`` when the bookie is taken down, before any part of it is."""
         self._closing.append(close)
+
+    def metrics(self) -> BookieMetrics:
+        """Return what reads its metrics and checks its health; comes after ``start``."""
+        actors, registered = self._actors, self._registered
+        assert actors is not None, "start comes first"
+        assert registered is not None, "start comes first"
+        ground = actors.ground
+        return BookieMetrics(actors.about, ground.storage, ground.store, registered)
 
     # ------------------------------------------------------------------ start
 
@@ -164,6 +177,7 @@ class Bookie:
             started_ms=wall_ms(),
             version=VERSION,
             rack=config.rack,
+            http=self._http or msgspec.UNSET,
         )
         self._registered = registry.register(registration, self._on_registration)
         self._closing.append(self._registered.close)

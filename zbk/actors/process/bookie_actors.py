@@ -99,7 +99,7 @@ class BookieActors:
         on_mode: Callable[[], None],
         stop_bookie: Callable[[BaseException], None],
     ) -> None:
-        self._ground = ground
+        self.ground = ground
         self._on_mode = on_mode  # the bookie is read-only, or no more
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
@@ -107,6 +107,9 @@ class BookieActors:
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._ticker = Ticker("zbk-bookie-ticker")
+        self.about = About(
+            ground.files, ground.config, ground.identity, self.front, ground.storage, ground.losses
+        )
 
     def start(self, at_end: Callable[[Callable[[], None]], None]) -> None:
         """Start everything; clients are heard when this returns.
@@ -116,10 +119,7 @@ class BookieActors:
         at_end(self.front.stop)
         at_end(self._stop_actors)
         at_end(self._ticker.stop)
-        ground, actors = self._ground, self._actors
-        about = About(
-            ground.files, ground.config, ground.identity, self.front, ground.storage, ground.losses
-        )
+        ground, actors, about = self.ground, self._actors, self.about
         progresses = [SyncProgress() for _ in ground.storage.journals]
         actors["read"] = self._start_reader()
         actors["lookup"] = LookupActor.start(
@@ -154,7 +154,7 @@ class BookieActors:
     # ------------------------------------------------------------------ one after the other
 
     def _front(self) -> RouterFront:
-        ground, config = self._ground, self._ground.config
+        ground, config = self.ground, self.ground.config
         limits = FrontLimits(
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
             connections=ground.budget.connections,
@@ -171,12 +171,12 @@ class BookieActors:
         )
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":
-        storage = self._ground.storage
+        storage = self.ground.storage
         moved = MovedEntries(
             lambda resolved: storage.home_of(resolved).is_gone(resolved),
             lambda again: self._tell("storage", again),
         )
-        incarnation = self._ground.identity.incarnation
+        incarnation = self.ground.identity.incarnation
         return ReadActor.start(
             lambda resolved: storage.home_of(resolved).fetch(resolved),
             self.front.send,
@@ -188,7 +188,7 @@ class BookieActors:
     def _start_storage(
         self, about: About, progresses: list[SyncProgress]
     ) -> "pykka.ActorRef[StorageActor]":
-        ground, config, actors = self._ground, self._ground.config, self._actors
+        ground, config, actors = self.ground, self.ground.config, self._actors
         parts = ServeParts(
             journals=lambda: self._journal_doors,
             progresses=progresses,
@@ -217,8 +217,8 @@ class BookieActors:
         actors[f"journal-{number}"] = JournalActor.start(
             queue,
             syncer,
-            self._ground.gate,
-            unsynced_size_max=self._ground.config.journal_unsynced_size_max,
+            self.ground.gate,
+            unsynced_size_max=self.ground.config.journal_unsynced_size_max,
             stop_bookie=self._stop_bookie,
             door=door,
         )
@@ -226,9 +226,9 @@ class BookieActors:
         return queue
 
     def _start_checkpoints(self) -> "pykka.ActorRef[CheckpointActor]":
-        config = self._ground.config
+        config = self.ground.config
         return CheckpointActor.start(
-            self._ground.storage,
+            self.ground.storage,
             self._actors["storage"],
             interval_ms=config.checkpoint_interval_ms,
             journal_size=config.checkpoint_journal_size,
@@ -236,7 +236,7 @@ class BookieActors:
         )
 
     def _start_collector(self) -> "pykka.ActorRef[GcActor]":
-        ground, config = self._ground, self._ground.config
+        ground, config = self.ground, self.ground.config
         return GcActor.start(
             ground.storage.garbages,
             ground.store,
@@ -246,7 +246,7 @@ class BookieActors:
         )
 
     def _compaction(self) -> CompactionOptions:
-        ground, config = self._ground, self._ground.config
+        ground, config = self.ground, self.ground.config
         room_size = partial(
             room_of,
             files=ground.files,
@@ -257,7 +257,7 @@ class BookieActors:
         return CompactionOptions(limits_of(config), config.compaction_rate_size, room_size)
 
     def _start_scrubber(self) -> "pykka.ActorRef[ScrubActor]":
-        ground = self._ground
+        ground = self.ground
         parts = ScrubParts(
             views=ground.storage.scrubs,
             damaged=ground.storage.damaged,
@@ -277,7 +277,7 @@ class BookieActors:
 
     def _start_disk_monitor(self) -> "pykka.ActorRef[DiskMonitorActor]":
         """Return the monitor; it has looked once, so that the mode is known before clients come."""
-        ground, config = self._ground, self._ground.config
+        ground, config = self.ground, self.ground.config
         limits = DiskLimits(
             warn=parse_free(config.disk_warn_free),
             readonly=parse_free(config.disk_readonly_free),
@@ -296,7 +296,7 @@ class BookieActors:
         return monitor
 
     def _start_ticking(self) -> None:
-        config, actors, every = self._ground.config, self._actors, self._ticker.every
+        config, actors, every = self.ground.config, self._actors, self._ticker.every
         every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
         every(AHEAD_POLL_MS, lambda: actors["ahead"].tell(AheadDue()))
         every(NOTE_SYNCED_MS, lambda: self._tell_all("journal-", NoteSynced()))

@@ -52,12 +52,13 @@ class About:
         self._losses = losses
         self._started_ms = monotonic_ms()
         self._out_of_service = ", ".join(sorted(service_note(files, config).paths))[:256]
-        self._actors: dict[str, Any] = {}
+        self.actors: dict[str, Any] = {}  # by name, as ``BookieActors`` has them
+        self.queues: Sequence[SyncQueue] = ()  # one for each journal
 
     def watch(self, actors: dict[str, "pykka.ActorRef[Any]"], queues: Sequence[SyncQueue]) -> None:
         """Note whose counters to read."""
-        self._queues = queues
-        self._actors = {name: ref._actor_weakref() for name, ref in actors.items()}  # noqa: SLF001
+        self.queues = queues
+        self.actors = {name: ref._actor_weakref() for name, ref in actors.items()}  # noqa: SLF001
 
     def answer(self, request: GetBookieInfo | CollectGarbage | Scrub) -> Message:
         """Return the answer; the storage actor asks."""
@@ -65,10 +66,10 @@ class About:
             return self._garbage(request)
         if isinstance(request, Scrub):
             return self._scrub(request)
-        return self._info(request.request_id)
+        return self.info(request.request_id)
 
     def _garbage(self, request: CollectGarbage) -> GarbageStatus:
-        collector = self._actors["gc"]
+        collector = self.actors["gc"]
         counts = collector.counts
         awaited_round = counts.begun_round + 1
         if request.is_round_wanted:
@@ -94,7 +95,7 @@ class About:
         )
 
     def _scrub(self, request: Scrub) -> ScrubStatus:
-        scrubber = self._actors["scrub"]
+        scrubber = self.actors["scrub"]
         awaited_pass = scrubber.counts.begun_pass + 1
         if request.is_pass_wanted:
             scrubber.actor_ref.tell(ScrubAsked(awaited_pass))
@@ -105,13 +106,14 @@ class About:
             awaited_pass=awaited_pass,
         )
 
-    def _info(self, request_id: int) -> BookieInfo:
+    def info(self, request_id: int = 0) -> BookieInfo:
+        """Return the counters and sizes of now. Any thread."""
         used = usage()
-        adds, reads = self._actors["storage"].counts, self._actors["read"].counts
+        adds, reads = self.actors["storage"].counts, self.actors["read"].counts
         journals = self._storage.journals
-        garbage = self._actors["gc"].counts
-        scrub = self._actors["scrub"]
-        compaction = self._actors["gc"].compaction
+        garbage = self.actors["gc"].counts
+        scrub = self.actors["scrub"]
+        compaction = self.actors["gc"].compaction
         minor, major = (compaction.wins[kind] for kind in CompactionKind)
         return BookieInfo(
             request_id=request_id,
@@ -129,11 +131,11 @@ class About:
             read_entry_count=reads.entry_count,
             read_size=reads.size,
             journal_write_size=journals.write_size,
-            journal_sync_count=sum(one.sync_count for one in self._queues),
+            journal_sync_count=sum(one.sync_count for one in self.queues),
             journal_position=", ".join(str(one.position) for one in journals),
             last_log_mark=", ".join(map(str, self._storage.last_mark)),
-            checkpoint_count=self._actors["checkpoint"].checkpoint_count,
-            is_checkpointing=self._actors["checkpoint"].is_running,
+            checkpoint_count=self.actors["checkpoint"].checkpoint_count,
+            is_checkpointing=self.actors["checkpoint"].is_running,
             refused_message_count=self._front.counts.refused_count,
             free_size=min(map(self._files.free_size, self._storage.ledger_dirs)),
             rss_size=used.rss_size,

@@ -54,13 +54,14 @@ def run_bookie(
     on_started: Callable[[Bookie, str], None] = lambda _bookie, _bookie_id: None,
     is_wiped_on_purpose: bool = False,
     files: FileSystem | None = None,
+    http: str = "",
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT; return the exit code.
 
     ``on_started`` is called before that, with the bookie and its id: what goes with it may begin.
     ``is_wiped_on_purpose``: one that `zbk bookie format` has wiped starts under its old id.
     ``on_ready`` is called once others can find the bookie. ``files``: not the operating system's
-    file system, but this one.
+    file system, but this one. ``http``: the URL of the metrics, for the registration.
 
     Raises:
         ZbkError: it cannot start.
@@ -82,7 +83,7 @@ def run_bookie(
     previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         while True:
-            bookie = Bookie(config, files, is_wiped_on_purpose=is_wiped_on_purpose)
+            bookie = Bookie(config, files, is_wiped_on_purpose=is_wiped_on_purpose, http=http)
             bookies.append(bookie)
             if stop_wanted.is_set():
                 bookie.request_stop()

@@ -43,6 +43,7 @@ from zbk.actors.serve.refusals import refusal_of
 from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
+from zbk.metrics.buckets import Buckets
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.direct_inbox import Door
@@ -153,6 +154,7 @@ class SyncQueue:
         now_us: Callable[[], int] = monotonic_us,
     ) -> None:
         self.lone_sync = LoneSync()
+        self.fsyncs = Buckets()
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -190,7 +192,9 @@ class SyncQueue:
                 begun_us = self._now_us()
                 self.journal.sync()  # covers these groups: they were written before it began
                 if any(group.records for group in groups):  # else it may have had nothing to do
-                    self.lone_sync.synced(self._now_us() - begun_us)
+                    duration_us = self._now_us() - begun_us
+                    self.lone_sync.synced(duration_us)
+                    self.fsyncs.observe(duration_us)
                 self._tell(groups)
 
     def _take(self) -> list[AppendGroup]:

@@ -48,6 +48,9 @@ class AddCounts(msgspec.Struct):
     batch_count: int = 0
     entry_count: int = 0
     size: int = 0
+    vd_batch_count: int = 0  # of these, on ledgers with a sync cursor
+    vd_entry_count: int = 0
+    vd_size: int = 0
 
 
 class Admitted(msgspec.Struct, frozen=True):
@@ -305,6 +308,9 @@ class Turn:
         answers.append(Outbound(one.inbound, one.answer))
         if one.has_cursor:
             ticket.stored.append(Stored(slot, batch.first_entry_id, batch.last_entry_id))
+            self.counts.vd_batch_count += 1
+            self.counts.vd_entry_count += batch.count
+            self.counts.vd_size += len(batch.body)
         self.counts.batch_count += 1
         self.counts.entry_count += batch.count
         self.counts.size += len(batch.body)

@@ -121,7 +121,7 @@ def run(
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
     """List the bookies that are registered."""
-    columns = ["bookie_id", "address", "state", "incarnation", "rack", "started", "version"]
+    columns = ["bookie_id", "address", "state", "incarnation", "rack", "http", "started", "version"]
     with session.open_client(metadata) as client:
         print_rows(map(_row, client.list_bookies()), columns, output)
 
@@ -202,10 +202,11 @@ def _log_ready(registration: "BookieRegistration") -> None:
     import logging
 
     logging.getLogger("zbk.bookie").info(
-        "READY bookie %s at %s, incarnation %d",
+        "READY bookie %s at %s, incarnation %d, metrics %s",
         registration.bookie_id,
         registration.address,
         registration.incarnation,
+        registration.http or "off",
     )
 
 
@@ -216,6 +217,7 @@ def _row(found: "BookieRegistration") -> dict[str, Any]:
         "state": "read-only" if found.is_readonly else "writable",
         "incarnation": found.incarnation,
         "rack": found.rack,
+        "http": found.http or "",
         "started": time_text(found.started_ms),
         "version": found.version,
     }
