@@ -19,7 +19,6 @@ has one for all directories.
 import logging
 from collections.abc import Sequence
 from contextlib import closing
-from typing import Final
 
 import msgspec
 
@@ -36,6 +35,7 @@ from zbk.storage.checkpoint import DirectoryFlush
 from zbk.storage.directory.limbo import LimboFile
 from zbk.storage.directory.lost_files import LostFiles, look
 from zbk.storage.directory.unfinished import check_finished, check_whole
+from zbk.storage.directory_parts import DirectoryParts
 from zbk.storage.disk.fail_stop import FailStop
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.disk.open_files import OpenFiles
@@ -53,14 +53,12 @@ from zbk.storage.index.ledger_cache import LedgerCache
 from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.storage.journal.segment import JournalPosition
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds
-from zbk.storage.scrub.scrub_view import ScrubbedParts, ScrubView
+from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.storage.tools.rebuild_sources import AskOthers
 from zbk.storage.tools.reindex import Reindex
 from zbk.system.files import FileSystem
 
 logger = logging.getLogger("zbk.bookie")
-
-_NO_LIMIT: Final = 1 << 62
 
 
 class SharedParts(msgspec.Struct, frozen=True):
@@ -116,23 +114,20 @@ class LedgerDirectory:
         self._fail_stop = fail_stop
         self.deleted = DeletedLedgers(files, path, owner=owner, fail_stop=fail_stop)
         self.damaged = shared.damaged
-        lost = LostRegions()
-        self.garbage = Garbage(
+        parts = DirectoryParts(
             files,
             path,
-            owner=owner,
-            deleted=self.deleted,
-            cache=self.cache,
-            logs=self.logs,
-            last_mark=self.last_mark,
-            lost=lost,
-            fail_stop=fail_stop,
-            census=self.census,
+            owner,
+            fail_stop,
+            self.deleted,
+            self.cache,
+            self.logs,
+            self.last_mark,
+            LostRegions(),
+            self.census,
         )
-        parts = ScrubbedParts(
-            self.deleted, self.cache, self.logs, self.last_mark, lost, self.census
-        )
-        self.scrub = ScrubView(files, path, owner, parts)
+        self.garbage = Garbage(parts)
+        self.scrub = ScrubView(parts)
         self.copies = StoredCopies(self.logs.read, owner)
         self._turn_drop_count = -1
 

@@ -32,20 +32,17 @@ from typing import Final
 
 from zbk.errors import CorruptRecordError, NoSuchLedgerError, OutOfDescriptorsError
 from zbk.protocol.upkeep.compaction import LogShare
-from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.entry_logs.entry_log import EntryLogs, log_path
+from zbk.storage.directory_parts import DirectoryParts
+from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.format import BlockHeader
 from zbk.storage.entry_logs.location import OFFSET_BITS, OFFSET_MAX, location_of
-from zbk.storage.entry_logs.lost_regions import LostRegions, RegionsOfLog
+from zbk.storage.entry_logs.lost_regions import RegionsOfLog
 from zbk.storage.entry_logs.runs import LogRuns, Piece, Run
 from zbk.storage.entry_logs.uses import LogUses
 from zbk.storage.gc.compaction_log import CompactionLog, compacting_paths
 from zbk.storage.gc.compaction_note import CompactionNote, CompactionPlan
 from zbk.storage.gc.live_counts import LiveCounts
-from zbk.storage.index.census import Census
-from zbk.storage.index.deleted_ledgers import DeletedLedgers
-from zbk.storage.index.ledger_cache import LedgerCache
-from zbk.system.files import FileSystem, is_no_space
+from zbk.system.files import is_no_space
 
 logger = logging.getLogger(__name__)
 
@@ -56,34 +53,21 @@ TAIL_SIZE: Final = 256 * 1024
 class Compaction:
     """The compaction of one ledger directory. Made by ``Garbage``."""
 
-    def __init__(
-        self,
-        files: FileSystem,
-        ledger_dir: str,
-        *,
-        owner: bytes,
-        deleted: DeletedLedgers,
-        cache: LedgerCache,
-        logs: EntryLogs,
-        uses: LogUses,
-        lost: LostRegions,
-        fail_stop: FailStop,
-        census: Census,
-    ) -> None:
-        self._files = files
-        self._census = census
-        self._owner = owner
-        self._log_dir = f"{ledger_dir}/logs"
-        self._deleted = deleted
-        self._cache = cache
-        self._logs = logs
+    def __init__(self, parts: DirectoryParts, uses: LogUses) -> None:
+        self._files = parts.files
+        self._census = parts.census
+        self._owner = parts.owner
+        self._log_dir = parts.log_dir
+        self._deleted = parts.deleted
+        self._cache = parts.cache
+        self._logs = parts.logs
         self._uses = uses
-        self._lost = lost
-        self._fail_stop = fail_stop
-        self._note = CompactionNote(files, ledger_dir, owner)
+        self._lost = parts.lost
+        self._fail_stop = parts.fail_stop
+        self._note = CompactionNote(parts.files, parts.path, parts.owner)
         self._spoiled: dict[int, RegionsOfLog] = {}  # that met damage, and what was lost
         self.counts = LiveCounts()
-        self.directory = ledger_dir
+        self.directory = parts.path
         self.open_plan: CompactionPlan | None = None  # the new log is there, and the sources are
 
     # ------------------------------------------------------------------ start

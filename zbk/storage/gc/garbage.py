@@ -26,17 +26,11 @@ from typing import Final
 import msgspec
 
 from zbk.errors import StorageFailedError
-from zbk.storage.disk.fail_stop import FailStop
-from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids
-from zbk.storage.entry_logs.lost_regions import LostRegions
+from zbk.storage.directory_parts import DirectoryParts
+from zbk.storage.entry_logs.entry_log import log_ids
 from zbk.storage.entry_logs.uses import LogUse, LogUses
 from zbk.storage.gc.compaction import Compaction
-from zbk.storage.index.census import Census
-from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.index.index_file import ledger_ids
-from zbk.storage.index.ledger_cache import LedgerCache
-from zbk.storage.journal.last_mark import LastMark
-from zbk.system.files import FileSystem
 
 FINISH_COUNT: Final = 1_000
 """Ledgers that a start drops at once: their pages are not in memory yet."""
@@ -54,41 +48,17 @@ class LogSummary(msgspec.Struct, frozen=True):
 class Garbage:
     """What may go, and its going. Made by ``BookieStorage``."""
 
-    def __init__(
-        self,
-        files: FileSystem,
-        ledger_dir: str,
-        *,
-        owner: bytes,
-        deleted: DeletedLedgers,
-        cache: LedgerCache,
-        logs: EntryLogs,
-        last_mark: LastMark,
-        lost: LostRegions,
-        fail_stop: FailStop,
-        census: Census,
-    ) -> None:
-        self._files = files
-        self._census = census
-        self._index_dir = f"{ledger_dir}/index"
-        self._log_dir = f"{ledger_dir}/logs"
-        self._deleted = deleted
-        self._cache = cache
-        self._logs = logs
-        self._last_mark = last_mark
-        self._uses = LogUses(files, self._log_dir, owner, lost=lost)
-        self.compaction = Compaction(
-            files,
-            ledger_dir,
-            owner=owner,
-            deleted=deleted,
-            cache=cache,
-            logs=logs,
-            uses=self._uses,
-            lost=lost,
-            fail_stop=fail_stop,
-            census=census,
-        )
+    def __init__(self, parts: DirectoryParts) -> None:
+        self._files = parts.files
+        self._census = parts.census
+        self._index_dir = parts.index_dir
+        self._log_dir = parts.log_dir
+        self._deleted = parts.deleted
+        self._cache = parts.cache
+        self._logs = parts.logs
+        self._last_mark = parts.last_mark
+        self._uses = LogUses(parts.files, parts.log_dir, parts.owner, lost=parts.lost)
+        self.compaction = Compaction(parts, self._uses)
 
     # ------------------------------------------------------------------ owner
 

@@ -12,25 +12,18 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Final
 
-import msgspec
-
 from zbk.errors import (
     CorruptRecordError,
     NoSuchLedgerError,
     OutOfDescriptorsError,
     ShortRecordError,
 )
+from zbk.storage.directory_parts import DirectoryParts
 from zbk.storage.disk.open_files import OpenFiles
-from zbk.storage.entry_logs.entry_log import EntryLogs, log_ids, log_path
+from zbk.storage.entry_logs.entry_log import log_ids, log_path
 from zbk.storage.entry_logs.location import split_location
-from zbk.storage.entry_logs.lost_regions import LostRegions
 from zbk.storage.entry_logs.stored_copies import StoredCopies
-from zbk.storage.index.census import Census
-from zbk.storage.index.deleted_ledgers import DeletedLedgers
 from zbk.storage.index.index_file import IndexReader, index_directories, ledger_id_in
-from zbk.storage.index.ledger_cache import LedgerCache
-from zbk.storage.journal.last_mark import LastMark
-from zbk.system.files import FileSystem
 
 OPEN_FILES_MAX: Final = 4
 
@@ -45,39 +38,27 @@ class DiskState(Enum):
     BUSY = "busy"  # a flush is under way, and may be writing just that
 
 
-class ScrubbedParts(msgspec.Struct, frozen=True):
-    """The parts of a ledger directory that a scrubber looks at."""
-
-    deleted: DeletedLedgers
-    cache: LedgerCache
-    logs: EntryLogs
-    last_mark: LastMark
-    lost: LostRegions
-    census: Census
-
-
 class ScrubView:
     """One directory. Made by ``LedgerDirectory``."""
 
-    def __init__(self, files: FileSystem, path: str, owner: bytes, parts: ScrubbedParts) -> None:
+    def __init__(self, parts: DirectoryParts) -> None:
         self._census = parts.census
         self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
         self.is_index_lost: Callable[[], bool] = lambda: False  # of any ledger, in limbo for it
-        self.files = files
-        self.path = path
-        self.owner = owner
-        self.index_dir = f"{path}/index"
-        self.log_dir = f"{path}/logs"
+        self.files = parts.files
+        self.owner = parts.owner
+        self.index_dir = parts.index_dir
+        self.log_dir = parts.log_dir
         self._deleted = parts.deleted
         self._cache = parts.cache
         self._logs = parts.logs
         self._last_mark = parts.last_mark
         self.lost = parts.lost
-        self._open_files = OpenFiles(files, OPEN_FILES_MAX)
-        self._owners_files = OpenFiles(files, 1)
+        self._open_files = OpenFiles(parts.files, OPEN_FILES_MAX)
+        self._owners_files = OpenFiles(parts.files, 1)
         self._owners_reader = IndexReader(self.index_dir, self._owners_files)
         self.reader = IndexReader(self.index_dir, self._open_files)
-        self.copies = StoredCopies(self.read_log, owner)
+        self.copies = StoredCopies(self.read_log, parts.owner)
 
     # ------------------------------------------------------------------ the scrubber
 
