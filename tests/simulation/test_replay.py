@@ -1,5 +1,6 @@
 """A run is a function of its tape: it can be replayed anywhere, and shrunk."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -8,8 +9,11 @@ from tests.simulation.defects import DEFECTS
 from tests.simulation.run import run_seed
 from tests.simulation.shrink import shrink
 from tests.simulation.tape import Tape
+from tests.simulation.world import World
 
 SEED = 11
+UNANSWERED_SEED = 79000057
+"""At its end a writer that shares a client still waits for answers."""
 
 
 def test_the_order_of_hashes_does_not_matter() -> None:
@@ -63,3 +67,11 @@ def test_what_lies_behind_the_end_of_a_tape_is_nothing() -> None:
 
     assert drawn == [1, True, 0, False]
     assert tape.values == [1, 1, 0, 0]
+
+
+def test_a_run_leaves_nothing_in_memory() -> None:
+    run_seed(UNANSWERED_SEED)
+
+    gc.collect()
+
+    assert not any(isinstance(each, World) for each in gc.get_objects())

@@ -21,21 +21,22 @@ REQUEST_OVERHEAD_SIZE: Final = 512
 """Bytes of a request beside its frames: header and routing."""
 
 
-class _AddKey(msgspec.Struct, frozen=True, gc=False):
+# The garbage collector follows these keys: a writer that waits for an answer is part of a cycle.
+class _AddKey(msgspec.Struct, frozen=True):
     writer: object
     slot: int
     first_entry_id: int
     epoch: int
 
 
-class _SyncKey(msgspec.Struct, frozen=True, gc=False):
+class _SyncKey(msgspec.Struct, frozen=True):
     writer: object
     slot: int
     sync_id: int
     epoch: int
 
 
-class _LacKey(msgspec.Struct, frozen=True, gc=False):
+class _LacKey(msgspec.Struct, frozen=True):
     writer: object
     slot: int
     lac: int
