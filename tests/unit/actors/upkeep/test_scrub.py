@@ -10,11 +10,12 @@ from tests.support.garbage_collector import Box
 from tests.support.memory_store import MemoryTree
 from tests.support.simulated_disk import SimulatedDisk
 from tests.support.storage_actor import World, add, batch, read, read_lac
-from zbk.actors.messages import AskCheckpoint, AskStorage, CheckpointEnded, ForgetLedgers
+from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, ForgetLedgers
 from zbk.actors.upkeep.scrub import (
     CHECKPOINT_WAIT_MS,
     GO_SIZE,
     REPORT_COUNT,
+    SHORT_WAIT_MS,
     RepairReports,
     ScrubActor,
     ScrubAsked,
@@ -28,12 +29,14 @@ from zbk.errors import (
     DuplicateEntryError,
     EntryUnreadableError,
     MetadataUnavailableError,
+    OutOfDescriptorsError,
 )
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
+from zbk.storage.scrub.scrub_step import LocationsOf
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import OsFiles
 from zbk.wire import codec
@@ -235,6 +238,29 @@ def test_a_pass_does_not_wait_for_ever_for_a_checkpoint(world: ScrubWorld) -> No
     read_size = counts.read_size
     asked.reply_to.tell(CheckpointEnded(asked.wait_no))
     assert not world.go_on() or counts.read_size == read_size, "news of it comes too late"
+
+
+def test_a_question_that_finds_no_descriptor_begins_the_pass_anew(world: ScrubWorld) -> None:
+    world.damage(7, 2)
+    world.scrubber.on_receive(ScrubDue())
+    while not (world.to_storage and isinstance(question_of(world.to_storage[0]), LocationsOf)):
+        assert world.go_on()
+    asked = world.to_storage.pop()
+    assert asked.reply_to is not None
+    error = OutOfDescriptorsError("/b/ledgers/index", "open", "simulated")
+    asked.reply_to.tell(Answered(asked.wait_no, error))
+
+    world.run()
+
+    assert world.failures == []
+    assert world.now_ms == 10_000 + SHORT_WAIT_MS
+    counts = world.scrubber.counts
+    assert (counts.begun_pass, counts.ended_pass) == (1, 1)
+    assert world.reports.taken == [7]
+
+
+def question_of(message: AskStorage | ForgetLedgers) -> object:
+    return message.question if isinstance(message, AskStorage) else None
 
 
 def test_only_a_pass_that_was_asked_for_has_a_checkpoint_begun(world: ScrubWorld) -> None:
