@@ -5,8 +5,9 @@ socket or file of the process would be its standard output. A closed standard ou
 what is written to it. A closed standard input stays ``None`` in ``sys``, so that a command that
 needs one says so instead of reading nothing.
 
-An error of standard output, such as a full disk, carries its name. A spinner or a bar is taken off
-the terminal while a line is printed there.
+An error of standard output, such as a full disk, carries its name. What standard error does not
+take is dropped: it cannot be reported anywhere, and must not change the exit code. A spinner or a
+bar is taken off the terminal while a line is printed there.
 """
 
 import io
@@ -77,6 +78,17 @@ class StandardOutput(io.FileIO):
             raise
 
 
+class StandardError(io.FileIO):
+    """A descriptor that drops what cannot be written."""
+
+    def write(self, data: "ReadableBuffer", /) -> int | None:  # type: ignore[override]  # typeshed: never None
+        """Write bytes, or drop them; see ``io.RawIOBase.write``."""
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
+
+
 def open_streams() -> None:
     """Open the standard descriptors that are closed, and let errors of the output name it."""
     for descriptor in range(3):
@@ -84,9 +96,11 @@ def open_streams() -> None:
     if sys.stdout is None:
         drop_output()
     else:
-        sys.stdout = _named(sys.stdout)
+        sys.stdout = _wrapped(sys.stdout, StandardOutput)
     if sys.stderr is None:
         sys.stderr = _nowhere()
+    else:
+        sys.stderr = _wrapped(sys.stderr, StandardError, line_buffering=True)
 
 
 def drop_output() -> None:
@@ -108,13 +122,17 @@ def _open_if_closed(descriptor: int) -> None:
         os.set_inheritable(opened, True)  # noqa: FBT003 - no name; children find it open, too
 
 
-def _named(stream: TextIO) -> TextIO:
-    raw = StandardOutput(stream.fileno(), "w", closefd=False)
+def _wrapped(
+    stream: TextIO,
+    kind: "type[StandardOutput | StandardError]",
+    *,
+    line_buffering: bool = False,
+) -> TextIO:
     return io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        io.BufferedWriter(kind(stream.fileno(), "w", closefd=False)),
         encoding=stream.encoding,
         errors=stream.errors,
-        line_buffering=stream.isatty(),
+        line_buffering=line_buffering or stream.isatty(),
     )
 
 

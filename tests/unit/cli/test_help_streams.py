@@ -1,0 +1,22 @@
+"""The help of every command, to standard streams that fail or are narrow."""
+
+import os
+
+import pytest
+
+from tests.support.stream_trial import Trials
+from tests.unit.cli.test_help import ALL
+
+WAYS = {"full": 1, "no-output": 0, "head": 0, "narrow": 0}
+FULL = "zbk: [Errno 28] No space left on device: 'standard output'\n"
+
+
+@pytest.mark.parametrize(("way", "exit_code"), WAYS.items())
+def test_help_ends_with_one_line_at_most(way: str, exit_code: int) -> None:
+    with Trials(os.environ) as trials:
+        for name in ["zbk", *(found[0] for found in ALL)]:
+            outcome = trials.run([*name.split()[1:], "--help"], way)
+
+            assert outcome.exit_code == exit_code, (name, outcome)
+            assert outcome.errors == (FULL if way == "full" else ""), name
+            assert "Traceback" not in outcome.output
