@@ -25,8 +25,8 @@ def test_the_demo_ends_with_everything_the_same(shell: Shell) -> None:
     text = done.stdout.decode()
     assert done.stderr == b""
     assert text.count("the same") == 10
-    assert re.search(r"ledgers to make whole: [1-9]", text)
-    assert re.search(r"ledgers to make whole: 0\n +all \d+ have all of their copies again", text)
+    assert re.search(r"ledgers to repair: [1-9]", text)
+    assert re.search(r"ledgers to repair: 0\n +all \d+ have all of their copies again", text)
     assert re.search(r"4  Crash: kill -9 of bookie \d", text)
     assert re.search(r"another bookie took its place after \d+ ms", text)
     old, new = re.findall(r"entries [\d,]+ to [\d,]+ are on bookies (.+)", text)

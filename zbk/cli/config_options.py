@@ -9,6 +9,7 @@ import click
 
 from zbk.cli.config_file import config_option, read_tables
 from zbk.cli.options import metadata_option
+from zbk.cli.store import cluster_address
 from zbk.config import AutorecoveryConfig, BookieConfig, ConfigType, LogConfig
 from zbk.config.option import options_of
 from zbk.config.sources import build, table_of, variable_of
@@ -37,6 +38,10 @@ def config_options(
     return decorate
 
 
+directory_options = config_options(BookieConfig, ("journal_dir", "ledger_dir"))
+"""The options of commands that work on the directories of a stopped bookie."""
+
+
 def server_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
     """Build a configuration from flags, environment, file, the running `zbk up` and defaults.
 
@@ -46,15 +51,7 @@ def server_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> 
     config = offline_config(config_type, options)
     if config.metadata:
         return config
-    from zbk.errors import InvalidOptionError
-    from zbk.system.context import read_context
-
-    found = read_context()
-    if found is None:
-        raise InvalidOptionError(
-            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
-        )
-    return offline_config(config_type, options | {"metadata": found})
+    return offline_config(config_type, options | {"metadata": cluster_address(None)})
 
 
 def offline_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:

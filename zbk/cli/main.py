@@ -40,7 +40,8 @@ COMMANDS = {
         "zbk.cli.log.group:log", "Append to, read and look at logs made of ledgers."
     ),
     "dataset": LazyCommand(
-        "zbk.cli.dataset.group:dataset", "Look at, drop and tidy the data sets that Spark loads."
+        "zbk.cli.dataset.group:dataset",
+        "Inspect, drop and clean up the data sets that Spark loads.",
     ),
     "status": LazyCommand(
         "zbk.cli.health.status:status", "Show whether a cluster is healthy, and if not, why."

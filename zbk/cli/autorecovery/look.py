@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.autorecovery.store import cluster_store
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, duration_text, print_object, time_text
+from zbk.cli.store import cluster_store
 
 if TYPE_CHECKING:
     from msgspec import UnsetType

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zbk.cli.autorecovery.store import cluster_store
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, note, print_object
+from zbk.cli.store import cluster_store
 
 if TYPE_CHECKING:
     from zbk.metadata.stores.store import MetadataStore

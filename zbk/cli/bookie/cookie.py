@@ -1,23 +1,21 @@
-"""``zbk bookie cookie``: who directories belong to, and what to do when that is broken."""
+"""``zbk bookie cookie``: whose directories these are, and how to repair a wrong answer."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from zbk.cli.bookie.directory_options import directory_options, metadata_address
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.config_options import offline_config
+from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import bookie_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.cli.store import cluster_address, known_address, metadata_store
 from zbk.config import BookieConfig
 from zbk.errors import InvalidOptionError, MetadataUnavailableError
 
 if TYPE_CHECKING:
     from zbk.actors.identity.cookies import FoundCookie
-    from zbk.metadata.stores.store import MetadataStore
 
 COLUMNS = [
     "place", "state", "bookie_id", "incarnation", "has_served", "instance_id", "created",
@@ -25,14 +23,14 @@ COLUMNS = [
 ]  # fmt: skip
 
 DELETE_WARNING = (
-    "a bookie without its cookie in the metadata never starts again; entries of which it has the "
-    "only copy are lost"
+    "a bookie without its cookie in the metadata never starts again; entries with their only copy "
+    "there are lost"
 )
 
 GENERATE_WARNING = (
-    "with its cookie the bookie takes the directory for whole: if anything that was in it is "
-    "missing, the bookie denies entries that it has acknowledged, and recovery may cut them off. "
-    "Go on only if {directory} holds all that it held when the bookie last stopped"
+    "with its cookie the bookie treats the directory as complete: if any of its data is missing, "
+    "the bookie denies entries that it has acknowledged, and recovery may cut them off. Continue "
+    "only if {directory} holds everything that it held when the bookie last stopped"
 )
 
 
@@ -41,8 +39,8 @@ GENERATE_WARNING = (
     cls=ZbkCommand,
     examples=[
         ("zbk bookie cookie show --config bookie.toml", "directories and metadata side by side"),
-        ("zbk bookie cookie show", "of all bookies, what the metadata say"),
-        ("zbk bookie cookie show b-0123456789 -o json", "of one"),
+        ("zbk bookie cookie show", "the metadata's cookies of all bookies"),
+        ("zbk bookie cookie show b-0123456789 -o json", "one bookie"),
     ],
 )
 @click.argument("bookie_id", metavar="[ID]", default="")
@@ -51,21 +49,22 @@ GENERATE_WARNING = (
 def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN401 - BookieConfig's
     """Show the cookies in directories and in the metadata.
 
-    With them, the history: what the cluster knows that a directory does not show is said in its
-    state. If the metadata store does not answer, the directories are shown, and the exit code is 3.
+    The state includes the history: facts that the cluster knows of the bookie and that a directory
+    does not show. If the metadata store does not answer, the directories are shown, and the exit
+    code is 3.
     """
     from zbk.actors.identity.cookies import look
     from zbk.system.files import OsFiles
 
     config = offline_config(BookieConfig, options)
-    address = metadata_address(config)
+    address = known_address(config.metadata)
     has_directories = bool(config.journal_dirs or config.ledger_dirs)
     if not address and not has_directories:
-        raise InvalidOptionError("metadata", "", "give --metadata, or directories to look into")
+        raise InvalidOptionError("metadata", "", "give --metadata, or directories to inspect")
     unanswered: MetadataUnavailableError | None = None
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(_store(address)) if address else None
+            store = stack.enter_context(metadata_store(address)) if address else None
             found = look(OsFiles(), store, config, bookie_id)
         except MetadataUnavailableError as error:
             if not has_directories:
@@ -81,23 +80,24 @@ def show(bookie_id: str, output: Format, **options: Any) -> None:  # noqa: ANN40
     "delete",
     cls=ZbkCommand,
     examples=[
-        ("zbk bookie cookie delete b-0123456789", "its disks are lost; asks first"),
+        ("zbk bookie cookie delete b-0123456789", "its disks are lost; asks for confirmation"),
         ("zbk bookie cookie delete b-0123456789 --yes", "in a script"),
     ],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @yes_option
 @metadata_option
 @output_option
 def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> None:
     """Remove a bookie from the cluster for good.
 
-    Refused while it is registered. Its directories stay as they are.
+    Refused while the bookie is registered. Its directories are not changed.
     """
     from zbk.actors.identity.cookies import delete as delete_cookie
 
-    with _store(_given(metadata)) as store:
-        if not is_confirmed(DELETE_WARNING, f"Delete the cookie of {bookie_id}?", yes=yes):
+    with metadata_store(cluster_address(metadata)) as store:
+        question = f"Delete the cookie of {bookie_id}?"
+        if not is_confirmed(question, yes=yes, warning=DELETE_WARNING):
             return
         delete_cookie(store, bookie_id)
     print_object({"bookie_id": bookie_id, "is_deleted": True}, output)
@@ -110,7 +110,7 @@ def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> N
         ("zbk bookie cookie generate b-0123456789 /ledgers/zbk", "restored from a backup"),
     ],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @click.argument("directory", metavar="DIR")
 @yes_option
 @metadata_option
@@ -118,20 +118,21 @@ def delete(bookie_id: str, yes: bool, metadata: str | None, output: Format) -> N
 def generate(
     bookie_id: str, directory: str, yes: bool, metadata: str | None, output: Format
 ) -> None:
-    """Write a directory's cookie anew, as the metadata have it.
+    """Write a directory's cookie again, from the metadata.
 
-    For a disk that was restored whole, but for its cookie. Refused for a directory that has a
-    cookie, that is not one of the bookie's, or that holds no data, and while the bookie is
-    registered.
+    For a disk that was restored completely, except for its cookie. Refused while the bookie is
+    registered, and for a directory that has a cookie, that is not one of the bookie's, or that
+    holds no data.
     """
     from zbk.actors.identity.cookies import check_generate
     from zbk.actors.identity.cookies import generate as generate_cookie
     from zbk.system.files import OsFiles
 
-    with _store(_given(metadata)) as store:
+    with metadata_store(cluster_address(metadata)) as store:
         check_generate(OsFiles(), store, bookie_id, directory)
         warning = GENERATE_WARNING.format(directory=directory)
-        if not is_confirmed(warning, f"Write the cookie into {directory}?", yes=yes):
+        question = f"Write the cookie into {directory}?"
+        if not is_confirmed(question, yes=yes, warning=warning):
             return
         generate_cookie(OsFiles(), store, bookie_id, directory)
     print_object({"bookie_id": bookie_id, "directory": directory, "is_written": True}, output)
@@ -149,7 +150,7 @@ def generate(
         ),
         "generate": LazyCommand(
             "zbk.cli.bookie.cookie:generate",
-            "Write a directory's cookie anew, as the metadata have it.",
+            "Write a directory's cookie again, from the metadata.",
         ),
     },
     examples=[
@@ -157,31 +158,10 @@ def generate(
     ],
 )
 def cookie() -> None:
-    """Look after the cookies that say who a bookie is."""
+    """Show and repair the cookies that identify a bookie."""
 
 
 # ------------------------------------------------------------------ private
-
-
-def _given(metadata: str | None) -> str:
-
-    address = metadata_address(BookieConfig(metadata=metadata or ""))
-    if not address:
-        raise InvalidOptionError(
-            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
-        )
-    return address
-
-
-@contextmanager
-def _store(address: str) -> "Iterator[MetadataStore]":
-    from zbk.metadata.stores.connect import open_store
-
-    store = open_store(address, must_exist=True)
-    try:
-        yield store
-    finally:
-        store.close()
 
 
 def _row(found: "FoundCookie") -> dict[str, Any]:

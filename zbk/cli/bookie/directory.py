@@ -1,20 +1,20 @@
-"""``zbk bookie retire-dir`` and ``renew-dir``: one of several directories goes, and comes back."""
+"""``zbk bookie retire-dir`` and ``renew-dir``: directories out of service, and back."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from zbk.cli.bookie.directory_options import directory_options
 from zbk.cli.command import ZbkCommand
-from zbk.cli.config_options import offline_config
+from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_object
 from zbk.config import BookieConfig
 
 RETIRE_WARNING = (
-    "what only this directory has is lost to the bookie; peers give it back where there are copies"
+    "the bookie loses entries that only this directory has; it gets them back from peers that have "
+    "copies"
 )
 
 
@@ -37,8 +37,8 @@ def retire_dir(
 ) -> None:
     """Retire one of several directories of a stopped bookie.
 
-    A bookie does so itself when a write fails; this is for one that does not start, because a disk
-    is not there. Nothing looks into the directory any more, until `zbk bookie renew-dir`.
+    A bookie does this itself when a write fails; the command is for a bookie that cannot start
+    because a disk is missing. The bookie ignores the directory until `zbk bookie renew-dir`.
     """
     from zbk.actors.identity.service import check_retire, retire
     from zbk.system.files import OsFiles
@@ -46,7 +46,7 @@ def retire_dir(
     config = offline_config(BookieConfig, options)
     path = _of(config, directory)
     check_retire(OsFiles(), config, path)
-    if not is_confirmed(RETIRE_WARNING, f"Take {path} out of service?", yes=yes):
+    if not is_confirmed(f"Take {path} out of service?", yes=yes, warning=RETIRE_WARNING):
         return
     retire(OsFiles(), config, path)
     print_object({"directory": path, "is_in_service": False}, output)
@@ -71,8 +71,8 @@ def renew_dir(
 ) -> None:
     """Bring a directory of a stopped bookie back into service, empty.
 
-    What this bookie had there is removed. It has missed what was promised since it went out of
-    service, so it never comes back as it was.
+    Removes the data that this bookie had there: the directory has missed what was promised since it
+    went out of service.
     """
     from zbk.actors.identity.service import check_renew, renew
     from zbk.system.files import OsFiles
@@ -80,8 +80,8 @@ def renew_dir(
     config = offline_config(BookieConfig, options)
     path = _of(config, directory)
     check_renew(OsFiles(), config, path)
-    warning = f"what this bookie had in {path} will be removed"
-    if not is_confirmed(warning, f"Begin anew in {path}?", yes=yes):
+    warning = f"the data of this bookie in {path} will be removed"
+    if not is_confirmed(f"Start with an empty {path}?", yes=yes, warning=warning):
         return
     renew(OsFiles(), config, path)
     print_object({"directory": path, "is_in_service": True}, output)

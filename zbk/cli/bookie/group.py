@@ -169,7 +169,7 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
             "Remove a stopped bookie from service, for good.",
         ),
         "cookie": LazyCommand(
-            "zbk.cli.bookie.cookie:cookie", "Look after the cookies that say who a bookie is."
+            "zbk.cli.bookie.cookie:cookie", "Show and repair the cookies that identify a bookie."
         ),
         "sanity": LazyCommand(
             "zbk.cli.bookie.offline:sanity", "Check the files of a stopped bookie."

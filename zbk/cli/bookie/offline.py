@@ -1,19 +1,19 @@
-"""``zbk bookie sanity``, ``rebuild-index`` and ``format``: for bookies that do not run."""
+"""``zbk bookie sanity``, ``rebuild-index`` and ``format``: for stopped bookies."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from zbk.cli.bookie.directory_options import directory_options, metadata_address
 from zbk.cli.command import ZbkCommand
-from zbk.cli.config_options import offline_config
+from zbk.cli.config_options import directory_options, offline_config
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import output_option, read_password_file
 from zbk.cli.output import Format, note, print_json, print_object, print_rows
+from zbk.cli.store import known_address, metadata_store
 from zbk.config import BookieConfig
 from zbk.errors import DamageError, InvalidOptionError, MetadataUnavailableError
 
@@ -36,11 +36,11 @@ COLUMNS = ["path", "offset", "reason"]
 def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of BookieConfig
     """Check the files of a stopped bookie.
 
-    Cookies, journal, entry logs, and that each entry that the index has is where it says. Changes
-    nothing; reads everything. Metadata are asked only where they are given: only they tell that
-    directories have lost all that was in them. The exit code is 4 if anything is damaged or lost,
-    6 if the directories do not belong together or the bookie runs, 3 if the metadata store did not
-    answer and nothing else is wrong.
+    Checks cookies, journal, entry logs, and that each entry in the index is where the index says.
+    Changes nothing; reads everything. The metadata are compared only if --metadata is given: only
+    they show that directories have lost all their data. The exit code is 4 if anything is damaged
+    or lost, 6 if the directories do not belong together or the bookie runs, 3 if the metadata store
+    did not answer and nothing else is wrong.
     """
     from zbk.actors.identity.offline import check
     from zbk.system.files import OsFiles
@@ -70,8 +70,8 @@ def sanity(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of 
     if store is None:
         cure = "" if unanswered is not None else ": give --metadata"
         note(
-            "zbk: directories that have lost everything look like new ones; what the cluster knows "
-            f"of the bookie was not compared{cure}"
+            "zbk: directories that have lost all their data look like new ones; they were not "
+            f"compared with the cluster's metadata{cure}"
         )
     if found.problem_count:
         raise DamageError(f"{found.problem_count} problems in the files of the bookie")
@@ -106,29 +106,30 @@ def rebuild_index(
 ) -> None:
     """Make the index of a stopped bookie anew.
 
-    In each of its ledger directories, from entry logs, journal and what can be read of the old
-    index, which stays in use until the new one is whole. A ledger of which nothing tells whether
-    it was fenced is fenced. Interrupted, it is to be run again before the bookie starts. If entries
-    may be lost it changes nothing, and says where. The exit code is 4 if damage is left.
+    In each of its ledger directories, from entry logs, journal and the readable part of the old
+    index, which stays in use until the new one is complete. A ledger is fenced if no file shows
+    whether it was. After an interruption, run the command again before the bookie starts. If
+    entries may be lost it changes nothing, and names the place. The exit code is 4 if damage
+    remains.
     """
     from zbk.actors.identity.offline import rebuild_index as rebuild
     from zbk.cli.progress import telling
     from zbk.system.files import OsFiles
 
     config = offline_config(BookieConfig, options)
-    with _store(metadata_address(config)) as store, telling() as tell:
+    with _store(known_address(config.metadata)) as store, telling() as tell:
         reports = rebuild(OsFiles(), store, config, passwords, tell)
     for path, report in reports.items():
         where = {"ledger_dir": path, "is_resumed": report is None}
         told = {} if report is None else msgspec.structs.asdict(report)
-        told.pop("whole", None)  # for the limbo, not for people
+        told.pop("whole", None)  # for the limbo only
         print_object({**where, **told}, output)
     done = [report for report in reports.values() if report is not None]
     if len(done) < len(reports):
-        note("zbk: a rebuild that was interrupted is done now; run it again to make a new one")
+        note("zbk: an interrupted rebuild is complete now; run the command again to make a new one")
     fenced_count = sum(len(report.fenced_ids) for report in done)
     if fenced_count:
-        note(f"zbk: {fenced_count} ledgers are fenced from now on: nothing tells whether they were")
+        note(f"zbk: {fenced_count} ledgers are fenced now: no file shows whether they were")
     kept_count = sum(report.kept_count for report in done)
     if kept_count:
         raise DamageError(
@@ -141,14 +142,14 @@ def rebuild_index(
     "format",
     cls=ZbkCommand,
     examples=[
-        ("zbk bookie format --config bookie.toml", "all data of a stopped bookie; asks first"),
+        ("zbk bookie format --config bookie.toml", "asks for confirmation"),
         ("zbk bookie format --config bookie.toml --with-cookie", "for a new `zbk bookie init`"),
     ],
 )
 @click.option(
     "--with-cookie",
     is_flag=True,
-    help="Its cookies, too, here and in the metadata: the directories are free for a new bookie.",
+    help="Also remove its cookies, here and in the metadata: a new bookie can use the directories.",
 )
 @yes_option
 @directory_options
@@ -161,20 +162,21 @@ def format_(
 ) -> None:
     """Remove all data of a stopped bookie.
 
-    Without --with-cookie the directories keep its id, and it starts only with `zbk bookie run
-    --wiped-on-purpose`: it has acknowledged entries that it must not deny.
+    Without --with-cookie the directories keep the bookie's id, and the bookie starts only with `zbk
+    bookie run --wiped-on-purpose`: it has acknowledged entries that it must not deny.
     """
     from zbk.actors.identity.identity import in_service
     from zbk.actors.identity.offline import wipe_bookie
     from zbk.system.files import OsFiles
 
     config = offline_config(BookieConfig, options)
-    address = metadata_address(config) if with_cookie else ""
+    address = known_address(config.metadata) if with_cookie else ""
     if with_cookie and not address:
         raise InvalidOptionError("metadata", "", "--with-cookie needs the cluster's metadata")
     dirs = in_service(OsFiles(), config)
-    warning = "entries of which this bookie has the only copy are lost"
-    if not is_confirmed(warning, f"Remove all data in {' and '.join(dirs)}?", yes=yes):
+    warning = "entries with their only copy on this bookie are lost"
+    question = f"Remove all data in {' and '.join(dirs)}?"
+    if not is_confirmed(question, yes=yes, warning=warning):
         return
     with _store(address) as store:
         wipe_bookie(OsFiles(), store, config)
@@ -198,15 +200,5 @@ def _store_or_why_not(
             yield store, None
 
 
-@contextmanager
-def _store(address: str) -> "Iterator[MetadataStore | None]":
-    from zbk.metadata.stores.connect import open_store
-
-    if not address:
-        yield None
-        return
-    store = open_store(address, must_exist=True)
-    try:
-        yield store
-    finally:
-        store.close()
+def _store(address: str) -> "AbstractContextManager[MetadataStore | None]":
+    return metadata_store(address) if address else nullcontext()

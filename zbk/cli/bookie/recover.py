@@ -16,6 +16,7 @@ from zbk.cli.options import (
     password_option,
 )
 from zbk.cli.output import Format, note, print_rows
+from zbk.cli.store import cluster_address
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 if TYPE_CHECKING:
@@ -129,19 +130,10 @@ def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> 
     )
 
 
-@contextmanager
-def _ground(metadata: str | None) -> "Iterator[RepairGround]":
+def _ground(metadata: str | None) -> "RepairGround":
     from zbk.auditor.repair_parts import RepairGround
-    from zbk.errors import InvalidOptionError
-    from zbk.system.context import read_context
 
-    address = metadata or read_context()
-    if not address:
-        raise InvalidOptionError(
-            "metadata", "", "give --metadata, set ZBK_METADATA, or start `zbk up`"
-        )
-    with RepairGround(address) as ground:
-        yield ground
+    return RepairGround(cluster_address(metadata))
 
 
 def _move(

@@ -1,4 +1,4 @@
-"""``zbk dataset``: the group; its commands live in ``dataset_read`` and ``dataset_write``."""
+"""``zbk dataset``: the group; its commands are in ``read`` and ``write``."""
 
 import click
 
@@ -11,7 +11,7 @@ COMMANDS = {
     "loads": LazyCommand("zbk.cli.dataset.read:loads", "List the loads of a data set."),
     "abort": LazyCommand("zbk.cli.dataset.write:abort", "Abort a load whose driver is gone."),
     "drop": LazyCommand("zbk.cli.dataset.write:drop", "Drop a data set, or one of its versions."),
-    "gc": LazyCommand("zbk.cli.dataset.write:gc", "Delete what loads have left behind."),
+    "gc": LazyCommand("zbk.cli.dataset.write:gc", "Delete ledgers that no version needs."),
 }
 
 
@@ -20,14 +20,14 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     examples=[
-        ("zbk dataset ls", "all of them"),
-        ("zbk dataset show events", "columns, rows, loads under way"),
-        ("zbk dataset loads events", "which are under way, and since when"),
-        ("zbk dataset gc --all --dry-run", "what could be deleted"),
+        ("zbk dataset ls", "all data sets"),
+        ("zbk dataset show events", "columns, rows, open loads"),
+        ("zbk dataset loads events", "the open loads, with their times"),
+        ("zbk dataset gc --all --dry-run", "the ledgers that could be deleted"),
     ],
 )
 def dataset() -> None:
-    """Look at, drop and tidy the data sets that Spark loads.
+    """Inspect, drop and clean up the data sets that Spark loads.
 
     A data set is a named list of versions, and a version a list of ledgers. A load adds one
     version, as a whole or not at all; a version never changes.

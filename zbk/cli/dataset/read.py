@@ -1,29 +1,39 @@
-"""The commands of ``zbk dataset`` that only look."""
+"""The commands of ``zbk dataset`` that only read."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.dataset.schema import columns_of
-from zbk.cli.options import metadata_option, output_option, password_option
-from zbk.cli.output import Format, print_object, print_rows, time_text
+from zbk.cli.listing import Table, print_details, still_there
+from zbk.cli.options import (
+    integer_option,
+    metadata_option,
+    name_argument,
+    output_option,
+    password_option,
+)
+from zbk.cli.output import Format, print_rows, time_text
 from zbk.cli.session import Session
+from zbk.errors import NoSuchDataSetError
 
 if TYPE_CHECKING:
-    from zbk.client.dataset.datasets import DataSets
     from zbk.protocol.dataset.dataset import DataSet, Load, Version
     from zbk.protocol.dataset.manifest import ColumnStats, DataLedger
 
-_LOAD_COLUMNS = ["load_id", "kind", "started", "expires", "is_expired", "who"]
-_LEDGER_COLUMNS = ["ledger_id", "partition", "attempt", "entry_count", "row_count", "size"]
+LOAD_COLUMNS = ["load_id", "kind", "started", "expires", "is_expired", "who"]
+LEDGER_COLUMNS = ["ledger_id", "partition", "attempt", "entry_count", "row_count", "size", "bounds"]
+VERSION_COLUMNS = ["row_count", "ledger_count", "size", "committed", "who"]
 
 
 @click.command(
     "ls",
     cls=ZbkCommand,
-    examples=[("zbk dataset ls", "all of them"), ("zbk dataset ls -o json", "an object a line")],
+    examples=[
+        ("zbk dataset ls", "all data sets"),
+        ("zbk dataset ls -o json", "one object per line"),
+    ],
 )
 @metadata_option
 @output_option
@@ -31,14 +41,15 @@ _LEDGER_COLUMNS = ["ledger_id", "partition", "attempt", "entry_count", "row_coun
 def ls(session: Session, metadata: str | None, output: Format) -> None:
     """List the data sets.
 
-    With their last version: how many rows, ledgers and bytes of payload it has, when it was
-    committed, and by whom.
+    With the rows, ledgers and bytes of payload of the last version, the time of its commit, and who
+    committed it.
     """
     from zbk.client.dataset.datasets import DataSets
 
-    columns = ["dataset", "version", "row_count", "ledger_count", "size", "committed", "who"]
     with session.open_client(metadata) as client:
-        print_rows(map(_summary, _data_sets(DataSets(client))), columns, output)
+        data_sets = DataSets(client)
+        found = still_there(data_sets.list(), data_sets.history, NoSuchDataSetError)
+        print_rows(map(_summary, found), ["dataset", "version", *VERSION_COLUMNS], output)
 
 
 @click.command(
@@ -50,13 +61,9 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
         ("zbk dataset show events -o json", "for programs"),
     ],
 )
-@click.argument("name", metavar="NAME")
-@click.option(
-    "--version",
-    "number",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Which version. [default: the last one]",
+@name_argument
+@integer_option(
+    "--version", "number", metavar="N", help_text="Version to show. [default: the last one]"
 )
 @click.option(
     "--ledgers", "with_ledgers", is_flag=True, help="List its ledgers, with the bounds of columns."
@@ -76,7 +83,7 @@ def show(
 ) -> None:
     """Show one version of a data set.
 
-    Its columns, and the loads that are under way in the data set.
+    With its columns, and the open loads of the data set.
     """
     from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
@@ -98,17 +105,18 @@ def show(
     columns = None if snapshot is None else columns_of(snapshot.schema)
     if snapshot is not None and columns is None:
         value["schema"] = snapshot.schema
-    ledgers = list(map(_ledger, snapshot.ledgers)) if snapshot is not None and with_ledgers else []
+    found = snapshot.ledgers if snapshot is not None and with_ledgers else ()
     if output == "json":
-        shown = {"columns": columns, "loads": loads} | (
-            {"ledgers": ledgers} if with_ledgers else {}
-        )
-        print_object(value | shown, output)
-        return
-    print_object(value, output)
-    _print_table(columns or [], ["column", "type"])
-    _print_table(loads, _LOAD_COLUMNS)
-    _print_table(map(_with_bounds, ledgers), [*_LEDGER_COLUMNS, "bounds"])
+        value |= {"columns": columns, "loads": loads}
+        tables = [Table("ledgers", list(map(_ledger, found)), ())] if with_ledgers else []
+    else:
+        tables = [
+            Table("columns", columns or [], ["column", "type"]),
+            Table("loads", loads, LOAD_COLUMNS),
+            Table("ledgers", [_with_bounds(_ledger(one)) for one in found], LEDGER_COLUMNS),
+        ]
+        tables = [table for table in tables if table.rows]
+    print_details(value, tables, output)
 
 
 @click.command(
@@ -116,23 +124,21 @@ def show(
     cls=ZbkCommand,
     examples=[
         ("zbk dataset history events", "the oldest first"),
-        ("zbk dataset history events -o json", "an object a line"),
+        ("zbk dataset history events -o json", "one object per line"),
     ],
 )
-@click.argument("name", metavar="NAME")
+@name_argument
 @metadata_option
 @output_option
 @click.pass_obj
 def history(session: Session, name: str, metadata: str | None, output: Format) -> None:
     """List the versions of a data set.
 
-    Each one has the rows of those before it, back to the last overwrite.
+    Each has the rows of those before it, back to the last overwrite.
     """
     from zbk.client.dataset.datasets import DataSets
 
-    columns = [
-        "version", "kind", "row_count", "ledger_count", "size", "committed", "who", "load_id",
-    ]  # fmt: skip
+    columns = ["version", "kind", *VERSION_COLUMNS, "load_id"]
     with session.open_client(metadata) as client:
         print_rows(map(_version, DataSets(client).history(name).versions), columns, output)
 
@@ -141,20 +147,20 @@ def history(session: Session, name: str, metadata: str | None, output: Format) -
     "loads",
     cls=ZbkCommand,
     examples=[
-        ("zbk dataset loads events", "those that are under way"),
-        ("zbk dataset loads events --all -o json", "also those that ended not long ago"),
+        ("zbk dataset loads events", "the open ones"),
+        ("zbk dataset loads events --all -o json", "also those that ended recently"),
     ],
 )
-@click.argument("name", metavar="NAME")
-@click.option("--all", "is_all", is_flag=True, help="Also those that ended not long ago.")
+@name_argument
+@click.option("--all", "is_all", is_flag=True, help="Also those that ended recently.")
 @metadata_option
 @output_option
 @click.pass_obj
 def loads(session: Session, name: str, is_all: bool, metadata: str | None, output: Format) -> None:
     """List the loads of a data set.
 
-    A load is under way until its driver commits or aborts it. One that its driver has left is
-    aborted by others once its time is over; `zbk dataset abort` does not wait for that.
+    A load is open until its driver commits or aborts it. If its driver is gone, other loads abort
+    it when its time is over; `zbk dataset abort` does not wait for that.
     """
     from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
@@ -167,20 +173,10 @@ def loads(session: Session, name: str, is_all: bool, metadata: str | None, outpu
         for one in sorted(found, key=lambda load: (load.started_ms, load.load_id))
         if is_all or _is_open(one)
     ]
-    print_rows(rows, ["load_id", "state", *_LOAD_COLUMNS[1:], "version"], output)
+    print_rows(rows, ["load_id", "state", *LOAD_COLUMNS[1:], "version"], output)
 
 
 # ------------------------------------------------------------------ private
-
-
-def _data_sets(data_sets: "DataSets") -> "Iterator[DataSet]":
-    from zbk.errors import NoSuchDataSetError
-
-    for name in data_sets.list():
-        try:
-            yield data_sets.history(name)
-        except NoSuchDataSetError:  # dropped since it was listed
-            continue
 
 
 def _summary(found: "DataSet") -> dict[str, Any]:
@@ -188,7 +184,7 @@ def _summary(found: "DataSet") -> dict[str, Any]:
 
 
 def _version(found: "Version | None") -> dict[str, Any]:
-    """Return a version's fields; ``None`` each, where no load was committed yet."""
+    """Return a version's fields; each is ``None`` if no load was committed yet."""
     return {
         "version": found and found.version,
         "kind": found and str(found.kind),
@@ -242,13 +238,3 @@ def _with_bounds(ledger: dict[str, Any]) -> dict[str, Any]:
         if stats["low"] is not None
     }
     return ledger | {"bounds": bounds}
-
-
-def _print_table(
-    rows: "Iterator[dict[str, Any]] | list[dict[str, Any]]", columns: list[str]
-) -> None:
-    """Print a table below what was printed before, if it has rows."""
-    found = list(rows)
-    if found:
-        click.echo()
-        print_rows(found, columns, "table")

@@ -6,7 +6,13 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.confirmation import is_confirmed, yes_option
-from zbk.cli.options import metadata_option, output_option, password_option
+from zbk.cli.options import (
+    integer_option,
+    metadata_option,
+    name_argument,
+    output_option,
+    password_option,
+)
 from zbk.cli.output import Format, note, print_object, print_rows
 from zbk.cli.session import Session
 
@@ -20,17 +26,16 @@ EXIT_REFUSED = 1
     "drop",
     cls=ZbkCommand,
     examples=[
-        ("zbk dataset drop events", "all of it; asks first"),
+        ("zbk dataset drop events", "all of it; asks for confirmation"),
         ("zbk dataset drop events --version 3 --yes", "one old version, in a script"),
     ],
 )
-@click.argument("name", metavar="NAME")
-@click.option(
+@name_argument
+@integer_option(
     "--version",
     "number",
     metavar="N",
-    type=click.IntRange(min=1),
-    help="Drop this version only; the last one stays.",
+    help_text="Drop this version only; the last version cannot be dropped.",
 )
 @yes_option
 @metadata_option
@@ -46,8 +51,8 @@ def drop(
 ) -> None:
     """Drop a data set, or one of its versions.
 
-    A data set goes with all of its versions and ledgers; loads under way end with an error. Of a
-    version only what no other one lists can go: `zbk dataset gc` deletes it.
+    A data set is dropped with all of its versions and ledgers; its open loads end with an error.
+    A version loses only the ledgers that no other version lists: `zbk dataset gc` deletes them.
     """
     from zbk.client.dataset.datasets import DataSets
 
@@ -57,7 +62,7 @@ def drop(
         what = f"data set {name} ({len(data_set.versions)} versions)"
         if number is not None:
             what = f"version {number} of data set {name}"
-        if not is_confirmed("", f"Drop {what}?", yes=yes):
+        if not is_confirmed(f"Drop {what}?", yes=yes):
             return
         shown: dict[str, Any] = {"dataset": name, "version": number, "is_dropped": True}
         if number is None:
@@ -73,11 +78,11 @@ def drop(
     "abort",
     cls=ZbkCommand,
     examples=[
-        ("zbk dataset loads events", "which loads are under way"),
-        ("zbk dataset abort events LOAD_ID", "one of them; asks first"),
+        ("zbk dataset loads events", "the open loads"),
+        ("zbk dataset abort events LOAD_ID", "one of them; asks for confirmation"),
     ],
 )
-@click.argument("name", metavar="NAME")
+@name_argument
 @click.argument("load_id", metavar="LOAD_ID")
 @yes_option
 @password_option
@@ -96,7 +101,7 @@ def abort(
     """Abort a load whose driver is gone.
 
     The load can never become visible after that, and its ledgers are deleted. A driver that still
-    runs gets an error when it commits. A load that was committed stays, and the exit code is 1.
+    runs gets an error when it commits. A committed load stays, and the exit code is 1.
     """
     from zbk.client.dataset.datasets import DataSets
     from zbk.system.clock import wall_ms
@@ -107,8 +112,9 @@ def abort(
         load = data_sets.loads(name).get(load_id)
         warning = ""
         if load is not None and load.state == "OPEN" and not load.is_expired(wall_ms()):
-            warning = f"load {load_id}, of {load.who}, still has time: its driver may be running"
-        if not is_confirmed(warning, f"Abort load {load_id} of data set {name}?", yes=yes):
+            warning = f"load {load_id}, of {load.who}, has time left: its driver may be running"
+        question = f"Abort load {load_id} of data set {name}?"
+        if not is_confirmed(question, yes=yes, warning=warning):
             return
         aborted = data_sets.abort(ticket)
     state = None if aborted.state is None else str(aborted.state)
@@ -131,13 +137,13 @@ def abort(
     cls=ZbkCommand,
     examples=[
         ("zbk dataset gc events", "one data set"),
-        ("zbk dataset gc --all --dry-run", "what could be deleted"),
-        ("zbk dataset gc --all -o json", "all, and what dropped ones left; an object each"),
+        ("zbk dataset gc --all --dry-run", "the ledgers that could be deleted"),
+        ("zbk dataset gc --all -o json", "all, also dropped ones; one object per data set"),
     ],
 )
 @click.argument("name", metavar="[NAME]", required=False)
-@click.option("--all", "is_all", is_flag=True, help="All data sets, and what dropped ones left.")
-@click.option("--dry-run", "is_dry_run", is_flag=True, help="Look, and change nothing.")
+@click.option("--all", "is_all", is_flag=True, help="All data sets, also dropped ones.")
+@click.option("--dry-run", "is_dry_run", is_flag=True, help="Change nothing.")
 @password_option
 @metadata_option
 @output_option
@@ -151,10 +157,10 @@ def gc(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Delete what loads have left behind.
+    """Delete ledgers that no version needs.
 
-    Ledgers that no version lists: of failed attempts, of aborted loads, of versions that were
-    dropped. Loads whose time is over are aborted; live ones, and all that a version lists, stay.
+    Those of failed attempts, of aborted loads and of dropped versions. Loads whose time is over are
+    aborted; open loads, and all ledgers that a version lists, stay.
     """
     from zbk.client.dataset.datasets import DataSets
 

@@ -1,35 +1,34 @@
 """``zbk demo``: run the story of ``zbk.cluster.demo`` and show it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.demo.folder import demo_folder
+from zbk.cli.demo.narrator import (
+    demo_folder,
+    demo_options,
+    json_fields,
+    narrate,
+    rate_of,
+    verdict_text,
+)
 from zbk.cli.options import output_option
-from zbk.cli.output import Format, note, print_json, rate_text, size_text
+from zbk.cli.output import Format, rate_text, size_text
 from zbk.cli.progress import telling
 
 if TYPE_CHECKING:
-    from zbk.cluster.demo import ClusterStarted, LedgerLoaded, LedgerSynced, ReadBack, Step
-    from zbk.cluster.demo_failures import (
-        BookieReplaced,
-        Compared,
-        KilledWhileWriting,
-        TakenOver,
-    )
-    from zbk.cluster.demo_repair import RepairStep
-    from zbk.protocol.entry.words import LedgerType
-
-Say = Callable[[str], None]
+    from zbk.cluster.demo import LedgerLoaded, Step
+    from zbk.cluster.demo_failures import TakenOver
 
 SPARK = "spark"
 
 
 class DemoCommand(ZbkCommand):
-    """``zbk demo``; as ``zbk demo spark`` another story. A file of that name is ``./spark``."""
+    """``zbk demo``; ``zbk demo spark`` is another story. A file of that name is ``./spark``."""
 
     def make_context(
         self,
@@ -38,7 +37,7 @@ class DemoCommand(ZbkCommand):
         parent: click.Context | None = None,
         **extra: Any,  # noqa: ANN401 - click's own
     ) -> click.Context:
-        """Hand over to the other command where its name is among the arguments."""
+        """Hand over to the other command if its name is among the arguments."""
         if SPARK not in args:
             return super().make_context(info_name, args, parent, **extra)
         from zbk.cli.demo.spark import demo_spark
@@ -52,7 +51,7 @@ class DemoCommand(ZbkCommand):
     "demo",
     cls=DemoCommand,
     examples=[
-        ("zbk demo", "half a million lines and more: Python's own library"),
+        ("zbk demo", "more than half a million lines: Python's own library"),
         ("zbk demo access.log --zookeeper", "your file, a real ZooKeeper"),
         ("zbk demo spark", "a bulk load from Spark; see zbk demo spark --help"),
     ],
@@ -60,14 +59,7 @@ class DemoCommand(ZbkCommand):
 @click.argument(
     "file", metavar="[FILE]", required=False, type=click.Path(exists=True, path_type=Path)
 )
-@click.option("--zookeeper", is_flag=True, help="Start a real ZooKeeper for the metadata.")
-@click.option(
-    "--metadata",
-    metavar="URI",
-    envvar="ZBK_METADATA",
-    show_envvar=True,
-    help="A ZooKeeper that is there already: none is started. The demo keeps to a node of its own.",
-)
+@demo_options
 @output_option
 def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Format) -> None:
     """Show what zbk does: a story that ends by itself.
@@ -75,8 +67,8 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
     Starts four bookies in a temporary folder, writes FILE into a ledger of each durability level,
     kills a bookie, restarts it, and compares what every bookie holds with the input. Then a bookie
     dies while a ledger is written, a second client takes a ledger over from its writer, and
-    autorecovery makes whole what the dead bookie held before another one goes. Ends with 0 if all
-    is the same, with 1 if not.
+    autorecovery copies what the dead bookie held before another bookie is killed. The exit code is
+    0 if everything is the same, 1 if not.
     """
     from zbk.cli.signals import end_like_ctrl_c
     from zbk.client.api import connect
@@ -104,198 +96,153 @@ def demo(file: Path | None, zookeeper: bool, metadata: str | None, output: Forma
 
 
 def show(steps: "Iterable[Step]", metadata_kind: str, output: Format) -> bool:
-    """Show the story as it goes; return whether all that was read back is what was written."""
+    """Show the story; return whether everything that was read back is what was written."""
+    return narrate(
+        steps,
+        output,
+        lines_of=partial(_lines, metadata_kind),
+        json_of=_json_step,
+        is_same=_is_same,
+        end_lines=_end_lines,
+    )
+
+
+def _is_same(told: "list[Step]") -> bool:
+    compared = _comparisons(told)
+    return bool(compared) and not any(difference for _count, difference in compared)
+
+
+def _comparisons(told: "list[Step]") -> list[tuple[int, str]]:
+    """Return the number of entries, and the difference found, of each comparison."""
     from zbk.cluster.demo import ReadBack
     from zbk.cluster.demo_failures import Compared
-    from zbk.system.clock import monotonic_s
 
-    say: Say = click.echo if output == "table" else lambda _: None
-    started_s = monotonic_s()
-    told: list[Step] = []
-    _say_title(say, metadata_kind)
-    for step in steps:
-        told.append(step)
-        _say_step(say, step)
-    seconds = monotonic_s() - started_s
-    read_backs = [step for step in told if isinstance(step, ReadBack | Compared)]
-    is_same = bool(read_backs) and not any(step.difference for step in read_backs)
-    if output == "json":
-        value = {
-            "is_same": is_same,
-            "seconds": round(seconds, 3),
-            "steps": [_json_step(step) for step in told],
-        }
-        print_json(value)
-    if is_same:
-        _say_end(say, read_backs, seconds)
-    else:
-        note("zbk: what was read back is NOT what was written")
-    return is_same
+    return [
+        (step.entry_count, step.difference)
+        for step in told
+        if isinstance(step, ReadBack | Compared)
+    ]
 
 
 # ------------------------------------------------------------------ for people
 
 
-def _say_title(say: Say, metadata_kind: str) -> None:
+def _lines(  # noqa: C901, PLR0912, PLR0915 - one case for each kind of step
+    metadata_kind: str, step: "Step"
+) -> Iterator[str]:
     import zbk
-
-    stores = {
-        "sqlite": "an SQLite file (--zookeeper: a real ZooKeeper)",
-        "zookeeper": "a real ZooKeeper",
-    }
-    store = stores.get(metadata_kind, metadata_kind)
-    say(f"zbk {zbk.__version__} demo: a cluster on this machine")
-    say(f"   its metadata in {store}")
-
-
-def _say_step(say: Say, step: "Step") -> None:
     from zbk.cluster import demo as story
+    from zbk.cluster import demo_failures as failures
+    from zbk.cluster import demo_repair as repair
 
     match step:
         case story.ClusterStarted():
-            _say_cluster(say, step)
+            stores = {
+                "sqlite": "an SQLite file (--zookeeper: a real ZooKeeper)",
+                "zookeeper": "a real ZooKeeper",
+            }
+            yield f"zbk {zbk.__version__} demo: a cluster on this machine"
+            yield f"   its metadata in {stores.get(metadata_kind, metadata_kind)}"
+            for bookie in step.bookies:
+                yield f"   bookie {bookie.index}  {bookie.address}  process {bookie.pid}"
+            yield f"   READY in {step.seconds:.1f} s"
         case story.InputRead():
+            yield f"\n1  Input: {step.description}"
             size = size_text(step.payload_size)
-            say(f"\n1  Input: {step.description}")
-            say(f"   {step.entry_count:,} entries, {size}, hash {step.hash[:16]}")
+            yield f"   {step.entry_count:,} entries, {size}, hash {step.hash[:16]}"
         case story.LedgerLoaded():
-            _say_loaded(say, step)
+            yield from _loaded_lines(step)
         case story.LedgerSynced():
-            _say_synced(say, step)
+            open_count = step.lap - step.lac_before
+            yield f"   before sync(): last add pushed {step.lap:,}, confirmed {step.lac_before:,}:"
+            yield f"      {open_count:,} entries could be lost with the power"
+            yield f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}:"
+            yield f"      all durable, {step.seconds * 1000:.0f} ms later"
         case story.BookieKilled():
-            say(f"\n4  Crash: kill -9 of bookie {step.index}")
+            yield f"\n4  Crash: kill -9 of bookie {step.index}"
         case story.BookieRestarted():
-            say(
+            yield (
                 f"   restarted: its journal replayed, registered again after {step.seconds:.1f} s"
                 f" (incarnation {step.incarnation})"
             )
-            say("\n5  Read back, each ledger from the replicas of one bookie at a time")
+            yield "\n5  Read back, each ledger from the replicas of one bookie at a time"
         case story.ReadBack():
-            _say_read_back(say, step)
-        case _:
-            _say_failure_step(say, step)
-
-
-def _say_failure_step(
-    say: Say, step: "KilledWhileWriting | BookieReplaced | TakenOver | Compared | RepairStep"
-) -> None:
-    from zbk.cluster import demo_failures as story
-
-    match step:
-        case story.KilledWhileWriting():
-            say(f"\n6  A bookie dies while PD ledger {step.ledger_id} is written to three of four")
-            say(
-                f"   kill -9 of bookie {step.index} after {step.entry_count:,} acknowledged entries"
+            where = "any bookie" if step.index is None else f"bookie {step.index}"
+            rate = rate_of(step.entry_count, step.seconds)
+            yield (
+                f"   {step.ledger_type} ledger {step.ledger_id}, {where}: "
+                f"{step.entry_count:,} entries, {rate}, {verdict_text(step.difference)}"
             )
-        case story.BookieReplaced():
-            _say_replaced(say, step)
-        case story.TakenOver():
-            _say_taken_over(say, step)
-        case story.Compared():
-            verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
-            say(f"   read to its end: {step.entry_count:,} entries, {verdict}")
-        case _:
-            _say_repair_step(say, step)
-
-
-def _say_repair_step(say: Say, step: "RepairStep") -> None:
-    from zbk.cluster import demo_repair as story
-
-    match step:
-        case story.LostForGood():
-            say(f"\n8  Bookie {step.index} stays dead; autorecovery is started")
-            say(f"   {step.ledger_count} ledgers have data there")
-        case story.QueueLength():
-            say(f"   {step.seconds:5.1f} s  ledgers to make whole: {step.task_count}")
-        case story.MadeWhole():
+        case failures.KilledWhileWriting():
+            yield f"\n6  A bookie dies while PD ledger {step.ledger_id} is written to three of four"
+            acknowledged = f"{step.entry_count:,} acknowledged entries"
+            yield f"   kill -9 of bookie {step.index} after {acknowledged}"
+        case failures.BookieReplaced():
+            after = f"{step.seconds * 1000:.0f} ms"
+            yield f"   another bookie took its place after {after}; the writer continued:"
+            for fragment in step.fragments:
+                entries = f"entries {fragment.first_entry_id:,} to {fragment.last_entry_id:,}"
+                yield f"   {entries} are on bookies {' '.join(map(str, fragment.indexes))}"
+        case failures.TakenOver():
+            yield from _taken_over_lines(step)
+        case failures.Compared():
+            verdict = verdict_text(step.difference)
+            yield f"   read to its end: {step.entry_count:,} entries, {verdict}"
+        case repair.LostForGood():
+            yield f"\n8  Bookie {step.index} stays dead; autorecovery is started"
+            yield f"   {step.ledger_count} ledgers have data there"
+        case repair.QueueLength():
+            yield f"   {step.seconds:5.1f} s  ledgers to repair: {step.task_count}"
+        case repair.MadeWhole():
             bookies = " ".join(map(str, step.indexes))
-            say(
+            yield (
                 f"   all {step.ledger_count} have all of their copies again, on bookies {bookies},"
                 f" after {step.seconds:.1f} s"
             )
-        case story.SecondLost():
-            say(f"\n9  kill -9 of bookie {step.index}, too; both ledgers once more, to their ends")
+        case repair.SecondLost():
+            yield f"\n9  kill -9 of bookie {step.index}, too; both ledgers once more, to their ends"
         case _:
             assert_never(step)
 
 
-def _say_cluster(say: Say, step: "ClusterStarted") -> None:
-    for bookie in step.bookies:
-        say(f"   bookie {bookie.index}  {bookie.address}  process {bookie.pid}")
-    say(f"   READY in {step.seconds:.1f} s")
-
-
-def _say_loaded(say: Say, step: "LedgerLoaded") -> None:
+def _loaded_lines(step: "LedgerLoaded") -> Iterator[str]:
     from zbk.bench.percentiles import percentiles
 
     loaded = step.loaded
     times = percentiles(loaded.latencies_s)
-    number = 2 if _is_pd(step.ledger_type) else 3
-    promise = "when 2 of 3 bookies" + (
-        " have fsynced it" if _is_pd(step.ledger_type) else " have it in memory"
-    )
-    say(f"\n{number}  {step.ledger_type} ledger {step.ledger_id}: acknowledged {promise}")
-    say(
+    is_pd = step.ledger_type == "PD_JOURNAL"
+    promise = "have fsynced it" if is_pd else "have it in memory"
+    ledger = f"{step.ledger_type} ledger {step.ledger_id}"
+    yield f"\n{2 if is_pd else 3}  {ledger}: acknowledged when 2 of 3 bookies {promise}"
+    yield (
         f"   {loaded.entry_count:,} entries in {loaded.seconds:.1f} s: "
         f"{rate_text(loaded.entries_per_s)}, {loaded.mb_per_s:.1f} MB/s"
     )
     batches = "1 batch" if times.count == 1 else f"{times.count:,} batches"
-    say(
+    yield (
         f"   {batches}, acknowledged after ms: p50 {times.p50_ms:.1f}, p95 {times.p95_ms:.1f}, "
         f"p99 {times.p99_ms:.1f}, max {times.max_ms:.1f}"
     )
-    if _is_pd(step.ledger_type):
-        say(f"   last add pushed {step.lap:,}, confirmed {step.lac:,}: all of it is durable")
+    if is_pd:
+        yield f"   last add pushed {step.lap:,}, confirmed {step.lac:,}: all of it is durable"
 
 
-def _say_synced(say: Say, step: "LedgerSynced") -> None:
-    open_count = step.lap - step.lac_before
-    say(f"   before sync(): last add pushed {step.lap:,}, confirmed {step.lac_before:,}:")
-    say(f"      {open_count:,} entries could be lost with the power")
-    say(f"   after sync():  last add pushed {step.lap:,}, confirmed {step.lac_after:,}:")
-    say(f"      all durable, {step.seconds * 1000:.0f} ms later")
-
-
-def _say_read_back(say: Say, step: "ReadBack") -> None:
-    verdict = f"DIFFERENT: {step.difference}" if step.difference else "the same"
-    rate = rate_text(step.entry_count / step.seconds) if step.seconds else "-"
-    where = "any bookie" if step.index is None else f"bookie {step.index}"
-    say(
-        f"   {step.ledger_type} ledger {step.ledger_id}, {where}: "
-        f"{step.entry_count:,} entries, {rate}, {verdict}"
-    )
-
-
-def _say_replaced(say: Say, step: "BookieReplaced") -> None:
-    say(f"   another bookie took its place after {step.seconds * 1000:.0f} ms; the writer went on:")
-    for fragment in step.fragments:
-        bookies = " ".join(map(str, fragment.indexes))
-        say(
-            f"   entries {fragment.first_entry_id:,} to {fragment.last_entry_id:,} "
-            f"are on bookies {bookies}"
-        )
-
-
-def _say_taken_over(say: Say, step: "TakenOver") -> None:
-    say(f"\n7  A second client takes PD ledger {step.ledger_id} over while it is written")
-    say(f"   fenced, recovered and closed after {step.seconds * 1000:.0f} ms")
-    say(f"   its first writer got:\n      {step.refusal}")
-    say(
+def _taken_over_lines(step: "TakenOver") -> Iterator[str]:
+    yield f"\n7  A second client takes PD ledger {step.ledger_id} over while it is written"
+    yield f"   fenced, recovered and closed after {step.seconds * 1000:.0f} ms"
+    yield f"   its first writer got:\n      {step.refusal}"
+    yield (
         f"   {step.acknowledged_count:,} entries were acknowledged to it, "
         f"{step.entry_count:,} are in the ledger"
     )
 
 
-def _say_end(say: Say, read_backs: "list[ReadBack | Compared]", seconds: float) -> None:
-    count = sum(step.entry_count for step in read_backs)
-    say(f"\nAll {count:,} entries read back are what was written. {seconds:.1f} s in all.")
-    say("Next:  zbk up                      a cluster that stays")
-    say("       zbk ledger append FILE      in another terminal; then:")
-    say("       zbk ledger cat ID --lines")
-
-
-def _is_pd(ledger_type: "LedgerType") -> bool:
-    return ledger_type == "PD_JOURNAL"
+def _end_lines(told: "list[Step]", seconds: float) -> Iterator[str]:
+    count = sum(count for count, _difference in _comparisons(told))
+    yield f"\nAll {count:,} entries read back are what was written. {seconds:.1f} s in total."
+    yield "Next:  zbk up                      a cluster that stays"
+    yield "       zbk ledger append FILE      in another terminal; then:"
+    yield "       zbk ledger cat ID --lines"
 
 
 # ------------------------------------------------------------------ for programs
@@ -307,14 +254,13 @@ def _json_step(step: "Step") -> dict[str, Any]:
     from zbk.bench.percentiles import percentiles
     from zbk.cluster.demo import LedgerLoaded
 
-    value: dict[str, Any] = msgspec.to_builtins(step, enc_hook=str)
-    value["step"] = value.pop("type")
+    value = json_fields(step)
     if isinstance(step, LedgerLoaded):
         loaded = value.pop("loaded")
-        del loaded["latencies_s"]
+        latencies = percentiles(loaded.pop("latencies_s"))
         value |= loaded | {
             "entries_per_s": round(step.loaded.entries_per_s),
             "mb_per_s": round(step.loaded.mb_per_s, 3),
-            "batch_latency": msgspec.to_builtins(percentiles(step.loaded.latencies_s)),
+            "batch_latency": msgspec.to_builtins(latencies),
         }
     return value

@@ -41,7 +41,7 @@ def status(timeout_ms: int, metadata: str | None, output: Format) -> None:
     there is a problem. The command reads the metadata store and asks all bookies at once; its cost
     grows with the number of bookies, and hardly with that of ledgers.
     """
-    from zbk.cli.autorecovery.store import cluster_address
+    from zbk.cli.store import cluster_address
     from zbk.health.cluster_health import findings
     from zbk.health.cluster_survey import survey_cluster
 

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from zbk.cli.autorecovery.store import cluster_store
 from zbk.cli.command import ZbkCommand
 from zbk.cli.options import ledger_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, note, print_object, print_rows, time_text
+from zbk.cli.store import cluster_store
 
 if TYPE_CHECKING:
     from zbk.metadata.records.underreplication import UnderreplicatedLedger, UnderreplicationStore

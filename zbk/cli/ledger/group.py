@@ -10,7 +10,7 @@ COMMANDS = {
     "cat": LazyCommand("zbk.cli.ledger.read:cat", "Write a ledger's payloads to standard output."),
     "read": LazyCommand("zbk.cli.ledger.read:read", "List a ledger's entries."),
     "ls": LazyCommand("zbk.cli.ledger.read:ls", "List the ledgers."),
-    "show": LazyCommand("zbk.cli.ledger.read:show", "Show what the metadata say of a ledger."),
+    "show": LazyCommand("zbk.cli.ledger.read:show", "Show the metadata of a ledger."),
     "sync": LazyCommand("zbk.cli.ledger.write:sync", "Make an open ledger's entries durable."),
     "recover": LazyCommand(
         "zbk.cli.ledger.recover:recover",

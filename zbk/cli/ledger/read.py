@@ -1,4 +1,4 @@
-"""The commands of ``zbk ledger`` that only look."""
+"""The commands of ``zbk ledger`` that only read."""
 
 import itertools
 from collections.abc import Iterator
@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.listing import (
+    ENTRY_COLUMNS,
+    Table,
+    entry_rows,
+    lines_option,
+    print_details,
+    print_payloads,
+    still_there,
+)
 from zbk.cli.options import (
+    choice_option,
     integer_option,
     ledger_id_argument,
     metadata_option,
@@ -15,23 +25,12 @@ from zbk.cli.options import (
     output_option,
     password_option,
 )
-from zbk.cli.output import (
-    Format,
-    bytes_value,
-    flush,
-    note,
-    preview,
-    print_bytes,
-    print_object,
-    print_rows,
-    time_text,
-)
+from zbk.cli.output import Format, bytes_value, note, print_rows, time_text
 from zbk.cli.session import Session
-from zbk.errors import EXIT_DAMAGE
+from zbk.errors import EXIT_DAMAGE, DamageError, NoSuchLedgerError
 from zbk.protocol.entry.words import ENTRY_ID_MAX
 
 if TYPE_CHECKING:
-    from zbk.client.api import Client
     from zbk.client.read.ledger_reader import LedgerReader
     from zbk.protocol.entry.read_batch import ReadBatch
     from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -60,7 +59,7 @@ range_options = option_group(
         "--follow",
         "is_following",
         is_flag=True,
-        help="Continue with entries to come, until the ledger is closed.",
+        help="Continue with new entries until the ledger is closed.",
     ),
 )
 
@@ -69,39 +68,32 @@ range_options = option_group(
     "cat",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger cat 7 --lines", "what `append --lines` wrote"),
-        ("zbk ledger cat 7 > data.bin", "what `append --chunk` wrote"),
-        ("zbk ledger cat 7 --lines --follow", "and what is still to come"),
+        ("zbk ledger cat 7 --lines", "the lines that `append --lines` wrote"),
+        ("zbk ledger cat 7 > data.bin", "the file that `append --chunk` wrote"),
+        ("zbk ledger cat 7 --lines --follow", "also new lines"),
     ],
 )
 @ledger_id_argument
 @range_options
-@click.option("--lines", is_flag=True, help="Write a newline behind each payload.")
+@lines_option
 @password_option
 @metadata_option
 @click.pass_obj
 def cat(
     session: Session,
+    /,
     *,
     ledger_id: int,
-    first: int,
-    last: int | None,
-    bookie_id: str | None,
-    is_following: bool,
     lines: bool,
     password: bytes,
     metadata: str | None,
+    **which: Any,  # noqa: ANN401 - the values of `range_options`
 ) -> None:
     """Write a ledger's payloads to standard output."""
-    _check_follow(is_following, last, bookie_id)
-    end = b"\n" if lines else b""
+    _check_follow(**which)
     with session.open_client(metadata) as client:
-        reader = client.open_ledger(ledger_id, password)
-        batches = reader.tail(first).batches() if is_following else None
-        for batch in batches or _batches(reader, first, last, bookie_id):
-            print_bytes(b"".join(itertools.chain.from_iterable((p, end) for p in batch)))
-            if is_following:
-                flush()
+        batches = _batches(client.open_ledger(ledger_id, password), **which)
+        print_payloads(batches, lines=lines, is_live=which["is_following"])
 
 
 @click.command(
@@ -109,7 +101,7 @@ def cat(
     cls=ZbkCommand,
     examples=[
         ("zbk ledger read 7 --last 9", "the first ten entries"),
-        ("zbk ledger read 7 -o json", "an object a line, payloads in base64"),
+        ("zbk ledger read 7 -o json", "one object per line, payloads in base64"),
         ("zbk ledger read 7 --follow", "entries as they come"),
     ],
 )
@@ -121,62 +113,62 @@ def cat(
 @click.pass_obj
 def read(
     session: Session,
+    /,
     *,
     ledger_id: int,
-    first: int,
-    last: int | None,
-    bookie_id: str | None,
-    is_following: bool,
     password: bytes,
     metadata: str | None,
     output: Format,
+    **which: Any,  # noqa: ANN401 - the values of `range_options`
 ) -> None:
     """List a ledger's entries.
 
-    Only what is confirmed can be read: on a vd ledger, what was synced.
+    Only confirmed entries can be read: on a vd ledger, those that were synced.
     """
-    _check_follow(is_following, last, bookie_id)
+    _check_follow(**which)
     with session.open_client(metadata) as client:
-        reader = client.open_ledger(ledger_id, password)
-        batches = reader.tail(first).batches() if is_following else None
-        entries = _entries(batches or _batches(reader, first, last, bookie_id), output)
-        print_rows(entries, ["entry_id", "size", "payload"], output, is_live=is_following)
+        batches = _batches(client.open_ledger(ledger_id, password), **which)
+        is_live = which["is_following"]
+        print_rows(entry_rows(batches, output), ENTRY_COLUMNS, output, is_live=is_live)
 
 
 @click.command(
     "ls",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger ls", "all of them"),
-        ("zbk ledger ls --state open -o json", "the open ones, an object a line"),
+        ("zbk ledger ls", "all ledgers"),
+        ("zbk ledger ls --state open -o json", "the open ones, one object per line"),
     ],
 )
-@click.option(
+@choice_option(
     "--state",
-    type=click.Choice(["open", "in_recovery", "closed"], case_sensitive=False),
-    help="Only ledgers in this state.",
+    choices=["open", "in_recovery", "closed"],
+    any_case=True,
+    help_text="Only ledgers in this state.",
 )
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), help="Stop after so many.")
+@integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")
 @metadata_option
 @output_option
 @click.pass_obj
 def ls(
-    session: Session,
-    state: str | None,
-    limit: int | None,
-    metadata: str | None,
-    output: Format,
+    session: Session, state: str | None, limit: int | None, metadata: str | None, output: Format
 ) -> None:
     """List the ledgers.
 
-    Those whose metadata are damaged are named on standard error, and the exit code says so.
+    Ledgers with damaged metadata are named on standard error, and the exit code is 4.
     """
     damaged: list[int] = []
+
+    def report(ledger_id: int, error: DamageError) -> None:
+        damaged.append(ledger_id)
+        note(f"zbk: ledger {ledger_id}: its metadata are damaged: {error}")
+
     columns = ["ledger_id", "state", "type", "quorum", "last_entry_id", "length", "created"]
     with session.open_client(metadata) as client:
+        ids = client.list_ledgers()
         rows = (
             _summary(found)
-            for found in _ledgers(client, damaged)
+            for found in still_there(ids, client.get_ledger_metadata, NoSuchLedgerError, report)
             if state is None or found.state == state.upper()
         )
         print_rows(itertools.islice(rows, limit), columns, output)
@@ -194,10 +186,10 @@ def ls(
 @output_option
 @click.pass_obj
 def show(session: Session, ledger_id: int, metadata: str | None, output: Format) -> None:
-    """Show what the metadata say of a ledger.
+    """Show the metadata of a ledger.
 
-    State, sizes, type, last entry, and the bookies that hold it. Repair and missing: what is
-    reported to be missing of it, or to be checked; `zbk ledger check` asks the bookies.
+    State, sizes, type, last entry, and the bookies that hold it. Repair and missing: the entries
+    that are reported as missing, or as unchecked; `zbk ledger check` asks the bookies.
     """
     from zbk.cli.ledger.missing import task_shown
 
@@ -226,54 +218,35 @@ def show(session: Session, ledger_id: int, metadata: str | None, output: Format)
         {"first_entry_id": fragment.first_entry_id, "bookies": list(fragment.bookies)}
         for fragment in found.fragments
     ]
-    if output == "json":
-        print_object(value | {"fragments": fragments}, output)
-        return
-    print_object(value, output)
-    click.echo()
-    print_rows(fragments, ["first_entry_id", "bookies"], output)
+    print_details(value, [Table("fragments", fragments, ["first_entry_id", "bookies"])], output)
 
 
 # ------------------------------------------------------------------ private
 
 
-def _check_follow(is_following: bool, last: int | None, bookie_id: str | None) -> None:
+def _check_follow(
+    *, is_following: bool, last: int | None, bookie_id: str | None, first: int
+) -> None:
+    del first
     if is_following and (last is not None or bookie_id is not None):
-        raise click.UsageError("--follow goes with neither --last nor --bookie.")
+        raise click.UsageError("--follow excludes --last and --bookie.")
 
 
 def _batches(
-    reader: "LedgerReader", first: int, last: int | None, bookie_id: str | None
+    reader: "LedgerReader",
+    *,
+    is_following: bool,
+    first: int,
+    last: int | None,
+    bookie_id: str | None,
 ) -> "Iterator[ReadBatch]":
+    if is_following:
+        return reader.tail(first).batches()
     if last is None:
         last = reader.last_add_confirmed
-        if last < first:  # nothing, or nothing from there on
+        if last < first:  # no entry, or none from there on
             return iter(())
     return reader.read_batches(first, last, bookie_id=bookie_id)
-
-
-def _entries(batches: "Iterator[ReadBatch]", output: Format) -> Iterator[dict[str, Any]]:
-    for batch in batches:
-        for entry_id, payload in zip(batch.entry_ids, batch, strict=True):
-            yield {
-                "entry_id": entry_id,
-                "size": len(payload),
-                "payload": bytes_value(payload) if output == "json" else preview(payload),
-            }
-
-
-def _ledgers(client: "Client", damaged: list[int]) -> "Iterator[LedgerMetadata]":
-    """Yield the metadata of all ledgers but those whose metadata are damaged."""
-    from zbk.errors import DamageError, NoSuchLedgerError
-
-    for ledger_id in client.list_ledgers():
-        try:
-            yield client.get_ledger_metadata(ledger_id)
-        except NoSuchLedgerError:  # deleted since it was listed
-            continue
-        except DamageError as error:
-            damaged.append(ledger_id)
-            note(f"zbk: ledger {ledger_id}: its metadata are damaged: {error}")
 
 
 def _summary(found: "LedgerMetadata") -> dict[str, Any]:

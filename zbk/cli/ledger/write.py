@@ -1,6 +1,5 @@
 """The commands of ``zbk ledger`` that change something."""
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -8,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.framing import check_framing, framing_options, open_input, payload_batches
+from zbk.cli.confirmation import check_can_ask, is_confirmed, yes_option
+from zbk.cli.framing import framing_options, load_with_progress, open_payloads
 from zbk.cli.options import (
     NEW_LEDGER_OPTIONS,
     ledger_id_argument,
@@ -19,10 +19,8 @@ from zbk.cli.options import (
     password_option,
 )
 from zbk.cli.output import Format, note, print_object
-from zbk.cli.progress import telling
 from zbk.cli.session import Session
 from zbk.cli.signals import end_like_ctrl_c
-from zbk.cli.streams import is_terminal
 from zbk.errors import NotDurableError, ZbkError
 from zbk.protocol.entry.spans import spans_text
 from zbk.protocol.entry.words import LEDGER_ID_MAX
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from zbk.cluster.load import Loaded
 
 FAILED_CLOSE_S: Final = 10.0
-"""How long a load that failed, or was interrupted, waits for bookies before it gives up."""
+"""Time that the close after a failed or interrupted load waits for bookies."""
 
 
 @click.command(
@@ -56,7 +54,7 @@ def create(
 ) -> None:
     """Reserve a ledger; print its id.
 
-    It stays open and empty until `zbk ledger append ID` fills it. Exactly one process ever can.
+    It stays open and empty until `zbk ledger append ID` fills it. Only one process ever can.
     """
     with session.open_client(metadata) as client:
         ledger_id = client.reserve_ledger(**ledger_keywords(options))
@@ -70,14 +68,16 @@ def create(
     "append",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger append access.log", "a new ledger, a line an entry"),
+        ("zbk ledger append access.log", "a new ledger, one entry per line"),
         ("tail -n 99 x | zbk ledger append --type vd", "from a pipe"),
         ("zbk ledger append 7 data.bin --chunk 64KiB", "into the reserved ledger 7"),
     ],
 )
 @click.argument("arguments", metavar="[ID] [FILE]", nargs=-1)
 @framing_options
-@click.option("--keep-open", is_flag=True, help="Leave it open: for `sync`; nobody can add to it.")
+@click.option(
+    "--keep-open", is_flag=True, help="Leave it open, for `sync`; it takes no more entries."
+)
 @click.option(
     "--accept-loss",
     is_flag=True,
@@ -94,7 +94,7 @@ def append(
     arguments: tuple[str, ...],
     lines: bool,
     chunk_size: int | None,
-    whole: bool,
+    is_whole: bool,
     keep_open: bool,
     accept_loss: bool,
     metadata: str | None,
@@ -103,34 +103,30 @@ def append(
 ) -> None:
     """Write a file or a pipe into a ledger.
 
-    Without ID a ledger is made, with the options below. ID is a ledger that `zbk ledger create`
-    reserved; its options are fixed. The ledger is closed at the end. FILE is standard input where
-    it is missing or `-`; a file whose name is a number is given as ./42.
+    Without ID a ledger is created, with the options below. ID is a ledger that `zbk ledger create`
+    reserved; its options are fixed. The ledger is closed at the end. FILE is standard input if it
+    is missing or `-`; a file whose name is a number is given as ./42.
 
-    `under_replicated` is shown where bookies lack entries that were acknowledged: they were away.
+    `under_replicated` is shown if bookies lack entries that were acknowledged: they did not answer.
 
-    A VD ledger of which acknowledged entries are not durable stays open, and the exit code is 5:
+    A VD ledger with acknowledged entries that are not durable stays open, and the exit code is 5:
     `zbk ledger recover ID` closes it when its bookies are back. --accept-loss drops such entries.
     """
     if keep_open and accept_loss:
         raise click.UsageError("--keep-open and --accept-loss exclude each other.")
-    check_framing(lines=lines, chunk_size=chunk_size, whole=whole)
     end_like_ctrl_c()
     ledger_id, file_name = _split(arguments)
     _refuse_fixed(ctx, ledger_id)
     with ExitStack() as stack:
-        source = open_input(stack, file_name)
+        batches = open_payloads(
+            stack, file_name, lines=lines, chunk_size=chunk_size, is_whole=is_whole
+        )
         client = stack.enter_context(ctx.obj.open_client(metadata))
         if ledger_id is None:
             writer = client.create_ledger(**ledger_keywords(options))
         else:
             writer = client.open_for_append(ledger_id, options["password"])
-        loaded, last_entry_id = _fill(
-            writer,
-            payload_batches(source, chunk_size, is_whole=whole),
-            keep_open=keep_open,
-            accept_loss=accept_loss,
-        )
+        loaded, last_entry_id = _fill(writer, batches, keep_open=keep_open, accept_loss=accept_loss)
     shown = {
         "ledger_id": writer.ledger_id,
         "entry_count": loaded.entry_count,
@@ -148,7 +144,7 @@ def append(
     if missing:
         note(
             "zbk: an ack quorum has them; autorecovery makes the other copies "
-            "(`zbk ledger underreplicated` shows what is left)"
+            "(`zbk ledger underreplicated` lists the ledgers that still lack some)"
         )
 
 
@@ -178,7 +174,7 @@ def sync(
 @click.command(
     "close",
     cls=ZbkCommand,
-    examples=[("zbk ledger close 7", "nobody will fill ledger 7")],
+    examples=[("zbk ledger close 7", "ledger 7 is reserved and not needed")],
 )
 @ledger_id_argument
 @password_option
@@ -190,8 +186,8 @@ def close(
 ) -> None:
     """Close a reserved ledger, empty.
 
-    For a ledger that was made by `zbk ledger create` and never had a writer. One that has a writer
-    is closed by its writer, or, if that is gone, by `zbk ledger recover`.
+    For a ledger that `zbk ledger create` reserved and that never had a writer. A ledger with a
+    writer is closed by this writer, or by `zbk ledger recover` if the writer is gone.
     """
     from zbk.cli.ledger.missing import task_shown
 
@@ -206,12 +202,12 @@ def close(
     "delete",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger delete 7", "asks first"),
+        ("zbk ledger delete 7", "asks for confirmation"),
         ("zbk ledger delete 7 --yes", "in a script"),
     ],
 )
 @ledger_id_argument
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @metadata_option
 @output_option
 @click.pass_obj
@@ -220,16 +216,14 @@ def delete(
 ) -> None:
     """Delete a ledger for good.
 
-    Its metadata go at once, its entries when the bookies next collect garbage.
+    Its metadata are deleted at once, its entries when the bookies next collect garbage.
     """
-    if not yes and not is_terminal(sys.stdin):
-        raise click.UsageError("There is no terminal to ask in: give --yes.")
+    check_can_ask(yes=yes)
     with session.open_client(metadata) as client:
         if not yes:
             found = client.get_ledger_metadata(ledger_id)
             end = "open" if found.last_entry_id is None else f"{found.last_entry_id + 1} entries"
-            if not click.confirm(f"Delete ledger {ledger_id} ({end})?", err=True):
-                note("zbk: nothing was deleted")
+            if not is_confirmed(f"Delete ledger {ledger_id} ({end})?", yes=yes):
                 return
         client.delete_ledger(ledger_id)
     print_object({"ledger_id": ledger_id, "is_deleted": True}, output)
@@ -254,12 +248,12 @@ def _split(arguments: tuple[str, ...]) -> tuple[int | None, str]:
 
 def _ledger_id(text: str) -> int:
     if int(text) > LEDGER_ID_MAX:
-        raise click.UsageError(f"{text} is no ledger ID; a file of this name is ./{text}")
+        raise click.UsageError(f"{text} is not a ledger ID; a file of this name is ./{text}")
     return int(text)
 
 
 def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
-    """Refuse options of a new ledger where the ledger is there already."""
+    """Refuse options of a new ledger if the ledger exists already."""
     if ledger_id is None:
         return
     for parameter in ctx.command.params:
@@ -274,21 +268,14 @@ def _refuse_fixed(ctx: click.Context, ledger_id: int | None) -> None:
 def _fill(
     writer: "LedgerWriter", batches: Iterator[list[bytes]], *, keep_open: bool, accept_loss: bool
 ) -> "tuple[Loaded, int]":
-    """Load and close; after a failure report what is in the ledger, for it exists now."""
-    from zbk.cluster.load import load
-
+    """Load and close; after a failure report the state of the ledger, which exists now."""
     try:
-        with telling() as on_progress:
-            loaded = load(
-                writer,
-                batches,
-                on_progress=lambda count: on_progress("appended", count),
-            )
+        loaded = load_with_progress(writer, batches)
         if keep_open:
             return loaded, writer.last_add_pushed
         last_entry_id = writer.close(accept_loss=accept_loss)
     except NotDurableError:
-        raise  # it has waited, and says what there is to say
+        raise  # its text has all there is to report
     except BaseException:
         _end(writer, keep_open=keep_open, accept_loss=accept_loss)
         raise
@@ -301,7 +288,7 @@ def _fill(
 
 
 def _end(writer: "LedgerWriter", *, keep_open: bool, accept_loss: bool) -> None:
-    """Close the ledger of a load that failed or was interrupted, if that loses nothing."""
+    """Close the ledger of a load that failed or was interrupted, if no entry is lost by that."""
     is_closed = False
     if not keep_open:
         with suppress(ZbkError):

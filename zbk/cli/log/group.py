@@ -8,7 +8,7 @@ COMMANDS = {
     "append": LazyCommand("zbk.cli.log.write:append", "Write a file or a pipe to a log's end."),
     "cat": LazyCommand("zbk.cli.log.read:cat", "Write a log's payloads to standard output."),
     "ls": LazyCommand("zbk.cli.log.read:ls", "List the logs."),
-    "show": LazyCommand("zbk.cli.log.read:show", "Show the ledgers that a log is made of."),
+    "show": LazyCommand("zbk.cli.log.read:show", "Show the ledgers of a log."),
     "truncate": LazyCommand("zbk.cli.log.write:truncate", "Delete a log's oldest ledgers."),
     "delete": LazyCommand("zbk.cli.log.write:delete", "Delete a log and its ledgers for good."),
 }

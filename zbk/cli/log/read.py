@@ -1,42 +1,39 @@
-"""The commands of ``zbk log`` that only look."""
+"""The commands of ``zbk log`` that only read."""
 
-import itertools
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.log.options import log_argument, parse_position
-from zbk.cli.options import metadata_option, output_option, password_option
-from zbk.cli.output import (
-    Format,
-    flush,
-    print_bytes,
-    print_object,
-    print_rows,
-    time_text,
-)
+from zbk.cli.listing import Table, lines_option, print_details, print_payloads, still_there
+from zbk.cli.log.position import parse_position
+from zbk.cli.options import metadata_option, name_argument, output_option, password_option
+from zbk.cli.output import Format, print_rows, time_text
 from zbk.cli.session import Session
+from zbk.errors import NoSuchLedgerError, NoSuchLogError
 
 if TYPE_CHECKING:
     from zbk.client.api import Client
     from zbk.protocol.log.metadata import LogMetadata
+
+LEDGER_COLUMNS = ["ledger_id", "state", "last_entry_id", "length", "created"]
 
 
 @click.command(
     "cat",
     cls=ZbkCommand,
     examples=[
-        ("zbk log cat orders --lines", "what `append` wrote"),
+        ("zbk log cat orders --lines", "the lines that `append` wrote"),
         ("zbk log cat orders --lines --from 12:7", "from entry 7 of ledger 12 on"),
-        ("zbk log cat orders --lines --follow", "and what is still to come"),
+        ("zbk log cat orders --lines --follow", "also new lines"),
     ],
 )
-@log_argument
-@click.option("--from", "start", metavar="LEDGER:ENTRY", help="Where to begin. [default: first]")
-@click.option("-f", "--follow", "is_following", is_flag=True, help="Go on with entries to come.")
-@click.option("--lines", is_flag=True, help="Write a newline behind each payload.")
+@name_argument
+@click.option(
+    "--from", "start", metavar="LEDGER:ENTRY", help="The first entry to read. [default: the oldest]"
+)
+@click.option("-f", "--follow", "is_following", is_flag=True, help="Continue with new entries.")
+@lines_option
 @password_option
 @metadata_option
 @click.pass_obj
@@ -51,26 +48,23 @@ def cat(
 ) -> None:
     """Write a log's payloads to standard output.
 
-    It stops at what is confirmed now; with --follow it goes on, from owner to owner, until Ctrl-C.
+    It stops at the last entry confirmed now; with --follow it continues, from owner to owner, until
+    Ctrl-C.
     """
     position = None if start is None else parse_position(start)
-    end = b"\n" if lines else b""
     with session.open_client(metadata) as client:
         batches = (
             client.tail_log(name, position, password=password).batches()
             if is_following
             else client.read_log_batches(name, position, password=password)
         )
-        for batch in batches:
-            print_bytes(b"".join(itertools.chain.from_iterable((p, end) for p in batch)))
-            if is_following:
-                flush()
+        print_payloads(batches, lines=lines, is_live=is_following)
 
 
 @click.command(
     "ls",
     cls=ZbkCommand,
-    examples=[("zbk log ls", "all of them"), ("zbk log ls -o json", "an object a line")],
+    examples=[("zbk log ls", "all logs"), ("zbk log ls -o json", "one object per line")],
 )
 @metadata_option
 @output_option
@@ -79,7 +73,8 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
     """List the logs."""
     columns = ["log", "ledger_count", "begin", "last_ledger_id", "created"]
     with session.open_client(metadata) as client:
-        print_rows((_summary(found) for found in _logs(client)), columns, output)
+        found = still_there(client.list_logs(), client.get_log_metadata, NoSuchLogError)
+        print_rows(map(_summary, found), columns, output)
 
 
 @click.command(
@@ -90,35 +85,20 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
         ("zbk log show orders -o json", "for programs"),
     ],
 )
-@log_argument
+@name_argument
 @metadata_option
 @output_option
 @click.pass_obj
 def show(session: Session, name: str, metadata: str | None, output: Format) -> None:
-    """Show the ledgers that a log is made of."""
+    """Show the ledgers of a log."""
     with session.open_client(metadata) as client:
         found = client.get_log_metadata(name)
         ledgers = [_ledger(client, ledger_id) for ledger_id in found.ledger_ids]
     value = _summary(found) | {"truncated_ledger_count": found.first_index}
-    if output == "json":
-        print_object(value | {"ledgers": ledgers}, output)
-        return
-    print_object(value, output)
-    click.echo()
-    print_rows(ledgers, ["ledger_id", "state", "last_entry_id", "length", "created"], output)
+    print_details(value, [Table("ledgers", ledgers, LEDGER_COLUMNS)], output)
 
 
 # ------------------------------------------------------------------ private
-
-
-def _logs(client: "Client") -> "Iterator[LogMetadata]":
-    from zbk.errors import NoSuchLogError
-
-    for name in client.list_logs():
-        try:
-            yield client.get_log_metadata(name)
-        except NoSuchLogError:  # deleted since it was listed
-            continue
 
 
 def _summary(found: "LogMetadata") -> dict[str, Any]:
@@ -132,18 +112,10 @@ def _summary(found: "LogMetadata") -> dict[str, Any]:
 
 
 def _ledger(client: "Client", ledger_id: int) -> dict[str, Any]:
-    from zbk.errors import NoSuchLedgerError
-
     try:
         found = client.get_ledger_metadata(ledger_id)
     except NoSuchLedgerError:  # truncated since the list was read, or deleted by hand
-        return {
-            "ledger_id": ledger_id,
-            "state": "DELETED",
-            "last_entry_id": None,
-            "length": None,
-            "created": None,
-        }
+        return {**dict.fromkeys(LEDGER_COLUMNS), "ledger_id": ledger_id, "state": "DELETED"}
     return {
         "ledger_id": ledger_id,
         "state": str(found.state),

@@ -94,7 +94,7 @@ def test_delete_asks_and_says_what_is_lost(run: Run, bookie_id: str, config: Boo
     assert "give --yes" in unasked.stderr
     result = run(*arguments, "--yes", "-o", "json")
     assert json.loads(result.stdout) == {"bookie_id": bookie_id, "is_deleted": True}
-    assert "entries of which it has the only copy are lost" in result.stderr
+    assert "entries with their only copy there are lost" in result.stderr
     assert run(*arguments, "--yes").exit_code == 1
 
 

@@ -118,7 +118,7 @@ def test_files_that_are_gone_are_found_by_what_the_cluster_knows(
     assert "no last log mark, but the cluster knows its incarnation 1" in problems[0]["reason"]
     assert unasked.exit_code == 0, "nobody else knows"
     assert not json.loads(unasked.stdout.splitlines()[-1])["is_history_compared"]
-    assert "was not compared: give --metadata" in unasked.stderr
+    assert "were not compared with the cluster's metadata: give --metadata" in unasked.stderr
 
 
 def test_a_metadata_store_that_does_not_answer_leaves_the_files_to_be_checked(
@@ -131,7 +131,7 @@ def test_a_metadata_store_that_does_not_answer_leaves_the_files_to_be_checked(
     assert unanswered.exit_code == 3
     summary = json.loads(unanswered.stdout)
     assert (summary["entry_count"], summary["is_history_compared"]) == (50, False)
-    assert "was not compared" in unanswered.stderr
+    assert "were not compared" in unanswered.stderr
     assert "disk I/O error" in unanswered.stderr
     (tmp_path / "l" / "last_mark").write_bytes(b"")
     assert run("bookie", "sanity", *places).exit_code == 4

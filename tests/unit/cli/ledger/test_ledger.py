@@ -200,7 +200,7 @@ def test_append_names_the_bookies_that_lack_entries(run: Run, client: FakeClient
         "zbk: bookie bookie-b did not take entries 0 .. 1, 4",
         (
             "zbk: an ack quorum has them; autorecovery makes the other copies "
-            "(`zbk ledger underreplicated` shows what is left)"
+            "(`zbk ledger underreplicated` lists the ledgers that still lack some)"
         ),
     ]
 

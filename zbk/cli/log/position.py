@@ -1,4 +1,4 @@
-"""Arguments that the commands of ``zbk log`` share."""
+"""The position argument of ``zbk log`` commands."""
 
 from typing import TYPE_CHECKING
 
@@ -6,8 +6,6 @@ import click
 
 if TYPE_CHECKING:
     from zbk.protocol.log.position import LogPosition
-
-log_argument = click.argument("name", metavar="NAME")
 
 
 def parse_position(text: str) -> "LogPosition":
@@ -18,4 +16,4 @@ def parse_position(text: str) -> "LogPosition":
     try:
         return LogPosition.parse(text)
     except InvalidOptionError as error:
-        raise click.BadParameter(f"{text!r} is no LEDGER:ENTRY, such as 7:42") from error
+        raise click.BadParameter(f"{text!r} is not LEDGER:ENTRY, such as 7:42") from error
