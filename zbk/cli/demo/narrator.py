@@ -56,7 +56,7 @@ def narrate(
     is_same: Callable[[list[StepT]], bool],
     end_lines: Callable[[list[StepT], float], Iterable[str]],
 ) -> bool:
-    """Tell a story; return whether everything that was read back is what was written.
+    """Run and show a story; return whether everything that was read back is what was written.
 
     ``is_same`` decides that from all steps; ``end_lines`` gets these and the seconds of the story,
     and is used if all is well.
