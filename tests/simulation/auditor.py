@@ -84,11 +84,17 @@ class SimulatedAuditor:
 
     def _look_unasked(self) -> ev.Event | None:
         self._is_look_due = False
-        return self._steps.look(0, None) or ev.LookFailed(0)
+        return self._steps.look(0, None)
 
-    def _do(self, step: Callable[[], ev.Event | None], failed: ev.Event | None = None) -> None:
+    def _do(
+        self,
+        step: Callable[[], ev.Event | None],
+        failed: Callable[[ZbkError], ev.Event] | None = None,
+    ) -> None:
         def done(outcome: Any) -> None:  # noqa: ANN401 - an event, nothing, or an error
-            event = failed if isinstance(outcome, ZbkError) else outcome
+            event: ev.Event | None = outcome
+            if isinstance(outcome, ZbkError):
+                event = failed and failed(outcome)
             if event is not None:
                 self._handle(event)
 
@@ -97,25 +103,23 @@ class SimulatedAuditor:
     # ------------------------------------------------------------------ the core
 
     def _handle(self, event: ev.Event) -> None:
-        if isinstance(event, ev.BookiesSeen):
-            self._oracle.seen(event.present, self._world.kernel.now_us)
+        if isinstance(event, ev.BookiesSeen) and event.bookies is not None:
+            self._oracle.seen(event.bookies.present, self._world.kernel.now_us)
         for effect in self._core.handle(event, self._node.now_ms()):
             self._carry_out(effect)
 
-    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901, PLR0912 - a case an effect
+    def _carry_out(self, effect: ev.Effect) -> None:  # noqa: C901 - a case an effect
         match effect:
             case ev.WakeAt(at_ms):
                 self._wake_ms = at_ms
                 self._node.after(max(0, at_ms - self._node.now_ms()) * MS, self._wake, at_ms)
             case ev.LookAtBookies(look, term):
-                failed = ev.LookFailed(look)
-                self._do(lambda: self._steps.look(look, term) or failed, failed)
-            case ev.ReadLedgers(job):
-                self._do(lambda: self._steps.read(effect), ev.StepFailed(job, "no answer"))
-            case ev.Publish(job):
-                self._do(lambda: self._steps.publish(effect), ev.StepFailed(job, "no answer"))
+                failed = ev.BookiesSeen(look, None)
+                self._do(lambda: self._steps.look(look, term), lambda _error: failed)
+            case ev.ReadLedgers(job) | ev.Publish(job):
+                self._do(lambda: self._steps.take(effect), lambda error: ev.JobAnswered(job, error))
             case ev.RecallChecks(term):
-                self._node.after(0, self._handle, ev.ChecksRemembered(term, {}))
+                self._node.after(0, self._handle, ev.ChecksRecalled(term, {}))
             case ev.RetryUnrepairable(_, term):
                 self._do(lambda: self._retry_unrepairable(term))
             case ev.BrakeApplied():
@@ -141,12 +145,13 @@ class SimulatedAuditor:
     def _check(self, wanted: ev.CheckLedgers) -> None:
         """Compare the holdings of all ledgers that are left."""
         assert wanted.kind is ev.CheckKind.REPLICAS, "the other checks are off"
-        failed = ev.StepFailed(wanted.job, "no answer")
 
-        def compare(outcome: ev.LedgersRead | ev.StepFailed | ZbkError) -> None:
-            if not isinstance(outcome, ev.LedgersRead):
-                self._handle(failed)
+        def compare(outcome: ev.JobAnswered | ZbkError) -> None:
+            read = outcome if isinstance(outcome, ZbkError) else outcome.value
+            if isinstance(read, ZbkError):
+                self._handle(ev.JobAnswered(wanted.job, read))
                 return
+            assert isinstance(read, ev.LedgersRead)
 
             def done(reports: list[ev.Report]) -> None:
                 self._world.sometimes["auditor: holdings are compared"] += 1
@@ -154,18 +159,17 @@ class SimulatedAuditor:
                 for one in reports:
                     self._node.trace(f"L{one.ledger_id} lacks {one.ranges}")
                 checked = ev.LedgersChecked(
-                    job=wanted.job,
                     reports=tuple(reports),
-                    last_ledger_id=outcome.last_ledger_id,
-                    is_last=outcome.is_last,
-                    ledger_count=len(outcome.ledgers),
+                    last_ledger_id=read.last_ledger_id,
+                    is_last=read.is_last,
+                    ledger_count=len(read.ledgers),
                 )
-                self._handle(checked)
+                self._handle(ev.JobAnswered(wanted.job, checked))
 
-            HoldingsCheckBody(self.pool, outcome.ledgers, wanted.lost, done)
+            HoldingsCheckBody(self.pool, read.ledgers, wanted.lost, done)
 
-        read = ev.ReadLedgers(wanted.job, wanted.after)
-        self._world.metadata.submit(self._node, lambda: self._steps.read(read), compare)
+        wanted_read = ev.ReadLedgers(wanted.job, wanted.after)
+        self._world.metadata.submit(self._node, lambda: self._steps.take(wanted_read), compare)
 
     def _retry_unrepairable(self, term: int) -> None:
         if self._election.term() == term:

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from typing import Final, TypeVar
-
-import msgspec
+from typing import Final, TypeVar, assert_never
 
 from zbk.auditor.ledger_checks import LedgerChecker
 from zbk.auditor.repair_parts import RepairGround
@@ -29,16 +27,16 @@ from zbk.errors import (
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, READONLY_NAME
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.audit_events import (
+    Bookies,
     BookiesSeen,
     CheckKind,
     CheckLedgers,
+    JobAnswered,
     LedgersChecked,
     LedgersRead,
     Publish,
-    Published,
     ReadLedgers,
     Report,
-    StepFailed,
 )
 from zbk.protocol.repair.fragment_check import CheckedLedger, badly_placed
 from zbk.protocol.repair.underreplicated import MissingReason
@@ -60,10 +58,6 @@ LOG = logging.getLogger("zbk.auditor")
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-
-
-class TermOverError(Exception):
-    """The term in which something was to be done is over."""
 
 
 class LedgerReads:
@@ -119,14 +113,15 @@ class AuditSteps:
         self._check_reads = LedgerReads(ground, pool)
         self._checker = LedgerChecker(ground.requests, lambda: term() is None)
 
-    def look(self, look: int, term: int | None) -> BookiesSeen | None:
-        """Return who is there; ``None``: this cannot be said, or not within the term.
+    def look(self, look: int, term: int | None) -> BookiesSeen:
+        """Read which bookies are registered, and check that ``term``, if given, covers the look.
 
         A bookie that moves between writable and read-only is registered as both for a moment, so
-        it is found by one of the three looks.
+        one of the three reads finds it.
         """
+        failed = BookiesSeen(look, None)
         if term is not None and self._term() != term:
-            return None
+            return failed
         store = self._ground.store
         try:
             known = frozenset(store.children(COOKIES))
@@ -134,55 +129,63 @@ class AuditSteps:
             present.update(store.children(READONLY))
             present.update(store.children(AVAILABLE))
         except (MetadataUnavailableError, NoNodeError) as error:
-            LOG.debug("the bookies cannot be seen: %s", error)
-            return None
+            LOG.debug("the registered bookies cannot be read: %s", error)
+            return failed
         if term is not None and self._term() != term:
-            return None
-        return BookiesSeen(known, frozenset(present - {READONLY_NAME}), look)
+            return failed
+        return BookiesSeen(look, Bookies(known, frozenset(present - {READONLY_NAME})))
 
-    def read(self, effect: ReadLedgers) -> LedgersRead | StepFailed:
-        """Read the metadata of some ledgers."""
+    def take(self, effect: ReadLedgers | CheckLedgers | Publish) -> JobAnswered:
+        """Take one step of a job; return its answer."""
+        value: LedgersRead | LedgersChecked | None = None
         try:
-            ids, is_last = self._scan_reads.next(effect.after, READ_COUNT)
-            ledgers, damaged_count = self._scan_reads.read_all(ids)
-        except (MetadataUnavailableError, DamageError) as error:
-            return StepFailed(effect.job, str(error))
-        last_id = ids[-1] if ids else effect.after
-        return LedgersRead(effect.job, tuple(ledgers), last_id, is_last, damaged_count)
+            match effect:
+                case ReadLedgers():
+                    value = self._read(effect)
+                case CheckLedgers():
+                    value = self._check(effect)
+                case Publish():
+                    self._publish(effect)
+                case _:
+                    assert_never(effect)
+        except (MetadataUnavailableError, MetadataConflictError, DamageError) as error:
+            return JobAnswered(effect.job, error)
+        return JobAnswered(effect.job, value)
 
-    def check(self, effect: CheckLedgers) -> LedgersChecked | StepFailed:
-        """Check some ledgers."""
+    def _read(self, effect: ReadLedgers) -> LedgersRead:
+        ids, is_last = self._scan_reads.next(effect.after, READ_COUNT)
+        ledgers, damaged_count = self._scan_reads.read_all(ids)
+        last_id = ids[-1] if ids else effect.after
+        return LedgersRead(tuple(ledgers), last_id, is_last, damaged_count)
+
+    def _check(self, effect: CheckLedgers) -> LedgersChecked:
         until_ms = monotonic_ms() + CHECK_STEP_MS
         self._checker.begin_step()
         reports: list[Report] = []
-        done = _Counts()
-        try:
-            ids, is_last = self._check_reads.next(effect.after, CHECK_COUNT)
-            ledgers, done.unreadable_count = self._check_reads.read_all(ids)
-        except (MetadataUnavailableError, DamageError) as error:
-            return StepFailed(effect.job, str(error))
+        ledger_count = undecided_count = flaw_count = 0
+        ids, is_last = self._check_reads.next(effect.after, CHECK_COUNT)
+        ledgers, unreadable_count = self._check_reads.read_all(ids)
         last_id = ids[-1] if ids else effect.after
         racks = {one.bookie_id: one.rack for one in self._ground.directory.registrations()}
         for index, ledger in enumerate(ledgers):
             if effect.kind is CheckKind.PLACEMENT:
-                done.flaw_count += len(badly_placed(ledger, racks))
+                flaw_count += len(badly_placed(ledger, racks))
             else:
                 checked = self._check_one(ledger, effect)
                 reports += reports_of(ledger.ledger_id, checked)
-                done.undecided_count += bool(checked.undecided)
-            done.ledger_count += 1
+                undecided_count += bool(checked.undecided)
+            ledger_count += 1
             if monotonic_ms() >= until_ms and index + 1 < len(ledgers):
                 last_id, is_last = ledger.ledger_id, False
                 break
         return LedgersChecked(
-            job=effect.job,
             reports=tuple(reports),
             last_ledger_id=last_id,
             is_last=is_last,
-            ledger_count=done.ledger_count,
-            undecided_count=done.undecided_count,
-            flaw_count=done.flaw_count,
-            unreadable_count=done.unreadable_count,
+            ledger_count=ledger_count,
+            undecided_count=undecided_count,
+            flaw_count=flaw_count,
+            unreadable_count=unreadable_count,
         )
 
     def _check_one(self, ledger: LedgerMetadata, effect: CheckLedgers) -> CheckedLedger:
@@ -192,12 +195,12 @@ class AuditSteps:
         self._checker.add_holdings(checked, ledger, left_out=effect.lost)
         return checked
 
-    def publish(self, effect: Publish) -> Published | StepFailed:
-        """Put reports into the metadata store, each one only while the term lasts."""
+    def _publish(self, effect: Publish) -> None:
+        """Write reports to the metadata store, each one only while the term lasts."""
 
         def report(one: Report) -> None:
             if self._term() != effect.term:
-                raise TermOverError
+                raise MetadataConflictError("the term of the auditor", "it is over")
             try:
                 self._ground.tasks.report(
                     one.ledger_id,
@@ -211,21 +214,9 @@ class AuditSteps:
 
         try:
             run_all(self._pool, report, effect.reports)
-        except TermOverError:
-            return StepFailed(effect.job, "the term is over")
-        except (MetadataUnavailableError, MetadataConflictError) as error:
-            return StepFailed(effect.job, str(error))
         finally:
             with suppress(MetadataUnavailableError):
                 self._ground.tasks.announce()
-        return Published(effect.job)
-
-
-class _Counts(msgspec.Struct):
-    ledger_count: int = 0
-    undecided_count: int = 0
-    flaw_count: int = 0
-    unreadable_count: int = 0
 
 
 def run_all(

@@ -42,7 +42,7 @@ from zbk.protocol.repair.audit_events import (
     BrakeReleased,
     CheckKind,
     CheckLedgers,
-    ChecksRemembered,
+    ChecksRecalled,
     DelaySet,
     Effect,
     Event,
@@ -50,7 +50,6 @@ from zbk.protocol.repair.audit_events import (
     JobEnded,
     JobStalled,
     LookAtBookies,
-    LookFailed,
     Publish,
     ReadLedgers,
     RecallChecks,
@@ -168,7 +167,7 @@ class AuditorThread:
 
     def _look_unasked(self) -> Event | None:
         self._is_look_due.clear()
-        return self._steps.look(0, None) or LookFailed(0)
+        return self._steps.look(0, None)
 
     def _do(self, lane: str, step: Step) -> None:
         """Run a step in a lane; its event comes into the mailbox."""
@@ -223,13 +222,11 @@ class AuditorThread:
             case WakeAt(at_ms):
                 self._wake_ms = at_ms
             case LookAtBookies(look, term):
-                self._do("look", lambda: self._steps.look(look, term) or LookFailed(look))
-            case ReadLedgers():
-                self._do("scan", lambda: self._steps.read(effect))
+                self._do("look", lambda: self._steps.look(look, term))
             case CheckLedgers():
-                self._do("check", lambda: self._steps.check(effect))
-            case Publish():
-                self._do("scan", lambda: self._steps.publish(effect))
+                self._do("check", lambda: self._steps.take(effect))
+            case ReadLedgers() | Publish():
+                self._do("scan", lambda: self._steps.take(effect))
             case RecallChecks() | RememberCheck() | RetryUnrepairable():
                 self._do("look", lambda: self._note(effect))
             case BrakeApplied() | BrakeReleased() | JobBegun() | JobStalled() | JobEnded():
@@ -258,7 +255,7 @@ class AuditorThread:
             return None
         match effect:
             case RecallChecks(term):
-                return ChecksRemembered(term, self._ages_ms())
+                return ChecksRecalled(term, self._ages_ms())
             case RememberCheck(kind):
                 self._notes_safely(lambda: self._notes.note_check(kind, wall_ms()))
             case RetryUnrepairable():

@@ -11,10 +11,11 @@ from tests.support.hooked_store import HookedStore
 from tests.support.memory_store import MemoryTree
 from zbk.auditor.audit_steps import AuditSteps
 from zbk.auditor.repair_parts import RepairGround
+from zbk.errors import MetadataConflictError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.protocol.repair.audit_events import BookiesSeen, Publish, Published, Report, StepFailed
+from zbk.protocol.repair.audit_events import Bookies, BookiesSeen, JobAnswered, Publish, Report
 from zbk.protocol.repair.underreplicated import MissingReason
 
 TERM = 7
@@ -60,8 +61,13 @@ def publish(*ledger_ids: int) -> Publish:
     return Publish(JOB, TERM, reports)
 
 
+def assert_refused(answer: JobAnswered) -> None:
+    assert isinstance(answer.value, MetadataConflictError)
+    assert str(answer.value) == "the term of the auditor: it is over"
+
+
 def test_reports_are_published_within_their_term(auditor: Auditor) -> None:
-    assert auditor.steps.publish(publish(1, 2, 3)) == Published(JOB)
+    assert auditor.steps.take(publish(1, 2, 3)) == JobAnswered(JOB, None)
     assert sorted(auditor.tasks.list()) == [1, 2, 3]
 
 
@@ -72,7 +78,7 @@ def test_a_term_that_ends_between_two_reports_stops_the_second(
     first = task_path(UNDERREPLICATED_LEDGERS, 1)
     auditor.store.interrupt(auditor.end_term(next_term), path_part=first)
 
-    assert auditor.steps.publish(publish(1, 2, 3)) == StepFailed(JOB, "the term is over")
+    assert_refused(auditor.steps.take(publish(1, 2, 3)))
     assert list(auditor.tasks.list()) == [1]
 
 
@@ -80,17 +86,18 @@ def test_a_term_that_ends_between_two_reports_stops_the_second(
 def test_nothing_is_published_after_the_term(auditor: Auditor, next_term: int | None) -> None:
     auditor.term = next_term
 
-    assert auditor.steps.publish(publish(1)) == StepFailed(JOB, "the term is over")
+    assert_refused(auditor.steps.take(publish(1)))
     assert list(auditor.tasks.list()) == []
 
 
 def test_a_look_at_the_bookies_counts_only_if_one_term_covers_it(auditor: Auditor) -> None:
     for path in (COOKIES, AVAILABLE):
         auditor.store.create(f"{path}/a")
-    seen = BookiesSeen(frozenset({"a"}), frozenset({"a"}), look=1)
+    seen = BookiesSeen(1, Bookies(frozenset({"a"}), frozenset({"a"})))
+    failed = BookiesSeen(1, None)
     assert auditor.steps.look(1, TERM) == seen
 
     auditor.store.interrupt(auditor.end_term(TERM + 1), "children", READONLY)
-    assert auditor.steps.look(1, TERM) is None, "the term ended meanwhile"
-    assert auditor.steps.look(1, TERM) is None, "it ended before"
+    assert auditor.steps.look(1, TERM) == failed, "the term ended meanwhile"
+    assert auditor.steps.look(1, TERM) == failed, "it ended before"
     assert auditor.steps.look(1, None) == seen, "one without a term"

@@ -1,27 +1,28 @@
-"""The auditor: which ledgers lack replicas, and when that is sure enough to be published.
+"""The auditor: which ledgers lack replicas, and when that is certain enough to be published.
 
-    scan    one pass over the metadata of all ledgers: whoever names a lost bookie is reported, also
-            where nothing needs to be copied: an empty ledger must stay openable (#4551, B21)
-    check   one pass over all ledgers that asks bookies (``CheckKind``), or looks at racks
+    scan    one pass over the metadata of all ledgers: a ledger that names a lost bookie is
+            reported, even if nothing needs to be copied: an empty ledger must stay openable
+            (#4551, B21)
+    check   one pass over all ledgers that asks bookies, or compares racks (``CheckKind``)
 
-Both go in steps, one under way at a time: read or check some ledgers, publish what was found, go on
-behind them. A step that failed is done again after ``retry_ms``. A scan and a check may run at the
-same time, so that a long check does not hold up what a lost bookie needs.
+Both proceed in steps, one at a time: read or check some ledgers, publish the findings, continue
+with the ledgers after them. A failed step is repeated after ``retry_ms``. A scan and a check may
+run at the same time, so that a long check does not delay the repair after a lost bookie.
 
-A scan begins, when a bookie is ready to be reported (``audit_brake``) or somebody asks for it, with
-a direct look at all bookies: the last picture may be old. A bookie that comes back meanwhile is
-reported no more. One that is lost meanwhile gets a scan of its own, afterwards. *Strangers* are
-bookies that ledgers name and that have no cookie, as when it was removed too early by hand: they
-count as known from the end of the scan on.
+A scan begins when a bookie is ready to be reported (``lost_bookies``), or on request. It begins
+with a direct look at all bookies, because the last picture may be old. A bookie that returns
+meanwhile is no longer reported. A bookie that is lost meanwhile gets a scan of its own afterwards.
+*Strangers* are bookies that ledgers name and that have no cookie, for example because an operator
+removed it too early: they count as known from the end of the scan on.
 
-Nothing is published outside of a term, or while autorecovery rests; the body looks at the term once
-more before each report. What a term has begun ends with it: the next one begins anew, with the
-brake on. A check goes on from its beginning.
+Nothing is published outside of a term, or while autorecovery is disabled; the body checks the term
+again before each report. The jobs of a term end with it: the next term begins with new ones, and
+with the brake applied. A check starts over.
 
-A trigger waives the delay and forgets what was reported; it waits for the brake.
+A trigger waives the delay and forgets what was reported, but waits for the brake.
 
-Invariants, checked in ``_check``: no job without a term and without being enabled; a scan reports
-only bookies that are lost.
+Invariants, checked in ``_check``: a job exists only in a term and while autorecovery is enabled; a
+scan reports only lost bookies.
 
 Source: BookKeeper's ``Auditor``, ``AuditorBookieCheckTask``, ``AuditorTask``.
 """
@@ -29,30 +30,30 @@ Source: BookKeeper's ``Auditor``, ``AuditorBookieCheckTask``, ``AuditorTask``.
 from collections.abc import Iterable
 from typing import assert_never
 
+from zbk.errors import ZbkError
 from zbk.protocol.repair.audit_events import (
     AuditSettings,
+    Bookies,
     BookiesSeen,
     CheckKind,
     CheckLedgers,
-    ChecksRemembered,
+    ChecksRecalled,
     DelaySet,
     Effect,
     Event,
+    JobAnswered,
     JobBegun,
     JobEnded,
     JobStalled,
     LedgersChecked,
     LedgersRead,
     LookAtBookies,
-    LookFailed,
     Publish,
-    Published,
     ReadLedgers,
     RecallChecks,
     RememberCheck,
     Report,
     RetryUnrepairable,
-    StepFailed,
     Switched,
     TermBegun,
     TermEnded,
@@ -60,12 +61,12 @@ from zbk.protocol.repair.audit_events import (
     Triggered,
     WakeAt,
 )
-from zbk.protocol.repair.audit_job import Job, Step, lost_replicas
+from zbk.protocol.repair.audit_job import Job, Stage, lost_replicas
 from zbk.protocol.repair.lost_bookies import LostBookies
 
 
 class Auditor:
-    """One candidate's auditor; it acts only in its terms."""
+    """The auditor of one candidate. It acts only in its terms."""
 
     def __init__(self, settings: AuditSettings) -> None:
         self._settings = settings
@@ -75,7 +76,7 @@ class Auditor:
         self._delay_ms: int | None = None
         self._is_scan_wanted = False
         self._is_delay_waived = False
-        self._is_look_wanted = False  # something changed, and could not be seen
+        self._is_look_wanted = False  # a registration changed, but could not be read
         self._look: int | None = None
         self._look_at_ms = 0  # not before
         self._look_count = 0
@@ -87,12 +88,12 @@ class Auditor:
 
     @property
     def lost(self) -> frozenset[str]:
-        """The bookies that are lost, as last seen."""
+        """The lost bookies, as of the last look."""
         return self._bookies.lost
 
     @property
     def pending(self) -> frozenset[str]:
-        """Those of them whose ledgers are not all reported yet."""
+        """The lost bookies whose ledgers are not all reported yet."""
         return self._bookies.pending
 
     @property
@@ -101,23 +102,17 @@ class Auditor:
         return self._bookies.delay_ends_ms(self._delay())
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Handle one event; return what is to be done."""
-        effects = self._take(event, now_ms)
-        effects += self._go_on(now_ms)
+        """Handle one event; return the effects."""
+        effects = self._on_event(event, now_ms)
+        effects += self._proceed(now_ms)
         self._check()
         return effects + self._wake(now_ms)
 
-    def _take(self, event: Event, now_ms: int) -> list[Effect]:
+    def _on_event(self, event: Event, now_ms: int) -> list[Effect]:  # noqa: C901 - a case an event
+        effects: list[Effect] = []
         match event:
             case TermBegun(term):
-                return self._begin_term(term, now_ms)
-            case BookiesSeen(known, present, look):
-                return self._see(known, present, look, now_ms)
-            case ChecksRemembered(term, ages_ms):
-                return self._plan_checks(term, dict(ages_ms), now_ms)
-            case LedgersRead(job) | LedgersChecked(job) | Published(job) | StepFailed(job):
-                found = self._job(job)
-                return [] if found is None else self._on_answer(found, event, now_ms)
+                effects += self._begin_term(term, now_ms)
             case TermEnded():
                 self._term = None
                 self._drop_jobs(now_ms)
@@ -125,29 +120,23 @@ class Auditor:
                 self._is_enabled = is_enabled
                 if not is_enabled:
                     self._drop_jobs(now_ms)
-            case LookFailed() | DelaySet() | Triggered() | TimePassed():
-                self._note(event, now_ms)
-            case _:
-                assert_never(event)
-        return []
-
-    def _note(self, event: LookFailed | DelaySet | Triggered | TimePassed, now_ms: int) -> None:
-        match event:
-            case LookFailed(look):
-                self._is_look_wanted |= not look
-                if look == self._look:
-                    self._look = None
-                self._look_at_ms = now_ms + self._settings.retry_ms
             case DelaySet(delay_ms):
                 self._delay_ms = delay_ms
             case Triggered():
-                if self._term is not None:  # the one who leads has heard of it as well
+                if self._term is not None:  # every candidate receives it; only the leader acts
                     self._want_scan()
                     self._is_delay_waived = True
+            case BookiesSeen(look, bookies):
+                effects += self._see(look, bookies, now_ms)
+            case ChecksRecalled(term, ages_ms):
+                effects += self._plan_checks(term, dict(ages_ms), now_ms)
+            case JobAnswered():
+                effects += self._on_answer(event, now_ms)
             case TimePassed():
                 pass
             case _:
                 assert_never(event)
+        return effects
 
     # ------------------------------------------------------------------ terms and bookies
 
@@ -158,14 +147,18 @@ class Auditor:
         return [
             self._bookies.begin_term(now_ms),
             RecallChecks(term),
-            RetryUnrepairable((), term),  # whoever came back between two terms
+            RetryUnrepairable((), term),  # for bookies that returned between two terms
         ]
 
-    def _see(
-        self, known: frozenset[str], present: frozenset[str], look: int, now_ms: int
-    ) -> list[Effect]:
+    def _see(self, look: int, bookies: Bookies | None, now_ms: int) -> list[Effect]:
         effects: list[Effect] = []
-        returned, brake = self._bookies.see(known, present, now_ms)
+        if bookies is None:
+            self._is_look_wanted |= not look
+            if look == self._look:
+                self._look = None
+            self._look_at_ms = now_ms + self._settings.retry_ms
+            return effects
+        returned, brake = self._bookies.see(bookies.known, bookies.present, now_ms)
         self._is_look_wanted = False
         if self._scan is not None:
             self._scan.lost &= self._bookies.lost
@@ -182,14 +175,14 @@ class Auditor:
             effects += self._begin_scan(now_ms)
         return effects
 
-    # ------------------------------------------------------------------ what to do next
+    # ------------------------------------------------------------------ what is due
 
-    def _go_on(self, now_ms: int) -> list[Effect]:
+    def _proceed(self, now_ms: int) -> list[Effect]:
         if self._term is None or not self._is_enabled:
             return []
         effects: list[Effect] = []
         for job in (self._scan, self._check_job):
-            if job is not None and job.step is Step.WAITING and now_ms >= job.retry_ms:
+            if job is not None and job.stage is Stage.WAITING and now_ms >= job.retry_ms:
                 effects += self._look_at_ledgers(job)
         for kind, due_ms in self._due_ms.items():
             if now_ms >= due_ms and kind is CheckKind.BOOKIES:
@@ -242,7 +235,7 @@ class Auditor:
             interval_ms = self._interval_ms(kind)
             if not interval_ms:
                 continue
-            if kind not in ages_ms:  # the first auditor ever: count from now on
+            if kind not in ages_ms:  # no auditor ever ended one: its interval begins now
                 effects.append(RememberCheck(kind, term))
             self._due_ms[kind] = now_ms + max(0, interval_ms - ages_ms.get(kind, 0))
         return effects
@@ -258,7 +251,7 @@ class Auditor:
         return next((job for job in jobs if job is not None and job.number == number), None)
 
     def _drop_jobs(self, now_ms: int) -> None:
-        """End what is under way; what was wanted is wanted still."""
+        """End the jobs under way, but keep what was requested as wanted."""
         if self._scan is not None and self._scan.kind is not None:
             self._is_scan_wanted = True
         if self._check_job is not None and self._check_job.kind is not None:
@@ -266,54 +259,55 @@ class Auditor:
         self._scan = self._check_job = self._look = None
 
     def _look_at_ledgers(self, job: Job) -> list[Effect]:
-        job.step = Step.LOOKING
+        job.stage = Stage.LOOKING
         if job is self._scan:
             return [ReadLedgers(job.number, job.cursor)]
         assert job.kind is not None, "only a scan has none"
         return [CheckLedgers(job.number, job.kind, job.cursor, self._bookies.lost)]
 
-    def _on_answer(self, job: Job, event: Event, now_ms: int) -> list[Effect]:
-        match event:
-            case LedgersRead(_, ledgers, last_ledger_id, is_last, unreadable_count):
+    def _on_answer(self, answer: JobAnswered, now_ms: int) -> list[Effect]:
+        job = self._job(answer.job)
+        if job is None:
+            return []
+        match answer.value:
+            case LedgersRead(ledgers=ledgers) as read:
                 job.ledger_count += len(ledgers)
-                job.unreadable_count += unreadable_count
+                job.unreadable_count += read.unreadable_count
                 job.note_strangers(ledgers, self._bookies.familiar)
                 found = (lost_replicas(ledger, job.lost) for ledger in ledgers)
                 reports = tuple(report for report in found if report is not None)
-                return self._publish(job, reports, last_ledger_id, is_last=is_last, now_ms=now_ms)
-            case LedgersChecked(_, reports, last_ledger_id, is_last):
-                job.ledger_count += event.ledger_count
-                job.undecided_count += event.undecided_count
-                job.flaw_count += event.flaw_count
-                job.unreadable_count += event.unreadable_count
-                return self._publish(job, reports, last_ledger_id, is_last=is_last, now_ms=now_ms)
-            case Published():
+                return self._publish(job, read, reports, now_ms)
+            case LedgersChecked(reports=reports) as checked:
+                job.ledger_count += checked.ledger_count
+                job.undecided_count += checked.undecided_count
+                job.flaw_count += checked.flaw_count
+                job.unreadable_count += checked.unreadable_count
+                return self._publish(job, checked, reports, now_ms)
+            case None:
                 job.report_count += job.publishing_count
                 return self._advance(job, now_ms)
-            case StepFailed(_, reason):
-                job.step = Step.WAITING
+            case ZbkError() as error:
+                job.stage = Stage.WAITING
                 job.retry_ms = now_ms + self._settings.retry_ms
                 was_stalled, job.is_stalled = job.is_stalled, True
-                return [] if was_stalled else [JobStalled(job.kind, reason)]
+                return [] if was_stalled else [JobStalled(job.kind, str(error))]
             case _:
-                raise AssertionError("nobody asked for this")
+                assert_never(answer.value)
 
     def _publish(
         self,
         job: Job,
+        seen: LedgersRead | LedgersChecked,
         reports: tuple[Report, ...],
-        last_ledger_id: int,
-        *,
-        is_last: bool,
         now_ms: int,
     ) -> list[Effect]:
         assert self._term is not None, "a job ends with its term"
-        job.next_cursor = max(job.cursor, last_ledger_id)
-        job.is_last = is_last
+        job.next_cursor = max(job.cursor, seen.last_ledger_id)
+        job.is_last = seen.is_last
         job.publishing_count = len(reports)
         if not reports:
             return self._advance(job, now_ms)
-        job.step = Step.PUBLISHING
+        job.stage = Stage.PUBLISHING
         return [Publish(job.number, self._term, reports)]
 
     def _advance(self, job: Job, now_ms: int) -> list[Effect]:
@@ -352,7 +346,7 @@ class Auditor:
             return None
         jobs = (self._scan, self._check_job)
         times = [*self._due_ms.values()]
-        times += [job.retry_ms for job in jobs if job is not None and job.step is Step.WAITING]
+        times += [job.retry_ms for job in jobs if job is not None and job.stage is Stage.WAITING]
         if self._look is None:
             times.append(self._look_at_ms)
         at_ms = self._bookies.next_ms(now_ms, self._delay())
@@ -363,7 +357,7 @@ class Auditor:
     def _check(self) -> None:
         is_active = self._term is not None and self._is_enabled
         jobs = [job for job in (self._scan, self._check_job) if job is not None]
-        assert is_active or not jobs, "no job outside of a term, or while autorecovery rests"
+        assert is_active or not jobs, "a job needs a term, and autorecovery enabled"
         assert is_active or self._look is None
         assert all(job.cursor <= job.next_cursor or not job.next_cursor for job in jobs)
 

@@ -1,4 +1,8 @@
-"""What the auditor is told, and what it wants done (``zbk.protocol.repair.audit``).
+"""Events, effects and settings of the auditor (``zbk.protocol.repair.audit``).
+
+    the election         TermBegun, TermEnded
+    the metadata store   Switched, DelaySet, Triggered; BookiesSeen when registrations change
+    the body             TimePassed; BookiesSeen, ChecksRecalled and JobAnswered answer effects
 
 A *term* is a time in which this process leads, by number; see ``records.election``. A *job* is
 one pass over all ledgers, by number: answers carry the number of the job that asked.
@@ -10,129 +14,134 @@ from typing import TypeAlias
 
 import msgspec
 
+from zbk.errors import ZbkError
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.underreplicated import MissingReason
 
 
 class CheckKind(StrEnum):
-    """What is looked at periodically."""
+    """The periodic checks."""
 
     BOOKIES = "bookies"
-    """Every ledger's metadata, for bookies that are lost: what news alone may have missed."""
+    """Reads every ledger's metadata for lost bookies, in case a watch was missed."""
 
     LEDGERS = "ledgers"
-    """Every fragment's replicas, by reading entries."""
+    """Reads entries of every replica of every fragment."""
 
     PLACEMENT = "placement"
-    """Whether replicas are on different racks. Counted, and said; nothing is moved."""
+    """Counts fragments whose replicas share a rack, and reports the number. It moves nothing."""
 
     REPLICAS = "replicas"
-    """What bookies say they hold, against what the metadata say they should hold."""
+    """Compares what bookies hold with what the metadata say that they should hold."""
 
 
 class AuditSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be configured."""
+    """The configuration of an auditor."""
 
-    lost_bookie_delay_ms: int = 0  # for one lost bookie; the metadata store may say another one
+    lost_bookie_delay_ms: int = 0  # for one lost bookie; a value in the metadata store replaces it
     brake_share_percent: int = 20  # of the known bookies
     brake_window_ms: int = 60_000
     brake_hold_ms: int = 15_000
-    retry_ms: int = 2_000  # before a look or a step that failed is done again
-    interval_ms: Mapping[CheckKind, int]  # 0, or not there: never
+    retry_ms: int = 2_000  # before a failed look or step is repeated
+    interval_ms: Mapping[CheckKind, int]  # 0, or no value: never
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a ledger lacks: the replicas of these bookies, for one reason."""
+    """The replicas that a ledger lacks: those of these bookies, for one reason."""
 
     ledger_id: int
     bookie_ids: tuple[str, ...]
     reason: MissingReason
-    ranges: tuple[tuple[str, tuple[Span, ...]], ...] = ()  # missing entries by bookie, where known
+    ranges: tuple[tuple[str, tuple[Span, ...]], ...] = ()  # missing entries by bookie, if known
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a job."""
+    """The result of a job."""
 
-    kind: CheckKind | None  # None: only the lost bookies were looked for
-    lost: tuple[str, ...]  # the bookies it was about, at its end; of a check: those left out
+    kind: CheckKind | None  # None: the job only looked for lost bookies
+    lost: tuple[str, ...]  # the lost bookies that it was for; of a check: those it left out
     ledger_count: int = 0
     report_count: int = 0
-    undecided_count: int = 0  # ledgers of which not every replica could be judged
-    flaw_count: int = 0  # fragments placed badly
-    unreadable_count: int = 0  # ledgers whose metadata are damaged
+    undecided_count: int = 0  # ledgers with a replica that could not be judged
+    flaw_count: int = 0  # badly placed fragments
+    unreadable_count: int = 0  # ledgers with damaged metadata
 
 
 # ------------------------------------------------------------------ events
 
 
 class TermBegun(msgspec.Struct, frozen=True):
-    """This process audits now."""
+    """This process audits from now on."""
 
     term: int
 
 
 class TermEnded(msgspec.Struct, frozen=True):
-    """It does so no more, or nobody knows."""
+    """This process no longer audits, or does not know whether it does."""
 
 
 class Switched(msgspec.Struct, frozen=True):
-    """Autorecovery may work, or rests."""
+    """Autorecovery was enabled or disabled."""
 
     is_enabled: bool
 
 
 class DelaySet(msgspec.Struct, frozen=True):
-    """What the metadata store says about one lost bookie; ``None``: nothing."""
+    """The delay for one lost bookie in the metadata store; ``None``: there is none."""
 
     delay_ms: int | None
 
 
 class Triggered(msgspec.Struct, frozen=True):
-    """An operator wants an audit now."""
+    """An operator asks for an audit now."""
 
 
-class BookiesSeen(msgspec.Struct, frozen=True):
-    """Who belongs to the cluster, and who is there; read-only ones are."""
+class Bookies(msgspec.Struct, frozen=True):
+    """The bookies that belong to the cluster, and those that are registered, read-only or not."""
 
     known: frozenset[str]  # by cookie
     present: frozenset[str]
-    look: int = 0  # the ``LookAtBookies`` that it answers; 0: there was a change
 
 
-class LookFailed(msgspec.Struct, frozen=True):
-    """The bookies could not be seen, or not within the one term."""
+class BookiesSeen(msgspec.Struct, frozen=True):
+    """The bookies of the cluster, or none if they could not be read within the one term.
 
-    look: int  # 0: there was a change, and nobody asked
+    ``look`` is the number of the ``LookAtBookies`` that this answers; 0: a registration changed.
+    """
+
+    look: int
+    bookies: Bookies | None
 
 
 class TimePassed(msgspec.Struct, frozen=True):
-    """It may be time."""
+    """The time of ``WakeAt`` may have come."""
 
 
-class ChecksRemembered(msgspec.Struct, frozen=True):
-    """How long ago each check ended, whoever did it. Those that never did are left out."""
+class ChecksRecalled(msgspec.Struct, frozen=True):
+    """How long ago each check last ended, in whichever process. A check that never did is absent.
+
+    The answer to ``RecallChecks``.
+    """
 
     term: int
     ages_ms: Mapping[CheckKind, int]
 
 
 class LedgersRead(msgspec.Struct, frozen=True):
-    """The answer to one ``ReadLedgers``. Ledgers deleted meanwhile are left out."""
+    """Ledgers that a job has read. Ledgers deleted meanwhile are left out."""
 
-    job: int
     ledgers: tuple[LedgerMetadata, ...]
-    last_ledger_id: int  # go on from here
+    last_ledger_id: int  # the next step begins after it
     is_last: bool
     unreadable_count: int = 0
 
 
-class LedgersChecked(msgspec.Struct, frozen=True):
-    """The answer to one ``CheckLedgers``."""
+class LedgersChecked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job has found in some ledgers."""
 
-    job: int
     reports: tuple[Report, ...]
-    last_ledger_id: int
+    last_ledger_id: int  # the next step begins after it
     is_last: bool
     ledger_count: int
     undecided_count: int = 0
@@ -140,17 +149,15 @@ class LedgersChecked(msgspec.Struct, frozen=True):
     unreadable_count: int = 0
 
 
-class Published(msgspec.Struct, frozen=True):
-    """The reports of one ``Publish`` are in the metadata store."""
+class JobAnswered(msgspec.Struct, frozen=True):
+    """The answer to an effect of a job.
+
+    LedgersRead answers ReadLedgers, LedgersChecked answers CheckLedgers, and ``None`` answers
+    Publish: the reports are in the metadata store. After an error part of the step may be done.
+    """
 
     job: int
-
-
-class StepFailed(msgspec.Struct, frozen=True):
-    """The metadata store did not do what a job asked for; part of it may be done."""
-
-    job: int
-    reason: str
+    value: LedgersRead | LedgersChecked | ZbkError | None
 
 
 Event: TypeAlias = (
@@ -160,13 +167,9 @@ Event: TypeAlias = (
     | DelaySet
     | Triggered
     | BookiesSeen
-    | LookFailed
     | TimePassed
-    | ChecksRemembered
-    | LedgersRead
-    | LedgersChecked
-    | Published
-    | StepFailed
+    | ChecksRecalled
+    | JobAnswered
 )
 
 
@@ -174,49 +177,49 @@ Event: TypeAlias = (
 
 
 class LookAtBookies(msgspec.Struct, frozen=True):
-    """Read cookies and registrations, all in this term. Answer: BookiesSeen, LookFailed."""
+    """Read cookies and registrations, all in this term. Answer: BookiesSeen."""
 
     look: int
     term: int
 
 
 class WakeAt(msgspec.Struct, frozen=True):
-    """Answer with TimePassed at that time, or later. Only the last one counts."""
+    """Send TimePassed at that time, or later. Only the latest one counts."""
 
     at_ms: int
 
 
 class RecallChecks(msgspec.Struct, frozen=True):
-    """Read when checks ended. Answer: ChecksRemembered, when it can be read."""
+    """Read when checks ended. Answer: ChecksRecalled, once the times can be read."""
 
     term: int
 
 
 class RememberCheck(msgspec.Struct, frozen=True):
-    """Note that a check ends now, or begins to count from now. No answer."""
+    """Record that a check ends now, or that its interval begins now. No answer."""
 
     kind: CheckKind
     term: int
 
 
 class ReadLedgers(msgspec.Struct, frozen=True):
-    """Read the metadata of the next ledgers. Answer: LedgersRead, StepFailed."""
+    """Read the metadata of the next ledgers. Answer: JobAnswered."""
 
     job: int
     after: int  # a ledger id
 
 
 class CheckLedgers(msgspec.Struct, frozen=True):
-    """Check the next ledgers. Answer: LedgersChecked, StepFailed."""
+    """Check the next ledgers. Answer: JobAnswered."""
 
     job: int
     kind: CheckKind
     after: int
-    lost: frozenset[str]  # not to be asked: what they held is reported already
+    lost: frozenset[str]  # left out: their replicas are reported already
 
 
 class Publish(msgspec.Struct, frozen=True):
-    """Report, each one only while this very term lasts. Answer: Published, StepFailed."""
+    """Report, each ledger only while this very term lasts. Answer: JobAnswered."""
 
     job: int
     term: int
@@ -224,14 +227,17 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class RetryUnrepairable(msgspec.Struct, frozen=True):
-    """Bookies came back: hand out again what nobody could repair without them. No answer."""
+    """Hand out the tasks that were unrepairable without these bookies, which returned. No answer.
+
+    With no bookies: some may have returned between two terms.
+    """
 
     returned: tuple[str, ...]
     term: int
 
 
 class BrakeApplied(msgspec.Struct, frozen=True):
-    """For people: so many bookies are gone at once that it is rather we who see nothing."""
+    """For people: so many bookies vanished at once that the fault is probably not theirs."""
 
     lost: tuple[str, ...]
     known_count: int
@@ -240,7 +246,7 @@ class BrakeApplied(msgspec.Struct, frozen=True):
 
 
 class BrakeReleased(msgspec.Struct, frozen=True):
-    """For people: looked again; these are lost."""
+    """For people: the auditor looked again, and these bookies are lost."""
 
     lost: tuple[str, ...]
 
@@ -253,7 +259,7 @@ class JobBegun(msgspec.Struct, frozen=True):
 
 
 class JobStalled(msgspec.Struct, frozen=True):
-    """For people: a step failed and is tried again."""
+    """For people: a step failed and is repeated."""
 
     kind: CheckKind | None
     reason: str

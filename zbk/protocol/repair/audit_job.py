@@ -1,4 +1,4 @@
-"""One pass of the auditor over all ledgers, and what it has found (``repair.audit``)."""
+"""A job of the auditor: one pass over all ledgers, and its findings so far (``repair.audit``)."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -13,26 +13,26 @@ from zbk.protocol.repair.underreplicated import MissingReason
 STRANGER_COUNT_MAX: Final = 1_024
 
 
-class Step(Enum):
-    """What a job is at."""
+class Stage(Enum):
+    """The stages of a step of a job."""
 
     LOOKING = "looking at ledgers"
     PUBLISHING = "publishing"
-    WAITING = "waiting to try again"
+    WAITING = "waiting to retry"
 
 
 class Job(msgspec.Struct):
-    """A job under way. ``lost``: the bookies that a scan is about, and that have not come back."""
+    """A job under way. ``lost``: the bookies that a scan is for, without those that returned."""
 
     number: int
     kind: CheckKind | None
     lost: frozenset[str]
-    step: Step = Step.LOOKING
+    stage: Stage = Stage.LOOKING
     cursor: int = -1  # all ledgers up to here are done
-    next_cursor: int = -1  # once what was found is published
+    next_cursor: int = -1  # after the findings are published
     is_last: bool = False
     retry_ms: int = 0
-    is_stalled: bool = False  # and said so
+    is_stalled: bool = False  # and has reported it
     ledger_count: int = 0
     report_count: int = 0
     publishing_count: int = 0
@@ -42,7 +42,7 @@ class Job(msgspec.Struct):
     strangers: set[str] = msgspec.field(default_factory=set)
 
     def note_strangers(self, ledgers: Iterable[LedgerMetadata], familiar: frozenset[str]) -> None:
-        """Note whom ledgers name that is not familiar, the first ones."""
+        """Record the bookies that ledgers name and that are not familiar, the first ones."""
         for ledger in ledgers:
             for fragment in ledger.fragments:
                 for one in fragment.bookies:
@@ -50,7 +50,7 @@ class Job(msgspec.Struct):
                         self.strangers.add(one)
 
     def result(self) -> JobResult:
-        """Return what came of it."""
+        """Return the result so far."""
         return JobResult(
             kind=self.kind,
             lost=tuple(sorted(self.lost)),
@@ -63,6 +63,6 @@ class Job(msgspec.Struct):
 
 
 def lost_replicas(ledger: LedgerMetadata, lost: frozenset[str]) -> Report | None:
-    """Return what a ledger lacks if these bookies are lost, or ``None`` if nothing."""
+    """Return a report if the ledger's metadata name one of the lost bookies."""
     named = {one for fragment in ledger.fragments for one in fragment.bookies if one in lost}
     return Report(ledger.ledger_id, tuple(sorted(named)), MissingReason.LOST) if named else None

@@ -7,33 +7,33 @@ import pytest
 
 from tests.support.audit_ledgers import ledger
 from tests.support.golden import run_script, scripts
+from zbk.errors import MetadataUnavailableError
 from zbk.protocol.repair.audit import Auditor
 from zbk.protocol.repair.audit_events import (
     AuditSettings,
+    Bookies,
     BookiesSeen,
     BrakeApplied,
     BrakeReleased,
     CheckKind,
     CheckLedgers,
-    ChecksRemembered,
+    ChecksRecalled,
     DelaySet,
     Effect,
     Event,
+    JobAnswered,
     JobBegun,
     JobEnded,
     JobStalled,
     LedgersChecked,
     LedgersRead,
     LookAtBookies,
-    LookFailed,
     Publish,
-    Published,
     ReadLedgers,
     RecallChecks,
     RememberCheck,
     Report,
     RetryUnrepairable,
-    StepFailed,
     Switched,
     TermBegun,
     TermEnded,
@@ -77,7 +77,7 @@ class AuditScript:
             )
         )
         if self.cookies:
-            self._say(BookiesSeen(frozenset(self.cookies), frozenset(self.present)))
+            self.do_pictured()
         return []
 
     def do_elected(self, term: str) -> list[Effect]:
@@ -118,20 +118,23 @@ class AuditScript:
 
     def do_pictured(self) -> list[Effect]:
         """Tell who is there."""
-        return self._say(BookiesSeen(frozenset(self.cookies), frozenset(self.present)))
+        return self._say(BookiesSeen(0, self._bookies()))
 
     def do_looked(self) -> list[Effect]:
         """Answer the last look."""
-        return self._say(BookiesSeen(frozenset(self.cookies), frozenset(self.present), self.look))
+        return self._say(BookiesSeen(self.look, self._bookies()))
+
+    def _bookies(self) -> Bookies:
+        return Bookies(frozenset(self.cookies), frozenset(self.present))
 
     def do_look_fails(self) -> list[Effect]:
         """Answer the last look with a failure."""
-        return self._say(LookFailed(self.look))
+        return self._say(BookiesSeen(self.look, None))
 
     def do_unseen(self, *bookie_ids: str) -> list[Effect]:
         """Let bookies vanish, and the look at the change fail."""
         self.present -= set(bookie_ids)
-        return self._say(LookFailed(0))
+        return self._say(BookiesSeen(0, None))
 
     def do_delay(self, delay_ms: str) -> list[Effect]:
         """Have the metadata store say a delay."""
@@ -153,7 +156,7 @@ class AuditScript:
         """Tell how long ago checks ended: ``term=1 bookies=5000``."""
         ages = {one: int(ms) for one, ms in (word.split("=") for word in words)}
         term = ages.pop("term", 1)
-        return self._say(ChecksRemembered(term, {CheckKind(k): ms for k, ms in ages.items()}))
+        return self._say(ChecksRecalled(term, {CheckKind(k): ms for k, ms in ages.items()}))
 
     def do_read(self, *words: str) -> list[Effect]:
         """Answer with ledgers: ``7=a,b``; ``more`` at the end: these are not the last."""
@@ -161,7 +164,7 @@ class AuditScript:
         pairs = [word.split("=") for word in words if word != "more"]
         found = tuple(ledger(int(one), tuple(names.split(","))) for one, names in pairs)
         last = found[-1].ledger_id if found else -1
-        return self._say(LedgersRead(self.job, found, last, is_last=is_last))
+        return self._say(JobAnswered(self.job, LedgersRead(found, last, is_last=is_last)))
 
     def do_checked(self, *words: str) -> list[Effect]:
         """Answer with what was found: ``7=a,b``; ``more``."""
@@ -170,15 +173,19 @@ class AuditScript:
         reports = tuple(
             Report(int(one), tuple(names.split(",")), MissingReason.CHECKED) for one, names in pairs
         )
-        return self._say(LedgersChecked(self.job, reports, 50, is_last=is_last, ledger_count=40))
+        checked = LedgersChecked(
+            reports=reports, last_ledger_id=50, is_last=is_last, ledger_count=40
+        )
+        return self._say(JobAnswered(self.job, checked))
 
     def do_published(self) -> list[Effect]:
         """Answer that it is done."""
-        return self._say(Published(self.job))
+        return self._say(JobAnswered(self.job, None))
 
     def do_fails(self, *words: str) -> list[Effect]:
         """Answer that it is not."""
-        return self._say(StepFailed(self.job, " ".join(words)))
+        error = MetadataUnavailableError("store", " ".join(words))
+        return self._say(JobAnswered(self.job, error))
 
     def _say(self, event: Event) -> list[Effect]:
         effects = self.auditor.handle(event, self.now_ms)

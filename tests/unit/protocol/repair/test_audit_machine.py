@@ -11,24 +11,24 @@ from hypothesis.stateful import (
 )
 
 from tests.support.audit_ledgers import ledger
+from zbk.errors import MetadataConflictError, MetadataUnavailableError
 from zbk.protocol.repair.audit import Auditor
 from zbk.protocol.repair.audit_events import (
     AuditSettings,
+    Bookies,
     BookiesSeen,
     CheckKind,
     CheckLedgers,
-    ChecksRemembered,
+    ChecksRecalled,
     Effect,
     Event,
+    JobAnswered,
     LedgersChecked,
     LedgersRead,
     LookAtBookies,
-    LookFailed,
     Publish,
-    Published,
     ReadLedgers,
     RecallChecks,
-    StepFailed,
     Switched,
     TermBegun,
     TermEnded,
@@ -79,8 +79,8 @@ class AuditMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------------ the world
 
     def say(self, event: Event) -> None:
-        if isinstance(event, BookiesSeen):
-            self.seen_lost = set(event.known) - set(event.present)
+        if isinstance(event, BookiesSeen) and event.bookies is not None:
+            self.seen_lost = set(event.bookies.known - event.bookies.present)
         for effect in self.auditor.handle(event, self.now_ms):
             self.take(effect)
 
@@ -97,7 +97,7 @@ class AuditMachine(RuleBasedStateMachine):
                 assert self.is_enabled
                 self.questions.append(effect)
             case RecallChecks(term):
-                self.say(ChecksRemembered(term, {}))
+                self.say(ChecksRecalled(term, {}))
             case _:
                 pass
 
@@ -113,27 +113,34 @@ class AuditMachine(RuleBasedStateMachine):
                 assert self.now_ms - self.vanished_ms >= DELAY_MS, "the delay is its own"
 
     def picture(self, look: int = 0) -> BookiesSeen:
-        return BookiesSeen(frozenset(BOOKIES), frozenset(BOOKIES) - set(self.gone_ms), look)
+        present = frozenset(BOOKIES) - set(self.gone_ms)
+        return BookiesSeen(look, Bookies(frozenset(BOOKIES), present))
 
     def answer(self, question: LookAtBookies | ReadLedgers | CheckLedgers | Publish) -> None:
         match question:
             case LookAtBookies(look, term):
                 is_good = term == self.term
-                self.say(self.picture(look) if is_good else LookFailed(look))
+                self.say(self.picture(look) if is_good else BookiesSeen(look, None))
             case ReadLedgers(job, after):
                 part = [one for one in LEDGERS if one.ledger_id > after][:PIECE]
                 last_id = part[-1].ledger_id if part else after
-                self.say(LedgersRead(job, tuple(part), last_id, is_last=len(part) < PIECE))
+                read = LedgersRead(tuple(part), last_id, is_last=len(part) < PIECE)
+                self.say(JobAnswered(job, read))
             case CheckLedgers(job, _, after):
-                is_last = after >= PIECE
-                self.say(LedgersChecked(job, (), after + PIECE, is_last, ledger_count=PIECE))
+                checked = LedgersChecked(
+                    reports=(),
+                    last_ledger_id=after + PIECE,
+                    is_last=after >= PIECE,
+                    ledger_count=PIECE,
+                )
+                self.say(JobAnswered(job, checked))
             case Publish(job, term, reports):
                 if term != self.term:
-                    self.say(StepFailed(job, "the term is over"))
+                    self.say(JobAnswered(job, MetadataConflictError("the term", "it is over")))
                     return
                 for report in reports:
                     self.published |= {(report.ledger_id, one) for one in report.bookie_ids}
-                self.say(Published(job))
+                self.say(JobAnswered(job, None))
 
     # ------------------------------------------------------------------ rules
 
@@ -219,9 +226,9 @@ class AuditMachine(RuleBasedStateMachine):
         question = self.questions.pop(0)
         match question:
             case LookAtBookies(look):
-                self.say(LookFailed(look))
+                self.say(BookiesSeen(look, None))
             case ReadLedgers(job) | CheckLedgers(job) | Publish(job):
-                self.say(StepFailed(job, "timed out"))
+                self.say(JobAnswered(job, MetadataUnavailableError("store", "timed out")))
 
     # ------------------------------------------------------------------ what is always so
 
