@@ -136,7 +136,7 @@ class AuditSteps:
         return BookiesSeen(look, Bookies(known, frozenset(present - {READONLY_NAME})))
 
     def take(self, effect: ReadLedgers | CheckLedgers | Publish) -> JobAnswered:
-        """Take one step of a job; return its answer."""
+        """Run one step of a job; return its answer."""
         value: LedgersRead | LedgersChecked | None = None
         try:
             match effect:
