@@ -9,7 +9,8 @@ from typing import Final, TypeAlias
 from tests.simulation.kernel import Node
 from tests.simulation.network import ClientPool
 from zbk.auditor.copier import Secret, event_of
-from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, answer_of, info_request
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, info_request
+from zbk.client.cluster.requests import answer_of
 from zbk.errors import ZbkError
 from zbk.protocol.repair import fragment_copy_events as ev
 from zbk.protocol.repair.copy_order import CopyOrder

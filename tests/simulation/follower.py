@@ -14,6 +14,7 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.reader import ReaderBody
 from tests.simulation.world import World
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.cluster.requests import Requests
 from zbk.client.read.lac_watches import LacWatches
 from zbk.errors import BookieUnavailableError, NoSuchLedgerError, ZbkError
@@ -196,24 +197,16 @@ class SimulatedFollower:
             else:
                 self._handle(ev.PollRefused(effect.poll_id, _error_of(news)))
 
-        request = ReadLac(
-            request_id=0,
-            ledger_id=self.ledger_id,
-            ledger_key=self.world.ledger_key(self.ledger_id),
-            ledger_type=self._metadata.ledger_type,
-            known_lac=effect.known_lac,
-            wait_ms=effect.wait_ms,
-        )
+        ledger = LedgerRequests.of(self._metadata, self.world.ledger_key(self.ledger_id))
         if self._watches is not None:
             number = self._watches.begin(
-                effect.bookie_id, request, _Sink(deliver_all), effect.poll_id
+                effect.bookie_id, ledger, effect.known_lac, _Sink(deliver_all), effect.poll_id
             )
             self._watch_numbers[effect.poll_id] = number
             return
+        built = ledger.read_lac(known_lac=effect.known_lac, wait_ms=effect.wait_ms)
         timeout_ms = self.world.request_timeout_ms + effect.wait_ms
-        self._pool.request(
-            effect.bookie_id, request, (), effect.poll_id, deliver, timeout_ms=timeout_ms
-        )
+        self._pool.request(effect.bookie_id, *built, effect.poll_id, deliver, timeout_ms=timeout_ms)
 
     # ------------------------------------------------------------------ entries
 

@@ -107,7 +107,6 @@ def _returned(exported: object) -> Iterator[type]:
 
 def _hints(thing: Any) -> dict[str, Any]:  # noqa: ANN401 - a class or a function
     names = {name: getattr(zbk, name) for name in zbk.__all__}
-    names["LogClient"] = object  # of ``self``: only type checkers know it
     return typing.get_type_hints(thing, localns=names)
 
 

@@ -14,14 +14,8 @@ from typing import Final, Self, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import (
-    BuiltRequest,
-    LedgerRequests,
-    answer_of,
-    body_of,
-    info_request,
-)
-from zbk.client.cluster.requests import ReplyBox, RequestSender
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, body_of, info_request
+from zbk.client.cluster.requests import ReplyBox, RequestSender, answer_of
 from zbk.errors import ZbkError
 from zbk.protocol.entry.digest import DigestFunction, digest_function, ledger_key
 from zbk.protocol.entry.words import DigestType

@@ -17,6 +17,7 @@ from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.copy_target import TargetPolicy
 from zbk.auditor.ledger_access import LedgerAccess
 from zbk.auditor.repair_parts import RepairGround
+from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError
 from zbk.protocol.entry.digest import digest_function
@@ -185,13 +186,15 @@ class LedgerRepairer:
         )
         setup = RecoverySetup(
             metadata=metadata,
-            ledger_key=secret.ledger_key,
-            digest=digest,
-            requests=ground.requests,
+            context=LedgerContext(
+                LedgerRequests.of(metadata, secret.ledger_key),
+                ground.requests,
+                digest,
+                ground.config,
+            ),
             placer=ground.placer,
             ledgers=ground.ledgers,
             tasks=ground.tasks,
-            config=ground.config,
             check_usable=self._check_going,
         )
         RecoveryPump(setup).run(RECOVERY_TIMEOUT_S)

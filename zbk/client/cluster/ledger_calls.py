@@ -1,6 +1,7 @@
 """Requests to bookies about one ledger: built, sent, and their answers checked.
 
     LedgerRequests    builds the header and the frames of each request for one ledger
+    LedgerContext      the requests of a ledger with the sender, the digest and the options
     answer_of         checks the kind of an answer; ``body_of``, that of a read
     LedgerCalls       sends a request and waits for the answer
 
@@ -10,12 +11,14 @@ caller that does one thing at a time uses ``LedgerCalls``. Any thread.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, Self, TypeAlias, TypeVar
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
 from zbk.client.cluster.requests import RequestSender
+from zbk.config import ClientConfig
 from zbk.errors import ZbkError
+from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.protocol.entry.spans import Span
 from zbk.protocol.entry.words import NO_ENTRY, LedgerType
@@ -25,7 +28,6 @@ from zbk.transport.events import Reply
 from zbk.wire.codec import encode_batch, encode_ids
 from zbk.wire.messages import (
     Add,
-    Answer,
     GetLedgerInfo,
     LedgerInfo,
     Read,
@@ -39,8 +41,6 @@ from zbk.wire.messages import (
 BuiltRequest: TypeAlias = tuple[Request, tuple[bytes, ...]]
 """A request and its frames."""
 
-AnswerT = TypeVar("AnswerT", bound=Answer)
-
 _UNSENT: Final = 0  # the request id until the connection fills it in
 
 
@@ -53,11 +53,11 @@ class LedgerRequests(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, metadata: LedgerMetadata, ledger_key: bytes) -> Self:
-        """Return the requests for a ledger that its bookies know by ``ledger_key``."""
+        """Return the builder for a ledger whose key at the bookies is ``ledger_key``."""
         return cls(metadata.ledger_id, metadata.ledger_type, ledger_key)
 
     def add(self, batch: EntryBatch, lac: int, *, is_recovery: bool = False) -> BuiltRequest:
-        """Return an add. A fenced ledger takes only the adds of a recovery."""
+        """Return an add. A fenced ledger accepts only the adds of a recovery."""
         request = Add(
             request_id=_UNSENT,
             ledger_id=self.ledger_id,
@@ -112,7 +112,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         return request, ()
 
     def write_lac(self, lac: int) -> BuiltRequest:
-        """Return a LAC that is sent without an entry."""
+        """Return a request that writes a LAC without an entry."""
         request = WriteLac(
             request_id=_UNSENT,
             ledger_id=self.ledger_id,
@@ -123,7 +123,7 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         return request, ()
 
     def sync(self, lac: int) -> BuiltRequest:
-        """Return a request for an fsync of all that the bookie has received of the ledger."""
+        """Return a request for an fsync of everything that the bookie has of the ledger."""
         request = Sync(
             request_id=_UNSENT,
             ledger_id=self.ledger_id,
@@ -133,25 +133,29 @@ class LedgerRequests(msgspec.Struct, frozen=True):
         return request, ()
 
 
+class LedgerContext(msgspec.Struct, frozen=True):
+    """Everything that reading one ledger needs, beside its metadata."""
+
+    requests: LedgerRequests
+    sender: RequestSender
+    digest: DigestFunction
+    config: ClientConfig
+
+
 def info_request(ledger_id: int, first_entry_id: int = 0) -> BuiltRequest:
-    """Return a request for what a bookie holds of a ledger. It needs no key."""
+    """Return a request for the ranges that a bookie holds of a ledger. It needs no key."""
     request = GetLedgerInfo(request_id=_UNSENT, ledger_id=ledger_id, first_entry_id=first_entry_id)
     return request, ()
 
 
-def answer_of(reply: Reply, kind: type[AnswerT]) -> AnswerT | ZbkError:
-    """Return the answer in a reply if it is of this kind, else the reply's error."""
-    return reply.outcome if isinstance(reply.outcome, kind) else reply.error
-
-
 def body_of(reply: Reply) -> bytes | ZbkError:
-    """Return the entries in the reply to a read, back to back, or the reply's error."""
+    """Return the encoded entries in the reply to a read, or the reply's error."""
     is_read = isinstance(reply.outcome, ReadAnswer) and len(reply.frames) == 1
     return reply.frames[0] if is_read else reply.error
 
 
 class LedgerCalls:
-    """Calls about one ledger, each waited for. The caller's deadline counts."""
+    """Calls about one ledger that wait for the answer, up to the caller's deadline."""
 
     def __init__(self, sender: RequestSender, ledger_id: int) -> None:
         self._sender = sender
@@ -163,11 +167,8 @@ class LedgerCalls:
         Raises:
             ZbkError: the bookie refuses, or does not answer.
         """
-        reply = self._sender.ask(bookie_id, *info_request(self._ledger_id, first_entry_id))
-        info = answer_of(reply, LedgerInfo)
-        if isinstance(info, ZbkError):
-            raise info
-        return info
+        request, _no_frames = info_request(self._ledger_id, first_entry_id)
+        return self._sender.call(bookie_id, request, LedgerInfo)
 
     def holdings(
         self,
@@ -177,9 +178,9 @@ class LedgerCalls:
         range_count_max: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Holdings:
-        """Return what a bookie holds of ``span``, asked page by page.
+        """Return what a bookie holds of ``span``, read page by page.
 
-        It ends early once ``range_count_max`` ranges are known, or the caller is stopped.
+        The result is incomplete once ``range_count_max`` ranges are known or the caller is stopped.
 
         Raises:
             ZbkError: the bookie refuses, or does not answer.

@@ -1,37 +1,35 @@
-"""Single requests to bookies, sent and waited for. Used by readers, repairs and tools."""
+"""Requests to bookies, and waiting for their replies. Readers, repairs and tools use it."""
 
-import queue
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TypeVar
 
-from zbk.errors import RequestTimeoutError
+from zbk.client.arrivals import Arrivals
+from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import rounded_s, wait_s
 from zbk.transport.dealer import BookiePool
 from zbk.transport.events import News, Outgoing, Reply, Sink
-from zbk.wire.messages import Message
+from zbk.wire.messages import Answer, Message
 
 REQUEST_OVERHEAD_SIZE = 512
 
+AnswerT = TypeVar("AnswerT", bound=Answer)
 
-class ReplyBox:
-    """A sink that its owner waits on."""
 
-    def __init__(self) -> None:
-        self._replies: queue.SimpleQueue[Reply] = queue.SimpleQueue()
+def answer_of(reply: Reply, kind: type[AnswerT]) -> AnswerT | ZbkError:
+    """Return the answer in a reply if it is of this kind, else the reply's error."""
+    return reply.outcome if isinstance(reply.outcome, kind) else reply.error
+
+
+class ReplyBox(Arrivals[Reply]):
+    """A sink of replies whose owner waits for them."""
 
     def deliver(self, news: list[News]) -> None:
         """Keep replies; a reply box subscribes to nothing else."""
         for one in news:
             if isinstance(one, Reply):
-                self._replies.put(one)
-
-    def next(self, timeout_s: float | None = None) -> Reply | None:
-        """Return the next reply, or ``None`` if none comes in time."""
-        try:
-            return self._replies.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
+                self.put(one)
 
 
 class RequestSender(ABC):
@@ -50,21 +48,32 @@ class RequestSender(ABC):
     ) -> None:
         """Send one request; its reply goes into ``box`` under ``key``.
 
-        ``wait_ms``: the bookie itself may take so long, on purpose, to answer.
+        ``wait_ms``: the bookie may wait so long before it answers.
         """
+
+    def call(self, bookie_id: str, request: Message, kind: type[AnswerT]) -> AnswerT:
+        """Send one request and return its answer, which is of this kind.
+
+        Raises:
+            ZbkError: the bookie refuses, does not answer in time, or answers something else.
+        """
+        answer = answer_of(self.ask(bookie_id, request), kind)
+        if isinstance(answer, ZbkError):
+            raise answer
+        return answer
 
     def ask(self, bookie_id: str, request: Message, frames: tuple[bytes, ...] = ()) -> Reply:
         """Send one request and wait for its reply.
 
         Raises:
-            RequestTimeoutError: the deadline of the caller came first.
+            RequestTimeoutError: the reply did not come before the caller's deadline.
         """
         return self.ask_all([bookie_id], request, frames)[bookie_id]
 
     def ask_all(
         self, bookie_ids: Sequence[str], request: Message, frames: tuple[bytes, ...] = ()
     ) -> dict[str, Reply]:
-        """Send the same request to several bookies; wait for all replies; as ``ask``."""
+        """Send the same request to several bookies and wait for all replies. As ``ask``."""
         started_s = monotonic_s()
         box = ReplyBox()
         for bookie_id in bookie_ids:

@@ -1,6 +1,6 @@
 """Logs for applications: owning one, reading it, following it, truncating it.
 
 Read ``log`` first, then ``driver``, which carries out what ``zbk.protocol.log.owner`` decides, and
-``gate``, which keeps appends in order across a roll. ``reader`` and ``tail`` read, ``calls`` are
-the methods of ``Client``.
+``gate``, which keeps appends in order across a roll. ``reader`` and ``tail`` read. The methods of
+``Client`` are in ``zbk.client.calls``.
 """

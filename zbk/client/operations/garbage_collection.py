@@ -1,4 +1,4 @@
-"""Having a bookie collect garbage now, for tools: asks for a round, and follows it to its end.
+"""Garbage collection at a bookie on request: starts a round and follows it to its end.
 
 Runs in the caller's thread.
 """
@@ -6,29 +6,23 @@ Runs in the caller's thread.
 import threading
 from typing import Final, Literal, TypeAlias
 
-from zbk.client.cluster.requests import Requests
-from zbk.errors import (
-    ArgumentTypeError,
-    ArgumentValueError,
-    NotEnoughBookiesError,
-    RequestTimeoutError,
-    ZbkError,
-)
+from zbk.client.cluster.requests import RequestSender
+from zbk.errors import ArgumentTypeError, ArgumentValueError, RequestTimeoutError
 from zbk.system.deadline import left_s, within
 from zbk.wire.messages import CollectGarbage, GarbageStatus
 
 CompactionName: TypeAlias = Literal["", "minor", "major"]
 
 POLL_S: Final = 0.1
-"""How often the bookie is asked how it goes."""
+"""The interval at which the bookie is asked for its status."""
 
 
 def compaction_name(value: object) -> CompactionName:
-    """Return the name of a kind of compaction; empty is none.
+    """Return the name of a kind of compaction; "" is none.
 
     Raises:
-        ArgumentTypeError: it is no text.
-        ArgumentValueError: there is no such kind.
+        ArgumentTypeError: it is not a text.
+        ArgumentValueError: no kind has this name.
     """
     why = 'give "minor", "major", or "" for none'
     match value:
@@ -41,34 +35,25 @@ def compaction_name(value: object) -> CompactionName:
 
 
 def collect_garbage(
-    requests: Requests, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
+    requests: RequestSender, bookie_id: str, timeout_s: float, compaction: CompactionName = ""
 ) -> GarbageStatus:
-    """Ask a bookie to begin a round of garbage collection; return how it was when it ended.
+    """Start a round of garbage collection at a bookie; return the status at its end.
 
-    A compaction of this kind follows in the round, whether it is due or not.
+    A compaction of the given kind is part of the round, whether it is due or not.
 
     Raises:
-        BookieUnavailableError: it is not there.
-        RequestTimeoutError: the round has begun, or will, and has not ended in time.
+        BookieUnavailableError: the bookie is not there.
+        RequestTimeoutError: the round has not ended in time, and continues.
     """
     wanted = CollectGarbage(request_id=0, compaction=compaction)
     look = CollectGarbage(request_id=0, is_round_wanted=False)
     pause = threading.Event()
     with within(timeout_s):
-        awaited_round = _ask(requests, bookie_id, wanted).awaited_round
+        awaited_round = requests.call(bookie_id, wanted, GarbageStatus).awaited_round
         while True:
-            status = _ask(requests, bookie_id, look)
+            status = requests.call(bookie_id, look, GarbageStatus)
             if status.ended_round >= awaited_round:
                 return status
             if left_s(timeout_s) <= 0:
                 raise RequestTimeoutError(f"garbage collection at bookie {bookie_id}", timeout_s)
             pause.wait(left_s(POLL_S))
-
-
-def _ask(requests: Requests, bookie_id: str, request: CollectGarbage) -> GarbageStatus:
-    outcome = requests.ask(bookie_id, request).outcome
-    if isinstance(outcome, ZbkError):
-        raise outcome
-    if not isinstance(outcome, GarbageStatus):
-        raise NotEnoughBookiesError(1, 0, f"bookie {bookie_id} answered something else")
-    return outcome

@@ -1,12 +1,12 @@
-"""Carries out the sync of a ledger that somebody else writes: the requests of an ``OutsideSync``.
+"""The sync of a ledger that another client writes: the body of an ``OutsideSync``.
 
-Runs in the thread of the caller, who waits.
+Runs in the caller's thread.
 """
 
 from typing import assert_never
 
-from zbk.client.cluster.ledger_calls import LedgerRequests
-from zbk.client.cluster.requests import RequestSender
+from zbk.client.cluster.ledger_calls import LedgerContext
+from zbk.client.cluster.requests import answer_of
 from zbk.durability.outside_sync import (
     AskSync,
     Event,
@@ -19,14 +19,15 @@ from zbk.durability.outside_sync import (
     SyncStarted,
     TellLac,
 )
+from zbk.errors import ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import Reply
 from zbk.wire.messages import SyncAnswer
 
 
-def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: RequestSender) -> int:
-    """Make the entries of an open VD ledger durable; return the last one that is.
+def sync_from_outside(metadata: LedgerMetadata, context: LedgerContext) -> int:
+    """Make the entries of an open VD ledger durable; return the last durable one.
 
     Raises:
         CannotAdvanceError: too few bookies answered.
@@ -34,7 +35,7 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
     fragment = metadata.last_fragment
     core = OutsideSync(metadata.ledger_id, metadata.quorum, fragment.first_entry_id - 1)
     bookies = fragment.bookies
-    ledger = LedgerRequests.of(metadata, ledger_key)
+    ledger, ask_all = context.requests, context.sender.ask_all
     events: list[Event] = [SyncStarted()]
     while True:
         effects = [effect for event in events for effect in core.handle(event, monotonic_ms())]
@@ -42,10 +43,10 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
         for effect in effects:
             match effect:
                 case AskSync():
-                    replies = requests.ask_all(bookies, *ledger.sync(effect.lac))
+                    replies = ask_all(bookies, *ledger.sync(effect.lac))
                     events += [_event_of(i, replies[b]) for i, b in enumerate(bookies)]
                 case TellLac():
-                    requests.ask_all(bookies, *ledger.write_lac(effect.lac))
+                    ask_all(bookies, *ledger.write_lac(effect.lac))
                     events += [LacTold(slot) for slot in range(len(bookies))]
                 case OutsideSyncDone():
                     return effect.lac
@@ -56,8 +57,7 @@ def sync_from_outside(metadata: LedgerMetadata, ledger_key: bytes, requests: Req
 
 
 def _event_of(slot: int, reply: Reply) -> Event:
-    match reply.outcome:
-        case SyncAnswer() as answer:
-            return SlotSynced(slot, answer.incarnation, answer.last_add_synced)
-        case _:
-            return SlotNotSynced(slot, reply.error)
+    answer = answer_of(reply, SyncAnswer)
+    if isinstance(answer, ZbkError):
+        return SlotNotSynced(slot, answer)
+    return SlotSynced(slot, answer.incarnation, answer.last_add_synced)

@@ -1,7 +1,7 @@
-"""The body of one recovery: requests of a ``RecoveryCore``, its metadata steps, its clock.
+"""The body of one recovery: requests of a ``RecoveryCore``, its metadata changes, its clock.
 
-Runs in the caller's thread, which waits. The core decides everything but one thing: a recovery that
-failed succeeds after all if another client has closed the ledger.
+Runs in the caller's thread. The core decides everything except one case: a recovery that failed
+succeeds after all if another client has closed the ledger.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -9,14 +9,12 @@ from typing import Final, Protocol, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerRequests, answer_of, body_of
-from zbk.client.cluster.requests import ReplyBox, RequestSender
-from zbk.config import ClientConfig
+from zbk.client.cluster.ledger_calls import BuiltRequest, LedgerContext, LedgerRequests, body_of
+from zbk.client.cluster.requests import ReplyBox, answer_of
 from zbk.errors import MetadataUnavailableError, ZbkError
 from zbk.metadata.records.ledger_closing import LedgerCloser, MissingReport
 from zbk.metadata.records.ledgers import LedgerStore
 from zbk.metadata.records.underreplication import UnderreplicationStore
-from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.ledger.changes import close_by_recovery
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.recovery.events import (
@@ -47,7 +45,7 @@ TICK_MS: Final = 100
 
 
 class ReplacementChooser(Protocol):
-    """The bookies that take entries."""
+    """The bookies that accept new entries."""
 
     def note_failed(self, bookie_ids: Collection[str]) -> None:
         """Record that bookies failed."""
@@ -56,7 +54,7 @@ class ReplacementChooser(Protocol):
     def replacements(
         self, ensemble: Sequence[str], failed_slots: Collection[int], *, exclude: Collection[str]
     ) -> dict[int, str]:
-        """Return a new bookie for each failed slot, as many as there are."""
+        """Return a new bookie for each failed slot, as far as there are any."""
         ...
 
 
@@ -64,13 +62,10 @@ class RecoverySetup(msgspec.Struct, frozen=True):
     """The parts that a recovery works with."""
 
     metadata: LedgerMetadata  # IN_RECOVERY
-    ledger_key: bytes
-    digest: DigestFunction
-    requests: RequestSender
+    context: LedgerContext
     placer: ReplacementChooser
     ledgers: LedgerStore
     tasks: UnderreplicationStore
-    config: ClientConfig
     check_usable: Callable[[], None]
 
 
@@ -79,26 +74,26 @@ class RecoveryPump:
 
     def __init__(self, setup: RecoverySetup) -> None:
         self._setup = setup
+        self._context = setup.context
         self._metadata = setup.metadata
         self._core = RecoveryCore(
             setup.metadata,
-            digest=setup.digest,
+            digest=setup.context.digest,
             limits=RecoveryLimits(
-                window_size=setup.config.window_size,
-                batch_size_max=setup.config.batch_size_max,
-                batch_count_max=setup.config.batch_count_max,
+                window_size=setup.context.config.window_size,
+                batch_size_max=setup.context.config.batch_size_max,
+                batch_count_max=setup.context.config.batch_count_max,
             ),
         )
-        self._ledger = LedgerRequests.of(setup.metadata, setup.ledger_key)
         self._box = ReplyBox()
         self._events: list[Event] = []
         self._closed: LedgerMetadata | None = None
 
     def run(self, timeout_s: float) -> LedgerMetadata:
-        """Recover the ledger; return its metadata, CLOSED.
+        """Recover the ledger; return the metadata of the CLOSED ledger.
 
         Raises:
-            LedgerRecoveryError, NotEnoughBookiesError: not now; the ledger stays IN_RECOVERY.
+            LedgerRecoveryError, NotEnoughBookiesError: the ledger stays IN_RECOVERY; try again.
             UnauthorizedError: the bookies know the ledger under another password.
         """
         deadline_ms = monotonic_ms() + int(left_s(timeout_s) * 1000)
@@ -125,8 +120,9 @@ class RecoveryPump:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case SendFence() | SendRead() | SendWrite():
-                built = request_of(effect, self._ledger, self._setup.config.read_size_max)
-                self._setup.requests.send(effect.bookie_id, *built, self._box, effect)
+                context = self._context
+                built = request_of(effect, context.requests, context.config.read_size_max)
+                context.sender.send(effect.bookie_id, *built, self._box, effect)
             case ChooseReplacements():
                 self._events.append(ReplacementsChosen(self._choose(effect)))
             case CloseRecovered():
@@ -149,7 +145,7 @@ class RecoveryPump:
         return closer.close(self._metadata.ledger_id, change, MissingReport.unchecked)
 
     def _read_closed(self, error: ZbkError) -> LedgerMetadata:
-        """Return the ledger if another recoverer closed it; else raise ``error``."""
+        """Return the metadata if another client closed the ledger; else raise ``error``."""
         try:
             metadata, _version = self._setup.ledgers.read(self._metadata.ledger_id)
         except MetadataUnavailableError:
@@ -162,7 +158,7 @@ class RecoveryPump:
 def request_of(
     effect: SendFence | SendRead | SendWrite, ledger: LedgerRequests, read_size_max: int
 ) -> BuiltRequest:
-    """Return the request that an effect of the core asks for."""
+    """Return the request of an effect."""
     match effect:
         case SendFence():
             return ledger.read_lac(is_fencing=True)
@@ -175,7 +171,7 @@ def request_of(
 
 
 def event_of(reply: Reply) -> Event:
-    """Return the event of a reply, whose key is the effect that was sent."""
+    """Return the event of a reply, whose key is the effect that sent the request."""
     match reply.key:
         case SendFence(slot):
             told = answer_of(reply, LacAnswer)

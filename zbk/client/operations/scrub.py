@@ -1,4 +1,4 @@
-"""Having a bookie look for damage now, for tools: begins a pass, and follows it to its end.
+"""Scrubbing at a bookie on request: starts a pass and follows it to its end.
 
 Runs in the caller's thread.
 """
@@ -7,50 +7,40 @@ import threading
 from collections.abc import Callable
 from typing import Final
 
-from zbk.client.cluster.requests import Requests
-from zbk.errors import (
-    BookieUnavailableError,
-    NotEnoughBookiesError,
-    RequestTimeoutError,
-    ZbkError,
-)
+from zbk.client.cluster.requests import RequestSender
+from zbk.errors import BookieUnavailableError, RequestTimeoutError
 from zbk.system.clock import monotonic_s
 from zbk.system.deadline import within
 from zbk.wire.messages import Scrub, ScrubStatus
 
 POLL_S: Final = 0.25
-"""How often the bookie is asked how it goes."""
+"""The interval at which the bookie is asked for its status."""
 
 
-def ask_scrub(requests: Requests, bookie_id: str, *, is_pass_wanted: bool) -> ScrubStatus:
-    """Return how scrubbing goes at a bookie, at once; a pass begins if it is wanted.
+def ask_scrub(requests: RequestSender, bookie_id: str, *, is_pass_wanted: bool) -> ScrubStatus:
+    """Return a bookie's status of scrubbing, at once; start a pass if one is wanted.
 
     Raises:
-        BookieUnavailableError: it is not there.
+        BookieUnavailableError: the bookie is not there.
     """
     request = Scrub(request_id=0, is_pass_wanted=is_pass_wanted)
-    outcome = requests.ask(bookie_id, request).outcome
-    if isinstance(outcome, ZbkError):
-        raise outcome
-    if not isinstance(outcome, ScrubStatus):
-        raise NotEnoughBookiesError(1, 0, f"bookie {bookie_id} answered something else")
-    return outcome
+    return requests.call(bookie_id, request, ScrubStatus)
 
 
 def follow_scrub(
-    requests: Requests,
+    requests: RequestSender,
     bookie_id: str,
     begun: ScrubStatus,
     timeout_s: float,
     tell: Callable[[ScrubStatus], None],
 ) -> ScrubStatus:
-    """Return how the pass went that ``begun`` promised, once it has ended; ``tell`` on the way.
+    """Return the status at the end of the pass that ``begun`` announced; ``tell`` it meanwhile.
 
-    If others began one more meanwhile, it is that one's.
+    If another client started one more pass meanwhile, the status is that of the later one.
 
     Raises:
-        BookieUnavailableError: it is not there, or has restarted, and the pass is lost.
-        RequestTimeoutError: it is still at it.
+        BookieUnavailableError: the bookie is not there, or has restarted, so the pass is lost.
+        RequestTimeoutError: the pass has not ended in time, and continues.
     """
     deadline_s = monotonic_s() + timeout_s
     pause = threading.Event()

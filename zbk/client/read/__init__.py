@@ -1,7 +1,7 @@
 """Reading ledgers: ranges, the LAC, and ledgers that are being written.
 
-Read ``ledger_reader`` first, what an application holds. ``read_ahead`` reads several chunks at a
-time and ``read_pump`` waits for it; ``confirmed_look`` asks how far may be read; ``lac_watches``
-waits for news, ``tail_body`` follows one ledger, ``tail`` and ``tail_group`` hand out what it
-finds.
+Read ``ledger_reader`` first: the application's handle. ``read_ahead`` requests several chunks at a
+time and ``read_pump`` waits for them; ``confirmed_look`` asks how far may be read; ``lac_watches``
+waits for LACs, ``tail_body`` follows one ledger, ``tail`` and ``tail_group`` return its entries.
+``metadata_source`` reads and watches a ledger's metadata.
 """

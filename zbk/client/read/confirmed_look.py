@@ -1,19 +1,19 @@
-"""Carries out ``read.confirmed_read``: a reader's looks at how far its ledger is confirmed.
+"""A reader's looks at how far its ledger is confirmed: the body of ``read.confirmed_read``.
 
-A look runs in the thread of its caller. The metadata are read by a metadata actor of the client, at
-most one read of a reader at a time: one that gets no answer goes on after the look, and what comes
-of it is known to the next one.
+A look runs in the caller's thread. A metadata actor of the client reads the metadata, at most one
+read of a reader at a time. A read that gets no answer in time continues after the look, and its
+outcome counts for the next one.
 """
 
-import queue
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
-from zbk.client.cluster.ledger_calls import LedgerRequests
-from zbk.client.cluster.requests import Requests
+from zbk.client.arrivals import Arrivals, pause_s
+from zbk.client.cluster.ledger_calls import LedgerContext
+from zbk.client.cluster.requests import answer_of
+from zbk.client.read.metadata_source import MetadataSource
 from zbk.errors import RequestTimeoutError, ZbkError
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.confirmed_read import (
@@ -37,22 +37,11 @@ from zbk.transport.events import News, Reply
 from zbk.wire.messages import LacAnswer
 
 WAIT_S_MAX: Final = 1.0
-"""How long a look sleeps before it looks whether its client is still there."""
-
-MetadataOutcome: TypeAlias = LedgerMetadata | ZbkError
+"""The longest wait before a look checks that its client is still open."""
 
 
-class LookSetup(msgspec.Struct, frozen=True):
-    """Everything the looks of a reader stand on."""
-
-    ledger_key: bytes
-    requests: Requests
-    read_metadata: Callable[[Callable[[MetadataOutcome], None]], None]  # later, in another thread
-    check_usable: Callable[[], None]
-
-
-class _Ask(msgspec.Struct, frozen=True):
-    """The key of a request: the look that it belongs to, and what was asked for."""
+class _RequestKey(msgspec.Struct, frozen=True):
+    """The look that a request belongs to, and the effect that asked for it."""
 
     look_id: int
     effect: AskLac
@@ -61,11 +50,15 @@ class _Ask(msgspec.Struct, frozen=True):
 class ConfirmedLook:
     """The looks of one reader, one at a time."""
 
-    def __init__(self, setup: LookSetup) -> None:
-        self._setup = setup
-        self._items: queue.SimpleQueue[Reply | MetadataRead] = queue.SimpleQueue()
+    def __init__(
+        self, context: LedgerContext, source: MetadataSource, check_usable: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._source = source
+        self._check_usable = check_usable
+        self._items = Arrivals[Reply | MetadataRead]()
         self._look_id = 0
-        self._is_reading = False  # the metadata, on behalf of this look or an earlier one
+        self._is_reading = False  # the metadata, for this look or an earlier one
         self._is_store_silent = False
 
     def deliver(self, news: list[News]) -> None:
@@ -77,7 +70,7 @@ class ConfirmedLook:
     def run(
         self, metadata: LedgerMetadata, floor: int, timeout_s: float
     ) -> tuple[LedgerMetadata, int]:
-        """Return how far an open ledger is confirmed, and the newest metadata heard of.
+        """Return the newest metadata and how far the ledger is confirmed, at least ``floor``.
 
         Raises:
             NotEnoughBookiesError: too few bookies answered.
@@ -95,16 +88,14 @@ class ConfirmedLook:
         return core.metadata, lac
 
     def _take_late(self, metadata: LedgerMetadata) -> LedgerMetadata:
-        """Handle what came after the last look; return the newest metadata."""
-        with suppress(queue.Empty):
-            while True:
-                item = self._items.get_nowait()
-                if isinstance(item, MetadataRead):
-                    self._is_reading = False
-                    found = item.outcome
-                    if isinstance(found, LedgerMetadata):
-                        self._is_store_silent = False
-                        metadata = metadata if is_older(found, metadata) else found
+        """Handle items that came after the last look; return the newest metadata."""
+        for item in self._items.take_all():
+            if isinstance(item, MetadataRead):
+                self._is_reading = False
+                found = item.outcome
+                if isinstance(found, LedgerMetadata):
+                    self._is_store_silent = False
+                    metadata = metadata if is_older(found, metadata) else found
         return metadata
 
     def _run(self, core: ConfirmedRead, timeout_s: float) -> int:
@@ -114,24 +105,23 @@ class ConfirmedLook:
         effects = core.handle(start, monotonic_ms())
         if not self._is_reading:
             self._is_reading = True
-            self._setup.read_metadata(lambda outcome: self._items.put(MetadataRead(outcome)))
+            self._source.read_later(self._on_metadata, is_fresh=True)
         while True:
             for effect in effects:
-                lac = self._carry_out(effect, core.metadata)
+                lac = self._carry_out(effect)
                 if lac is not None:
                     return lac
-            self._setup.check_usable()
+            self._check_usable()
             event = self._next(core, deadline_s, timeout_s)
             effects = core.handle(event, monotonic_ms()) if event is not None else []
 
+    def _on_metadata(self, outcome: tuple[LedgerMetadata, int] | ZbkError) -> None:
+        self._items.put(MetadataRead(outcome if isinstance(outcome, ZbkError) else outcome[0]))
+
     def _next(self, core: ConfirmedRead, deadline_s: float, timeout_s: float) -> Event | None:
-        """Return what comes next; ``None``: nothing that counts."""
-        wait_s = min(WAIT_S_MAX, max(0.0, deadline_s - monotonic_s()))
-        if core.due_ms is not None:
-            wait_s = min(wait_s, max(0.0, (core.due_ms - monotonic_ms()) / 1000))
-        try:
-            item = self._items.get(timeout=wait_s)
-        except queue.Empty:
+        """Return the next event; ``None`` for the reply to an earlier look."""
+        item = self._items.next(pause_s(WAIT_S_MAX, deadline_s, core.due_ms))
+        if item is None:
             if monotonic_s() >= deadline_s:
                 what = f"LAC of ledger {core.metadata.ledger_id}"
                 return TimeIsOver(RequestTimeoutError(what, rounded_s(timeout_s)))
@@ -139,15 +129,20 @@ class ConfirmedLook:
         if isinstance(item, MetadataRead):
             self._is_reading = False
             return item
-        assert isinstance(item.key, _Ask), "each request has one"
-        return _event_of(item.key.effect, item) if item.key.look_id == self._look_id else None
+        assert isinstance(item.key, _RequestKey), "each request has one"
+        if item.key.look_id != self._look_id:
+            return None
+        effect, told = item.key.effect, answer_of(item, LacAnswer)
+        if isinstance(told, ZbkError):
+            return LacRefused(effect.round_id, effect.slot, told)
+        return LacAnswered(effect.round_id, effect.slot, told.lac)
 
-    def _carry_out(self, effect: Effect, metadata: LedgerMetadata) -> int | None:
+    def _carry_out(self, effect: Effect) -> int | None:
         match effect:
             case AskLac():
-                built = LedgerRequests.of(metadata, self._setup.ledger_key).read_lac()
-                key = _Ask(self._look_id, effect)
-                self._setup.requests.send(effect.bookie_id, *built, self, key)
+                built = self._context.requests.read_lac()
+                key = _RequestKey(self._look_id, effect)
+                self._context.sender.send(effect.bookie_id, *built, self, key)
                 return None
             case Confirmed():
                 return effect.lac
@@ -155,11 +150,3 @@ class ConfirmedLook:
                 raise effect.error
             case _:
                 assert_never(effect)
-
-
-def _event_of(asked: AskLac, reply: Reply) -> LacAnswered | LacRefused:
-    match reply.outcome:
-        case LacAnswer(lac=lac):
-            return LacAnswered(asked.round_id, asked.slot, lac)
-        case _:
-            return LacRefused(asked.round_id, asked.slot, reply.error)

@@ -1,9 +1,9 @@
-"""The long polls of a client: all of its tails share one request to each bookie.
+"""The LAC watches of a client: all of its tails share one request to each bookie.
 
-The sessions (``read.lac_session``) live in the pool's thread; watches may begin and end in
-any thread. Those that begin while the pool is busy leave together. A bookie that does not know
-sessions gets a long poll for each watch (``ReadLac``), until its connection is lost: it may be
-another release then.
+The sessions (``read.lac_session``) belong to the pool's thread; watches begin and end in any
+thread. Watches that begin while the pool is busy leave in one request. A bookie that does not know
+sessions gets a long poll for each watch (``ReadLac``), until its connection is lost: after that it
+may run another release.
 """
 
 import itertools
@@ -14,7 +14,8 @@ from typing import Final
 
 import msgspec
 
-from zbk.client.cluster.requests import Requests
+from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.cluster.requests import Requests, answer_of
 from zbk.errors import (
     ClientClosedError,
     UnavailableError,
@@ -24,17 +25,17 @@ from zbk.errors import (
 )
 from zbk.protocol.read.lac_session import LacSession, Watched, WatchEnd, WatchRequest
 from zbk.transport.events import News, Reply, Sink
-from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, ReadLac, WatchLacs
+from zbk.wire.messages import LacAnswer, LacsRisen, LacWatch, WatchLacs
 
 POLL_WAIT_MS: Final = 5_000
-"""How long a bookie keeps a request waiting before it answers that there is no news."""
+"""The time after which a bookie answers that no LAC has risen."""
 
 CallSoon = Callable[[Callable[[], None]], bool]
-"""Call back in the pool's thread; false: it has ended, and does not."""
+"""Calls back in the pool's thread; returns false, and never calls, once the pool has ended."""
 
 
 class _Waiter(msgspec.Struct, frozen=True, gc=False):
-    """Where the news of one watch go."""
+    """The receiver of one watch's reply."""
 
     bookie_id: str
     sink: Sink
@@ -53,7 +54,7 @@ class _Ended(msgspec.Struct, frozen=True, gc=False):
 class LacWatches:
     """The watches of a client. Each ends with one ``Reply``, unless it is dropped before.
 
-    A reply has a ``LacAnswer`` or an error, as if each watch had been a long poll of its own.
+    A reply has a ``LacAnswer`` or an error, as if each watch were a long poll of its own.
     """
 
     def __init__(self, requests: Requests, call_soon: CallSoon) -> None:
@@ -64,25 +65,25 @@ class LacWatches:
         self._lock = threading.Lock()
         self._commands: deque[_Began | _Ended] = deque()
         self._is_scheduled = False
-        # of the pool's thread
+        # the pool's thread owns these
         self._waiters: dict[int, _Waiter] = {}
         self._sessions: dict[str, LacSession] = {}
         self._old_bookies: set[str] = set()
 
     # -------------------------------------------------------------- any thread
 
-    def begin(self, bookie_id: str, request: ReadLac, sink: Sink, key: object) -> int:
-        """Wait for a LAC above ``request.known_lac``; return the watch's number."""
+    def begin(
+        self, bookie_id: str, ledger: LedgerRequests, known_lac: int, sink: Sink, key: object
+    ) -> int:
+        """Start to wait for a LAC above ``known_lac``; return the watch's number."""
         number = next(self._numbers)
-        watch = Watched(
-            number, request.ledger_id, request.ledger_key, request.ledger_type, request.known_lac
-        )
+        watch = Watched(number, ledger.ledger_id, ledger.ledger_key, ledger.ledger_type, known_lac)
         if not self._command(_Began(watch, _Waiter(bookie_id, sink, key))):
             sink.deliver([Reply(bookie_id, key, ClientClosedError())])
         return number
 
     def end(self, number: int) -> None:
-        """Drop a watch; a reply that is on its way may still come."""
+        """Drop a watch; a reply that is under way may still come."""
         self._command(_Ended(number))
 
     def _command(self, command: _Began | _Ended) -> bool:
@@ -121,14 +122,15 @@ class LacWatches:
     def deliver(self, news: list[News]) -> None:
         """Handle replies of bookies."""
         for one in news:
-            assert isinstance(one, Reply), "nothing else was asked for"
+            assert isinstance(one, Reply), "the watches subscribe to nothing else"
             if isinstance(one.key, WatchRequest):
                 self._on_reply(one, one.key)
             else:
                 assert isinstance(one.key, int), "the key of a long poll is the watch's number"
                 if isinstance(one.outcome, UnavailableError):
                     self._old_bookies.discard(one.bookie_id)
-                self._end([(one.key, _lac_of(one))])
+                told = answer_of(one, LacAnswer)
+                self._end([(one.key, told if isinstance(told, ZbkError) else told.lac)])
 
     def _on_reply(self, reply: Reply, request: WatchRequest) -> None:
         session = self._session(reply.bookie_id)
@@ -164,15 +166,9 @@ class LacWatches:
             del self._sessions[bookie_id]
 
     def _poll(self, bookie_id: str, watch: Watched) -> None:
-        request = ReadLac(
-            request_id=0,
-            ledger_id=watch.ledger_id,
-            ledger_key=watch.ledger_key,
-            ledger_type=watch.ledger_type,
-            known_lac=watch.known_lac,
-            wait_ms=POLL_WAIT_MS,
-        )
-        self._requests.send(bookie_id, request, (), self, watch.number, wait_ms=POLL_WAIT_MS)
+        ledger = LedgerRequests(watch.ledger_id, watch.ledger_type, watch.ledger_key)
+        built = ledger.read_lac(known_lac=watch.known_lac, wait_ms=POLL_WAIT_MS)
+        self._requests.send(bookie_id, *built, self, watch.number, wait_ms=POLL_WAIT_MS)
 
     def _session(self, bookie_id: str) -> LacSession:
         session = self._sessions.get(bookie_id)
@@ -181,7 +177,7 @@ class LacWatches:
         return session
 
     def _end(self, ends: Iterable[WatchEnd]) -> None:
-        """Report what watches ended with, to each sink in one go."""
+        """Report the ends of watches, to each sink in one call."""
         told: dict[int, tuple[Sink, list[News]]] = {}
         for number, outcome in ends:
             waiter = self._waiters.pop(number, None)
@@ -201,11 +197,3 @@ def _to_wire(watch: Watched) -> LacWatch:
     return LacWatch(
         watch.number, watch.ledger_id, watch.ledger_key, watch.ledger_type, watch.known_lac
     )
-
-
-def _lac_of(reply: Reply) -> int | ZbkError:
-    match reply.outcome:
-        case LacAnswer(lac=lac):
-            return lac
-        case _:
-            return reply.error

@@ -1,27 +1,21 @@
-"""What an application holds of a ledger that it reads."""
+"""The handle of an application that reads a ledger."""
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 from weakref import WeakSet
 
 import msgspec
 
 from zbk.client import arguments
-from zbk.client.cluster.requests import Requests
-from zbk.client.read.confirmed_look import ConfirmedLook, LookSetup, MetadataOutcome
+from zbk.client.cluster.ledger_calls import LedgerContext
+from zbk.client.handle import Handle
+from zbk.client.read.confirmed_look import ConfirmedLook
 from zbk.client.read.lac_watches import POLL_WAIT_MS, LacWatches
+from zbk.client.read.metadata_source import MetadataSource
 from zbk.client.read.read_ahead import ReadAhead
 from zbk.client.read.read_pump import ReadPump
 from zbk.client.read.tail import LedgerTail
-from zbk.client.read.tail_body import MetadataNews, TailBody, TailBox, TailSetup
-from zbk.config import ClientConfig
-from zbk.errors import (
-    InvalidOptionError,
-    ReadBeyondLacError,
-    ReaderClosedError,
-)
-from zbk.protocol.entry.digest import DigestFunction
+from zbk.client.read.tail_body import TailBody, TailBox, TailSetup
+from zbk.errors import InvalidOptionError, ReadBeyondLacError, ReaderClosedError
 from zbk.protocol.entry.entry import Entry
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.entry.words import NO_ENTRY
@@ -32,21 +26,16 @@ from zbk.transport.events import Sink
 
 
 class ReaderSetup(msgspec.Struct, frozen=True):
-    """Everything a reader stands on."""
+    """The parts that a reader works with."""
 
     metadata: LedgerMetadata
-    refresh: Callable[[], LedgerMetadata]
-    refresh_later: Callable[[Callable[[MetadataOutcome], None]], None]
-    news: MetadataNews
-    ledger_key: bytes
-    digest: DigestFunction
-    requests: Requests
+    source: MetadataSource
+    context: LedgerContext
     watches: LacWatches
-    config: ClientConfig
     check_usable: Callable[[], None]
 
 
-class LedgerReader:
+class LedgerReader(Handle):
     """A reader of one ledger. It never fences. One thread at a time reads with it.
 
     ``read`` goes up to the LAC, which is as far as everything is durable; ``read_unconfirmed``
@@ -60,31 +49,13 @@ class LedgerReader:
         self._metadata = setup.metadata
         self._is_closed = False
         self._tails: WeakSet[LedgerTail | TailBody] = WeakSet()
-        self._look = ConfirmedLook(
-            LookSetup(
-                ledger_key=setup.ledger_key,
-                requests=setup.requests,
-                read_metadata=setup.refresh_later,
-                check_usable=setup.check_usable,
-            )
-        )
+        self._look = ConfirmedLook(setup.context, setup.source, setup.check_usable)
         self._lac = NO_ENTRY
         self._lac = self.read_last_add_confirmed()
 
     def __repr__(self) -> str:
         state = self._metadata.state
         return f"<LedgerReader {self.ledger_id} {state} lac={self._lac}>"
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def ledger_id(self) -> int:
@@ -93,32 +64,32 @@ class LedgerReader:
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as this reader last saw it."""
+        """The ledger's metadata as this reader last saw them."""
         return self._metadata
 
     @property
     def last_add_confirmed(self) -> int:
-        """The LAC as this reader last heard it, with entries too; -1 is none. Never goes down."""
+        """The LAC as this reader knows it; -1 is none. It rises with reads and never goes down."""
         return self._lac
 
     @property
     def is_closed(self) -> bool:
-        """True when this handle was given back; the ledger may be open."""
+        """True when this handle was closed; the ledger may be open."""
         return self._is_closed
 
     @property
     def is_closed_ledger(self) -> bool:
-        """True when the ledger has its final end."""
+        """True when the ledger is closed, so its last entry is known."""
         return self._metadata.is_closed
 
     def read_last_add_confirmed(self, *, timeout: float | None = None) -> int:
-        """Ask again how far the ledger is confirmed, and return it.
+        """Ask the bookies how far the ledger is confirmed, and return its LAC; -1 is none.
 
-        The bookies say it. The metadata store is asked, too, for a new ensemble or the end of the
-        ledger; where it does not answer the call goes on with what is known.
+        The metadata store is asked, too, for a new ensemble or the end of the ledger. If it does
+        not answer, the call continues with the metadata that the reader has.
 
         Raises:
-            NotEnoughBookiesError: too few bookies answered to know.
+            NotEnoughBookiesError: too few bookies answered.
         """
         timeout_s = self._timeout_s(timeout)
         self._check()
@@ -141,8 +112,8 @@ class LedgerReader:
     ) -> Iterator[Entry]:
         """Yield the entries ``first .. last``, verified, reading ahead. Empty if ``last < first``.
 
-        With ``bookie_id`` only the replicas of that bookie are read: of a striped ledger those
-        entries that it should hold. ``timeout``, in seconds, is for each wait.
+        With ``bookie_id`` only the replicas of that bookie are read; of a striped ledger these
+        are the entries that it should hold. ``timeout``, in seconds, limits each wait.
 
         Raises:
             ReadBeyondLacError: ``last`` is after the LAC.
@@ -169,20 +140,20 @@ class LedgerReader:
     def read_unconfirmed(
         self, first: int, last: int, *, timeout: float | None = None
     ) -> Iterator[Entry]:
-        """Yield entries that may lie beyond the LAC: they may be gone the next time.
+        """Yield entries that may lie beyond the LAC, so a later read may not find them.
 
         Raises:
-            NoSuchEntryError: no bookie has the next one (yet).
+            NoSuchEntryError: no bookie has the next entry yet.
         """
         first = arguments.entry_id("first", first)
         last = arguments.last_entry_id("last", last)
         return _entries_of(self._batches(first, last, None, timeout))
 
     def tail(self, first: int = 0, *, timeout: float | None = None) -> LedgerTail:
-        """Return an iterator over the entries from ``first`` on, those to come too.
+        """Return an iterator over the entries from ``first`` on, including those still to come.
 
-        It ends when the ledger is closed. ``timeout``, in seconds, is for the wait for one entry;
-        without it the tail waits for as long as it takes.
+        It ends when the ledger is closed. ``timeout``, in seconds, limits the wait for one entry;
+        without it the wait is not limited.
         """
         first = arguments.entry_id("first", first)
         timeout_s = None if timeout is None else arguments.seconds(timeout)
@@ -200,42 +171,34 @@ class LedgerReader:
         return body
 
     def _tail_setup(self, timeout_s: float | None) -> TailSetup:
-        setup, config = self._setup, self._setup.config
-        limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=config.default_timeout_ms)
+        setup = self._setup
+        outage_ms = setup.context.config.default_timeout_ms
+        limits = TailLimits(wait_ms=POLL_WAIT_MS, outage_ms=outage_ms)
         return TailSetup(
             ledger=self,
             core=TailCore(self._metadata, 0, self._lac, limits),
-            news=setup.news,
-            ledger_key=setup.ledger_key,
+            source=setup.source,
+            requests=setup.context.requests,
             watches=setup.watches,
             timeout_s=timeout_s,
             check_usable=setup.check_usable,
         )
 
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
-        """Record what a tail of this reader has found out."""
+        """Record metadata and a LAC that a tail of this reader has found."""
         self._metadata = metadata
         end = metadata.last_entry_id
         self._lac = max(self._lac, lac) if end is None else end
 
     def read_ahead(self, first: int, last: int, sink: Sink) -> ReadAhead:
         """Begin to read entries that a tail of this reader knows to be confirmed."""
-        setup = self._setup
-        return ReadAhead(
-            self._metadata,
-            setup.ledger_key,
-            setup.digest,
-            setup.requests,
-            setup.config,
-            sink,
-            first,
-            last,
-        )
+        return ReadAhead(self._setup.context, self._metadata, sink, first, last)
 
     def close(self) -> None:
-        """Close this handle, and end its tails. The ledger stays as it is. Closing twice is fine.
+        """Close this handle and end its tails. The ledger stays as it is.
 
-        Every other call of the handle raises ``ReaderClosedError`` afterwards.
+        Closing twice is allowed. After that every other call of the handle raises
+        ``ReaderClosedError``.
         """
         self._is_closed = True
         for tail in list(self._tails):
@@ -253,30 +216,25 @@ class LedgerReader:
             raise InvalidOptionError(
                 "bookie_id", bookie_id, f"holds nothing of ledger {self.ledger_id}"
             )
-        return self._run(first, last, bookie_id, timeout_s)
-
-    def _run(self, first: int, last: int, bookie_id: str | None, timeout_s: float) -> "_Batches":
-        setup = self._setup
         pump = ReadPump(
+            self._setup.context,
             self._metadata,
             self._refresh,
-            setup.ledger_key,
-            setup.digest,
-            setup.requests,
-            setup.config,
+            first,
+            last,
             bookie_id=bookie_id,
             timeout_s=timeout_s,
         )
-        return _Batches(pump.run(first, last), self._learn_read)
+        return _Batches(pump, self._learn_read)
 
     def _learn_read(self, lac: int) -> None:
-        """Record the LAC that came with entries; the end of a closed ledger is known already."""
+        """Record the LAC that came with entries; of a closed ledger it is known."""
         self._setup.check_usable()
         if not self._metadata.is_closed:
             self._lac = max(self._lac, lac)
 
     def _refresh(self) -> LedgerMetadata:
-        self._metadata = self._setup.refresh()
+        self._metadata = self._setup.source.read()
         return self._metadata
 
     def _check(self) -> None:
@@ -286,12 +244,12 @@ class LedgerReader:
 
     def _timeout_s(self, timeout: float | None) -> float:
         if timeout is None:
-            return self._setup.config.default_timeout_ms / 1000
+            return self._setup.context.config.default_timeout_ms / 1000
         return arguments.seconds(timeout)
 
 
 class _Batches(Iterator[ReadBatch]):
-    """Batches of a pump, on their way to an application; the reader learns the LAC of each."""
+    """Batches of a pump; the reader learns the LAC of each."""
 
     def __init__(self, pump: ReadPump, learn: Callable[[int], None]) -> None:
         self._pump = pump

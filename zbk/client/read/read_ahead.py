@@ -1,31 +1,24 @@
-"""Reads a range chunk by chunk, several chunks ahead of the application.
+"""Reading a range chunk by chunk, several chunks ahead of the application.
 
-Each chunk is a ``RangeRead`` of one fragment. Chunks are asked for from the replicas in turn, so
-that all of them work; a bookie that failed or was slow is asked last for a while. The size of a
-chunk follows the size of the entries met so far.
+Each chunk is a ``RangeRead`` of one fragment. Chunks are requested from the replicas in turn, so
+that all of them work; a bookie that failed or was slow is asked last for a while. The number of
+entries in a chunk follows from the size of the entries read so far.
 
-A chunk that cannot be read may have been moved since its reader was opened: then the metadata are
-wanted, and if other bookies hold it now, it is asked for there. No other failure is retried.
+A chunk that cannot be read may have moved since its reader was opened. ``ReadAhead`` then wants the
+metadata, and requests the chunk again if other bookies hold it now. No other failure is retried.
 
-Nothing here waits: replies, metadata and time are handed in by the owner, in one thread.
-``ReadPump`` waits for the application of a range, a tail for that of a ledger that grows.
+Nothing here waits: the owner hands in replies, metadata and time, in one thread. ``ReadPump`` waits
+for the application that reads a range, a tail for the application that follows a ledger.
 
-``lac`` rises with what bookies tell beside entries, and with what writers put into them: whatever
-was a ledger's LAC once is durable for good.
+``lac`` rises with the LACs that bookies send beside entries, and with those that writers put into
+entries: every value that was a ledger's LAC once is durable for good.
 """
 
 from collections import deque
 from typing import Final
 
-from zbk.client.cluster.ledger_calls import LedgerRequests, body_of
-from zbk.client.cluster.requests import Requests
-from zbk.config import ClientConfig
-from zbk.errors import (
-    MetadataUnavailableError,
-    NoSuchEntryError,
-    ZbkError,
-)
-from zbk.protocol.entry.digest import DigestFunction
+from zbk.client.cluster.ledger_calls import LedgerContext, body_of
+from zbk.errors import MetadataUnavailableError, NoSuchEntryError, ZbkError
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.entry.words import NO_ENTRY, DigestType
 from zbk.protocol.ledger.metadata import Fragment, LedgerMetadata
@@ -45,15 +38,15 @@ from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import ReadAnswer
 
 CHUNK_COUNT: Final = 256
-"""Entries of the first chunks, while the size of entries is not known."""
+"""Entries in each of the first chunks, while the size of entries is not known."""
 
 CHUNK_COUNT_MAX: Final = 8_192
 
 MOVE_COUNT_MAX: Final = 8
-"""How often one chunk is asked for elsewhere because its ensemble has changed."""
+"""How often one chunk is requested elsewhere because its ensemble has changed."""
 
 AVOIDED_CHUNK_COUNT: Final = 32
-"""For so many chunks a bookie that failed or was slow is asked last."""
+"""The number of chunks for which a bookie that failed or was slow is asked last."""
 
 
 class _Chunk:
@@ -68,12 +61,12 @@ class _Chunk:
         self.number = number
         self.fragment = fragment
         self.core = core
-        self.next_id = first  # of what was not delivered yet
+        self.next_id = first  # the first entry that was not delivered yet
         self.last = last
         self.move_count = 0
         self.batches: deque[ReadBatch] = deque()
         self.error: ZbkError | None = None
-        self.is_refreshed = False  # the metadata were read since it failed
+        self.is_refreshed = False  # the metadata were read after it failed
 
 
 class ReadAhead:
@@ -81,37 +74,32 @@ class ReadAhead:
 
     def __init__(
         self,
+        context: LedgerContext,
         metadata: LedgerMetadata,
-        ledger_key: bytes,
-        digest: DigestFunction,
-        requests: Requests,
-        config: ClientConfig,
         sink: Sink,
         first: int,
         last: int,
         *,
         bookie_id: str | None = None,
     ) -> None:
+        self._context = context
+        self._config = context.config
         self._metadata = metadata
-        self._next_id = first  # of what no chunk was begun for
-        self._last = last
         self._sink = sink
-        self._ledger_key = ledger_key
-        self._digest = digest
-        self._requests = requests
-        self._config = config
+        self._next_id = first  # of the next chunk to begin
+        self._last = last
         self._bookie_id = bookie_id
         self._lac = NO_ENTRY
         self._chunks: deque[_Chunk] = deque()
         self._by_number: dict[int, _Chunk] = {}
         self._number = 0
-        self._avoided_until: dict[str, int] = {}  # number of a chunk, by bookie
+        self._avoided_until: dict[str, int] = {}  # a chunk's number, by bookie
         self._chunk_count = CHUNK_COUNT
-        self._ahead_count = 1  # grows: a reader of one entry does not ask for thousands
+        self._ahead_count = 1  # grows: a reader of one entry does not request thousands
 
     @property
     def lac(self) -> int:
-        """The highest LAC that came beside entries, or in them; -1 is none."""
+        """The highest LAC that came beside entries or in them; -1 is none."""
         return self._lac
 
     @property
@@ -121,17 +109,17 @@ class ReadAhead:
 
     @property
     def wants_metadata(self) -> bool:
-        """True when ``refreshed`` or ``not_refreshed`` is to be called before anything goes on."""
+        """True when reading continues only after ``refreshed`` or ``not_refreshed``."""
         return bool(self._chunks) and self._is_lost(self._chunks[0])
 
     @property
     def due_ms(self) -> int | None:
-        """When to call ``tick``: a chunk may want to ask another replica then."""
+        """The time of the next ``tick``, which lets a chunk ask another replica; or ``None``."""
         due_ms = [chunk.core.speculate_at_ms for chunk in self._chunks]
         return min((at_ms for at_ms in due_ms if at_ms is not None), default=None)
 
     def next_batch(self) -> ReadBatch | None:
-        """Return the next entries in order; ``None``: there are none now, or no more.
+        """Return the next entries in order; ``None`` if there are none yet, or no more.
 
         Raises:
             ZbkError: the next entry cannot be read.
@@ -161,36 +149,36 @@ class ReadAhead:
             self._lac = max(self._lac, reply.outcome.lac)
         assert isinstance(reply.key, tuple), "a key is chunk, slot and read id"
         number, slot, read_id = reply.key
-        found = self._by_number.get(number)
-        if found is not None:
-            self._handle(found, ReadAnswered(slot, read_id, body_of(reply)))
+        chunk = self._by_number.get(number)
+        if chunk is not None:
+            self._handle(chunk, ReadAnswered(slot, read_id, body_of(reply)))
 
     def tick(self) -> None:
-        """Note that time has passed."""
+        """Handle the passing of time."""
         for chunk in self._chunks:
             self._handle(chunk, ReadTicked())
 
     def refreshed(self, metadata: LedgerMetadata) -> None:
-        """Record the metadata as they are now."""
+        """Record the present metadata."""
         self._metadata = metadata
         if self._chunks:
             self._chunks[0].is_refreshed = True
 
     def not_refreshed(self, unknown: MetadataUnavailableError) -> None:
-        """Note that the metadata cannot be read."""
+        """Record that the metadata cannot be read."""
         chunk = self._chunks[0]
         chunk.is_refreshed = True
         if isinstance(chunk.error, NoSuchEntryError):
-            chunk.error = unknown  # it may be elsewhere: nothing says that it is nowhere
+            chunk.error = unknown  # the entry may be on other bookies
 
     def _begin_ahead(self) -> None:
         while self._next_id <= self._last and len(self._chunks) < self._ahead_count:
             chunk, self._next_id = self._begin(self._next_id, self._last)
-            if chunk is not None:  # else the one bookie asked holds nothing of it
+            if chunk is not None:  # else the one bookie to read from holds nothing of it
                 self._chunks.append(chunk)
 
     def _begin(self, first: int, last: int) -> tuple[_Chunk | None, int]:
-        """Start the chunk at ``first``; return it, if it has entries, and where the next begins."""
+        """Start the chunk at ``first``; return it, if any, and the start of the next chunk."""
         fragment, fragment_last = self._metadata.fragment_of(first)
         stop = first + self._chunk_count - 1
         last = min(last, stop, stop if fragment_last is None else max(fragment_last, first))
@@ -203,7 +191,7 @@ class ReadAhead:
             self._metadata,
             first,
             last,
-            digest=self._digest,
+            digest=self._context.digest,
             slot_order=self._slot_order(fragment),
             only_slot=only_slot,
             speculative_ms=self._config.speculative_read_ms,
@@ -230,7 +218,7 @@ class ReadAhead:
                 self._avoided_until[bookie_id] = self._number + AVOIDED_CHUNK_COUNT
 
     def _is_lost(self, chunk: _Chunk) -> bool:
-        """Return whether a chunk cannot be read where it was, and may be elsewhere."""
+        """Return whether a chunk failed and may have moved to other bookies."""
         return (
             chunk.error is not None
             and not chunk.batches
@@ -241,7 +229,7 @@ class ReadAhead:
         )
 
     def _move(self, chunk: _Chunk, error: ZbkError) -> None:
-        """Begin what is left of a failed chunk again, if it is elsewhere now; else raise."""
+        """Begin the rest of a failed chunk again if it has moved; else raise its error."""
         is_stuck = self._bookie_id is not None or chunk.move_count == MOVE_COUNT_MAX
         if is_stuck or not self._is_moved(chunk):
             raise error
@@ -274,13 +262,12 @@ class ReadAhead:
                 chunk.error = effect.error
 
     def _send(self, chunk: _Chunk, effect: SendRead) -> None:
-        ledger = LedgerRequests.of(self._metadata, self._ledger_key)
-        built = ledger.read(effect.entry_ids, self._config.read_size_max)
+        built = self._context.requests.read(effect.entry_ids, self._config.read_size_max)
         key = (chunk.number, effect.slot, effect.read_id)
-        self._requests.send(chunk.fragment.bookies[effect.slot], *built, self._sink, key)
+        self._context.sender.send(chunk.fragment.bookies[effect.slot], *built, self._sink, key)
 
     def _learn(self, batch: ReadBatch) -> None:
-        if batch.digest_type is not DigestType.NONE:  # without a digest it may be anything
+        if batch.digest_type is not DigestType.NONE:  # without a digest it may be damaged
             self._lac = max(self._lac, batch.last_lac)
         mean_size = max(1, sum(batch.sizes) // max(1, len(batch)))
         self._chunk_count = min(CHUNK_COUNT_MAX, max(1, self._config.read_size_max // mean_size))

@@ -1,65 +1,46 @@
-"""Reads a range for an application that iterates: waits for what ``ReadAhead`` asks for."""
+"""Reading a range for an application that iterates: waits for the chunks of ``ReadAhead``."""
 
 from collections.abc import Callable, Iterator
-from typing import Self
 
-from zbk.client.cluster.requests import ReplyBox, Requests
+from zbk.client.arrivals import pause_s
+from zbk.client.cluster.ledger_calls import LedgerContext
+from zbk.client.cluster.requests import ReplyBox
 from zbk.client.read.read_ahead import ReadAhead
-from zbk.config import ClientConfig
 from zbk.errors import MetadataUnavailableError, RequestTimeoutError
-from zbk.protocol.entry.digest import DigestFunction
 from zbk.protocol.entry.read_batch import ReadBatch
-from zbk.protocol.entry.words import NO_ENTRY
 from zbk.protocol.ledger.metadata import LedgerMetadata
-from zbk.system.clock import monotonic_ms, monotonic_s
+from zbk.system.clock import monotonic_s
 from zbk.system.deadline import left_s, rounded_s, within
 
 
 class ReadPump(Iterator[ReadBatch]):
-    """One pass over a range of a ledger. ``refresh`` reads its metadata again.
+    """One pass over the entries ``first .. last`` of a ledger, in batches, in order.
 
-    After a time-out it goes on where it was, with the answers that came meanwhile. ``lac`` rises
-    with what bookies tell beside entries, and with what writers put into them.
+    ``refresh`` reads the metadata again. ``timeout_s`` limits each wait. After a time-out the pass
+    continues where it was, with the answers that came meanwhile.
     """
 
     def __init__(
         self,
+        context: LedgerContext,
         metadata: LedgerMetadata,
         refresh: Callable[[], LedgerMetadata],
-        ledger_key: bytes,
-        digest: DigestFunction,
-        requests: Requests,
-        config: ClientConfig,
+        first: int,
+        last: int,
         *,
         bookie_id: str | None,
         timeout_s: float,
     ) -> None:
-        self._metadata = metadata
+        self._ledger_id = metadata.ledger_id
         self._refresh = refresh
-        self._ledger_key = ledger_key
-        self._digest = digest
-        self._requests = requests
-        self._config = config
-        self._bookie_id = bookie_id
         self._timeout_s = timeout_s
         self._box = ReplyBox()
-        self._ahead: ReadAhead | None = None
-        self.lac = NO_ENTRY
+        self._ahead = ReadAhead(context, metadata, self._box, first, last, bookie_id=bookie_id)
 
-    def run(self, first: int, last: int) -> Self:
-        """Return an iterator over the entries ``first .. last`` in batches, in order."""
-        self._ahead = ReadAhead(
-            self._metadata,
-            self._ledger_key,
-            self._digest,
-            self._requests,
-            self._config,
-            self._box,
-            first,
-            last,
-            bookie_id=self._bookie_id,
-        )
-        return self
+    @property
+    def lac(self) -> int:
+        """The highest LAC that came beside entries or in them; -1 is none."""
+        return self._ahead.lac
 
     def __next__(self) -> ReadBatch:
         """Return the next batch; wait for it.
@@ -69,10 +50,8 @@ class ReadPump(Iterator[ReadBatch]):
             ZbkError: it cannot be read.
         """
         ahead = self._ahead
-        assert ahead is not None, "a range was given"
         while not ahead.is_over:
             batch = ahead.next_batch()
-            self.lac = ahead.lac
             if batch is not None:
                 return batch
             if ahead.wants_metadata:
@@ -84,22 +63,19 @@ class ReadPump(Iterator[ReadBatch]):
                 else:
                     ahead.refreshed(metadata)
             elif not ahead.is_over:
-                self._wait(ahead)
+                self._wait()
         raise StopIteration
 
-    def _wait(self, ahead: ReadAhead) -> None:
-        """Handle the next reply; until it comes, note that time passes."""
+    def _wait(self) -> None:
+        """Handle the next reply; until it comes, let time pass for the chunks."""
         timeout_s = left_s(self._timeout_s)
         deadline_s = monotonic_s() + timeout_s
         while True:
-            wait_s = max(0.0, deadline_s - monotonic_s())
-            if ahead.due_ms is not None:
-                wait_s = min(wait_s, max(0.0, (ahead.due_ms - monotonic_ms()) / 1000))
-            reply = self._box.next(wait_s)
+            reply = self._box.next(pause_s(timeout_s, deadline_s, self._ahead.due_ms))
             if reply is not None:
-                ahead.take(reply)
+                self._ahead.take(reply)
                 return
             if monotonic_s() >= deadline_s:
-                what = f"read of ledger {self._metadata.ledger_id}"
+                what = f"read of ledger {self._ledger_id}"
                 raise RequestTimeoutError(what, rounded_s(timeout_s))
-            ahead.tick()
+            self._ahead.tick()

@@ -1,29 +1,25 @@
-"""What follows one ledger while it is written; it never waits.
+"""The body of one tail: it follows a ledger while it is written, and never waits.
 
-The core (``read.tail``) decides; this carries out. What comes in, from the pool's thread
-and from the metadata store's, goes into a box that the owner takes it out of: one tail's own
-(``LedgerTail``), or that of many tails (``TailGroup``). Everything else is called by the owner, in
-one thread at a time. While nobody asks for the next entry, nothing happens: at most one watch a
-bookie is under way, and its answer waits in the box.
+The core (``read.tail``) decides, and the body carries out. Replies from the pool's thread and
+metadata from the store's thread go into a box, from which the owner takes them. The owner is one
+tail (``LedgerTail``) or a group (``TailGroup``); it calls everything else, in one thread at a time.
+While the owner does not ask for the next entry, nothing happens: at most one LAC watch per bookie
+is under way, and its answer stays in the box.
 """
 
-import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Protocol, TypeAlias
 
 import msgspec
-import pykka
 
-from zbk.client.cluster.metadata_actor import MetadataActors, MetadataTask
+from zbk.client.arrivals import Arrivals
+from zbk.client.cluster.ledger_calls import LedgerRequests
+from zbk.client.cluster.requests import answer_of
 from zbk.client.read.lac_watches import LacWatches
-from zbk.errors import (
-    MetadataUnavailableError,
-    NoSuchLedgerError,
-    ZbkError,
-)
-from zbk.metadata.records.ledgers import LedgerStore
+from zbk.client.read.metadata_source import MetadataSource
+from zbk.client.read.read_ahead import ReadAhead
+from zbk.errors import MetadataUnavailableError, NoSuchLedgerError, ZbkError
 from zbk.metadata.stores.store import Watch
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.ledger.metadata import LedgerMetadata
@@ -45,115 +41,38 @@ from zbk.protocol.read.tail import (
 )
 from zbk.system.clock import monotonic_ms
 from zbk.transport.events import News, Reply, Sink
-from zbk.wire.messages import LacAnswer, ReadLac
-
-
-class MetadataNews(Protocol):
-    """How the metadata of one ledger become known. Callbacks run in foreign threads."""
-
-    def watch(self, callback: Callable[[tuple[LedgerMetadata, int] | None], None]) -> Watch:
-        """Call back with metadata and version: now, and after each change; None: deleted."""
-        ...
-
-    def read_later(self, callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None]) -> None:
-        """Read them once, and call back."""
-        ...
-
-
-class LedgerNews:
-    """The metadata of one ledger, from the store; read by the client's metadata actor."""
-
-    def __init__(
-        self, ledgers: LedgerStore, metadata_actors: MetadataActors, ledger_id: int
-    ) -> None:
-        self._ledgers = ledgers
-        self._metadata_actors = metadata_actors
-        self._ledger_id = ledger_id
-
-    def watch(self, callback: Callable[[tuple[LedgerMetadata, int] | None], None]) -> Watch:
-        """Call back with metadata and version: now, and after each change; None: deleted."""
-        return self._ledgers.watch(self._ledger_id, callback)
-
-    def read_later(self, callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None]) -> None:
-        """Read them once, and call back."""
-        task = MetadataTask(lambda: self._ledgers.read(self._ledger_id), callback)
-        with suppress(pykka.ActorDeadError):  # the client was closed
-            self._metadata_actors.tell(self._ledger_id, task)
-
-
-class EntriesAhead(Protocol):
-    """A range that is read: see ``ReadAhead``."""
-
-    @property
-    def lac(self) -> int:
-        """The highest LAC that came with entries."""
-        ...
-
-    @property
-    def is_over(self) -> bool:
-        """True when ``next_batch`` has returned everything."""
-        ...
-
-    @property
-    def wants_metadata(self) -> bool:
-        """True when the metadata have to be read before anything goes on."""
-        ...
-
-    @property
-    def due_ms(self) -> int | None:
-        """When to call ``tick``."""
-        ...
-
-    def next_batch(self) -> ReadBatch | None:
-        """Return the next entries; ``None``: there are none now, or no more."""
-        ...
-
-    def take(self, reply: Reply) -> None:
-        """Handle a reply."""
-        ...
-
-    def tick(self) -> None:
-        """Note that time has passed."""
-        ...
-
-    def refreshed(self, metadata: LedgerMetadata) -> None:
-        """Record the metadata as they are now."""
-        ...
-
-    def not_refreshed(self, unknown: MetadataUnavailableError) -> None:
-        """Note that the metadata cannot be read."""
-        ...
+from zbk.wire.messages import LacAnswer
 
 
 class FollowedLedger(Protocol):
-    """What a tail needs of the reader that it belongs to."""
+    """The reader that a tail belongs to."""
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The ledger's metadata as last seen."""
+        """The metadata as the reader knows them."""
         ...
 
     @property
     def last_add_confirmed(self) -> int:
-        """The LAC as last heard."""
+        """The LAC as the reader knows it."""
         ...
 
     def learn(self, metadata: LedgerMetadata, lac: int) -> None:
-        """Record what the tail has found out."""
+        """Record metadata and a LAC that the tail has found."""
         ...
 
-    def read_ahead(self, first: int, last: int, sink: Sink) -> EntriesAhead:
-        """Begin to read entries that are confirmed."""
+    def read_ahead(self, first: int, last: int, sink: Sink) -> ReadAhead:
+        """Begin to read confirmed entries."""
         ...
 
 
 class TailSetup(msgspec.Struct, frozen=True):
-    """Everything a tail stands on."""
+    """The parts that a tail works with."""
 
     ledger: FollowedLedger
     core: TailCore
-    news: MetadataNews
-    ledger_key: bytes
+    source: MetadataSource
+    requests: LedgerRequests
     watches: LacWatches
     timeout_s: float | None
     check_usable: Callable[[], None]
@@ -166,47 +85,25 @@ class MetadataUnread(msgspec.Struct, frozen=True):
 
 
 class EntriesRead(msgspec.Struct, frozen=True):
-    """The reply to a request of a ``ReadAhead``; those of an earlier one count no more."""
+    """The reply to a request of a ``ReadAhead``, which a later one ignores."""
 
     sink: "_ReadSink"
     reply: Reply
 
 
 Item: TypeAlias = Reply | EntriesRead | MetadataUnread | None
-"""What comes into a box for a tail; ``None``: there are metadata to look at, or it was closed."""
+"""An item for a tail. ``None``: new metadata have been recorded, or the tail was closed."""
 
 
-class TailBox:
-    """Where what comes for one tail, or for many, waits for its owner.
+class TailBox(Arrivals[tuple["TailBody", Item]]):
+    """Items for one tail, or for many, until their owner takes them.
 
-    Bounded: a watch a bookie, the replies to what is read ahead, and the latest metadata.
+    Bounded: a LAC watch per bookie, the replies to reads, and the latest metadata of each ledger.
     """
-
-    def __init__(self) -> None:
-        self._items: queue.SimpleQueue[tuple[TailBody, Item]] = queue.SimpleQueue()
-
-    def put(self, body: "TailBody", item: Item) -> None:
-        """Put something into the box. Any thread."""
-        self._items.put((body, item))
-
-    def next(self, timeout_s: float) -> "tuple[TailBody, Item] | None":
-        """Return what came next, or ``None`` if nothing comes in time."""
-        try:
-            return self._items.get(timeout=timeout_s)
-        except queue.Empty:
-            return None
-
-    def take_all(self) -> "list[tuple[TailBody, Item]]":
-        """Return everything that has come."""
-        items = []
-        with suppress(queue.Empty):
-            while True:
-                items.append(self._items.get_nowait())
-        return items
 
 
 class _ReadSink:
-    """Where the replies to one ``ReadAhead`` go."""
+    """The sink of one ``ReadAhead``."""
 
     def __init__(self, body: "TailBody", box: TailBox) -> None:
         self._body = body
@@ -216,7 +113,7 @@ class _ReadSink:
         """Handle the answers of bookies."""
         for one in news:
             if isinstance(one, Reply):
-                self._box.put(self._body, EntriesRead(self, one))
+                self._box.put((self._body, EntriesRead(self, one)))
 
 
 class TailBody:
@@ -228,9 +125,9 @@ class TailBody:
         self._next_id = first
         self._box = box
         self._watch: Watch | None = None
-        self._lac_watches: dict[int, int] = {}  # by poll: the watch's number
-        self._ahead: EntriesAhead | None = None
-        self._read_sink: _ReadSink | None = None  # of it
+        self._lac_watches: dict[int, int] = {}  # by poll, the number of the watch
+        self._ahead: ReadAhead | None = None
+        self._read_sink: _ReadSink | None = None  # of ``_ahead``
         self._is_reading_metadata = False
         self._lock = threading.Lock()
         self._seen: MetadataSeen | None = None
@@ -247,12 +144,12 @@ class TailBody:
 
     @property
     def lac(self) -> int:
-        """How far the ledger was confirmed when last heard."""
+        """The LAC of the ledger as this tail knows it; -1 is none."""
         return self._core.lac
 
     @property
     def due_ms(self) -> int | None:
-        """When to call ``tick``."""
+        """The time of the next ``tick``, or ``None``."""
         if self.is_over:
             return None
         times_ms = (self._core.due_ms, None if self._ahead is None else self._ahead.due_ms)
@@ -264,25 +161,25 @@ class TailBody:
         """Handle the answers of bookies."""
         for one in news:
             if isinstance(one, Reply):
-                self._box.put(self, one)
+                self._box.put((self, one))
 
     def close(self) -> None:
-        """End it. Twice is fine."""
+        """End the tail. Closing twice is allowed."""
         self.is_over = True
         if self._watch is not None:
             self._watch.cancel()
         for number in list(self._lac_watches.values()):
             self._setup.watches.end(number)
-        self._box.put(self, None)
+        self._box.put((self, None))
 
     def _see(self, event: MetadataSeen) -> None:
-        """Record metadata; only the latest are kept."""
+        """Record metadata; the body keeps only the latest."""
         with self._lock:
             is_known = self._seen is not None
             if self._seen is None or event.metadata is None or event.version >= self._seen.version:
                 self._seen = event
         if not is_known:
-            self._box.put(self, None)
+            self._box.put((self, None))
 
     def _on_change(self, found: tuple[LedgerMetadata, int] | None) -> None:
         self._see(MetadataSeen(*found) if found is not None else MetadataSeen(None))
@@ -292,24 +189,28 @@ class TailBody:
             case NoSuchLedgerError():
                 self._see(MetadataSeen(None))
             case ZbkError():
-                self._box.put(self, MetadataUnread(outcome))
+                self._box.put((self, MetadataUnread(outcome)))
             case _:
                 self._see(MetadataSeen(*outcome))
 
     # -------------------------------------------------------------- the owner's thread
 
     def start(self) -> None:
-        """Begin to follow, unless that has happened."""
+        """Start to follow the ledger, once."""
         if self._watch is None and not self.is_over:
-            self._watch = self._setup.news.watch(self._on_change)
+            self._watch = self._setup.source.watch(self._on_change)
             self._handle(EntriesWanted(self._next_id))
 
     def take(self, item: Item) -> None:
-        """Handle something that came into the box."""
+        """Handle an item from the box."""
         match item:
             case Reply(key=int() as poll_id):
                 self._lac_watches.pop(poll_id, None)
-                self._handle(_event_of(poll_id, item))
+                told = answer_of(item, LacAnswer)
+                if isinstance(told, ZbkError):
+                    self._handle(PollRefused(poll_id, told))
+                else:
+                    self._handle(LacTold(poll_id, told.lac))
             case EntriesRead():
                 if self._ahead is not None and item.sink is self._read_sink:
                     self._ahead.take(item.reply)
@@ -321,13 +222,13 @@ class TailBody:
                 raise AssertionError("the key of a poll is its number")
 
     def tick(self) -> None:
-        """Note that time has passed."""
+        """Handle the passing of time."""
         if self._ahead is not None:
             self._ahead.tick()
         self._handle(TailTicked())
 
     def next_batch(self) -> ReadBatch | None:
-        """Return the next entries; ``None``: there are none now, or it is over."""
+        """Return the next entries; ``None`` if there are none yet, or the tail is over."""
         while self._ahead is not None and not self.is_over:
             ahead = self._ahead
             try:
@@ -353,7 +254,7 @@ class TailBody:
     # -------------------------------------------------------------- private
 
     def _on_unread_metadata(self, error: ZbkError) -> None:
-        """Go on without; the core reads them again, and the watch goes on."""
+        """Continue without them: the core reads them again, and the watch goes on."""
         self._is_reading_metadata = False
         if self._ahead is None or not self._ahead.wants_metadata:
             return
@@ -386,7 +287,7 @@ class TailBody:
             case PollLac():
                 self._poll(effect)
             case ReadMetadata():
-                self._setup.news.read_later(self._on_read)
+                self._setup.source.read_later(self._on_read)
             case EntriesConfirmed():
                 ledger = self._setup.ledger
                 ledger.learn(ledger.metadata, effect.lac)
@@ -399,28 +300,13 @@ class TailBody:
                 self.close()
 
     def _read_metadata(self) -> None:
-        """Read the metadata for what cannot be read where it was."""
+        """Read the metadata to find entries that cannot be read where they were."""
         if not self._is_reading_metadata:
             self._is_reading_metadata = True
-            self._setup.news.read_later(self._on_read)
+            self._setup.source.read_later(self._on_read)
 
     def _poll(self, effect: PollLac) -> None:
-        metadata = self._setup.ledger.metadata
-        request = ReadLac(
-            request_id=0,
-            ledger_id=metadata.ledger_id,
-            ledger_key=self._setup.ledger_key,
-            ledger_type=metadata.ledger_type,
-            known_lac=effect.known_lac,
-            wait_ms=effect.wait_ms,
+        number = self._setup.watches.begin(
+            effect.bookie_id, self._setup.requests, effect.known_lac, self, effect.poll_id
         )
-        number = self._setup.watches.begin(effect.bookie_id, request, self, effect.poll_id)
         self._lac_watches[effect.poll_id] = number
-
-
-def _event_of(poll_id: int, reply: Reply) -> LacTold | PollRefused:
-    match reply.outcome:
-        case LacAnswer(lac=lac):
-            return LacTold(poll_id, lac)
-        case _:
-            return PollRefused(poll_id, reply.error)

@@ -1,13 +1,14 @@
 """Following many ledgers in one thread: what ``Client.tail_group`` returns."""
 
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.arrivals import pause_s
 from zbk.client.deadlines import Deadlines
+from zbk.client.handle import Handle
 from zbk.client.read.ledger_reader import LedgerReader
 from zbk.client.read.tail_body import TailBody, TailBox
 from zbk.errors import RequestTimeoutError, ZbkError
@@ -15,13 +16,14 @@ from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.system.clock import monotonic_ms, monotonic_s
 
 WAIT_S_MAX: Final = 1.0
-"""How long a group sleeps before it looks whether its client is still there."""
+"""The longest wait before a group checks that its client is still open."""
 
 
 class TailedBatch(msgspec.Struct, frozen=True):
-    """Entries of one ledger of a group; without entries: that ledger was the last time here.
+    """Entries of one ledger of a group, or the end of that ledger if ``batch`` is ``None``.
 
-    ``error`` says why it cannot be followed; ``None``: it is closed, and that was all of it.
+    ``error`` says why the ledger cannot be followed any more. If it is ``None`` at the end, the
+    ledger is closed and all of its entries were delivered.
     """
 
     reader: LedgerReader
@@ -30,17 +32,18 @@ class TailedBatch(msgspec.Struct, frozen=True):
 
     @property
     def is_last(self) -> bool:
-        """True when nothing more comes of this ledger."""
+        """True when no more items of this ledger follow."""
         return self.batch is None
 
 
-class TailGroup(Iterator[TailedBatch]):
-    """Many ledgers that are followed while they are written, by one thread.
+class TailGroup(Handle, Iterator[TailedBatch]):
+    """Many ledgers that one thread follows while they are written.
 
     Their entries come in batches, those of each ledger in order; ledgers take turns. All of them
     share one request to each bookie, so a ledger without new entries costs memory only. When a
     ledger is closed and all of it was delivered, or when it cannot be followed any more, a last
-    item without entries says so, and the others go on. The iteration ends when no ledger is left.
+    item without entries reports that, and the others continue. The iteration ends when no ledger
+    is left.
 
     One thread at a time uses a group. Closing a reader takes its ledger out of the group, without
     a last item.
@@ -59,29 +62,15 @@ class TailGroup(Iterator[TailedBatch]):
         self._check_usable = check_usable
         self._box = TailBox()
         self._readers: dict[TailBody, LedgerReader] = {}
-        self._ready: dict[TailBody, None] = {}  # that may have entries
+        self._ready: dict[TailBody, None] = {}  # those that may have entries
         self._deadlines = Deadlines[TailBody]()
 
     def __repr__(self) -> str:
         return f"<TailGroup of {len(self._readers)} ledgers>"
 
     def __len__(self) -> int:
-        """Return how many ledgers are followed."""
+        """Return the number of ledgers in the group."""
         return len(self._readers)
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def add(self, reader: LedgerReader, first: int = 0) -> None:
         """Follow a reader's ledger from the entry ``first`` on.
@@ -102,7 +91,7 @@ class TailGroup(Iterator[TailedBatch]):
         return item
 
     def next_item(self, *, timeout: float | None = None) -> TailedBatch | None:
-        """Return the next entries of any ledger; wait for them; ``None``: no ledger is left.
+        """Return the next entries of any ledger; wait for them; ``None`` if no ledger is left.
 
         Raises:
             RequestTimeoutError: none came within ``timeout`` seconds; call again to wait on.
@@ -118,7 +107,7 @@ class TailGroup(Iterator[TailedBatch]):
             self._wait(deadline_s, timeout_s)
 
     def close(self) -> None:
-        """End all tails; the readers stay open. Twice is fine."""
+        """End all tails; the readers stay open. Closing twice is allowed."""
         for body in self._readers:
             body.close()
         self._readers.clear()
@@ -127,7 +116,7 @@ class TailGroup(Iterator[TailedBatch]):
     # ------------------------------------------------------------------ private
 
     def _next_ready(self) -> TailedBatch | None:
-        """Return the entries of the next ledger in turn that has any, or its last item."""
+        """Return the entries of the next ledger that has any, or its last item."""
         while self._ready:
             body = next(iter(self._ready))
             del self._ready[body]
@@ -142,7 +131,7 @@ class TailGroup(Iterator[TailedBatch]):
                 return TailedBatch(reader, None, error)
             batch = body.next_batch()
             if batch is not None:
-                self._ready[body] = None  # behind the others
+                self._ready[body] = None  # after the others
                 return TailedBatch(reader, batch)
             self._deadlines.put(body, body.due_ms)
             if body.is_over:
@@ -152,18 +141,13 @@ class TailGroup(Iterator[TailedBatch]):
         return None
 
     def _wait(self, deadline_s: float | None, timeout_s: float | None) -> None:
-        """Handle what has come in, or what has become due."""
-        left_s = WAIT_S_MAX if deadline_s is None else max(0.0, deadline_s - monotonic_s())
-        wait_s = min(WAIT_S_MAX, left_s)
-        due_ms = self._deadlines.next_ms
-        if due_ms is not None:
-            wait_s = max(0.0, min(wait_s, (due_ms - monotonic_ms()) / 1000))
-        came = self._box.next(wait_s)
+        """Handle the items that arrived, and the tails that are due."""
+        came = self._box.next(pause_s(WAIT_S_MAX, deadline_s, self._deadlines.next_ms))
         if came is not None:
             for body, item in (came, *self._box.take_all()):
                 body.take(item)
                 self._ready[body] = None
-        elif left_s == 0.0:
+        elif deadline_s is not None and monotonic_s() >= deadline_s:
             raise RequestTimeoutError(f"tail of {len(self)} ledgers", timeout_s or 0.0)
         for body in self._deadlines.take_due(monotonic_ms()):
             body.tick()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.recovery_world import DIGEST, LEDGER_ID, Bookies, ledger, length_up_to
 from tests.support.sessions import open_session
+from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.cluster.requests import RequestSender
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.config import ClientConfig
@@ -68,13 +69,12 @@ class Cluster(RequestSender):
         metadata, _ = self.ledgers.update(LEDGER_ID, begin_recovery)
         setup = RecoverySetup(
             metadata=metadata,
-            ledger_key=b"k" * 16,
-            digest=DIGEST,
-            requests=self,
+            context=LedgerContext(
+                LedgerRequests.of(metadata, b"k" * 16), self, DIGEST, ClientConfig()
+            ),
             placer=self,
             ledgers=self.ledgers,
             tasks=self.tasks,
-            config=ClientConfig(),
             check_usable=self.check_usable,
         )
         return RecoveryPump(setup).run(timeout_s)

@@ -5,8 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.cluster.requests import Requests
-from zbk.client.read.confirmed_look import ConfirmedLook, LookSetup, MetadataOutcome
+from zbk.client.read.confirmed_look import ConfirmedLook
+from zbk.client.read.metadata_source import MetadataSource
+from zbk.config import ClientConfig
 from zbk.errors import (
     BookieUnavailableError,
     ClientClosedError,
@@ -16,6 +19,7 @@ from zbk.errors import (
     RequestTimeoutError,
     ZbkError,
 )
+from zbk.protocol.entry.digest import digest_function
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.transport.events import Reply, Sink
 from zbk.wire.messages import LacAnswer, Message, Pong, ReadLac
@@ -26,7 +30,7 @@ CLOSED = OPEN.with_closed(9, 0)
 SILENT = MetadataUnavailableError("zk://x", "no answer")
 
 
-class World(Requests):
+class World(Requests, MetadataSource):
     """Bookies that say a LAC at once, or nothing; a metadata store that answers on cue."""
 
     def __init__(self) -> None:
@@ -35,17 +39,13 @@ class World(Requests):
         self.is_silent = False
         self.asked: list[str] = []
         self.late: list[Callable[[], None]] = []
-        self.store: list[Callable[[MetadataOutcome], None]] = []
-        self.store_answer: MetadataOutcome | None = OPEN
+        self.store: list[Callable[[LedgerMetadata | ZbkError], None]] = []
+        self.store_answer: LedgerMetadata | ZbkError | None = OPEN
         self.usability: ZbkError | None = None
-        self.look = ConfirmedLook(
-            LookSetup(
-                ledger_key=b"k" * 16,
-                requests=self,
-                read_metadata=self.read_metadata,
-                check_usable=self.check_usable,
-            )
-        )
+        requests = LedgerRequests.of(OPEN, b"k" * 16)
+        digest = digest_function(OPEN.digest_type, b"", OPEN.ledger_id)
+        context = LedgerContext(requests, self, digest, ClientConfig())
+        self.look = ConfirmedLook(context, self, self.check_usable)
 
     def send(
         self,
@@ -65,7 +65,17 @@ class World(Requests):
         else:
             box.deliver([Reply(bookie_id, key, outcome)])
 
-    def read_metadata(self, done: Callable[[MetadataOutcome], None]) -> None:
+    def read_later(
+        self,
+        callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None],
+        *,
+        is_fresh: bool = False,
+    ) -> None:
+        assert is_fresh, "a lagging server could hide the end"
+
+        def done(outcome: LedgerMetadata | ZbkError) -> None:
+            callback(outcome if isinstance(outcome, ZbkError) else (outcome, 0))
+
         self.store.append(done)
         if self.store_answer is not None:
             done(self.store_answer)

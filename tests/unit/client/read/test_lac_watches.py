@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.cluster.requests import Requests
 from zbk.client.read.lac_watches import POLL_WAIT_MS, LacWatches
 from zbk.errors import (
@@ -65,15 +66,13 @@ class World(Requests):
         return [
             self.watches.begin(
                 bookie_id,
-                ReadLac(
-                    request_id=0, ledger_id=7, ledger_key=bytes(16),
-                    ledger_type=LedgerType.PD_JOURNAL, known_lac=known_lac,
-                ),
+                LedgerRequests(7, LedgerType.PD_JOURNAL, bytes(16)),
+                known_lac,
                 self,
                 key,
             )
             for key in keys
-        ]  # fmt: skip
+        ]
 
     def request(self, position: int = -1) -> WatchLacs:
         request = self.sent[position][1]

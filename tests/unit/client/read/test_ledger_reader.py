@@ -53,7 +53,7 @@ def test_what_moved_to_another_bookie_is_read_there(client: Client) -> None:
     setup = client.open_ledger(writer.ledger_id)._setup
     now = setup.metadata
     before = msgspec.structs.replace(now, fragments=(Fragment(0, ("gone",)),))
-    reader = LedgerReader(msgspec.structs.replace(setup, metadata=before, refresh=lambda: now))
+    reader = LedgerReader(msgspec.structs.replace(setup, metadata=before))
 
     assert [entry.payload for entry in reader.read(0, 0)] == [b"x"]
     assert reader.metadata == now
@@ -67,7 +67,7 @@ def test_a_closed_client_ends_a_read_between_two_batches(world: BookieHere) -> N
     last = writer.close()
     batches = client.open_ledger(writer.ledger_id).read_batches(0, last)
     next(batches)
-    replies = cast("Any", batches)._pump._box._replies
+    replies = cast("Any", batches)._pump._box._items
     wait_until(lambda: not replies.empty(), what="the next batch")
 
     client.close()

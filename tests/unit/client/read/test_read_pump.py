@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from tests.support.ledgers import metadata_maker
+from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.cluster.requests import Requests
 from zbk.client.read.read_ahead import MOVE_COUNT_MAX
 from zbk.client.read.read_pump import ReadPump
@@ -91,17 +92,9 @@ def read(
     read_size_max: int = 1 << 20,
 ) -> list[bytes]:
     config = ClientConfig(speculative_read_ms=speculative_ms, read_size_max=read_size_max)
-    pump = ReadPump(
-        metadata,
-        refresh,
-        b"k" * 16,
-        DIGEST,
-        requests,
-        config,
-        bookie_id=bookie_id,
-        timeout_s=timeout_s,
-    )
-    return [payload for batch in pump.run(0, last) for payload in batch]
+    context = LedgerContext(LedgerRequests.of(metadata, b"k" * 16), requests, DIGEST, config)
+    pump = ReadPump(context, metadata, refresh, 0, last, bookie_id=bookie_id, timeout_s=timeout_s)
+    return [payload for batch in pump for payload in batch]
 
 
 def never() -> LedgerMetadata:
@@ -259,19 +252,17 @@ class Confirming(FakeRequests):
 def test_the_lac_rises_with_what_is_read(
     told_lac: int, written_lac: int, digest_type: DigestType, lac: int
 ) -> None:
-    pump = ReadPump(
-        msgspec.structs.replace(OPEN, digest_type=digest_type),
-        never,
-        b"k" * 16,
-        digest_function(digest_type, b"", LEDGER_ID),
+    metadata = msgspec.structs.replace(OPEN, digest_type=digest_type)
+    context = LedgerContext(
+        LedgerRequests.of(metadata, b"k" * 16),
         Confirming(told_lac, written_lac, digest_type),
+        digest_function(digest_type, b"", LEDGER_ID),
         ClientConfig(),
-        bookie_id=None,
-        timeout_s=5.0,
     )
+    pump = ReadPump(context, metadata, never, 0, 5, bookie_id=None, timeout_s=5.0)
     assert pump.lac == -1
 
-    assert [len(batch) for batch in pump.run(0, 5)] == [6]
+    assert [len(batch) for batch in pump] == [6]
 
     assert pump.lac == lac
 
@@ -279,9 +270,8 @@ def test_the_lac_rises_with_what_is_read(
 def test_after_a_time_out_a_read_goes_on_with_what_came_meanwhile() -> None:
     requests = FakeRequests({b: range(1) for b in ("b1", "b2", "b3")})
     requests.silent = set(requests.held)
-    pump = ReadPump(
-        OPEN, never, b"k" * 16, DIGEST, requests, ClientConfig(), bookie_id=None, timeout_s=60.0
-    ).run(0, 0)
+    context = LedgerContext(LedgerRequests.of(OPEN, b"k" * 16), requests, DIGEST, ClientConfig())
+    pump = ReadPump(context, OPEN, never, 0, 0, bookie_id=None, timeout_s=60.0)
 
     for _ in range(2):
         with within(0.02), pytest.raises(RequestTimeoutError, match="read of ledger 7"):

@@ -7,7 +7,10 @@ import pytest
 
 from tests.support.ledgers import metadata_maker
 from tests.support.waiting import wait_until
+from zbk.client.cluster.ledger_calls import LedgerRequests
 from zbk.client.read.lac_watches import LacWatches
+from zbk.client.read.metadata_source import MetadataSource
+from zbk.client.read.read_ahead import ReadAhead
 from zbk.client.read.tail import LedgerTail
 from zbk.client.read.tail_body import TailSetup
 from zbk.errors import (
@@ -27,24 +30,24 @@ from zbk.protocol.entry.words import DigestType
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.read.tail import TailCore, TailLimits
 from zbk.transport.events import Reply, Sink
-from zbk.wire.messages import LacAnswer, ReadLac
+from zbk.wire.messages import LacAnswer
 
 LEDGER_ID = 7
 DIGEST = digest_function(DigestType.XXH3, b"", LEDGER_ID)
 Seen = tuple[LedgerMetadata, int] | None
 
 
-class Ahead:
+class Ahead(ReadAhead):
     """Entries that are read at once, or an error."""
 
     lac = -1
     due_ms = None
     wants_metadata = False
+    is_over = False
 
     def __init__(self, first: int, last: int, error: ZbkError | None) -> None:
         self._ids = range(first, last + 1)
         self._error = error
-        self.is_over = False
 
     def next_batch(self) -> ReadBatch | None:
         if self._error is not None:
@@ -69,13 +72,13 @@ class Ahead:
         raise AssertionError(f"nothing was asked for: {unknown}")
 
 
-class World(LacWatches):
+class World(LacWatches, MetadataSource):
     """A ledger, its bookies and its metadata, as one tail sees them."""
 
     def __init__(self) -> None:
         self.metadata = metadata_maker()(LEDGER_ID)
         self.last_add_confirmed = -1
-        self.polls: list[tuple[str, ReadLac, Sink, object]] = []
+        self.polls: list[tuple[str, int, Sink, object]] = []  # bookie, known LAC
         self.watches: list[Callable[[Seen], None]] = []
         self.is_cancelled = False
         self.read_errors: list[ZbkError] = []
@@ -85,8 +88,11 @@ class World(LacWatches):
 
     # -------------------------------------------------------------- as bookies
 
-    def begin(self, bookie_id: str, request: ReadLac, sink: Sink, key: object) -> int:
-        self.polls.append((bookie_id, request, sink, key))
+    def begin(
+        self, bookie_id: str, ledger: LedgerRequests, known_lac: int, sink: Sink, key: object
+    ) -> int:
+        assert ledger.ledger_id == LEDGER_ID
+        self.polls.append((bookie_id, known_lac, sink, key))
         return len(self.polls)
 
     def end(self, number: int) -> None:
@@ -94,8 +100,8 @@ class World(LacWatches):
 
     def tell(self, lac: int) -> None:
         """Let one bookie answer the poll that it was sent."""
-        bookie_id, request, box, key = self.polls.pop(0)
-        box.deliver([Reply(bookie_id, key, LacAnswer(request_id=request.request_id, lac=lac))])
+        bookie_id, _known_lac, box, key = self.polls.pop(0)
+        box.deliver([Reply(bookie_id, key, LacAnswer(request_id=0, lac=lac))])
 
     # -------------------------------------------------------------- as metadata
 
@@ -107,7 +113,12 @@ class World(LacWatches):
     def cancel(self) -> None:
         self.is_cancelled = True
 
-    def read_later(self, callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None]) -> None:
+    def read_later(
+        self,
+        callback: Callable[[tuple[LedgerMetadata, int] | ZbkError], None],
+        *,
+        is_fresh: bool = False,
+    ) -> None:
         callback((self.metadata, 1))
 
     def change(self, metadata: LedgerMetadata | None) -> None:
@@ -133,8 +144,8 @@ class World(LacWatches):
             TailSetup(
                 ledger=self,
                 core=TailCore(self.metadata, 0, lac, limits),
-                news=self,
-                ledger_key=b"k" * 16,
+                source=self,
+                requests=LedgerRequests.of(self.metadata, b"k" * 16),
                 watches=self,
                 timeout_s=timeout_s,
                 check_usable=self.check_usable,
@@ -174,7 +185,7 @@ def test_a_waiting_tail_reads_on_when_a_bookie_tells_more() -> None:
 
     assert take(tail, 2) == [2, 3]
     thread.join(5)
-    assert [request.known_lac for _, request, _, _ in world.polls] == [1, 1]
+    assert [known_lac for _, known_lac, _, _ in world.polls] == [1, 1]
     assert world.learnt[-1] == 3
 
 

@@ -1,41 +1,33 @@
-"""The calls of a client that concern logs. ``zbk.client.api.Client`` has them."""
+"""The calls of a client that concern logs."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol, Unpack
+from typing import TYPE_CHECKING, Final, Unpack
 
 from zbk.client import arguments
+from zbk.client.calls.ledger_reading import LedgerReadCalls
+from zbk.client.calls.ledger_writing import LedgerWriteCalls
 from zbk.client.write.ledger_creation import LedgerOptions, plan_ledger
-from zbk.config import ClientConfig
 from zbk.config.units import MIB
-from zbk.metadata.records.logs import LogStore
 from zbk.protocol.entry.read_batch import ReadBatch
 from zbk.protocol.log.metadata import LogMetadata
 from zbk.protocol.log.position import LogEntry, LogPosition
 from zbk.system.clock import wall_ms
 
 if TYPE_CHECKING:
-    from zbk.client.log.driver import LedgerClient
     from zbk.client.log.log import Log
     from zbk.client.log.reader import LogReading
     from zbk.client.log.tail import LogTail
 
-    class LogClient(LedgerClient, Protocol):
-        """A client, as the calls here see it."""
-
-        _config: ClientConfig
-        _logs: LogStore
-
-
 ROLL_SIZE: Final = 256 * MIB
 LOG_KEY: Final = "zbk.log"
-"""In the custom metadata of a log's ledgers: the log's name."""
+"""The key in the custom metadata of a log's ledgers that holds the log's name."""
 
 
-class LogCalls:
-    """The part of a client that knows logs. The rest of it is loaded when it is used."""
+class LogCalls(LedgerWriteCalls, LedgerReadCalls):
+    """The part of a client that concerns logs. The first use loads their code."""
 
     def open_log(
-        self: "LogClient",
+        self,
         name: str,
         *,
         create: bool = True,
@@ -43,21 +35,21 @@ class LogCalls:
         roll_ms: int = 0,
         **options: Unpack[LedgerOptions],
     ) -> "Log":
-        """Become the owner of a log, and return it. Whoever owned it cannot append any more.
+        """Become the owner of a log, and return it. Its former owner cannot append any more.
 
-        A log is a list of ledgers, written by one owner at a time; an owner that dies is followed
-        by the next one who calls this. Nothing that was acknowledged is lost. ``options`` are those
-        of ``create_ledger``, for each new ledger of the log; the password must be the one that the
-        log was made with. With ``create`` a log that does not exist is made.
+        A log is a list of ledgers, written by one owner at a time; this call takes over from an
+        owner that died. No acknowledged entry is lost. ``options`` are those of ``create_ledger``,
+        for each new ledger of the log; the password must be the one that the log was created with.
+        With ``create`` a log that does not exist is created.
 
-        The log goes on in a new ledger after ``roll_size`` bytes of payload, and, unless it is 0,
-        at the first append ``roll_ms`` after a ledger's first entry.
+        The log continues in a new ledger after ``roll_size`` bytes of payload and, if ``roll_ms``
+        is not 0, at the first append ``roll_ms`` after a ledger's first entry.
 
         Raises:
-            NoSuchLogError: there is none, and ``create`` is false.
+            NoSuchLogError: there is no such log, and ``create`` is false.
             UnauthorizedError: the password is another one.
-            LedgerRecoveryError, NotEnoughBookiesError: too few bookies are there.
-            MetadataConflictError: others take it over at this very moment, again and again.
+            LedgerRecoveryError, NotEnoughBookiesError: too few bookies are available.
+            MetadataConflictError: other clients take it over at the same time, again and again.
 
         Example:
             >>> import zbk
@@ -86,63 +78,54 @@ class LogCalls:
                 options=options,
                 roll_size=roll_size,
                 roll_ms=roll_ms,
-                default_timeout_s=self._config.default_timeout_ms / 1000,
+                default_timeout_s=self._timeout_s(None),
             )
         )
 
     def read_log(
-        self: "LogClient", name: str, start: LogPosition | None = None, *, password: bytes = b""
+        self, name: str, start: LogPosition | None = None, *, password: bytes = b""
     ) -> Iterator[LogEntry]:
-        """Yield a log's entries from ``start`` (default: the first) up to what is confirmed now.
+        """Yield a log's entries from ``start`` (default: the first) up to the present LAC.
 
-        It only looks: it never fences, and hurts no owner.
+        It never fences, and does not disturb the owner.
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogTruncatedError: ``start``, or what comes next, was cut off.
+            LogTruncatedError: ``start``, or the next entry to read, was truncated.
         """
-        name = arguments.log_name(name)
         start = arguments.optional_position("start", start)
-        password = arguments.password(password)
-        self.check_usable()
-        return _reading(name, self, self._logs, password).entries(start)
+        return self._reading(name, password).entries(start)
 
     def read_log_batches(
-        self: "LogClient", name: str, start: LogPosition | None = None, *, password: bytes = b""
+        self, name: str, start: LogPosition | None = None, *, password: bytes = b""
     ) -> Iterator[ReadBatch]:
         """As ``read_log``, in batches, each of one ledger."""
-        name = arguments.log_name(name)
         start = arguments.optional_position("start", start)
-        password = arguments.password(password)
-        self.check_usable()
-        return _reading(name, self, self._logs, password).batches(start)
+        return self._reading(name, password).batches(start)
 
     def tail_log(
-        self: "LogClient",
+        self,
         name: str,
         start: LogPosition | None = None,
         *,
         password: bytes = b"",
         timeout: float | None = None,
     ) -> "LogTail":
-        """Return an iterator over a log's entries from ``start`` on, those to come too.
+        """Return an iterator over a log's entries from ``start`` on, including those to come.
 
         It follows the log from ledger to ledger and from owner to owner, and never ends by itself.
-        ``timeout``, in seconds, is for the wait for one entry, and for this call.
+        ``timeout``, in seconds, limits the wait for one entry, and this call.
 
         Raises:
             NoSuchLogError: there is no such log.
-            LogTruncatedError: ``start`` was cut off.
+            LogTruncatedError: ``start`` was truncated.
         """
-        name = arguments.log_name(name)
         start = arguments.optional_position("start", start)
-        password = arguments.password(password)
         timeout_s = None if timeout is None else arguments.seconds(timeout)
-        self.check_usable()
-        return _reading(name, self, self._logs, password).tail(start, timeout=timeout_s)
+        return self._reading(name, password).tail(start, timeout=timeout_s)
 
-    def truncate_log(self: "LogClient", name: str, position: LogPosition) -> int:
-        """Delete the ledgers that lie before ``position`` as a whole; return how many they were.
+    def truncate_log(self, name: str, position: LogPosition) -> int:
+        """Delete the ledgers that lie entirely before ``position``; return their number.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -155,10 +138,10 @@ class LogCalls:
 
         return log_truncation.truncate(self, self._logs, name, position)
 
-    def delete_log(self: "LogClient", name: str) -> int:
-        """Delete a log and its ledgers; return how many they were.
+    def delete_log(self, name: str) -> int:
+        """Delete a log and its ledgers; return their number.
 
-        It does not fence: take the log over first if somebody may still be writing it.
+        It does not fence: take the log over first if a client may still be writing it.
 
         Raises:
             NoSuchLogError: there is no such log.
@@ -169,12 +152,12 @@ class LogCalls:
 
         return log_truncation.delete(self, self._logs, name)
 
-    def list_logs(self: "LogClient") -> list[str]:
+    def list_logs(self) -> list[str]:
         """Return the names of all logs, sorted."""
         self.check_usable()
         return self._logs.list()
 
-    def get_log_metadata(self: "LogClient", name: str) -> LogMetadata:
+    def get_log_metadata(self, name: str) -> LogMetadata:
         """Return a log's list of ledgers.
 
         Raises:
@@ -184,8 +167,10 @@ class LogCalls:
         self.check_usable()
         return self._logs.read(name)[0]
 
+    def _reading(self, name: str, password: bytes) -> "LogReading":
+        from zbk.client.log.reader import LogReading
 
-def _reading(name: str, client: "LogClient", store: LogStore, password: bytes) -> "LogReading":
-    from zbk.client.log.reader import LogReading
-
-    return LogReading(name, client, store, password)
+        name = arguments.log_name(name)
+        password = arguments.password(password)
+        self.check_usable()
+        return LogReading(name, self, self._logs, password)

@@ -1,0 +1,171 @@
+"""The parts of a connected client: metadata store, sockets, actors, and who may use them.
+
+Any thread.
+"""
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from zbk.client import arguments
+from zbk.client.cluster.directory import BookieDirectory
+from zbk.client.cluster.metadata_actor import MetadataActors
+from zbk.client.cluster.placer import BookiePlacer
+from zbk.client.cluster.requests import Requests
+from zbk.client.handle import Handle
+from zbk.client.read.lac_watches import LacWatches
+from zbk.client.write.ledger_creation import LedgerCreator
+from zbk.config import ClientConfig
+from zbk.errors import ClientClosedError, ForkedProcessError, UnauthorizedError
+from zbk.metadata.records.bookies import BookieRegistry
+from zbk.metadata.records.datasets import DataSetStore
+from zbk.metadata.records.instance import instance_id
+from zbk.metadata.records.ledgers import LedgerStore
+from zbk.metadata.records.logs import LogStore
+from zbk.metadata.records.underreplication import UnderreplicationStore
+from zbk.metadata.stores.connect import open_store
+from zbk.metadata.stores.store import MetadataStore
+from zbk.protocol.entry.digest import is_same_secret, password_digest
+from zbk.protocol.ledger.metadata import LedgerMetadata
+from zbk.protocol.ledger.placement import POLICIES
+from zbk.system.deadline import within
+from zbk.system.process_id import process_id
+from zbk.system.ticker import Ticker
+from zbk.transport.dealer import BookiePool
+from zbk.transport.events import DealerOptions
+
+if TYPE_CHECKING:
+    from zbk.client.write.open_writers import OpenWriters
+
+SOFTWARE: Final = "zbk-python"
+URI_SIZE_MAX: Final = 4_096
+
+
+class ClientConnection(Handle):
+    """An open connection to a cluster, until it is closed."""
+
+    def __init__(self, uri: str, config: ClientConfig) -> None:
+        uri = arguments.text("uri", uri, URI_SIZE_MAX)
+        self._pid = process_id()
+        self._config = arguments.instance("config", config, ClientConfig)
+        self._is_closed = False
+        self._lock = threading.Lock()
+        with within(config.connect_timeout_ms / 1000):
+            self._connect(uri)
+
+    def _connect(self, uri: str) -> None:
+        config = self._config
+        self._store: MetadataStore = open_store(
+            uri,
+            timeout_s=config.connect_timeout_ms / 1000,
+            session_timeout_ms=config.session_timeout_ms,
+            must_exist=True,
+        )
+        try:
+            self._ledgers = LedgerStore(self._store)
+            self._tasks = UnderreplicationStore(self._store)
+            self._logs = LogStore(self._store)
+            self._data_sets = DataSetStore(self._store)
+            self._pool = BookiePool(
+                DealerOptions(
+                    instance_id(self._store),
+                    SOFTWARE,
+                    config.connect_timeout_ms,
+                    config.connection_idle_ms,
+                )
+            )
+            try:
+                registry = BookieRegistry(self._store)
+                self._directory = BookieDirectory(registry, self._pool.set_addresses)
+            except BaseException:
+                self._pool.close()
+                raise
+        except BaseException:
+            self._store.close()
+            raise
+        self._requests = Requests(self._pool, config.request_timeout_ms)
+        self._lac_watches = LacWatches(self._requests, self._pool.call_soon)
+        self._metadata_actors = MetadataActors()
+        self._ticker = Ticker("zbk-client-ticker")
+        self._placer = BookiePlacer(
+            self._directory, POLICIES[config.placement], config.avoid_failed_ms
+        )
+        self._creator = LedgerCreator(self._ledgers, self._placer, config.connect_timeout_ms)
+        self._made_writers: OpenWriters | None = None
+
+    @property
+    def _writers(self) -> "OpenWriters":
+        """The open writers. The first use loads their code, which is half of a client's code."""
+        from zbk.client.write.open_writers import OpenWriters, WriterGround
+
+        with self._lock:
+            if self._is_closed:
+                raise ClientClosedError
+            if self._made_writers is None:
+                self._made_writers = OpenWriters(
+                    WriterGround(
+                        config=self._config,
+                        pool=self._pool,
+                        ledgers=self._ledgers,
+                        tasks=self._tasks,
+                        placer=self._placer,
+                        metadata_actors=self._metadata_actors,
+                        ticker=self._ticker,
+                        check_usable=self.check_usable,
+                    )
+                )
+                self._directory.when_writable_change(self._made_writers.writable_changed)
+            return self._made_writers
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open"
+        return f"<zbk.Client {self._store.address} {state}>"
+
+    @property
+    def config(self) -> ClientConfig:
+        """The options that the client was connected with."""
+        return self._config
+
+    @property
+    def metadata_uri(self) -> str:
+        """The address of the cluster's metadata."""
+        return self._store.address
+
+    def check_usable(self) -> None:
+        """Raise if this client is closed, or belongs to another process.
+
+        Raises:
+            ForkedProcessError: this is a forked child of the process that connected.
+            ClientClosedError: it was closed.
+        """
+        pid = process_id()
+        if pid != self._pid:
+            raise ForkedProcessError(self._pid, pid)
+        if self._is_closed:
+            raise ClientClosedError
+
+    def close(self) -> None:
+        """End everything. Open writers are abandoned, not closed. Closing twice is allowed."""
+        if process_id() != self._pid:
+            raise ForkedProcessError(self._pid, process_id())
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        if self._made_writers is not None:
+            self._made_writers.stop_all()
+        self._ticker.stop()
+        self._directory.close()
+        self._pool.close()
+        self._metadata_actors.stop()
+        self._store.close()
+
+    def _timeout_s(self, timeout: float | None) -> float:
+        """Return a time-out in seconds, the client's own if none is given."""
+        if timeout is None:
+            return self._config.default_timeout_ms / 1000
+        return arguments.seconds(timeout)
+
+    def _check_password(self, metadata: LedgerMetadata, password: bytes) -> None:
+        digest = password_digest(password, metadata.ledger_id)
+        if not is_same_secret(digest, metadata.password_digest):
+            raise UnauthorizedError(metadata.ledger_id)
