@@ -7,8 +7,8 @@ entry. Only a cluster with autorecovery promises it.
 import threading
 from collections.abc import Sequence
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.ledger_checks import LedgerChecker
-from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import ZbkError
 from zbk.system.clock import monotonic_s
 
@@ -22,13 +22,13 @@ def not_whole(uri: str, ledger_ids: Sequence[int]) -> list[str]:
     """Return what closed ledgers still lack after ``COPIES_PATIENCE_S``, in words."""
     deadline_s = monotonic_s() + COPIES_PATIENCE_S
     pause = threading.Event()
-    with RepairGround(uri) as ground:
-        checker = LedgerChecker(ground.requests)
+    with ClusterConnection(uri) as connection:
+        checker = LedgerChecker(connection.requests)
         left = dict.fromkeys(ledger_ids, "not looked at")
         while left and monotonic_s() < deadline_s:
             checker.begin_step()
             for ledger_id in list(left):
-                left[ledger_id] = _lack(ground, checker, ledger_id)
+                left[ledger_id] = _lack(connection, checker, ledger_id)
             left = {ledger_id: lack for ledger_id, lack in left.items() if lack}
             pause.wait(RETRY_S if left else 0)
     return [
@@ -37,10 +37,10 @@ def not_whole(uri: str, ledger_ids: Sequence[int]) -> list[str]:
     ]
 
 
-def _lack(ground: RepairGround, checker: LedgerChecker, ledger_id: int) -> str:
+def _lack(connection: ClusterConnection, checker: LedgerChecker, ledger_id: int) -> str:
     """Return what a ledger lacks; empty if it is whole."""
     try:
-        metadata, _version = ground.ledgers.read(ledger_id)
+        metadata, _version = connection.ledgers.read(ledger_id)
         checked = checker.compare_holdings(metadata)
     except ZbkError as error:
         return f"{type(error).__name__}: {error}"

@@ -22,7 +22,7 @@ from tests.support.lost_bookies import (
     Watched,
 )
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.records.underreplication import MissingReason
@@ -47,8 +47,8 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 
 
 @pytest.fixture
-def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
-    with RepairGround(cluster.metadata_uri) as opened:
+def connection(cluster: LocalCluster) -> Iterator[ClusterConnection]:
+    with ClusterConnection(cluster.metadata_uri) as opened:
         yield opened
 
 
@@ -64,8 +64,8 @@ def shell(cluster: LocalCluster, tmp_path: Path) -> Shell:
 
 
 @pytest.fixture
-def watched(ground: RepairGround) -> Watched:
-    return Watched(ground)
+def watched(connection: ClusterConnection) -> Watched:
+    return Watched(connection)
 
 
 def test_all_that_a_lost_bookie_held_is_whole_again_and_what_nobody_has_is_reported_once(
@@ -206,12 +206,15 @@ def test_a_report_that_comes_while_its_ledger_is_repaired_is_looked_at_too(
 
 
 def test_an_auditor_that_dies_in_the_middle_of_an_audit_is_replaced(
-    cluster: LocalCluster, watched: Watched, ground: RepairGround, processes: Autorecoveries
+    cluster: LocalCluster,
+    watched: Watched,
+    connection: ClusterConnection,
+    processes: Autorecoveries,
 ) -> None:
     """What it had not reported yet, the next one reports."""
     victim, *others = (bookie.bookie_id for bookie in cluster.bookies)
     for _ in range(LEDGER_COUNT):
-        ground.ledgers.create(lambda number: empty_ledger(number, victim, *others[:2]))
+        connection.ledgers.create(lambda number: empty_ledger(number, victim, *others[:2]))
     started = {child.pid: child for child in (processes.start(), processes.start())}
     wait_until(lambda: watched.auditor_pid() in started, what="an auditor")
     watched.wait_ready()
@@ -222,7 +225,7 @@ def test_an_auditor_that_dies_in_the_middle_of_an_audit_is_replaced(
     started[first].kill()
 
     def left() -> list[int]:
-        every = ((one, ground.ledgers.read(one)[0]) for one in ground.ledgers.list())
+        every = ((one, connection.ledgers.read(one)[0]) for one in connection.ledgers.list())
         return [one for one, metadata in every if victim in metadata.last_fragment.bookies]
 
     assert left(), "in the middle"

@@ -16,7 +16,7 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.lost_bookies import KINDS, Autorecoveries, Ledgers
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.errors import BookieError
 
@@ -36,8 +36,8 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 
 
 @pytest.fixture
-def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
-    with RepairGround(cluster.metadata_uri) as opened:
+def connection(cluster: LocalCluster) -> Iterator[ClusterConnection]:
+    with ClusterConnection(cluster.metadata_uri) as opened:
         yield opened
 
 
@@ -102,7 +102,7 @@ def run_on_a_terminal(shell: Shell, *arguments: str) -> tuple[str, str]:
 
 
 def test_a_bookie_is_decommissioned_while_a_writer_goes_on(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround, shell: Shell
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection, shell: Shell
 ) -> None:
     """The writer is not fenced; on a terminal one sees how far it is; the bookie never returns."""
     victim = cluster.bookies[0].bookie_id
@@ -114,7 +114,7 @@ def test_a_bookie_is_decommissioned_while_a_writer_goes_on(
     with WritingThread(written) as writing:
         wait_until(lambda: writing.entry_count > 0)
         cluster.kill(0)
-        wait_until(lambda: victim not in ground.registered(), what="the registration to go")
+        wait_until(lambda: victim not in connection.registered(), what="the registration to go")
         output, shown = run_on_a_terminal(shell, "bookie", "decommission", victim)
         count_then = writing.entry_count
         wait_until(lambda: writing.entry_count > count_then, what="the writer to go on")
@@ -137,7 +137,7 @@ def test_a_bookie_is_decommissioned_while_a_writer_goes_on(
 def test_a_worker_fills_its_own_bookie_and_an_operator_moves_the_rest(
     cluster: LocalCluster,
     client: zbk.Client,
-    ground: RepairGround,
+    connection: ClusterConnection,
     shell: Shell,
     tmp_path: Path,
 ) -> None:
@@ -151,11 +151,11 @@ def test_a_worker_fills_its_own_bookie_and_an_operator_moves_the_rest(
     with Autorecoveries(cluster.metadata_uri, tmp_path) as processes:
         processes.start(target_policy="local", local_bookie_id=local, repair_retry_ms_max="1s")
         wait_until(lambda: local in without.named(), 30, "the local bookie to be filled")
-        wait_until(lambda: list(ground.tasks.list()) == [with_id], what="one task to be left")
+        wait_until(lambda: list(connection.tasks.list()) == [with_id], what="one task to be left")
         moved = shell.run(
             "bookie", "recover", victim, "--to", to, "--ledger", str(with_id), "-o", "json"
         )
-        wait_until(lambda: not list(ground.tasks.list()), 30, "the task to be found done")
+        wait_until(lambda: not list(connection.tasks.list()), 30, "the task to be found done")
 
     assert json.loads(moved.stdout)["outcome"] == "moved"
     assert moved.stderr == b"", "no bar, but where somebody looks"

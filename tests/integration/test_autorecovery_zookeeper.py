@@ -17,7 +17,7 @@ from tests.support.lost_bookies import (
     Watched,
 )
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.cluster.zookeeper import LocalZooKeeper
 from zbk.system.clock import monotonic_s
@@ -44,8 +44,8 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 
 
 @pytest.fixture
-def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
-    with RepairGround(cluster.metadata_uri) as opened:
+def connection(cluster: LocalCluster) -> Iterator[ClusterConnection]:
+    with ClusterConnection(cluster.metadata_uri) as opened:
         yield opened
 
 
@@ -74,12 +74,12 @@ def registration_count(cluster: LocalCluster) -> int:
 def test_when_every_registration_vanishes_no_ledger_is_reported(
     cluster: LocalCluster,
     client: zbk.Client,
-    ground: RepairGround,
+    connection: ClusterConnection,
     processes: Autorecoveries,
     zookeeper_server: LocalZooKeeper,
 ) -> None:
     """F20: it is rather we who see nothing; a bookie that is lost afterwards is repaired."""
-    watched = Watched(ground)
+    watched = Watched(connection)
     victim = cluster.bookies[0].bookie_id
     ledgers = Ledgers(client, victim, kinds=[KINDS[0], KINDS[2]])
     processes.start(brake_hold_ms="3s")
@@ -93,7 +93,7 @@ def test_when_every_registration_vanishes_no_ledger_is_reported(
     assert "begins" not in processes.log()
     assert "ERROR" not in processes.log()
     assert not list(watched.tasks.list())
-    assert len(ground.registered()) == 4
+    assert len(connection.registered()) == 4
 
     cluster.terminate(0)
     wait_until(lambda: victim not in ledgers.named(), WHOLE_S, "a true loss to be repaired")
@@ -104,12 +104,12 @@ def test_when_every_registration_vanishes_no_ledger_is_reported(
 def test_a_worker_that_has_lost_its_session_drops_what_it_does_and_begins_anew(
     cluster: LocalCluster,
     client: zbk.Client,
-    ground: RepairGround,
+    connection: ClusterConnection,
     processes: Autorecoveries,
     zookeeper_server: LocalZooKeeper,
 ) -> None:
     """F19: its lock went with the session; whoever has it then does the work."""
-    watched = Watched(ground)
+    watched = Watched(connection)
     victim = cluster.bookies[0].bookie_id
     ledgers = Ledgers(client, victim, kinds=[ALL_ACKNOWLEDGE], entry_count=BIG_COUNT)
     (ledger_id,) = ledgers.contents

@@ -9,7 +9,7 @@ import pytest
 import zbk
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 
 ENTRY = b"%08d" + b"." * 92
@@ -310,10 +310,10 @@ def test_autorecovery_leaves_a_vd_ledger_to_its_healthy_writer(
 
     with (
         Autorecoveries(cluster.metadata_uri, tmp_path) as processes,
-        RepairGround(cluster.metadata_uri) as ground,
+        ClusterConnection(cluster.metadata_uri) as connection,
     ):
         processes.start(open_ledger_grace_ms="1500ms", repair_retry_ms_max="1600ms")
-        watched = Watched(ground)
+        watched = Watched(connection)
         watched.wait_ready()
         assert append_one()
         kill(cluster, victim)

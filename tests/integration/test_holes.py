@@ -14,7 +14,7 @@ from tests.support.cli import Run
 from tests.support.cluster import cluster
 from tests.support.lost_bookies import Autorecoveries, Watched
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cli.main import cli
 from zbk.cli.session import Session
@@ -35,8 +35,8 @@ HOLES: Sequence[Span] = ((57, 79), (91, 91))
 
 
 @pytest.fixture
-def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
-    with RepairGround(cluster.metadata_uri) as opened:
+def connection(cluster: LocalCluster) -> Iterator[ClusterConnection]:
+    with ClusterConnection(cluster.metadata_uri) as opened:
         yield opened
 
 
@@ -54,20 +54,20 @@ def run(cluster: LocalCluster) -> Run:
 class Holed:
     """A closed ledger; its last bookie was cut off twice while it was written."""
 
-    def __init__(self, ground: RepairGround, client: zbk.Client, kind: LedgerType) -> None:
-        self._ground = ground
+    def __init__(self, connection: ClusterConnection, client: zbk.Client, kind: LedgerType) -> None:
+        self._connection = connection
         self.ledger_id = client.reserve_ledger(ledger_type=kind)
-        metadata, _version = ground.ledgers.read(self.ledger_id)
+        metadata, _version = connection.ledgers.read(self.ledger_id)
         *whole, self.bookie_id = metadata.last_fragment.bookies
         for bookie_id in whole:
             self._add(metadata, bookie_id, [(0, LAST)])
         self._add(metadata, self.bookie_id, [(0, 56), (80, 90), (92, LAST)])
-        ground.ledgers.update(self.ledger_id, lambda current: current.with_closed(LAST, LAST))
+        connection.ledgers.update(self.ledger_id, lambda current: current.with_closed(LAST, LAST))
 
     def info(self) -> LedgerInfo:
         """Return what the bookie with the holes says."""
         request = GetLedgerInfo(request_id=0, ledger_id=self.ledger_id, first_entry_id=0)
-        told = self._ground.requests.ask(self.bookie_id, request).outcome
+        told = self._connection.requests.ask(self.bookie_id, request).outcome
         assert isinstance(told, LedgerInfo)
         return told
 
@@ -86,7 +86,7 @@ class Holed:
                 checksum=batch.checksum,
             )
             box = ReplyBox()
-            self._ground.requests.send(bookie_id, request, encode_batch(batch), box, first)
+            self._connection.requests.send(bookie_id, request, encode_batch(batch), box, first)
             reply = box.next()
             assert reply is not None
             assert isinstance(reply.outcome, AddAnswer), reply.outcome
@@ -94,10 +94,10 @@ class Holed:
 
 @pytest.mark.parametrize("kind", list(LedgerType))
 def test_holes_are_named_and_once_reported_they_are_copied_at_once(
-    cluster: LocalCluster, ground: RepairGround, run: Run, kind: LedgerType
+    cluster: LocalCluster, connection: ClusterConnection, run: Run, kind: LedgerType
 ) -> None:
     with zbk.connect(cluster.metadata_uri) as client:
-        holed = Holed(ground, client, kind)
+        holed = Holed(connection, client, kind)
     number = str(holed.ledger_id)
     wanted = {holed.bookie_id: [list(span) for span in HOLES]}
 
@@ -113,9 +113,9 @@ def test_holes_are_named_and_once_reported_they_are_copied_at_once(
     assert json.loads(run("ledger", "show", number, "-o", "json").stdout)["missing"] == wanted
 
     failures: list[BaseException] = []
-    worker = ReplicationWorker(ground, "worker", AutorecoveryConfig(), failures.append)
+    worker = ReplicationWorker(connection, "worker", AutorecoveryConfig(), failures.append)
     worker.start()
-    wait_until(lambda: not list(ground.tasks.list()), 60, what="the task to be done")
+    wait_until(lambda: not list(connection.tasks.list()), 60, what="the task to be done")
     worker.stop()
 
     assert not failures
@@ -127,13 +127,13 @@ def test_holes_are_named_and_once_reported_they_are_copied_at_once(
 
 
 def test_the_auditor_finds_holes_by_itself(
-    cluster: LocalCluster, ground: RepairGround, tmp_path: Path
+    cluster: LocalCluster, connection: ClusterConnection, tmp_path: Path
 ) -> None:
     with zbk.connect(cluster.metadata_uri) as client:
-        holed = [Holed(ground, client, kind) for kind in LedgerType]
+        holed = [Holed(connection, client, kind) for kind in LedgerType]
     with Autorecoveries(cluster.metadata_uri, tmp_path) as processes:
         processes.start(replicas_check_interval_ms=200)
-        Watched(ground).wait_ready()
+        Watched(connection).wait_ready()
 
         def are_whole() -> bool:
             return all(one.info().ranges == [(0, LAST)] for one in holed)
@@ -143,7 +143,10 @@ def test_the_auditor_finds_holes_by_itself(
 
 @pytest.mark.parametrize("kind", list(LedgerType))
 def test_a_whole_ledger_whose_writer_died_is_looked_at_once_and_nothing_is_copied(
-    cluster: LocalCluster, ground: RepairGround, caplog: pytest.LogCaptureFixture, kind: LedgerType
+    cluster: LocalCluster,
+    connection: ClusterConnection,
+    caplog: pytest.LogCaptureFixture,
+    kind: LedgerType,
 ) -> None:
     caplog.set_level(logging.INFO, "zbk.auditor")
     with (
@@ -151,15 +154,15 @@ def test_a_whole_ledger_whose_writer_died_is_looked_at_once_and_nothing_is_copie
         client.create_ledger(ledger_type=kind, ack_quorum_size=3) as ledger,
     ):
         ledger.append_many([b"x"] * 100).result(30)
-    metadata, _version = ground.ledgers.read(ledger.ledger_id)
+    metadata, _version = connection.ledgers.read(ledger.ledger_id)
     assert metadata.state is LedgerState.CLOSED
     names = metadata.last_fragment.bookies
     failures: list[BaseException] = []
-    worker = ReplicationWorker(ground, "worker", AutorecoveryConfig(), failures.append)
+    worker = ReplicationWorker(connection, "worker", AutorecoveryConfig(), failures.append)
     worker.start()
 
-    ground.tasks.report(ledger.ledger_id, names, MissingReason.UNCHECKED)
-    wait_until(lambda: not list(ground.tasks.list()), 60, what="the task to be done")
+    connection.tasks.report(ledger.ledger_id, names, MissingReason.UNCHECKED)
+    wait_until(lambda: not list(connection.tasks.list()), 60, what="the task to be done")
     worker.stop()
 
     assert not failures

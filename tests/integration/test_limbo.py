@@ -9,7 +9,7 @@ import pytest
 import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.local import LocalCluster
 from zbk.errors import BookieError, BookieUnavailableError, UnknownLedgerStateError
 from zbk.wire.messages import BookieInfo, GetLedgerInfo, LedgerInfo
@@ -59,12 +59,12 @@ def closed(client: zbk.Client) -> int:
 
 
 def holdings(cluster: LocalCluster, index: int, ledger_id: int) -> LedgerInfo:
-    with RepairGround(cluster.metadata_uri) as ground:
+    with ClusterConnection(cluster.metadata_uri) as connection:
         request = GetLedgerInfo(request_id=0, ledger_id=ledger_id)
         found: list[LedgerInfo] = []
 
         def is_told() -> bool:
-            outcome = ground.requests.ask(cluster.bookies[index].bookie_id, request).outcome
+            outcome = connection.requests.ask(cluster.bookies[index].bookie_id, request).outcome
             found.extend([outcome] if isinstance(outcome, LedgerInfo) else [])
             return bool(found)
 

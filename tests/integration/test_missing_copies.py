@@ -13,8 +13,8 @@ import pytest
 import zbk
 from tests.support.cluster import QUICK
 from tests.support.waiting import wait_until
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.ledger_checks import LedgerChecker
-from zbk.auditor.repair_parts import RepairGround
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.cluster.local import LocalCluster
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
@@ -31,9 +31,11 @@ NO_SPARE = LedgerOptions(
 class Story:
     """What was written while one bookie was cut off."""
 
-    def __init__(self, cluster: LocalCluster, ground: RepairGround, client: zbk.Client) -> None:
+    def __init__(
+        self, cluster: LocalCluster, connection: ClusterConnection, client: zbk.Client
+    ) -> None:
         self.cluster = cluster
-        self.ground = ground
+        self.connection = connection
         with zbk.connect(cluster.metadata_uri, request_timeout_ms=SILENCE_MS) as first:
             self.pair = first.create_ledger(ensemble_size=2, write_quorum_size=2, ack_quorum_size=1)
             self.victim, self.other = self.pair.metadata.last_fragment.bookies
@@ -88,12 +90,12 @@ class Story:
 
     def lacking(self, ledger: zbk.LedgerWriter) -> set[str]:
         """Return the bookies that do not hold, or do not say that they hold, all that is due."""
-        metadata, _version = self.ground.ledgers.read(ledger.ledger_id)
-        found = LedgerChecker(self.ground.requests).compare_holdings(metadata)
+        metadata, _version = self.connection.ledgers.read(ledger.ledger_id)
+        found = LedgerChecker(self.connection.requests).compare_holdings(metadata)
         return {*found.missing, *found.undecided}
 
     def task(self, ledger: zbk.LedgerWriter) -> UnderreplicatedLedger | None:
-        found = self.ground.tasks.read(ledger.ledger_id)
+        found = self.connection.tasks.read(ledger.ledger_id)
         return None if found is None else found[0]
 
 
@@ -102,10 +104,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     folder: Path = tmp_path_factory.mktemp("missing") / "data"
     with (
         LocalCluster(folder, bookie_count=4, bookie_options=QUICK) as cluster,
-        RepairGround(cluster.metadata_uri) as ground,
+        ClusterConnection(cluster.metadata_uri) as connection,
         zbk.connect(cluster.metadata_uri, request_timeout_ms=SILENCE_MS) as client,
     ):
-        yield Story(cluster, ground, client)
+        yield Story(cluster, connection, client)
 
 
 def test_a_new_bookie_has_the_first_entries_of_its_fragment(story: Story) -> None:
@@ -155,4 +157,4 @@ def test_then_autorecovery_makes_all_of_them_whole(story: Story) -> None:
         what="four ledgers that are whole",
     )
 
-    assert list(story.ground.tasks.list_unrepairable()) == []
+    assert list(story.connection.tasks.list_unrepairable()) == []

@@ -11,7 +11,7 @@ import zbk
 from tests.support.cluster import QUICK, Shell
 from tests.support.lost_bookies import Ledgers
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.worker import ReplicationWorker
 from zbk.cluster.local import LocalCluster
 from zbk.config import AutorecoveryConfig
@@ -33,26 +33,26 @@ def client(cluster: LocalCluster) -> Iterator[zbk.Client]:
 
 
 @pytest.fixture
-def ground(cluster: LocalCluster) -> Iterator[RepairGround]:
-    with RepairGround(cluster.metadata_uri) as opened:
+def connection(cluster: LocalCluster) -> Iterator[ClusterConnection]:
+    with ClusterConnection(cluster.metadata_uri) as opened:
         yield opened
 
 
-def kill_for_good(cluster: LocalCluster, ground: RepairGround, index: int) -> str:
+def kill_for_good(cluster: LocalCluster, connection: ClusterConnection, index: int) -> str:
     """Kill a bookie; return its id once everybody knows."""
     bookie_id = cluster.bookies[index].bookie_id
     cluster.kill(index)
-    wait_until(lambda: bookie_id not in ground.registered(), what="the registration to go")
+    wait_until(lambda: bookie_id not in connection.registered(), what="the registration to go")
     return bookie_id
 
 
 class Worker:
     """A worker in this process; it must not fail."""
 
-    def __init__(self, ground: RepairGround, **options: object) -> None:
+    def __init__(self, connection: ClusterConnection, **options: object) -> None:
         self.failures: list[BaseException] = []
         config = AutorecoveryConfig(**options)  # type: ignore[arg-type]
-        self.worker = ReplicationWorker(ground, "worker", config, self.failures.append)
+        self.worker = ReplicationWorker(connection, "worker", config, self.failures.append)
 
     def __enter__(self) -> Self:
         self.worker.start()
@@ -64,25 +64,25 @@ class Worker:
 
 
 def test_a_worker_makes_every_ledger_whole_on_the_bookies_that_are_left(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection
 ) -> None:
     """B18: the ledgers are closed and fenced; copies of every kind are taken all the same."""
     victim = cluster.bookies[0].bookie_id
     ledgers = Ledgers(client, victim)
-    kill_for_good(cluster, ground, 0)
+    kill_for_good(cluster, connection, 0)
 
-    with Worker(ground):
+    with Worker(connection):
         for ledger_id in ledgers.contents:
-            ground.tasks.report(ledger_id, [victim], MissingReason.BY_HAND)
-        wait_until(lambda: not list(ground.tasks.list()), 60, what="the tasks to be done")
-        wait_until(lambda: not ground.tasks.locked_ids(), what="the locks to be given back")
+            connection.tasks.report(ledger_id, [victim], MissingReason.BY_HAND)
+        wait_until(lambda: not list(connection.tasks.list()), 60, what="the tasks to be done")
+        wait_until(lambda: not connection.tasks.locked_ids(), what="the locks to be given back")
 
     ledgers.check_whole_without(victim)
-    assert not list(ground.tasks.list_unrepairable())
+    assert not list(connection.tasks.list_unrepairable())
 
 
 def test_a_ledger_of_one_replica_is_reported_once_and_left_alone(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection
 ) -> None:
     """B41: the report says which entries are lost; no lock is kept, nothing is tried for ever."""
     ledger = client.create_ledger(ensemble_size=1, write_quorum_size=1, ack_quorum_size=1)
@@ -90,21 +90,21 @@ def test_a_ledger_of_one_replica_is_reported_once_and_left_alone(
     ledger.close()
     (name,) = ledger.metadata.last_fragment.bookies
     index = next(b.index for b in cluster.bookies if b.bookie_id == name)
-    kill_for_good(cluster, ground, index)
+    kill_for_good(cluster, connection, index)
 
-    with Worker(ground, repair_retry_ms_max=16):
-        ground.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
-        wait_until(lambda: list(ground.tasks.list_unrepairable()) == [ledger.ledger_id])
-        wait_until(lambda: not ground.tasks.locked_ids())
+    with Worker(connection, repair_retry_ms_max=16):
+        connection.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
+        wait_until(lambda: list(connection.tasks.list_unrepairable()) == [ledger.ledger_id])
+        wait_until(lambda: not connection.tasks.locked_ids())
 
-    task = ground.tasks.read_unrepairable(ledger.ledger_id)
+    task = connection.tasks.read_unrepairable(ledger.ledger_id)
     assert task is not None
     assert "10 entries, 0 .. 9" in task.unrepairable
     assert client.get_ledger_metadata(ledger.ledger_id).last_fragment.bookies == (name,)
 
 
 def test_a_writer_that_moves_on_in_time_is_not_fenced(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection
 ) -> None:
     """I26: only what the lost bookie held before is copied; the writer never notices."""
     ledger = client.create_ledger()
@@ -112,12 +112,12 @@ def test_a_writer_that_moves_on_in_time_is_not_fenced(
     name = ledger.metadata.last_fragment.bookies[0]
     index = next(b.index for b in cluster.bookies if b.bookie_id == name)
 
-    with Worker(ground, open_ledger_grace_ms=5_000):
-        kill_for_good(cluster, ground, index)
-        ground.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
+    with Worker(connection, open_ledger_grace_ms=5_000):
+        kill_for_good(cluster, connection, index)
+        connection.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
         for _ in range(20):
             ledger.append_many([b"after"] * 10).result(30)
-        wait_until(lambda: not list(ground.tasks.list()), 60, what="the task to be done")
+        wait_until(lambda: not list(connection.tasks.list()), 60, what="the task to be done")
         ledger.append(b"last")
         ledger.close()
 
@@ -128,18 +128,18 @@ def test_a_writer_that_moves_on_in_time_is_not_fenced(
 
 
 def test_the_ledger_of_a_dead_writer_is_closed_after_the_grace_period_and_copied(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection
 ) -> None:
     with zbk.connect(cluster.metadata_uri) as other:
         ledger = other.create_ledger()
         ledger.append_many([b"entry"] * 100).result(30)
     name = ledger.metadata.last_fragment.bookies[0]
     index = next(b.index for b in cluster.bookies if b.bookie_id == name)
-    kill_for_good(cluster, ground, index)
+    kill_for_good(cluster, connection, index)
 
-    with Worker(ground, open_ledger_grace_ms=300):
-        ground.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
-        wait_until(lambda: not list(ground.tasks.list()), 60, what="the task to be done")
+    with Worker(connection, open_ledger_grace_ms=300):
+        connection.tasks.report(ledger.ledger_id, [name], MissingReason.LOST)
+        wait_until(lambda: not list(connection.tasks.list()), 60, what="the task to be done")
 
     metadata = client.get_ledger_metadata(ledger.ledger_id)
     assert metadata.state is LedgerState.CLOSED
@@ -149,7 +149,7 @@ def test_the_ledger_of_a_dead_writer_is_closed_after_the_grace_period_and_copied
 
 
 def test_a_task_that_was_reported_again_meanwhile_stays(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection
 ) -> None:
     """B42: two bookies are lost, one after the other, while the worker is at the ledger."""
     victim = cluster.bookies[0].bookie_id
@@ -158,26 +158,26 @@ def test_a_task_that_was_reported_again_meanwhile_stays(
     other = next(
         b for b in client.get_ledger_metadata(ledger_id).last_fragment.bookies if b != victim
     )
-    kill_for_good(cluster, ground, 0)
+    kill_for_good(cluster, connection, 0)
 
-    with Worker(ground, replication_rate_size=1_000):
-        ground.tasks.report(ledger_id, [victim], MissingReason.LOST)
-        wait_until(lambda: ledger_id in ground.tasks.locked_ids(), what="the worker")
-        ground.tasks.report(ledger_id, [other], MissingReason.CHECKED)
-        found = ground.tasks.read(ledger_id)
+    with Worker(connection, replication_rate_size=1_000):
+        connection.tasks.report(ledger_id, [victim], MissingReason.LOST)
+        wait_until(lambda: ledger_id in connection.tasks.locked_ids(), what="the worker")
+        connection.tasks.report(ledger_id, [other], MissingReason.CHECKED)
+        found = connection.tasks.read(ledger_id)
         assert found is not None
         assert set(found[0].missing) == {victim, other}
-    assert ground.tasks.read(ledger_id) is not None  # stopped in the middle: the task is there
-    assert not ground.tasks.locked_ids()
+    assert connection.tasks.read(ledger_id) is not None  # stopped in the middle: the task is there
+    assert not connection.tasks.locked_ids()
 
-    with Worker(ground):
-        wait_until(lambda: not list(ground.tasks.list()), 60, what="the task to be done")
+    with Worker(connection):
+        wait_until(lambda: not list(connection.tasks.list()), 60, what="the task to be done")
     named = client.get_ledger_metadata(ledger_id).last_fragment.bookies
     assert victim not in named
 
 
 def test_by_hand_a_bookie_is_emptied_and_taken_out_of_service(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround, tmp_path: Path
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection, tmp_path: Path
 ) -> None:
     """B21, B34: the locks of the workers are taken; an empty last fragment holds nobody up."""
     shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
@@ -202,32 +202,32 @@ def test_by_hand_a_bookie_is_emptied_and_taken_out_of_service(
     assert json.loads(one)["outcome"] == "moved"
     assert victim not in client.get_ledger_metadata(first).last_fragment.bookies
 
-    kill_for_good(cluster, ground, 0)
-    ground.tasks.lock(first, "somebody")  # at another ledger: nobody waits for it
+    kill_for_good(cluster, connection, 0)
+    connection.tasks.lock(first, "somebody")  # at another ledger: nobody waits for it
     done = shell.run("bookie", "decommission", victim, "-o", "json")
 
     moved = [json.loads(line) for line in done.stdout.splitlines()]
     assert {row["outcome"] for row in moved} == {"moved"}
     ledgers.check_whole_without(victim)
-    assert ground.registry.read_cookie(victim) is None
+    assert connection.registry.read_cookie(victim) is None
 
 
 def test_a_ledger_that_a_worker_has_locked_is_waited_for(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround, tmp_path: Path
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection, tmp_path: Path
 ) -> None:
     """B34: nobody changes a ledger under the feet of whoever has its lock."""
     shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
     victim = cluster.bookies[0].bookie_id
     ledgers = Ledgers(client, victim)
-    kill_for_good(cluster, ground, 0)
+    kill_for_good(cluster, connection, 0)
     locked = next(iter(ledgers.contents))
-    ground.tasks.lock(locked, "a worker")
+    connection.tasks.lock(locked, "a worker")
 
     with shell.start("bookie", "recover", victim, "-o", "json") as process:
         assert process.stdout is not None
         others = [json.loads(process.stdout.readline()) for _ in range(len(ledgers.contents) - 1)]
         assert locked not in {row["ledger_id"] for row in others}
-        ground.tasks.unlock(locked)
+        connection.tasks.unlock(locked)
         last, _said = process.communicate(timeout=60)
 
     assert process.returncode == 0
@@ -236,7 +236,7 @@ def test_a_ledger_that_a_worker_has_locked_is_waited_for(
 
 
 def test_what_is_to_be_repaired_is_listed_and_a_ledger_can_be_checked(
-    cluster: LocalCluster, client: zbk.Client, ground: RepairGround, tmp_path: Path
+    cluster: LocalCluster, client: zbk.Client, connection: ClusterConnection, tmp_path: Path
 ) -> None:
     shell = Shell(tmp_path, {"ZBK_METADATA": cluster.metadata_uri})
     with client.create_ledger() as ledger:
@@ -247,18 +247,18 @@ def test_what_is_to_be_repaired_is_listed_and_a_ledger_can_be_checked(
     whole = shell.run("ledger", "check", str(ledger_id), "--full", "-o", "json").stdout
     assert json.loads(whole)["is_whole"] is True
 
-    ground.tasks.report(ledger_id, [name], MissingReason.BY_HAND)
+    connection.tasks.report(ledger_id, [name], MissingReason.BY_HAND)
     (row,) = shell.run("ledger", "underreplicated", "-o", "json").stdout.splitlines()
     shown = json.loads(row)
     assert (shown["ledger_id"], shown["state"], shown["bookies"]) == (ledger_id, "waiting", name)
 
-    with Worker(ground):
+    with Worker(connection):
         watched = shell.run("ledger", "underreplicated", "--watch", "-o", "json").stdout
     last = json.loads(watched.splitlines()[-1])
     assert (last["waiting"], last["working"], last["unrepairable"]) == (0, 0, 0)
 
     index = next(b.index for b in cluster.bookies if b.bookie_id == name)
-    kill_for_good(cluster, ground, index)
+    kill_for_good(cluster, connection, index)
     gone = shell.run("ledger", "check", str(ledger_id), "-o", "json", exit_code=3)
     assert json.loads(gone.stdout)["undecided"] == [name]
     assert f"did not say: {name}" in gone.stderr.decode()

@@ -11,8 +11,8 @@ from tests.simulation.holdings_check import HoldingsCheckBody
 from tests.simulation.kernel import MS, Node
 from tests.simulation.live_session import LiveSession
 from tests.simulation.network import ClientPool
-from tests.simulation.repair_ground import InlinePool, RepairPlan, SimulatedGround
 from tests.simulation.repair_oracle import CheckedTasks, RepairOracle
+from tests.simulation.repair_plan import InlinePool, RepairPlan, SimulatedConnection
 from tests.simulation.world import World
 from zbk.auditor.audit_steps import AuditSteps
 from zbk.auditor.auditor import settings_of
@@ -52,9 +52,11 @@ class SimulatedAuditor:
         self._oracle = oracle
         self._core = Auditor(settings_of(plan.config, RETRY_MS))
         tasks = CheckedTasks(session, oracle)
-        self._ground = SimulatedGround(world, session, tasks)
+        self._connection = SimulatedConnection(world, session, tasks)
         self._election = SteppedElection(session, node.name, self._on_term)
-        self._steps = AuditSteps(self._ground, InlinePool(1), self._election.term, is_full=False)
+        self._steps = AuditSteps(
+            self._connection, InlinePool(1), self._election.term, is_full=False
+        )
         self.pool = ClientPool(world.network, node, world.request_timeout_ms)
         self._is_look_due = False
         self._wake_ms: int | None = None
@@ -173,7 +175,7 @@ class SimulatedAuditor:
 
     def _retry_unrepairable(self, term: int) -> None:
         if self._election.term() == term:
-            self._ground.tasks.retry_unrepairable()
+            self._connection.tasks.retry_unrepairable()
 
     def _wake(self, at_ms: int) -> None:
         if self._wake_ms == at_ms:

@@ -10,8 +10,8 @@ from tests.simulation.auditor import SimulatedAuditor
 from tests.simulation.kernel import MS, Node
 from tests.simulation.live_session import LiveSession
 from tests.simulation.metadata import Session
-from tests.simulation.repair_ground import RepairPlan
 from tests.simulation.repair_oracle import RepairOracle
+from tests.simulation.repair_plan import RepairPlan
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 from zbk.metadata.records.underreplication import UnderreplicationStore

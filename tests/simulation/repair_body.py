@@ -11,8 +11,8 @@ from tests.simulation.copier import CopyBody, HoldingsBody
 from tests.simulation.kernel import MS, Node
 from tests.simulation.network import ClientPool
 from tests.simulation.recoverer import RecoveryBody
-from tests.simulation.repair_ground import SimulatedGround
 from tests.simulation.repair_oracle import RepairOracle
+from tests.simulation.repair_plan import SimulatedConnection
 from tests.simulation.world import World
 from zbk.errors import MetadataConflictError, ZbkError
 from zbk.protocol.entry.words import NO_ENTRY, LedgerState
@@ -41,7 +41,7 @@ class RepairBody:
         world: World,
         node: Node,
         pool: ClientPool,
-        ground: SimulatedGround,
+        connection: SimulatedConnection,
         oracle: RepairOracle,
         repair: LedgerRepair,
         work: Work,
@@ -50,7 +50,7 @@ class RepairBody:
         self._world = world
         self._node = node
         self._pool = pool
-        self._ground = ground
+        self._connection = connection
         self._oracle = oracle
         self._repair = repair
         self._ledger_id = work.ledger_id
@@ -91,7 +91,7 @@ class RepairBody:
             case AskHoldings(bookie_id, span):
                 HoldingsBody(self._pool, bookie_id, self._ledger_id, span, self._answer)
             case ev.ChooseTarget():
-                chosen = self._ground.choose(effect, self._registered)
+                chosen = self._connection.choose(effect, self._registered)
                 self._node.after(0, self._answer, chosen)
             case ev.CopyFragment(order):
                 self._node.trace(f"copies {order.spans} of L{self._ledger_id} to {order.target}")
@@ -108,11 +108,11 @@ class RepairBody:
                 assert_never(effect)
 
     def _look(self) -> None:
-        ground, asked_ms = self._ground, self._node.now_ms()
+        connection, asked_ms = self._connection, self._node.now_ms()
 
         def read() -> Seen:
-            metadata, _version = ground.ledgers.read(self._ledger_id, is_fresh=True)
-            return metadata, ground.registered()
+            metadata, _version = connection.ledgers.read(self._ledger_id, is_fresh=True)
+            return metadata, connection.registered()
 
         def take(outcome: Seen | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
@@ -149,13 +149,13 @@ class RepairBody:
         change: Callable[[LedgerMetadata], LedgerMetadata | None],
         done: Callable[[LedgerMetadata], object] = lambda changed: changed,
     ) -> None:
-        ground, ledger_id = self._ground, self._ledger_id
+        connection, ledger_id = self._connection, self._ledger_id
 
         def swap() -> LedgerMetadata:
-            if not ground.tasks.holds(ledger_id):
+            if not connection.tasks.holds(ledger_id):
                 what = f"the lock of ledger {ledger_id}"
                 raise MetadataConflictError(what, "it is not ours any more")
-            metadata, _version = ground.ledgers.update(ledger_id, change)
+            metadata, _version = connection.ledgers.update(ledger_id, change)
             return metadata
 
         def take(outcome: LedgerMetadata | ZbkError) -> None:
@@ -164,7 +164,7 @@ class RepairBody:
         self._world.metadata.submit(self._node, swap, take)
 
     def _recover(self, fragment: Fragment) -> None:
-        ground, world, ledger_id = self._ground, self._world, self._ledger_id
+        connection, world, ledger_id = self._connection, self._world, self._ledger_id
 
         def begin() -> LedgerMetadata:
             def change(current: LedgerMetadata) -> LedgerMetadata | None:
@@ -173,7 +173,7 @@ class RepairBody:
                     self._oracle.check_grace(current)
                 return changed
 
-            return ground.ledgers.update(ledger_id, change)[0]
+            return connection.ledgers.update(ledger_id, change)[0]
 
         def begun(outcome: LedgerMetadata | ZbkError) -> None:
             if isinstance(outcome, ZbkError):
@@ -195,6 +195,6 @@ class RepairBody:
                     world.history.end(call, world.kernel.now_ms, "ok", result=last)
                     self._answer(ev.LedgerRecovered())
 
-                RecoveryBody(world, self._node, self._pool, ground.session, ledger_id, ended)
+                RecoveryBody(world, self._node, self._pool, connection.session, ledger_id, ended)
 
         world.metadata.submit(self._node, begin, begun)

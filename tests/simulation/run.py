@@ -33,7 +33,7 @@ from tests.simulation.network import ClientPool
 from tests.simulation.outside_syncer import SimulatedOutsideSyncer
 from tests.simulation.reader import ReaderBody, SimulatedReader
 from tests.simulation.recoverer import SimulatedRecoverer
-from tests.simulation.repair_ground import SHARE
+from tests.simulation.repair_plan import SHARE
 from tests.simulation.shared_client import SharedClient
 from tests.simulation.tape import Tape
 from tests.simulation.world import Parts, World

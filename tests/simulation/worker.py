@@ -11,8 +11,8 @@ from tests.simulation.kernel import MS, Node
 from tests.simulation.live_session import LiveSession
 from tests.simulation.network import ClientPool
 from tests.simulation.repair_body import RepairBody
-from tests.simulation.repair_ground import RepairPlan, SimulatedGround
 from tests.simulation.repair_oracle import RepairOracle
+from tests.simulation.repair_plan import RepairPlan, SimulatedConnection
 from tests.simulation.world import World
 from zbk.auditor.worker import ReplicationWorker, _Work, aim_of
 from zbk.errors import ZbkError
@@ -29,7 +29,7 @@ class SteppedWorker(ReplicationWorker):
         """Hear of the switch and of the session."""
         self._watches = [
             self._tasks.watch_enabled(self._switch),
-            self._ground.store.on_session(self._on_session),
+            self._connection.store.on_session(self._on_session),
         ]
 
     def take(self) -> _Work | None:
@@ -64,10 +64,10 @@ class SimulatedWorker:
         self._node = node
         self._oracle = oracle
         self.pool = ClientPool(world.network, node, world.request_timeout_ms)
-        self._ground = SimulatedGround(world, session, UnderreplicationStore(session))
+        self._connection = SimulatedConnection(world, session, UnderreplicationStore(session))
         self._limits = RepairLimits(grace_ms=plan.config.open_ledger_grace_ms)
         self._worker = SteppedWorker(
-            self._ground,
+            self._connection,
             node.name,
             plan.config,
             _never_fails,
@@ -104,7 +104,7 @@ class SimulatedWorker:
             self._world,
             self._node,
             self.pool,
-            self._ground,
+            self._connection,
             self._oracle,
             core,
             work,

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 import zbk
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.cluster.child import Child
 from zbk.metadata.records.auditor_notes import AuditorNotes
 from zbk.metadata.records.election import read_auditor
@@ -139,10 +139,10 @@ class Autorecoveries:
 class Watched:
     """What the auditor and the workers tell in the metadata store."""
 
-    def __init__(self, ground: RepairGround) -> None:
-        self.tasks = ground.tasks
-        self._store = ground.store
-        self._notes = AuditorNotes(ground.store)
+    def __init__(self, connection: ClusterConnection) -> None:
+        self.tasks = connection.tasks
+        self._store = connection.store
+        self._notes = AuditorNotes(connection.store)
 
     @property
     def status(self) -> AuditorStatus:

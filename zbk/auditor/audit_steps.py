@@ -14,8 +14,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Final, TypeVar, assert_never
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.ledger_checks import LedgerChecker
-from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import (
     DamageError,
     MetadataConflictError,
@@ -63,8 +63,8 @@ ResultT = TypeVar("ResultT")
 class LedgerReads:
     """Reads the metadata of all ledgers, some at a time."""
 
-    def __init__(self, ground: RepairGround, pool: ThreadPoolExecutor) -> None:
-        self._ground = ground
+    def __init__(self, connection: ClusterConnection, pool: ThreadPoolExecutor) -> None:
+        self._connection = connection
         self._pool = pool
         self._ids: Iterator[int] = iter(())
         self._last_id: int | None = None  # the listing goes on behind it
@@ -72,7 +72,7 @@ class LedgerReads:
     def next(self, after: int, count: int) -> tuple[list[int], bool]:
         """Return the next ids behind ``after``, and whether these are the last ones."""
         if after != self._last_id:
-            self._ids = (one for one in self._ground.ledgers.list() if one > after)
+            self._ids = (one for one in self._connection.ledgers.list() if one > after)
         self._last_id = None  # unless this succeeds
         found = list(islice(self._ids, count))
         self._last_id = found[-1] if found else None
@@ -86,7 +86,7 @@ class LedgerReads:
 
     def _read(self, ledger_id: int) -> LedgerMetadata | bool:
         try:
-            return self._ground.ledgers.read(ledger_id)[0]
+            return self._connection.ledgers.read(ledger_id)[0]
         except NoSuchLedgerError:  # deleted meanwhile
             return True
         except (DamageError, UnsupportedVersionError) as error:
@@ -99,19 +99,19 @@ class AuditSteps:
 
     def __init__(
         self,
-        ground: RepairGround,
+        connection: ClusterConnection,
         pool: ThreadPoolExecutor,
         term: Callable[[], int | None],
         *,
         is_full: bool,
     ) -> None:
-        self._ground = ground
+        self._connection = connection
         self._pool = pool
         self._term = term
         self._is_full = is_full
-        self._scan_reads = LedgerReads(ground, pool)
-        self._check_reads = LedgerReads(ground, pool)
-        self._checker = LedgerChecker(ground.requests, lambda: term() is None)
+        self._scan_reads = LedgerReads(connection, pool)
+        self._check_reads = LedgerReads(connection, pool)
+        self._checker = LedgerChecker(connection.requests, lambda: term() is None)
 
     def look(self, look: int, term: int | None) -> BookiesSeen:
         """Read which bookies are registered, and check that ``term``, if given, covers the look.
@@ -122,7 +122,7 @@ class AuditSteps:
         failed = BookiesSeen(look, None)
         if term is not None and self._term() != term:
             return failed
-        store = self._ground.store
+        store = self._connection.store
         try:
             known = frozenset(store.children(COOKIES))
             present = set(store.children(AVAILABLE))
@@ -166,7 +166,7 @@ class AuditSteps:
         ids, is_last = self._check_reads.next(effect.after, CHECK_COUNT)
         ledgers, unreadable_count = self._check_reads.read_all(ids)
         last_id = ids[-1] if ids else effect.after
-        racks = {one.bookie_id: one.rack for one in self._ground.directory.registrations()}
+        racks = {one.bookie_id: one.rack for one in self._connection.directory.registrations()}
         for index, ledger in enumerate(ledgers):
             if effect.kind is CheckKind.PLACEMENT:
                 flaw_count += len(badly_placed(ledger, racks))
@@ -202,7 +202,7 @@ class AuditSteps:
             if self._term() != effect.term:
                 raise MetadataConflictError("the term of the auditor", "it is over")
             try:
-                self._ground.tasks.report(
+                self._connection.tasks.report(
                     one.ledger_id,
                     one.bookie_ids,
                     one.reason,
@@ -216,7 +216,7 @@ class AuditSteps:
             run_all(self._pool, report, effect.reports)
         finally:
             with suppress(MetadataUnavailableError):
-                self._ground.tasks.announce()
+                self._connection.tasks.announce()
 
 
 def run_all(

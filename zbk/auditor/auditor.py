@@ -28,7 +28,7 @@ import msgspec
 
 from zbk.auditor.audit_status import AuditNews
 from zbk.auditor.audit_steps import CONCURRENT_COUNT, AuditSteps
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
@@ -86,14 +86,14 @@ class AuditorThread:
 
     def __init__(
         self,
-        ground: RepairGround,
+        connection: ClusterConnection,
         candidate_id: str,
         config: AutorecoveryConfig,
         on_failure: Callable[[BaseException], None],
         *,
         retry_ms: int = RETRY_MS,
     ) -> None:
-        self._ground = ground
+        self._connection = connection
         self._candidate_id = candidate_id
         self._on_failure = on_failure
         self._core = Auditor(settings_of(config, retry_ms))
@@ -110,8 +110,10 @@ class AuditorThread:
             name: ThreadPoolExecutor(1, thread_name_prefix=f"zbk-audit-{name}")
             for name in ("look", "scan", "check")
         }
-        self._steps = AuditSteps(ground, self._pool, self._term, is_full=config.ledger_check_full)
-        self._notes = AuditorNotes(ground.store)
+        self._steps = AuditSteps(
+            connection, self._pool, self._term, is_full=config.ledger_check_full
+        )
+        self._notes = AuditorNotes(connection.store)
         self._news = AuditNews(candidate_id)
         self._told: _View = (frozenset(), frozenset(), None)
         self._thread = threading.Thread(target=self._run, name="zbk-auditor", daemon=True)
@@ -119,7 +121,7 @@ class AuditorThread:
     def start(self) -> None:
         """Stand for election, and audit when elected."""
         self._thread.start()
-        store, tasks = self._ground.store, self._ground.tasks
+        store, tasks = self._connection.store, self._connection.tasks
         self._watches = [
             *(
                 store.watch_children(path, lambda _names: self._want_look())
@@ -265,7 +267,7 @@ class AuditorThread:
         return None
 
     def _retry_unrepairable(self) -> None:
-        count = self._ground.tasks.retry_unrepairable()
+        count = self._connection.tasks.retry_unrepairable()
         if count:
             LOG.info("%d ledgers that nobody could repair are tried again", count)
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from zbk.actors.process import bookie_process
 from zbk.actors.process.bookie import Bookie
 from zbk.actors.process.bookie_info import VERSION
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.process import Autorecovery
 from zbk.auditor.recheck import LimboRecheck
-from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig, BookieConfig
 from zbk.config.http_address import host_of, http_port_of
 from zbk.metadata.values import BookieRegistration
@@ -36,7 +36,7 @@ def run_bookie(
         recheck = LimboRecheck(
             bookie.losses,
             bookie_id,
-            lambda: RepairGround(config.metadata),
+            lambda: ClusterConnection(config.metadata),
             grace_ms=config.limbo_grace_ms,
             on_failure=bookie.fail,
         )

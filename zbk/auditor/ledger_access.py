@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Final, assert_never
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, Secret
-from zbk.auditor.repair_parts import RepairGround
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.errors import UnauthorizedError
 from zbk.protocol.entry.digest import is_same_secret, password_digest
@@ -34,7 +34,7 @@ class LedgerAccess:
 
     def __init__(
         self,
-        ground: RepairGround,
+        connection: ClusterConnection,
         ledger_id: int,
         copier: Copier,
         is_stopped: threading.Event,
@@ -42,13 +42,13 @@ class LedgerAccess:
         password: bytes | None = None,
         on_progress: Callable[[int, int], None] = lambda _count, _size: None,
     ) -> None:
-        self._ground = ground
+        self._connection = connection
         self._ledger_id = ledger_id
         self._copier = copier
         self._is_stopped = is_stopped
         self._password = password
         self._on_progress = on_progress
-        self._calls = LedgerCalls(ground.requests, ledger_id)
+        self._calls = LedgerCalls(connection.requests, ledger_id)
 
     def carry_out(self, effect: SharedEffect) -> LedgerSeen | Holdings | CopyResult | int:
         """Carry out an effect; return the answer.
@@ -85,9 +85,9 @@ class LedgerAccess:
 
     def _look(self) -> LedgerSeen:
         asked_ms = monotonic_ms()
-        metadata, _version = self._ground.ledgers.read(self._ledger_id, is_fresh=True)
+        metadata, _version = self._connection.ledgers.read(self._ledger_id, is_fresh=True)
         if self._password is not None:
             digest = password_digest(self._password, self._ledger_id)
             if not is_same_secret(digest, metadata.password_digest):
                 raise UnauthorizedError(self._ledger_id)
-        return LedgerSeen(metadata, self._ground.registered(), asked_ms, monotonic_ms())
+        return LedgerSeen(metadata, self._connection.registered(), asked_ms, monotonic_ms())

@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, Secret
 from zbk.auditor.copy_target import TargetPolicy
 from zbk.auditor.ledger_access import LedgerAccess
-from zbk.auditor.repair_parts import RepairGround
 from zbk.client.cluster.ledger_calls import LedgerContext, LedgerRequests
 from zbk.client.operations.recovery_pump import RecoveryPump, RecoverySetup
 from zbk.errors import ClientClosedError, MetadataConflictError, ZbkError
@@ -62,7 +62,7 @@ class RepairWatcher:
 class RepairSetup(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a repair, apart from the ledger."""
 
-    ground: RepairGround
+    connection: ClusterConnection
     copier: Copier
     targets: TargetPolicy
     limits: RepairLimits
@@ -78,11 +78,11 @@ class LedgerRepairer:
     def __init__(self, aim: RepairAim, setup: RepairSetup) -> None:
         assert aim.has_password == (setup.password is not None), "the rules know what we know"
         self._setup = setup
-        self._ground = setup.ground
+        self._connection = setup.connection
         self._ledger_id = aim.ledger_id
         self._repair = LedgerRepair(aim, setup.limits)
         self._access = LedgerAccess(
-            setup.ground,
+            setup.connection,
             aim.ledger_id,
             setup.copier,
             setup.is_stopped,
@@ -143,7 +143,7 @@ class LedgerRepairer:
         self._setup.watcher.copy_begun(wanted.order)
         result = self._access.copy(wanted.order)
         if result.target_error is not None:
-            self._ground.placer.note_failed([wanted.order.target])
+            self._connection.placer.note_failed([wanted.order.target])
         return result
 
     def _replace(self, wanted: ReplaceBookie) -> BookieReplaced:
@@ -171,11 +171,11 @@ class LedgerRepairer:
         if not self._setup.holds_lock():
             what = f"the lock of ledger {self._ledger_id}"
             raise MetadataConflictError(what, "it is not ours any more")
-        return self._ground.ledgers.update(self._ledger_id, change)[0]
+        return self._connection.ledgers.update(self._ledger_id, change)[0]
 
     def _recover(self, fragment: Fragment) -> LedgerRecovered:
-        ground, password = self._ground, self._setup.password
-        metadata, _version = ground.ledgers.update(
+        connection, password = self._connection, self._setup.password
+        metadata, _version = connection.ledgers.update(
             self._ledger_id, lambda current: begin_recovery_of(current, fragment)
         )
         if metadata.state is not LedgerState.IN_RECOVERY:
@@ -188,19 +188,19 @@ class LedgerRepairer:
             metadata=metadata,
             context=LedgerContext(
                 LedgerRequests.of(metadata, secret.ledger_key),
-                ground.requests,
+                connection.requests,
                 digest,
-                ground.config,
+                connection.config,
             ),
-            placer=ground.placer,
-            ledgers=ground.ledgers,
-            tasks=ground.tasks,
+            placer=connection.placer,
+            ledgers=connection.ledgers,
+            tasks=connection.tasks,
             check_usable=self._check_going,
         )
         RecoveryPump(setup).run(RECOVERY_TIMEOUT_S)
         return LedgerRecovered()
 
     def _check_going(self) -> None:
-        self._ground.check_usable()
+        self._connection.check_usable()
         if self._setup.is_stopped.is_set():
             raise ClientClosedError

@@ -18,10 +18,10 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier
 from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
-from zbk.auditor.repair_parts import RepairGround
 from zbk.errors import (
     BookieInUseError,
     InvalidOptionError,
@@ -75,7 +75,7 @@ class BookieMove:
 
     def __init__(
         self,
-        ground: RepairGround,
+        connection: ClusterConnection,
         bookie_id: str,
         options: MoveOptions,
         *,
@@ -83,15 +83,15 @@ class BookieMove:
         watcher: RepairWatcher | None = None,
         is_stopped: threading.Event | None = None,
     ) -> None:
-        self._ground = ground
+        self._connection = connection
         self._bookie_id = bookie_id
         self._options = options
-        self._copier = copier or Copier(ground.requests)
+        self._copier = copier or Copier(connection.requests)
         self._watcher = watcher or RepairWatcher()
         self._is_stopped = is_stopped or threading.Event()
-        self._targets: TargetPolicy = PlacementTarget(ground.placer)
+        self._targets: TargetPolicy = PlacementTarget(connection.placer)
         if options.to:
-            self._targets = OneTarget(ground.placer, options.to, is_local=False)
+            self._targets = OneTarget(connection.placer, options.to, is_local=False)
 
     def check(self) -> None:
         """Accept what was asked for.
@@ -99,13 +99,13 @@ class BookieMove:
         Raises:
             InvalidOptionError: there is no such bookie, or the one to move to takes nothing.
         """
-        known = self._ground.registry.cookies()
+        known = self._connection.registry.cookies()
         if self._bookie_id not in known:
             raise InvalidOptionError(
                 "bookie", self._bookie_id, "has no cookie in this cluster; see `zbk bookie ls`"
             )
         to = self._options.to
-        if to and (to == self._bookie_id or not self._ground.placer.is_writable(to)):
+        if to and (to == self._bookie_id or not self._connection.placer.is_writable(to)):
             raise InvalidOptionError(
                 "to", to, "is no other bookie that takes new entries; see `zbk bookie ls`"
             )
@@ -117,7 +117,7 @@ class BookieMove:
             MetadataUnavailableError: not all ledgers could be looked at.
             NoSuchLedgerError: the one ledger asked for does not exist.
         """
-        ledgers = self._ground.ledgers
+        ledgers = self._connection.ledgers
         if self._options.ledger_id is not None:
             metadata, _version = ledgers.read(self._options.ledger_id)
             if _names(metadata, self._bookie_id):
@@ -152,12 +152,12 @@ class BookieMove:
                 return moved
             if self._is_stopped.wait(BUSY_WAIT_S):
                 break
-        holder = self._ground.tasks.locked().get(ledger_id, "somebody")
+        holder = self._connection.tasks.locked().get(ledger_id, "somebody")
         return LedgerMoved(ledger_id, "locked", 0, 0, 0, f"{holder} is working on it")
 
     def _move(self, ledger_id: int) -> LedgerMoved | None:
         """Move one ledger; ``None``: somebody else has locked it."""
-        tasks = self._ground.tasks
+        tasks = self._connection.tasks
         if not tasks.lock(ledger_id, OWNER):
             return None
         try:
@@ -170,7 +170,7 @@ class BookieMove:
                 has_password=password is not None,
             )
             setup = RepairSetup(
-                ground=self._ground,
+                connection=self._connection,
                 copier=self._copier,
                 targets=self._targets,
                 limits=self._options.limits,
@@ -191,14 +191,16 @@ class BookieMove:
         if password is None:
             return None
         with suppress(NoSuchLedgerError):
-            metadata, _version = self._ground.ledgers.read(ledger_id)
+            metadata, _version = self._connection.ledgers.read(ledger_id)
             ours = password_digest(password, ledger_id)
             if is_same_secret(ours, metadata.password_digest):
                 return password
         return None
 
 
-def decommission(move: BookieMove, ground: RepairGround, bookie_id: str) -> Iterator[LedgerMoved]:
+def decommission(
+    move: BookieMove, connection: ClusterConnection, bookie_id: str
+) -> Iterator[LedgerMoved]:
     """Move all that a stopped bookie holds; then forget the bookie, for good.
 
     Raises:
@@ -206,7 +208,7 @@ def decommission(move: BookieMove, ground: RepairGround, bookie_id: str) -> Iter
         InvalidOptionError: there is no such bookie.
     """
     move.check()
-    _check_stopped(ground, bookie_id)
+    _check_stopped(connection, bookie_id)
     yield from move.run()
     left = [found.ledger_id for found in move.plan()]
     if left:
@@ -216,8 +218,8 @@ def decommission(move: BookieMove, ground: RepairGround, bookie_id: str) -> Iter
             bookie_id,
             f"{len(left)} ledgers still name it: {first}{more}; see why above, and try again",
         )
-    _check_stopped(ground, bookie_id)
-    ground.registry.delete_cookie(bookie_id)
+    _check_stopped(connection, bookie_id)
+    connection.registry.delete_cookie(bookie_id)
 
 
 _SHOWN_COUNT: Final = 5
@@ -240,8 +242,8 @@ def _names(metadata: LedgerMetadata, bookie_id: str) -> bool:
     return any(bookie_id in fragment.bookies for fragment in metadata.fragments)
 
 
-def _check_stopped(ground: RepairGround, bookie_id: str) -> None:
-    if bookie_id in ground.registered():
+def _check_stopped(connection: ClusterConnection, bookie_id: str) -> None:
+    if bookie_id in connection.registered():
         raise BookieInUseError(
             bookie_id,
             "it is running. Stop it first; to have it emptied while it still serves, run "

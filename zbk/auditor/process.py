@@ -1,10 +1,9 @@
-"""Autorecovery in a process: an auditor and a replication worker, beside a bookie or on their own.
+"""Autorecovery in a process: an auditor and a replication worker, alone or beside a bookie.
 
-They share one session with the metadata store and one set of connections (``RepairGround``). If one
-of them fails in a way that nobody expected, both end: on its own the process ends with 1, so that
-whatever started it starts it again; beside a bookie the bookie goes on.
+Both share one ``ClusterConnection``. If one of them fails with an unexpected error, both end: a
+process of its own exits with 1, so that its supervisor restarts it; a bookie beside them continues.
 
-Threads: ``zbk-autorecovery`` opens the ground, waits for the end, and closes everything.
+Threads: ``zbk-autorecovery`` connects, waits for the end, and closes everything.
 
 Source: BookKeeper's ``AutoRecoveryMain``.
 """
@@ -19,7 +18,7 @@ from types import FrameType
 from typing import Final, Protocol
 
 from zbk.auditor.auditor import AuditorThread
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.worker import ReplicationWorker
 from zbk.config import AutorecoveryConfig, ClientConfig
 from zbk.errors import InvalidOptionError, ZbkError
@@ -34,45 +33,45 @@ class Part(Protocol):
     """The auditor, or the worker."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start."""
         ...
 
     def stop(self) -> None:
-        """End, and give back what others wait for."""
+        """Stop, and release leadership and locks."""
         ...
 
 
 class Autorecovery:
-    """An auditor and a worker. ``open_ground`` connects to the cluster."""
+    """An auditor and a worker. ``connect`` opens their connection."""
 
     def __init__(
         self,
         config: AutorecoveryConfig,
         name: str,
-        open_ground: Callable[[], RepairGround] | None = None,
+        connect: Callable[[], ClusterConnection] | None = None,
     ) -> None:
         self._config = config
         self._name = name
-        self._open_ground = open_ground or (lambda: open_ground_of(config))
+        self._connect = connect or (lambda: connection_of(config))
         self._is_ending = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="zbk-autorecovery", daemon=True)
 
     @property
     def failure(self) -> BaseException | None:
-        """Why it ended by itself."""
+        """The error that ended it."""
         return self._failure
 
     def start(self) -> None:
-        """Begin; while the metadata store does not answer, begin later."""
+        """Start. While the metadata store does not answer, the start is retried."""
         self._thread.start()
 
     def request_stop(self) -> None:
-        """Ask it to end, and do not wait."""
+        """Start to end, without waiting."""
         self._is_ending.set()
 
     def stop(self) -> None:
-        """End. Locks and leadership are given back. Twice is fine."""
+        """Stop, and release locks and leadership. A second call does nothing."""
         self.request_stop()
         self.wait(STOP_TIMEOUT_S)
 
@@ -83,10 +82,10 @@ class Autorecovery:
     # ------------------------------------------------------------------ its thread
 
     def _run(self) -> None:
-        ground = self._opened()
-        if ground is None:
+        connection = self._opened()
+        if connection is None:
             return
-        parts = self._parts(ground)
+        parts = self._parts(connection)
         try:
             for part in parts:
                 part.start()
@@ -96,23 +95,23 @@ class Autorecovery:
         finally:
             for part in reversed(parts):
                 part.stop()
-            ground.close()
+            connection.close()
 
-    def _parts(self, ground: RepairGround) -> list[Part]:
+    def _parts(self, connection: ClusterConnection) -> list[Part]:
         return [
-            AuditorThread(ground, self._name, self._config, self._fail),
-            ReplicationWorker(ground, self._name, self._config, self._fail),
+            AuditorThread(connection, self._name, self._config, self._fail),
+            ReplicationWorker(connection, self._name, self._config, self._fail),
         ]
 
-    def _opened(self) -> RepairGround | None:
+    def _opened(self) -> ClusterConnection | None:
         while not self._is_ending.is_set():
             try:
-                return self._open_ground()
+                return self._connect()
             except ZbkError as error:
                 if not error.is_retriable:
                     self._fail(error)
                     return None
-                LOG.warning("autorecovery cannot begin yet: %s", error)
+                LOG.warning("autorecovery cannot start yet: %s", error)
                 self._is_ending.wait(OPEN_RETRY_S)
         return None
 
@@ -126,15 +125,15 @@ class Autorecovery:
 def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str], None]) -> int:
     """Audit and repair in this process until SIGTERM or SIGINT; return the exit code.
 
-    ``on_ready`` is told the name under which this process stands for election.
+    ``on_ready`` receives the name of this process in elections.
 
     Raises:
         InvalidOptionError: no metadata address, or no cluster there.
         MetadataUnavailableError: the metadata store does not answer.
     """
-    ground = open_ground_of(config)
+    connection = connection_of(config)
     name = f"{socket.gethostname()}-{os.getpid()}"
-    process = Autorecovery(config, name, lambda: ground)
+    process = Autorecovery(config, name, lambda: connection)
 
     def stop(number: int, _frame: FrameType | None) -> None:
         LOG.info("stopping on %s", signal.Signals(number).name)
@@ -151,7 +150,7 @@ def run_autorecovery(config: AutorecoveryConfig, *, on_ready: Callable[[str], No
             signal.signal(number, handler)
 
 
-def open_ground_of(config: AutorecoveryConfig) -> RepairGround:
+def connection_of(config: AutorecoveryConfig) -> ClusterConnection:
     """Connect to the cluster that the configuration names.
 
     Raises:
@@ -162,4 +161,6 @@ def open_ground_of(config: AutorecoveryConfig) -> RepairGround:
         raise InvalidOptionError(
             "metadata", "", "autorecovery needs the address of its cluster's metadata store"
         )
-    return RepairGround(config.metadata, ClientConfig(session_timeout_ms=config.session_timeout_ms))
+    return ClusterConnection(
+        config.metadata, ClientConfig(session_timeout_ms=config.session_timeout_ms)
+    )

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from zbk.actors.identity.losses import Losses
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier
 from zbk.auditor.ledger_access import LedgerAccess
-from zbk.auditor.repair_parts import RepairGround
 from zbk.durability.limbo_recheck import (
     LedgerRecheck,
     Patience,
@@ -56,20 +56,20 @@ REPORT_COUNT_MAX: Final = 20
 
 
 class LimboRecheck:
-    """The re-check of one bookie's ledgers. ``open_ground`` connects to the cluster."""
+    """The re-check of one bookie's ledgers. ``connect`` connects to the cluster."""
 
     def __init__(
         self,
         losses: Losses,
         bookie_id: str,
-        open_ground: Callable[[], RepairGround],
+        connect: Callable[[], ClusterConnection],
         *,
         grace_ms: int,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._losses = losses
         self._bookie_id = bookie_id
-        self._open_ground = open_ground
+        self._connect = connect
         self._patience = Patience(grace_ms)
         self._on_failure = on_failure
         self._is_stopped = threading.Event()
@@ -96,8 +96,8 @@ class LimboRecheck:
         pause_s = ROUND_PAUSE_S
         while self._losses.reasons and not self._is_stopped.is_set():
             try:
-                with self._open_ground() as ground:
-                    pause_s = self._rounds(ground)
+                with self._connect() as connection:
+                    pause_s = self._rounds(connection)
             except StorageFailedError as error:
                 self._on_failure(error)
                 return
@@ -112,14 +112,14 @@ class LimboRecheck:
         if not self._losses.reasons:
             logger.info("every ledger was checked against its peers: this bookie denies again")
 
-    def _rounds(self, ground: RepairGround) -> float:
+    def _rounds(self, connection: ClusterConnection) -> float:
         """Check what is left, again and again, until nothing is; return how long to rest then."""
         pause_s = ROUND_PAUSE_S
         while self._losses.reasons and not self._is_stopped.is_set():
-            listed = list(ground.ledgers.list())
+            listed = list(connection.ledgers.list())
             is_news = False
             for has_lost_fences in (True, False):
-                is_news |= self._check_ledgers(ground, listed, has_lost_fences=has_lost_fences)
+                is_news |= self._check_ledgers(connection, listed, has_lost_fences=has_lost_fences)
             self._tell_count()
             pause_s = ROUND_PAUSE_S if is_news else min(2 * pause_s, ROUND_PAUSE_MAX_S)
             if self._losses.reasons:
@@ -127,7 +127,7 @@ class LimboRecheck:
         return pause_s
 
     def _check_ledgers(
-        self, ground: RepairGround, listed: Sequence[int], *, has_lost_fences: bool
+        self, connection: ClusterConnection, listed: Sequence[int], *, has_lost_fences: bool
     ) -> bool:
         """Check every ledger that is left after such losses; return whether one was cleared."""
         is_news = False
@@ -135,7 +135,7 @@ class LimboRecheck:
         for ledger_id in listed_first(left, listed):
             if self._is_stopped.is_set():
                 return is_news
-            result = self._check(ground, ledger_id, has_lost_fences=has_lost_fences)
+            result = self._check(connection, ledger_id, has_lost_fences=has_lost_fences)
             if result.is_cleared or result.copied_count:
                 self._with_news.add(ledger_id)
             if result.is_cleared:
@@ -144,17 +144,17 @@ class LimboRecheck:
             else:
                 self._tell_report(ledger_id, result)
             is_news |= result.is_cleared
-            self._flush(ground, is_due=False)
-        self._flush(ground, is_due=True)
+            self._flush(connection, is_due=False)
+        self._flush(connection, is_due=True)
         return is_news
 
     def _check(
-        self, ground: RepairGround, ledger_id: int, *, has_lost_fences: bool
+        self, connection: ClusterConnection, ledger_id: int, *, has_lost_fences: bool
     ) -> RecheckResult:
         recheck = LedgerRecheck(
             self._bookie_id, has_lost_fences=has_lost_fences, patience=self._patience
         )
-        access = LedgerAccess(ground, ledger_id, Copier(ground.requests), self._is_stopped)
+        access = LedgerAccess(connection, ledger_id, Copier(connection.requests), self._is_stopped)
         effect = recheck.begin()
         while effect is not None:
             if self._is_stopped.is_set():
@@ -164,7 +164,7 @@ class LimboRecheck:
 
     # ------------------------------------------------------------------ what comes of it
 
-    def _flush(self, ground: RepairGround, *, is_due: bool) -> None:
+    def _flush(self, connection: ClusterConnection, *, is_due: bool) -> None:
         """Clear what was checked, if that is enough or has waited; then hand out what has news."""
         now_ms = monotonic_ms()
         if len(self._cleared) >= CLEAR_COUNT or now_ms - self._cleared_ms >= CLEAR_MS or is_due:
@@ -172,18 +172,18 @@ class LimboRecheck:
             self._cleared_ms = now_ms
             self._clear(cleared)
             self._count()
-            self._hand_out(ground)
+            self._hand_out(connection)
 
     def _clear(self, ranges: list[Span]) -> None:
         if ranges and not self._is_stopped.is_set() and not self._losses.clear(ranges):
             logger.info("ledgers stay in limbo: the disk has no room to note that they need not")
 
-    def _hand_out(self, ground: RepairGround) -> None:
+    def _hand_out(self, connection: ClusterConnection) -> None:
         """Ask workers to try ledgers again that they gave up while this bookie did not know."""
         if self._with_news:
-            wanted = sorted(self._with_news.intersection(ground.tasks.list_unrepairable()))
+            wanted = sorted(self._with_news.intersection(connection.tasks.list_unrepairable()))
             if wanted:
-                ground.tasks.retry_unrepairable(wanted)
+                connection.tasks.retry_unrepairable(wanted)
             self._with_news.clear()
 
     def _count(self) -> int:

@@ -37,10 +37,10 @@ from typing import Final
 
 import msgspec
 
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.copier import Copier, SharedThrottle
 from zbk.auditor.copy_target import OneTarget, PlacementTarget, TargetPolicy
 from zbk.auditor.ledger_repairer import LedgerRepairer, RepairSetup, RepairWatcher
-from zbk.auditor.repair_parts import RepairGround
 from zbk.config import AutorecoveryConfig
 from zbk.errors import ClientClosedError, MetadataUnavailableError, ZbkError
 from zbk.metadata.records.underreplication import MissingReason, UnderreplicatedLedger
@@ -94,7 +94,7 @@ class ReplicationWorker:
 
     def __init__(
         self,
-        ground: RepairGround,
+        connection: ClusterConnection,
         name: str,
         config: AutorecoveryConfig,
         on_failure: Callable[[BaseException], None],
@@ -103,15 +103,15 @@ class ReplicationWorker:
         rng: random.Random | None = None,
     ) -> None:
         self._now_ms = now_ms
-        self._ground = ground
-        self._tasks = ground.tasks
+        self._connection = connection
+        self._tasks = connection.tasks
         self._name = name
         self._on_failure = on_failure
         self._limits = RepairLimits(grace_ms=config.open_ledger_grace_ms)
-        self._copier = Copier(ground.requests, SharedThrottle(config.replication_rate_size))
-        self._targets: TargetPolicy = PlacementTarget(ground.placer)
+        self._copier = Copier(connection.requests, SharedThrottle(config.replication_rate_size))
+        self._targets: TargetPolicy = PlacementTarget(connection.placer)
         if config.target_policy == "local":
-            self._targets = OneTarget(ground.placer, config.local_bookie_id, is_local=True)
+            self._targets = OneTarget(connection.placer, config.local_bookie_id, is_local=True)
         self._backoff = RepairBackoff(config.repair_retry_ms_max)
         self._absences = Absences()
         self._lost_bookie_delay_ms = config.lost_bookie_delay_ms
@@ -143,7 +143,7 @@ class ReplicationWorker:
         self._watches = [
             self._tasks.watch_tasks(self._has_news.set),
             self._tasks.watch_enabled(self._switch),
-            self._ground.store.on_session(self._on_session),
+            self._connection.store.on_session(self._on_session),
         ]
         for lane in self._lanes:
             lane.start()
@@ -275,11 +275,11 @@ class ReplicationWorker:
         task, version = found
         is_stopped = threading.Event()
         setup = RepairSetup(
-            ground=self._ground,
+            connection=self._connection,
             copier=self._copier,
             targets=self._targets,
             limits=self._limits,
-            watcher=_ProgressNotes(self._ground, ledger_id),
+            watcher=_ProgressNotes(self._connection, ledger_id),
             holds_lock=lambda: self._tasks.holds(ledger_id),
             is_stopped=is_stopped,
         )
@@ -288,7 +288,7 @@ class ReplicationWorker:
         with self._lock:
             self._works[ledger_id] = work
         # a doubt that came before this is seen here; one that comes later sets the flag
-        if self._ground.store.session_state() is not SessionState.CONNECTED:
+        if self._connection.store.session_state() is not SessionState.CONNECTED:
             is_stopped.set()
         if self._is_stopped.is_set():
             is_stopped.set()
@@ -373,7 +373,7 @@ class ReplicationWorker:
         delay_ms = self._tasks.lost_bookie_delay_ms()
         if delay_ms is None:
             delay_ms = self._lost_bookie_delay_ms
-        registered = self._ground.registered()
+        registered = self._connection.registered()
         with self._lock:
             absent = self._absences.overdue(
                 result.awaited, registered, self._now_ms(), patience_ms=delay_ms + self._rest_ms
@@ -399,8 +399,8 @@ class ReplicationWorker:
 
     def _is_outdated(self, work: _Work, result: RepairResult) -> bool:
         """Return whether a bookie came back, or left limbo, before the task was put aside."""
-        return result.is_outdated(self._ground.registered()) or any(
-            self._ground.has_left_limbo(bookie_id, work.ledger_id)
+        return result.is_outdated(self._connection.registered()) or any(
+            self._connection.has_left_limbo(bookie_id, work.ledger_id)
             for bookie_id in sorted(result.in_limbo)
         )
 
@@ -435,8 +435,8 @@ class ReplicationWorker:
 class _ProgressNotes(RepairWatcher):
     """Tells in the metadata store how far a repair has come."""
 
-    def __init__(self, ground: RepairGround, ledger_id: int) -> None:
-        self._tasks = ground.tasks
+    def __init__(self, connection: ClusterConnection, ledger_id: int) -> None:
+        self._tasks = connection.tasks
         self._ledger_id = ledger_id
         self._copied_count = 0
         self._to_copy_count = 0

@@ -10,7 +10,7 @@ import pytest
 from tests.support.hooked_store import HookedStore
 from tests.support.memory_store import MemoryTree
 from zbk.auditor.audit_steps import AuditSteps
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.errors import MetadataConflictError
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY, UNDERREPLICATED_LEDGERS, task_path
 from zbk.metadata.records.ledgers import LedgerStore, initialise
@@ -30,12 +30,12 @@ class Auditor:
         self.store = HookedStore(MemoryTree("steps"))
         initialise(self.store)
         self.tasks = UnderreplicationStore(self.store)
-        ground = SimpleNamespace(
+        connection = SimpleNamespace(
             store=self.store, ledgers=LedgerStore(self.store), tasks=self.tasks, requests=None
         )
         self._pool = ThreadPoolExecutor(1)  # one report after another
         self.steps = AuditSteps(
-            cast("RepairGround", ground), self._pool, lambda: self.term, is_full=False
+            cast("ClusterConnection", connection), self._pool, lambda: self.term, is_full=False
         )
 
     def end_term(self, next_term: int | None) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.recorder import Recorder
 from tests.support.waiting import wait_until
 from zbk.auditor.auditor import AuditorThread
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.config import AutorecoveryConfig
 from zbk.metadata.paths import AVAILABLE, COOKIES, READONLY
 from zbk.metadata.records.auditor_notes import AuditorNotes
@@ -59,7 +59,7 @@ class Cluster:
 
     def start(self, name: str, config: AutorecoveryConfig = CONFIG) -> MemoryStore:
         store = self.tree.open_session()
-        ground = SimpleNamespace(
+        connection = SimpleNamespace(
             store=store,
             ledgers=LedgerStore(store),
             tasks=UnderreplicationStore(store),
@@ -67,7 +67,7 @@ class Cluster:
             directory=SimpleNamespace(registrations=list),
         )
         auditor = AuditorThread(
-            cast("RepairGround", ground), name, config, self.failures, retry_ms=50
+            cast("ClusterConnection", connection), name, config, self.failures, retry_ms=50
         )
         self.sessions.append(store)
         self.auditors.append(auditor)

@@ -10,8 +10,8 @@ from tests.support.ledgers import metadata_maker
 from tests.support.memory_store import named_tree
 from tests.support.simulated_disk import SimulatedDisk
 from zbk.actors.identity.losses import Losses
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.recheck import LimboRecheck
-from zbk.auditor.repair_parts import RepairGround
 from zbk.durability.limbo import LossReason
 from zbk.metadata.records.instance import initialise
 from zbk.metadata.records.ledgers import LedgerStore
@@ -35,12 +35,12 @@ class Recheck:
         self.ledgers = LedgerStore(self.store)
         self.ids = [self._create() for _ in range(LEDGER_COUNT)]
         self.limbo.note_loss(LossReason.WIPED, self.ids[-1] + 1)
-        self.ground = RepairGround(f"memory://{TREE}")
-        self.ground.ledgers = self.ledgers
+        self.connection = ClusterConnection(f"memory://{TREE}")
+        self.connection.ledgers = self.ledgers
         self.recheck = LimboRecheck(
             Losses(disk, self.limbo, ["/l"], "boot-1"),
             "b-1",
-            lambda: self.ground,
+            lambda: self.connection,
             grace_ms=0,
             on_failure=lambda error: pytest.fail(str(error)),
         )
@@ -53,7 +53,7 @@ class Recheck:
     def check(self) -> None:
         """Have one round come."""
         listed = list(self.ledgers.list())
-        self.recheck._check_ledgers(self.ground, listed, has_lost_fences=True)
+        self.recheck._check_ledgers(self.connection, listed, has_lost_fences=True)
 
     def in_limbo(self) -> list[int]:
         return [one for one in self.ids if self.limbo.limbo.is_miss_unknown(one, None)]
@@ -63,7 +63,7 @@ class Recheck:
 def world() -> Iterator[Recheck]:
     world = Recheck()
     yield world
-    world.ground.close()
+    world.connection.close()
     world.store.close()
 
 
@@ -97,7 +97,7 @@ def test_a_list_that_leaves_a_ledger_out_leaves_it_in_limbo(world: Recheck, left
 
 def test_a_ledger_that_leaves_limbo_is_handed_out_if_it_was_put_aside(world: Recheck) -> None:
     """It was put aside because of what this bookie did not know."""
-    tasks = world.ground.tasks
+    tasks = world.connection.tasks
     for ledger_id in world.ids[:2]:
         tasks.report(ledger_id, ["b-2", "b-3"], MissingReason.LOST)
         assert tasks.lock(ledger_id, "worker")

@@ -11,7 +11,7 @@ from tests.support.audit_ledgers import ledger
 from tests.support.fake_holders import FakeHolders
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.auditor.worker import (
     POLL_S,
     QUIET_POLL_S,
@@ -78,8 +78,8 @@ class OnePlace:
         del bookie_ids
 
 
-class Ground:
-    """As ``RepairGround``: a session, and bookies b, c and d; a is lost."""
+class FakeConnection:
+    """As ``ClusterConnection``: a session, and bookies b, c and d; a is lost."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.config = ClientConfig()
@@ -106,8 +106,8 @@ def tree() -> MemoryTree:
 
 
 @pytest.fixture
-def ground(tree: MemoryTree) -> Iterator[Ground]:
-    made = Ground(tree.open_session())
+def connection(tree: MemoryTree) -> Iterator[FakeConnection]:
+    made = FakeConnection(tree.open_session())
     initialise(made.store)
     model = ledger(LEDGER_ID, ("a", "b", "c"))
     made.ledgers.create(lambda _number: msgspec.structs.replace(model, ledger_key=bytes(16)))
@@ -117,7 +117,7 @@ def ground(tree: MemoryTree) -> Iterator[Ground]:
 
 @contextmanager
 def worker_on(
-    ground: Ground, now_ms: Callable[[], int] = monotonic_ms
+    connection: FakeConnection, now_ms: Callable[[], int] = monotonic_ms
 ) -> Iterator[ReplicationWorker]:
     config = AutorecoveryConfig(
         worker_count=1,
@@ -128,7 +128,7 @@ def worker_on(
     )
     failures: list[BaseException] = []
     made = ReplicationWorker(
-        cast("RepairGround", ground), "worker", config, failures.append, now_ms=now_ms
+        cast("ClusterConnection", connection), "worker", config, failures.append, now_ms=now_ms
     )
     try:
         yield made
@@ -138,75 +138,78 @@ def worker_on(
 
 
 @pytest.fixture
-def worker(ground: Ground) -> Iterator[ReplicationWorker]:
-    with worker_on(ground) as made:
+def worker(connection: FakeConnection) -> Iterator[ReplicationWorker]:
+    with worker_on(connection) as made:
         yield made
 
 
 def test_a_worker_drops_its_ledger_while_its_session_is_in_doubt(
-    tree: MemoryTree, ground: Ground, worker: ReplicationWorker, caplog: pytest.LogCaptureFixture
+    tree: MemoryTree,
+    connection: FakeConnection,
+    worker: ReplicationWorker,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """F19: another one takes the lock and the work; it is taken again when it is free."""
     caplog.set_level("INFO", "zbk.auditor")
-    before = ground.ledgers.read(LEDGER_ID)
-    ground.tasks.report(LEDGER_ID, ["a"], MissingReason.LOST)
+    before = connection.ledgers.read(LEDGER_ID)
+    connection.tasks.report(LEDGER_ID, ["a"], MissingReason.LOST)
     worker.start()
-    wait_until(lambda: ground.requests.read_count() > 0, what="the copy to begin")
-    assert ground.tasks.holds(LEDGER_ID)
+    wait_until(lambda: connection.requests.read_count() > 0, what="the copy to begin")
+    assert connection.tasks.holds(LEDGER_ID)
 
-    ground.store.suspend()
-    ground.store.expire_session()  # it hears of it when it is heard again
-    ground.store.settle()
+    connection.store.suspend()
+    connection.store.expire_session()  # it hears of it when it is heard again
+    connection.store.settle()
     assert "1 repairs are dropped" in caplog.text
-    read_count = ground.requests.read_count()
+    read_count = connection.requests.read_count()
     session = tree.open_session()
     others = UnderreplicationStore(session)
     assert others.lock(LEDGER_ID, "another one")
     resumed_ms = monotonic_ms()
-    ground.store.resume()
-    wait_until(lambda: ground.tasks.locked() == {LEDGER_ID: "another one"})
-    assert ground.requests.read_count() == read_count
+    connection.store.resume()
+    wait_until(lambda: connection.tasks.locked() == {LEDGER_ID: "another one"})
+    assert connection.requests.read_count() == read_count
     others.unlock(LEDGER_ID)
 
-    wait_until(lambda: ground.requests.read_count() > read_count, what="another attempt")
+    wait_until(lambda: connection.requests.read_count() > read_count, what="another attempt")
     assert monotonic_ms() >= resumed_ms + HOLD_MS, "bookies are given time to come back"
-    assert ground.tasks.holds(LEDGER_ID)
-    assert ground.ledgers.read(LEDGER_ID) == before
+    assert connection.tasks.holds(LEDGER_ID)
+    assert connection.ledgers.read(LEDGER_ID) == before
     session.close()
 
 
 def test_a_worker_looks_seldom_while_no_task_is_listed_and_hears_of_the_first_one(
-    ground: Ground, worker: ReplicationWorker
+    connection: FakeConnection, worker: ReplicationWorker
 ) -> None:
     worker.start()
     wait_until(lambda: worker._pause_s() == QUIET_POLL_S, what="it has found none")
 
-    ground.tasks.report(LEDGER_ID, ["a"], MissingReason.LOST)
+    connection.tasks.report(LEDGER_ID, ["a"], MissingReason.LOST)
 
-    wait_until(lambda: ground.requests.read_count() > 0, what="the copy to begin")
+    wait_until(lambda: connection.requests.read_count() > 0, what="the copy to begin")
     assert worker._pause_s() == POLL_S
 
 
 def test_a_ledger_is_not_put_aside_when_its_bookie_comes_back_just_then(
-    ground: Ground, worker: ReplicationWorker, monkeypatch: pytest.MonkeyPatch
+    connection: FakeConnection, worker: ReplicationWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The auditor has handed out again what was put aside, and this was not yet."""
     alone = msgspec.structs.replace(ledger(1, ("a",)), ledger_key=bytes(16))
-    ledger_id = ground.ledgers.create(lambda _number: alone)[0].ledger_id
-    put_aside = ground.tasks.mark_unrepairable
+    ledger_id = connection.ledgers.create(lambda _number: alone)[0].ledger_id
+    put_aside = connection.tasks.mark_unrepairable
 
     def comes_back(ledger_id: int, version: int, why: str) -> bool:
         is_done = put_aside(ledger_id, version, why)
-        ground.there |= {"a"}
+        connection.there |= {"a"}
         return is_done
 
-    monkeypatch.setattr(ground.tasks, "mark_unrepairable", comes_back)
-    ground.tasks.report(ledger_id, ["a"], MissingReason.LOST)
+    monkeypatch.setattr(connection.tasks, "mark_unrepairable", comes_back)
+    connection.tasks.report(ledger_id, ["a"], MissingReason.LOST)
     worker.start()
 
-    wait_until(lambda: "a" in ground.there, what="the third attempt")
-    wait_until(lambda: not list(ground.tasks.list_unrepairable()), what="another attempt")
-    assert list(ground.tasks.list()) == [ledger_id]
+    wait_until(lambda: "a" in connection.there, what="the third attempt")
+    wait_until(lambda: not list(connection.tasks.list_unrepairable()), what="another attempt")
+    assert list(connection.tasks.list()) == [ledger_id]
 
 
 class Holders(FakeHolders):
@@ -231,28 +234,28 @@ class Holders(FakeHolders):
             super().send(bookie_id, request, frames, box, key, wait_ms=wait_ms)
 
 
-def in_limbo_alone(ground: Ground) -> Holders:
+def in_limbo_alone(connection: FakeConnection) -> Holders:
     """Let b and c be lost, too, and a be all that is left: in limbo, without any entry."""
-    metadata, _version = ground.ledgers.read(LEDGER_ID)
+    metadata, _version = connection.ledgers.read(LEDGER_ID)
     holders = Holders(metadata)
     holders.entries["a"].clear()
     holders.in_limbo.add("a")
-    ground.requests = cast("SilentBookies", holders)
-    ground.there = frozenset({"a", "d"})
+    connection.requests = cast("SilentBookies", holders)
+    connection.there = frozenset({"a", "d"})
     return holders
 
 
 def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Seed 7300606: it was tried for ever, as that bookie waits for peers that are not there."""
-    in_limbo_alone(ground)
-    ground.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
-    with worker_on(ground) as worker:
+    in_limbo_alone(connection)
+    connection.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
+    with worker_on(connection) as worker:
         worker.start()
         wait_until(lambda: "ledger 0 cannot be repaired" in caplog.text, what="the end")
 
-    task = ground.tasks.read_unrepairable(LEDGER_ID)
+    task = connection.tasks.read_unrepairable(LEDGER_ID)
     assert task is not None
     assert "10 entries, 0 .. 9: no bookie that is there has a replica; a lost data" in (
         task.unrepairable
@@ -263,28 +266,28 @@ def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
 
 
 def test_an_open_ledger_whose_bookies_are_gone_is_put_aside_and_tried_when_they_are_back(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Seed 56000615: its recovery was tried for ever."""
-    made, _version = ground.ledgers.create(
+    made, _version = connection.ledgers.create(
         lambda number: msgspec.structs.replace(
             ledger(number, ("a", "b", "c"), last=None), ledger_key=bytes(16)
         )
     )
-    ground.there = frozenset({"c", "d"})
-    ground.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
-    with worker_on(ground) as worker:
+    connection.there = frozenset({"c", "d"})
+    connection.tasks.report(made.ledger_id, ["a", "b"], MissingReason.LOST)
+    with worker_on(connection) as worker:
         worker.start()
         text = f"ledger {made.ledger_id} cannot be repaired"
         wait_until(lambda: text in caplog.text, what="the end")
 
-    task = ground.tasks.read_unrepairable(made.ledger_id)
+    task = connection.tasks.read_unrepairable(made.ledger_id)
     assert task is not None
     assert "cannot be without a, b, which have what was written from entry 0 on" in (
         task.unrepairable
     )
     assert "start a, b again" in task.unrepairable
-    assert ground.tasks.retry_unrepairable() == 1
+    assert connection.tasks.retry_unrepairable() == 1
 
 
 class LeavesLimbo(UnderreplicationStore):
@@ -301,36 +304,40 @@ class LeavesLimbo(UnderreplicationStore):
         return super().mark_unrepairable(ledger_id, version, why)
 
 
-def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(ground: Ground) -> None:
+def test_a_ledger_is_not_put_aside_when_a_bookie_leaves_limbo_just_then(
+    connection: FakeConnection,
+) -> None:
     """What it got back it had handed out again if that had been put aside then."""
-    ground.tasks = tasks = LeavesLimbo(ground.store, in_limbo_alone(ground))
-    ground.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
-    with worker_on(ground) as worker:
+    connection.tasks = tasks = LeavesLimbo(connection.store, in_limbo_alone(connection))
+    connection.tasks.report(LEDGER_ID, ["b", "c"], MissingReason.LOST)
+    with worker_on(connection) as worker:
         worker.start()
         wait_until(lambda: tasks.count == 2, what="another three attempts")
 
 
-def test_a_bookie_that_is_to_be_compared_is_waited_for_and_then_given_up(ground: Ground) -> None:
+def test_a_bookie_that_is_to_be_compared_is_waited_for_and_then_given_up(
+    connection: FakeConnection,
+) -> None:
     """The auditor has reported the ledgers of b before this one came to need it."""
-    metadata, _version = ground.ledgers.read(LEDGER_ID)
+    metadata, _version = connection.ledgers.read(LEDGER_ID)
     holders = Holders(metadata)
     holders.errors["d"] = RequestTimeoutError("add", 5)  # so that the task stays
-    ground.requests = cast("SilentBookies", holders)
-    ground.there = frozenset({"a", "c", "d"})
-    ground.tasks.report(LEDGER_ID, ["b"], MissingReason.NOT_WRITTEN, ranges={"b": [(3, 5)]})
+    connection.requests = cast("SilentBookies", holders)
+    connection.there = frozenset({"a", "c", "d"})
+    connection.tasks.report(LEDGER_ID, ["b"], MissingReason.NOT_WRITTEN, ranges={"b": [(3, 5)]})
     begun_ms = monotonic_ms()
-    with worker_on(ground) as worker:
+    with worker_on(connection) as worker:
         worker.start()
-        wait_until(lambda: MissingReason.LOST in missing_of(ground), what="the end of patience")
+        wait_until(lambda: MissingReason.LOST in missing_of(connection), what="the end of patience")
 
     assert monotonic_ms() >= begun_ms + HOLD_MS
-    found = ground.tasks.read(LEDGER_ID)
+    found = connection.tasks.read(LEDGER_ID)
     assert found is not None
     assert found[0].ranges == {"b": ((3, 5),)}
 
 
-def missing_of(ground: Ground) -> tuple[MissingReason, ...]:
-    found = ground.tasks.read(LEDGER_ID)
+def missing_of(connection: FakeConnection) -> tuple[MissingReason, ...]:
+    found = connection.tasks.read(LEDGER_ID)
     return found[0].missing["b"] if found is not None else ()
 
 
@@ -350,7 +357,7 @@ def test_what_a_report_says_decides_who_may_be_given_up() -> None:
 
 
 def test_ledgers_that_need_no_copy_are_reported_together(
-    ground: Ground, caplog: pytest.LogCaptureFixture
+    connection: FakeConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "zbk.auditor")
     clock_ms = [1_000_000]
@@ -358,11 +365,11 @@ def test_ledgers_that_need_no_copy_are_reported_together(
     def reports() -> list[str]:
         return [message for message in caplog.messages if "whole" in message]
 
-    with worker_on(ground, lambda: clock_ms[0]) as worker:
+    with worker_on(connection, lambda: clock_ms[0]) as worker:
         for ledger_id in range(100, 120):  # of which nothing is left
-            ground.tasks.report(ledger_id, ["a"], MissingReason.LOST)
+            connection.tasks.report(ledger_id, ["a"], MissingReason.LOST)
         worker.start()
-        wait_until(lambda: not list(ground.tasks.list()), what="the end of all tasks")
+        wait_until(lambda: not list(connection.tasks.list()), what="the end of all tasks")
         assert [text.partition(" is ")[2] for text in reports()] == ["whole: it was deleted"]
 
         clock_ms[0] += WHOLE_REPORT_MS

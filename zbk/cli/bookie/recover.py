@@ -20,9 +20,9 @@ from zbk.cli.store import cluster_address
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 if TYPE_CHECKING:
+    from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.auditor.ledger_repairer import RepairWatcher
     from zbk.auditor.manual import BookieMove, LedgerMoved, MoveOptions
-    from zbk.auditor.repair_parts import RepairGround
 
 COLUMNS = ["ledger_id", "outcome", "fragments", "entries", "size", "why"]
 PLAN_COLUMNS = ["ledger_id", "state", "fragments", "entries"]
@@ -73,12 +73,12 @@ def recover(
     from zbk.errors import BookieInUseError
 
     options = _options(to, ledger_id, grace_ms, password)
-    with _ground(metadata) as ground:
+    with _connection(metadata) as connection:
         if dry_run:
-            print_rows(_plan_rows(_move(ground, bookie_id, options)), PLAN_COLUMNS, output)
+            print_rows(_plan_rows(_move(connection, bookie_id, options)), PLAN_COLUMNS, output)
             return
         left: list[int] = []
-        with _moving(ground, bookie_id, options) as move:
+        with _moving(connection, bookie_id, options) as move:
             rows = _rows(move.run(), left)
             print_rows(rows, COLUMNS, output, is_live=output == "json")
     if left:
@@ -109,8 +109,8 @@ def decommission(
     from zbk.auditor.manual import decommission as decommissioned
 
     options = _options("", None, grace_ms, password)
-    with _ground(metadata) as ground, _moving(ground, bookie_id, options) as move:
-        rows = _rows(decommissioned(move, ground, bookie_id), [])
+    with _connection(metadata) as connection, _moving(connection, bookie_id, options) as move:
+        rows = _rows(decommissioned(move, connection, bookie_id), [])
         print_rows(rows, COLUMNS, output, is_live=output == "json")
     note(f"zbk: bookie {bookie_id} is out of service")
 
@@ -130,28 +130,28 @@ def _options(to: str, ledger_id: int | None, grace_ms: int, password: bytes) -> 
     )
 
 
-def _ground(metadata: str | None) -> "RepairGround":
-    from zbk.auditor.repair_parts import RepairGround
+def _connection(metadata: str | None) -> "ClusterConnection":
+    from zbk.auditor.cluster_connection import ClusterConnection
 
-    return RepairGround(cluster_address(metadata))
+    return ClusterConnection(cluster_address(metadata))
 
 
 def _move(
-    ground: "RepairGround",
+    connection: "ClusterConnection",
     bookie_id: str,
     options: "MoveOptions",
     watcher: "RepairWatcher | None" = None,
 ) -> "BookieMove":
     from zbk.auditor.manual import BookieMove
 
-    move = BookieMove(ground, bookie_id, options, watcher=watcher)
+    move = BookieMove(connection, bookie_id, options, watcher=watcher)
     move.check()
     return move
 
 
 @contextmanager
 def _moving(
-    ground: "RepairGround", bookie_id: str, options: "MoveOptions"
+    connection: "ClusterConnection", bookie_id: str, options: "MoveOptions"
 ) -> "Iterator[BookieMove]":
     """Lend a move that shows how it goes."""
     from zbk.auditor.ledger_repairer import RepairWatcher
@@ -160,9 +160,9 @@ def _moving(
         def __init__(self, gauge: CopyGauge) -> None:
             self.copied = gauge.copied  # type: ignore[method-assign] # the same signature
 
-    total_count = sum(f.entry_count for f in _move(ground, bookie_id, options).plan())
+    total_count = sum(f.entry_count for f in _move(connection, bookie_id, options).plan())
     with copying(f"moving from {bookie_id}", total_count) as gauge:
-        yield _move(ground, bookie_id, options, _Watcher(gauge))
+        yield _move(connection, bookie_id, options, _Watcher(gauge))
 
 
 def _plan_rows(move: "BookieMove") -> Iterator[dict[str, Any]]:

@@ -83,20 +83,20 @@ def check(
     nothing is changed; ends with 4 if replicas are missing, with 3 if a bookie did not say.
     """
     from zbk.auditor.audit_steps import reports_of
+    from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.auditor.ledger_checks import LedgerChecker
-    from zbk.auditor.repair_parts import RepairGround
     from zbk.cli.ledger.missing import missing_shown
     from zbk.errors import DamageError, UnavailableError
 
     with cluster_store(metadata) as store:
         address = store.address
-    with RepairGround(address) as ground:
-        found, _version = ground.ledgers.read(ledger_id)
-        checker = LedgerChecker(ground.requests)
+    with ClusterConnection(address) as connection:
+        found, _version = connection.ledgers.read(ledger_id)
+        checker = LedgerChecker(connection.requests)
         checked = checker.read_replicas(found, is_full=is_full)
         checker.add_holdings(checked, found)
         for one in reports_of(ledger_id, checked) if is_reporting else ():
-            ground.tasks.report(ledger_id, one.bookie_ids, one.reason, ranges=dict(one.ranges))
+            connection.tasks.report(ledger_id, one.bookie_ids, one.reason, ranges=dict(one.ranges))
     missing = {bookie: str(reason) for bookie, reason in sorted(checked.missing.items())}
     entries = dict(sorted(checked.ranges.items()))
     undecided = sorted(checked.undecided - checked.missing.keys())

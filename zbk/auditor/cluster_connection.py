@@ -1,7 +1,7 @@
-"""What repairs stand on: the metadata store, the bookies, and a way to talk to them.
+"""The connection of a repairing process to its cluster: metadata records, bookies, requests.
 
-One for a process that repairs: worker, command. Any thread may use it. It belongs to whoever made
-it, and is closed by that one.
+A process of autorecovery, a re-check and a command each open one and close it. Any thread may use
+it.
 """
 
 import threading
@@ -28,15 +28,15 @@ from zbk.transport.events import DealerOptions
 SOFTWARE: Final = "zbk-autorecovery"
 
 
-class RepairGround:
-    """Opened at the address of a cluster's metadata."""
+class ClusterConnection:
+    """A session with the metadata store at ``uri``, and the bookies that are registered there."""
 
     def __init__(self, uri: str, config: ClientConfig | None = None) -> None:
         """Connect.
 
         Raises:
-            MetadataUnavailableError: nobody answers at that address.
-            InvalidOptionError: a bad address, or no cluster there.
+            MetadataUnavailableError: the metadata store does not answer.
+            InvalidOptionError: the address is malformed, or there is no cluster at it.
         """
         self.config = config or ClientConfig()
         self._is_closed = threading.Event()
@@ -73,26 +73,26 @@ class RepairGround:
         self.close()
 
     def registered(self) -> frozenset[str]:
-        """Return the ids of the bookies that are there, read-only ones too, as last heard."""
+        """Return the ids of the registered bookies, read-only ones included, as last seen."""
         return frozenset(one.bookie_id for one in self.directory.registrations())
 
     def has_left_limbo(self, bookie_id: str, ledger_id: int) -> bool:
-        """Ask a bookie whether it knows what it has of a ledger; false if it does not say."""
+        """Return whether a bookie answers, and knows what it has of a ledger."""
         with suppress(ZbkError):
             return not LedgerCalls(self.requests, ledger_id).info(bookie_id).is_in_limbo
         return False
 
     def check_usable(self) -> None:
-        """Raise if this is closed.
+        """Check that the connection is open.
 
         Raises:
-            ClientClosedError: it is.
+            ClientClosedError: it is closed.
         """
         if self._is_closed.is_set():
             raise ClientClosedError
 
     def close(self) -> None:
-        """End everything. Twice is fine."""
+        """Close everything. A second call does nothing."""
         if self._is_closed.is_set():
             return
         self._is_closed.set()

@@ -1,7 +1,7 @@
-"""What auditors and workers of the simulation stand on: a session, the tasks, who is registered.
+"""Autorecovery of one run: its settings, and the connection that auditors and workers use.
 
-``SimulatedGround`` is in the place of ``zbk.auditor.repair_parts.RepairGround`` for the real
-``AuditSteps`` and ``ReplicationWorker``. What waits for bookies there, simulated bodies do here.
+``SimulatedConnection`` is the ``ClusterConnection`` of the real ``AuditSteps`` and
+``ReplicationWorker``. Simulated bodies replace their parts that wait for bookies.
 """
 
 from collections.abc import Callable, Collection
@@ -12,7 +12,7 @@ import msgspec
 
 from tests.simulation.live_session import LiveSession
 from tests.simulation.world import World
-from zbk.auditor.repair_parts import RepairGround
+from zbk.auditor.cluster_connection import ClusterConnection
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.cluster.requests import Requests
 from zbk.config import AutorecoveryConfig
@@ -42,7 +42,7 @@ class InlinePool(ThreadPoolExecutor):
         return future
 
 
-class SimulatedGround(RepairGround):
+class SimulatedConnection(ClusterConnection):
     """The real one without its threads; ``requests`` and ``placer`` are nobody's to use."""
 
     def __init__(self, world: World, session: LiveSession, tasks: UnderreplicationStore) -> None:
