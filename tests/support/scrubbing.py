@@ -7,20 +7,20 @@ from typing import Any
 from tests.support.simulated_disk import SimulatedDisk, SimulatedFile
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings
 from zbk.storage.bookie_storage import BookieStorage
-from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_step import (
+from zbk.storage.scrub.scrub_effects import (
     DiskStateOf,
     LocationsOf,
     OwnerQuestion,
     Paid,
     Pause,
-    ScrubStep,
+    ScrubEffect,
 )
+from zbk.storage.scrub.scrub_pass import ScrubPass
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.files import File
 
 
-def nothing(_step: ScrubStep) -> None:
+def nothing(_step: ScrubEffect) -> None:
     """Do nothing between two steps."""
 
 
@@ -31,7 +31,7 @@ class Scrubber:
         self,
         view: ScrubView,
         *,
-        between: Callable[[ScrubStep], None] = nothing,
+        between: Callable[[ScrubEffect], None] = nothing,
         ask: Callable[[OwnerQuestion], Any] = lambda question: question.answer(),
     ) -> None:
         self.findings = Findings()
@@ -57,7 +57,7 @@ class Scrubber:
             self._between(step)
             answer = self._carry_out(step)
 
-    def _carry_out(self, step: ScrubStep) -> object:
+    def _carry_out(self, step: ScrubEffect) -> object:
         match step:
             case Paid(size):
                 self.read_size += size

@@ -1,7 +1,7 @@
-"""What every actor of a bookie has: it runs as a daemon thread, and does not die unseen.
+"""The base classes of a bookie's actors: daemon threads whose failure stops the bookie.
 
-An exception in a handler is either a failed disk or a bug of ours: the state behind it cannot be
-trusted any more, so the supervisor is told and the bookie stops. Nothing is restarted in place.
+An exception in a handler is either a failed disk or a bug. The state in memory cannot be trusted
+after it, so the supervisor is told and the bookie stops. No actor is restarted in place.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         raise AssertionError(f"{type(self).__name__} takes no {type(message).__name__}")
 
     def on_receive(self, message: Any) -> None:  # noqa: ANN401 - as above
-        """Hand the message to ``handle``; after a failed disk take nothing more."""
+        """Pass the message to ``handle``; ignore messages after a failed disk."""
         if self._has_failed:
             return
         try:
@@ -47,21 +47,21 @@ class BookieActor(LightInbox, pykka.ThreadingActor):
         exception_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Fail stop."""
+        """Stop the bookie."""
         del exception_type, traceback
         assert exception_value is not None, "a failure has a reason"
         self._stop_bookie(exception_value)
 
 
 class LendingActor(DirectInbox, BookieActor):
-    """An actor of a bookie that, while it is idle, lends its turn to a thread with a message."""
+    """An actor that, while it is idle, lends its turn to a thread that has a message for it."""
 
     def __init__(self, stop_bookie: StopBookie, door: Door) -> None:
         super().__init__(stop_bookie)
         door.actor = self
 
     def on_receive(self, message: Any) -> None:  # noqa: ANN401 - as above
-        """Handle the message; fail in this thread if a lent turn has failed."""
+        """Handle the message; raise the error here if a lent turn has failed."""
         if isinstance(message, Failed):
             raise message.error
         super().on_receive(message)

@@ -1,7 +1,8 @@
-"""Whether a bookie lets ordinary adds in: one flag that every thread may read.
+"""The flag that admits ordinary adds. Any thread may read it.
 
-Whoever finds no space shuts the gate at once, in whatever thread, so that nothing more is admitted;
-the disk monitor hears of it, and only it opens the gate again (``zbk.actors.upkeep.disk_monitor``).
+A write that finds no space closes the gate at once, in its own thread, so that nothing more is
+admitted. The gate reports it to the disk monitor, which alone opens the gate again
+(``zbk.actors.upkeep.disk_monitor``).
 
 Source: BookKeeper's ``BookieStateManager``.
 """
@@ -12,7 +13,7 @@ from zbk.errors import BookieReadOnlyError
 
 
 class SpaceGate:
-    """The gate of one bookie; open at first."""
+    """The gate of one bookie, open at first."""
 
     def __init__(self, bookie_id: str) -> None:
         self._bookie_id = bookie_id
@@ -21,7 +22,7 @@ class SpaceGate:
         self.is_readonly = False  # set by the disk monitor
 
     def met_no_space(self, path: str) -> None:
-        """Shut the gate: a write to ``path`` found no space."""
+        """Close the gate: a write to ``path`` found no space."""
         self.is_readonly = True
         if self._tell is None:
             self._untold_path = path
@@ -29,11 +30,11 @@ class SpaceGate:
             self._tell(path)
 
     def watch(self, tell: Callable[[str], None]) -> None:
-        """Report to ``tell`` writes that find no space, and one that did already."""
+        """Report to ``tell`` writes that find no space, also one of before this call."""
         self._tell = tell
         if self._untold_path is not None:
             tell(self._untold_path)
 
     def refusal(self) -> BookieReadOnlyError:
-        """Return what a refused add is told."""
+        """Return the error of a refused add."""
         return BookieReadOnlyError(self._bookie_id)

@@ -13,7 +13,7 @@ from zbk.actors.serve.journal import AppendGroup, JournalActor, NoteSynced, Sync
 from zbk.actors.space_gate import SpaceGate
 from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
-from zbk.actors.upkeep.preparer import AheadActor, AheadDue
+from zbk.actors.upkeep.preparer import PrepareDue, PreparerActor
 from zbk.config.units import FreeLimit
 from zbk.errors import BookieReadOnlyError, LedgerFencedError, NoSuchEntryError
 from zbk.protocol.entry.words import LedgerType
@@ -310,21 +310,21 @@ def test_a_checkpoint_without_space_is_tried_again_until_there_is_some() -> None
 
 def test_a_segment_that_cannot_be_prepared_is_no_failure() -> None:
     world, disk = full_bookie(left_size=1 << 20)
-    ahead = AheadActor(world.storage, space=world.space, stop_bookie=world.failures.append)
+    preparer = PreparerActor(world.storage, space=world.space, stop_bookie=world.failures.append)
     for n in range(1, 10):
         world.say(*add(batch(n * 100, [b"." * 900] * 70)))
         world.settle()
     room_size = world.storage.journal.room_size
     disk.capacity = disk.used_size
-    ahead.on_receive(AheadDue())
+    preparer.on_receive(PrepareDue())
     assert world.failures == []
     assert world.space.is_readonly
 
     disk.capacity = None
-    ahead.on_receive(AheadDue())
+    preparer.on_receive(PrepareDue())
     assert world.storage.journal.room_size == room_size, "none is made while the gate is shut"
     world.space.is_readonly = False
-    ahead.on_receive(AheadDue())
+    preparer.on_receive(PrepareDue())
     assert world.storage.journal.room_size > room_size
 
 

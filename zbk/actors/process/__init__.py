@@ -1,6 +1,6 @@
-"""A bookie as a process: its actors put together, started and stopped in order.
+"""A bookie as a process: its actors, started and stopped in order.
 
-Read ``bookie`` first, then ``bookie_actors``. ``supervisor`` hears of the first failure,
-``bookie_process`` is what ``zbk bookie init`` and ``run`` call, ``bookie_info`` what ``zbk bookie
-show`` prints.
+Read ``bookie`` first, then ``bookie_actors``. ``supervisor`` keeps the first failure. ``zbk bookie
+init`` and ``run`` call ``bookie_process``; ``bookie_info`` answers ``zbk bookie show``, and
+``bookie_metrics`` the metrics server.
 """

@@ -1,17 +1,17 @@
-"""A bookie: its actors, its socket, its registration, put together and taken apart in order.
+"""A bookie: its actors, its socket and its registration, started and stopped in order.
 
 Start       identity -> lock -> history -> incarnation -> storage (replay, fsync) -> claim of the
-            incarnation -> actors -> socket -> registration. Nothing is served before the replayed
-            journal is on stable storage and the cluster knows of this start (``history``), and
-            nobody can find the bookie before it serves.
-Stop        registration -> socket stops taking -> everything taken is synced and answered ->
-            actors -> a last checkpoint, so that the next start has nothing to replay -> storage
-            -> metadata.
-Failure     the socket closes, the process ends; the journal has what was promised.
-Unclean     a start after one that may have lost what was not synced, or after a wipe, or with
-            files gone, says of ledgers of before neither yes nor no (``losses``).
-Full disk   no failure: the bookie is read-only, in its registration, too, until there is space. At
-            the start the reserve is tried before it is one.
+            incarnation -> actors -> socket -> registration. The bookie serves nothing before the
+            replayed journal is on stable storage and the cluster knows of this start (``history``).
+            Clients cannot find it before it serves.
+Stop        registration -> the socket takes no more requests -> all requests are synced and
+            answered -> actors -> a last checkpoint, so that the next start has nothing to replay
+            -> storage -> metadata.
+Failure     the socket closes and the process ends; the journal has what was promised.
+Unclean     after a stop that may have lost unsynced data, after a wipe, or if files are missing,
+            the bookie answers neither yes nor no about earlier ledgers (``losses``).
+Full disk   no failure: the bookie is read-only, also in its registration, until there is space. A
+            start uses the reserve before it fails.
 
 Source: BookKeeper's ``Bookie`` and ``BookieServer``.
 """
@@ -31,7 +31,7 @@ from zbk.actors.identity.identity import check_identity, in_service, service_not
 from zbk.actors.identity.ledger_secrets import secret_of
 from zbk.actors.identity.losses import Losses
 from zbk.actors.identity.service import settle
-from zbk.actors.process.bookie_actors import BookieActors, BookieGround
+from zbk.actors.process.bookie_actors import BookieActors, BookieParts
 from zbk.actors.process.bookie_info import VERSION
 from zbk.actors.process.bookie_metrics import BookieMetrics
 from zbk.actors.process.descriptor_budget import DescriptorBudget, plan_descriptors
@@ -85,7 +85,7 @@ class Bookie:
         self._is_wiped_on_purpose = is_wiped_on_purpose
         self._budget = plan_descriptors(descriptor_limit(), config)
         self._losses: Losses | None = None
-        self._is_clean = False  # nothing failed, and all that was promised is on stable storage
+        self._is_clean = False  # nothing failed, and all promises are on stable storage
         self._files: FileSystem = files or OsFiles()
         self.ended = threading.Event()
         self._supervisor = SupervisorActor.start(self.ended)
@@ -93,16 +93,16 @@ class Bookie:
         self._actors: BookieActors | None = None
         self._registered: Registration | None = None
         self._gate: SpaceGate | None = None
-        self._error: BaseException | None = None  # of a part that could not go on
-        self._is_quiet = threading.Event()  # all that was taken is answered, or cannot be
+        self._error: BaseException | None = None  # of a part that cannot continue
+        self._is_quiet = threading.Event()  # all requests are answered, or cannot be
         self.failure: BaseException | None = None  # that ended it
 
     # ------------------------------------------------------------------ any thread
 
     def fail(self, error: BaseException) -> None:
-        """Note that a part of the bookie cannot go on."""
+        """Record that a part of the bookie cannot continue, and stop the bookie."""
         if isinstance(error, MemoryError):
-            lift_memory_limit()  # what is left to do needs some
+            lift_memory_limit()  # stopping needs some memory
             error = MemoryExhaustedError(self._config.memory_max)
         if not isinstance(self._error, StorageFailedError):
             self._error = error
@@ -117,12 +117,12 @@ class Bookie:
 
     @property
     def losses(self) -> Losses:
-        """What it may have lost; there is an answer once the bookie has started."""
+        """The losses of the bookie. Only after its start."""
         assert self._losses is not None, "start comes first"
         return self._losses
 
     def goes_with(self, close: Callable[[], None]) -> None:
-        """Call ``close`` when the bookie is taken down, before any part of it is."""
+        """Call ``close`` when the bookie stops, before any part of it stops."""
         self._closing.append(close)
 
     def metrics(self) -> BookieMetrics:
@@ -130,16 +130,16 @@ class Bookie:
         actors, registered = self._actors, self._registered
         assert actors is not None, "start comes first"
         assert registered is not None, "start comes first"
-        ground = actors.ground
-        return BookieMetrics(actors.about, ground.storage, ground.store, registered)
+        parts = actors.parts
+        return BookieMetrics(actors.status, parts.storage, parts.store, registered)
 
     # ------------------------------------------------------------------ start
 
     def start(self) -> BookieRegistration:
-        """Start everything; return the registration once others can find this bookie.
+        """Start everything; return the registration after clients can find this bookie.
 
         Raises:
-            ZbkError: it cannot start; what was started has been taken down again.
+            ZbkError: it cannot start; the parts that were started are stopped again.
         """
         try:
             return self._start()
@@ -184,7 +184,7 @@ class Bookie:
         if config.memory_max:
             limit_memory(config.memory_max)
             self._closing.append(lift_memory_limit)
-        self._on_mode()  # it may have changed meanwhile
+        self._on_mode()  # the mode may have changed since
         return registration
 
     def _open_storage(
@@ -195,9 +195,9 @@ class Bookie:
         gate: SpaceGate,
         note: ServiceNote,
     ) -> tuple[BookieStorage, BookieHistory]:
-        """Return storage that is open, and the history, in which this start is counted.
+        """Return open storage, and the history with this start counted.
 
-        What finds no space is tried again with the reserves, one after the other.
+        A start that finds no space is retried with the reserves, one after the other.
         """
         storage = self._storage(cookie, gate, note)
         if not storage.make_reserves():
@@ -206,8 +206,8 @@ class Bookie:
             try:
                 return self._try_to_open(store, registry, cookie, storage, note)
             except NoSpaceError as error:
-                logger.warning("there is no space to start; trying with the reserve: %s", error)
-                storage.release_reserve(error.path)  # not only storage may have met it
+                logger.warning("there is no space to start, retrying with the reserve: %s", error)
+                storage.release_reserve(error.path)  # the write may not be one of storage
                 storage = self._storage(cookie, gate, note)
         return self._try_to_open(store, registry, cookie, storage, note)
 
@@ -258,7 +258,7 @@ class Bookie:
 
     @contextmanager
     def _failing(self, storage: BookieStorage) -> Iterator[None]:
-        """Make an error of a directory in service the failure of that directory."""
+        """Enter a context in which an ``OSError`` is a failure of its directory."""
         try:
             yield
         except OSError as error:
@@ -306,16 +306,16 @@ class Bookie:
             credit_size=config.connection_credit_size,
             entry_size_max=config.entry_size_max,
         )
-        ground = BookieGround(
+        parts = BookieParts(
             self._files, config, identity, store, storage, gate, self.losses, self._budget
         )
-        actors = BookieActors(ground, on_mode=self._on_mode, stop_bookie=self.fail)
+        actors = BookieActors(parts, on_mode=self._on_mode, stop_bookie=self.fail)
         self._actors = actors
         actors.start(self._closing.append)
         return actors
 
     def _on_mode(self) -> None:
-        """Report to clients, new ones and those that look, whether the bookie is read-only."""
+        """Report to new clients and in the registration whether the bookie is read-only."""
         if self._gate is not None and self._actors is not None:
             self._actors.front.admission.is_readonly = self._gate.is_readonly
             if self._registered is not None:
@@ -329,10 +329,9 @@ class Bookie:
     # ------------------------------------------------------------------ stop
 
     def run_until_ended(self) -> int:
-        """Wait until somebody asks to stop or something fails; take everything down.
+        """Wait for a request to stop or a failure; stop everything and return the exit code.
 
-        Returns the process's exit code: 0, or 1 after a failure, of which ``failure`` tells if it
-        was the reason to end.
+        The code is 0, or 1 after a failure. ``failure`` is set if that was the reason to stop.
         """
         self.ended.wait()
         error = self.failure = self._supervisor.proxy().error.get()
@@ -345,7 +344,7 @@ class Bookie:
         return 0 if self._is_clean else 1
 
     def _quiesce(self) -> None:
-        """Leave the cluster, take nothing more, keep every promise that is under way."""
+        """Leave the cluster, take no more requests, keep the promises under way."""
         if self._registered is not None:
             self._registered.close()
         if self._actors is not None:
@@ -360,7 +359,7 @@ class Bookie:
             close = self._closing.pop()
             try:
                 close()
-            except ZbkError as error:  # after a failed disk it cannot be otherwise
+            except ZbkError as error:  # expected after a failed disk
                 self._is_clean = False
                 self._doubt(error)
                 logger.error("while closing: %s", error)  # noqa: TRY400 - it says what failed
@@ -370,7 +369,7 @@ class Bookie:
         self._supervisor.stop()
 
     def _doubt(self, error: BaseException) -> None:
-        """Note that a write has failed, of what the next start would take for whole."""
+        """Record a failed write, whose data the next start would otherwise trust."""
         is_disk = isinstance(error, StorageFailedError) and not isinstance(error, NoSpaceError)
         if is_disk and self._losses is not None:
             self._losses.doubt()
@@ -380,9 +379,9 @@ class Bookie:
             logger.info("stopped without a last checkpoint: the next start replays the journal")
 
     def _end_serving(self) -> None:
-        """Note, behind the last sync, that nothing can get lost any more; or that it may be."""
+        """Record after the last sync that nothing can be lost any more, or that it may be."""
         if self._error is not None:
-            if self.failure is None:  # it came when everybody had been told to stop
+            if self.failure is None:  # it came after the request to stop
                 logger.critical("while stopping: %s", self._error, exc_info=_our_own(self._error))
             self._is_clean = False
             self._doubt(self._error)
@@ -391,12 +390,12 @@ class Bookie:
 
 
 def _report(budget: DescriptorBudget, config: BookieConfig) -> None:
-    """Report what the descriptors are for where they are not enough for what is configured."""
+    """Log the use of the descriptors if they do not suffice for the configuration."""
     greeted_max, open_files_max = budget.connections.greeted_max, budget.open_files_max
     if greeted_max < config.connection_count_max or open_files_max < config.open_files_max:
         logger.info(
-            "of %d file descriptors %d are for clients (connection_count_max is %d) and %d for "
-            "index files and entry logs that are read (open_files_max is %d)",
+            "of %d file descriptors, %d are for clients (connection_count_max is %d) and %d for "
+            "reading index files and entry logs (open_files_max is %d)",
             budget.limit,
             greeted_max,
             config.connection_count_max,
@@ -406,5 +405,5 @@ def _report(budget: DescriptorBudget, config: BookieConfig) -> None:
 
 
 def _our_own(error: BaseException) -> BaseException | None:
-    """Return the error if its traceback is of use: for a bug, not for a full or broken disk."""
+    """Return the error if its traceback is useful: of a bug, not of a full or broken disk."""
     return None if isinstance(error, ZbkError) else error

@@ -1,7 +1,7 @@
 """The actors of a bookie and its socket, started and stopped in order.
 
-Nothing is decided here: who knows whom, and what the ticker tells. The storage actor finds the
-journal actors through their doors, and they find it by name: they are made one after the other.
+This module decides nothing. It connects the actors and sets the ticker. The storage actor reaches
+the journal actors through their doors, because it starts before them.
 
 Source: BookKeeper's ``BookieServer``.
 """
@@ -16,7 +16,7 @@ import msgspec
 import pykka
 
 from zbk.actors.identity.losses import Losses
-from zbk.actors.process.bookie_info import About
+from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.process.descriptor_budget import DescriptorBudget
 from zbk.actors.serve.journal import (
     JournalActor,
@@ -36,7 +36,7 @@ from zbk.actors.upkeep.checkpoint import CheckpointActor, CheckpointDue
 from zbk.actors.upkeep.compaction_rounds import CompactionOptions, limits_of, room_of
 from zbk.actors.upkeep.disk_monitor import DiskMonitorActor, MeasureDue
 from zbk.actors.upkeep.gc import GcActor, GcDue, GcOptions
-from zbk.actors.upkeep.preparer import AheadActor, AheadDue
+from zbk.actors.upkeep.preparer import PrepareDue, PreparerActor
 from zbk.actors.upkeep.scrub import LogsLost, ScrubActor, ScrubDue, ScrubParts
 from zbk.actors.upkeep.waits import WaitPorts
 from zbk.config import MESSAGE_OVERHEAD_SIZE, BookieConfig
@@ -54,10 +54,10 @@ from zbk.transport.greeting import Identity
 from zbk.transport.router import FrontLimits, RouterFront
 
 MESSAGE_SIZE_MIN: Final = 4 * MIB
-"""Every bookie takes frames of this size: a client's batches are smaller."""
+"""Every bookie accepts frames of this size. Batches of a client are smaller."""
 
 CHECKPOINT_POLL_MS: Final = 250
-AHEAD_POLL_MS: Final = 200
+PREPARE_POLL_MS: Final = 200
 NOTE_SYNCED_MS: Final = 500
 DISK_POLL_MS: Final = 500
 STOP_TIMEOUT_S: Final = 20.0
@@ -66,18 +66,18 @@ STOP_ORDER: Final = (
     "scrub",
     "gc",
     "checkpoint",
-    "ahead",
+    "preparer",
     "lookup",
     "storage",
     "read",
     "journal-",
     "sync-",
 )
-"""What the names of actors begin with, in the order in which they are stopped."""
+"""Prefixes of the names of actors, in the order in which they are stopped."""
 
 
-class BookieGround(msgspec.Struct, frozen=True):
-    """What the actors of a bookie work on."""
+class BookieParts(msgspec.Struct, frozen=True):
+    """The parts of a bookie that its actors work on."""
 
     files: FileSystem
     config: BookieConfig
@@ -90,56 +90,56 @@ class BookieGround(msgspec.Struct, frozen=True):
 
 
 class BookieActors:
-    """Those of one bookie. ``start`` comes first; what it gives to ``at_end`` ends them."""
+    """The actors of one bookie. ``start`` comes first; its calls of ``at_end`` name the end."""
 
     def __init__(
         self,
-        ground: BookieGround,
+        parts: BookieParts,
         *,
         on_mode: Callable[[], None],
         stop_bookie: Callable[[BaseException], None],
     ) -> None:
-        self.ground = ground
-        self._on_mode = on_mode  # the bookie is read-only, or no more
+        self.parts = parts
+        self._on_mode = on_mode  # after each change between read-only and writable
         self._stop_bookie = stop_bookie
         self._actors: dict[str, pykka.ActorRef[Any]] = {}
         self._storage_door = StorageDoor()
         self._journal_doors: list[JournalDoor] = []
         self.front = self._front()
         self._ticker = Ticker("zbk-bookie-ticker")
-        self.about = About(
-            ground.files, ground.config, ground.identity, self.front, ground.storage, ground.losses
+        self.status = BookieStatus(
+            parts.files, parts.config, parts.identity, self.front, parts.storage, parts.losses
         )
 
     def start(self, at_end: Callable[[Callable[[], None]], None]) -> None:
-        """Start everything; clients are heard when this returns.
+        """Start everything; the bookie serves clients when this returns.
 
-        ``at_end`` is given what ends a part of it, to be called in the opposite order.
+        ``at_end`` gets the calls that stop the parts, to be made in the opposite order.
         """
         at_end(self.front.stop)
         at_end(self._stop_actors)
         at_end(self._ticker.stop)
-        ground, actors, about = self.ground, self._actors, self.about
-        progresses = [SyncProgress() for _ in ground.storage.journals]
+        parts, actors, status = self.parts, self._actors, self.status
+        progresses = [SyncProgress() for _ in parts.storage.journals]
         actors["read"] = self._start_reader()
         actors["lookup"] = LookupActor.start(
-            LedgerStore(ground.store), lambda news: self._tell("storage", news), self._stop_bookie
+            LedgerStore(parts.store), lambda news: self._tell("storage", news), self._stop_bookie
         )
-        actors["storage"] = self._start_storage(about, progresses)
+        actors["storage"] = self._start_storage(status, progresses)
         queues = [
             self._start_journal(number, journal, progresses[number])
-            for number, journal in enumerate(ground.storage.journals)
+            for number, journal in enumerate(parts.storage.journals)
         ]
-        actors["ahead"] = AheadActor.start(
-            ground.storage, space=ground.gate, stop_bookie=self._stop_bookie
+        actors["preparer"] = PreparerActor.start(
+            parts.storage, space=parts.gate, stop_bookie=self._stop_bookie
         )
         actors["checkpoint"] = self._start_checkpoints()
         actors["gc"] = self._start_collector()
         actors["scrub"] = self._start_scrubber()
-        if any(view.lost_logs for view in ground.storage.scrubs):
+        if any(view.lost_logs for view in parts.storage.scrubs):
             actors["scrub"].tell(LogsLost())
         actors["disk"] = self._start_disk_monitor()
-        about.watch(actors, queues)
+        status.watch(actors, queues)
         self._start_ticking()
         self.front.start()
 
@@ -147,36 +147,36 @@ class BookieActors:
         """Set ``is_quiet`` when everything received before is on stable storage and answered.
 
         Raises:
-            pykka.ActorDeadError: nothing is received any more.
+            pykka.ActorDeadError: the storage actor has stopped.
         """
         self._actors["storage"].tell(Quiesce(is_quiet))
 
     # ------------------------------------------------------------------ one after the other
 
     def _front(self) -> RouterFront:
-        ground, config = self.ground, self.ground.config
+        parts, config = self.parts, self.parts.config
         limits = FrontLimits(
             message_size_max=max(MESSAGE_SIZE_MIN, config.entry_size_max) + MESSAGE_OVERHEAD_SIZE,
-            connections=ground.budget.connections,
-            backlog=ground.budget.backlog,
+            connections=parts.budget.connections,
+            backlog=parts.budget.backlog,
             peer_idle_ms=config.connection_idle_ms,
             read_size_max=config.read_size_max,
         )
         return RouterFront(
             config.listen,
-            ground.identity,
+            parts.identity,
             limits,
             self._storage_door.receive,
             self._stop_bookie,
         )
 
     def _start_reader(self) -> "pykka.ActorRef[ReadActor]":
-        storage = self.ground.storage
+        storage = self.parts.storage
         moved = MovedEntries(
             lambda resolved: storage.home_of(resolved).is_gone(resolved),
             lambda again: self._tell("storage", again),
         )
-        incarnation = self.ground.identity.incarnation
+        incarnation = self.parts.identity.incarnation
         return ReadActor.start(
             lambda resolved: storage.home_of(resolved).fetch(resolved),
             self.front.send,
@@ -186,24 +186,24 @@ class BookieActors:
         )
 
     def _start_storage(
-        self, about: About, progresses: list[SyncProgress]
+        self, status: BookieStatus, progresses: list[SyncProgress]
     ) -> "pykka.ActorRef[StorageActor]":
-        ground, config, actors = self.ground, self.ground.config, self._actors
-        parts = ServeParts(
+        parts, config, actors = self.parts, self.parts.config, self._actors
+        serve_parts = ServeParts(
             journals=lambda: self._journal_doors,
             progresses=progresses,
             reader=actors["read"],
             look_up=lambda question: self._tell("lookup", question),
             send=self.front.send,
-            space=ground.gate,
+            space=parts.gate,
             ticker=self._ticker,
-            status=about.answer,
+            status=status.answer,
         )
         return StorageActor.start(
-            ground.storage,
-            parts,
+            parts.storage,
+            serve_parts,
             ServeLimits(config.entry_size_max, config.read_size_max),
-            incarnation=ground.identity.incarnation,
+            incarnation=parts.identity.incarnation,
             stop_bookie=self._stop_bookie,
             door=self._storage_door,
         )
@@ -217,8 +217,8 @@ class BookieActors:
         actors[f"journal-{number}"] = JournalActor.start(
             queue,
             syncer,
-            self.ground.gate,
-            unsynced_size_max=self.ground.config.journal_unsynced_size_max,
+            self.parts.gate,
+            unsynced_size_max=self.parts.config.journal_unsynced_size_max,
             stop_bookie=self._stop_bookie,
             door=door,
         )
@@ -226,9 +226,9 @@ class BookieActors:
         return queue
 
     def _start_checkpoints(self) -> "pykka.ActorRef[CheckpointActor]":
-        config = self.ground.config
+        config = self.parts.config
         return CheckpointActor.start(
-            self.ground.storage,
+            self.parts.storage,
             self._actors["storage"],
             interval_ms=config.checkpoint_interval_ms,
             journal_size=config.checkpoint_journal_size,
@@ -236,38 +236,38 @@ class BookieActors:
         )
 
     def _start_collector(self) -> "pykka.ActorRef[GcActor]":
-        ground, config = self.ground, self.ground.config
+        parts, config = self.parts, self.parts.config
         return GcActor.start(
-            ground.storage.garbages,
-            ground.store,
-            GcOptions(ground.identity.instance_id, config.gc_confirm_delay_ms, self._compaction()),
+            parts.storage.garbages,
+            parts.store,
+            GcOptions(parts.identity.instance_id, config.gc_confirm_delay_ms, self._compaction()),
             self._wait_ports(),
             self._stop_bookie,
         )
 
     def _compaction(self) -> CompactionOptions:
-        ground, config = self.ground, self.ground.config
+        parts, config = self.parts, self.parts.config
         room_size = partial(
             room_of,
-            files=ground.files,
-            reserves=ground.storage.reserves,
-            gate=ground.gate,
+            files=parts.files,
+            reserves=parts.storage.reserves,
+            gate=parts.gate,
             config=config,
         )
         return CompactionOptions(limits_of(config), config.compaction_rate_size, room_size)
 
     def _start_scrubber(self) -> "pykka.ActorRef[ScrubActor]":
-        ground = self.ground
-        parts = ScrubParts(
-            views=ground.storage.scrubs,
-            damaged=ground.storage.damaged,
-            reports=UnderreplicationStore(ground.store),
+        parts = self.parts
+        scrub_parts = ScrubParts(
+            views=parts.storage.scrubs,
+            damaged=parts.storage.damaged,
+            reports=UnderreplicationStore(parts.store),
             ports=self._wait_ports(),
         )
         return ScrubActor.start(
-            parts,
-            bookie_id=ground.identity.bookie_id,
-            rate_size=ground.config.scrub_rate_size,
+            scrub_parts,
+            bookie_id=parts.identity.bookie_id,
+            rate_size=parts.config.scrub_rate_size,
             stop_bookie=self._stop_bookie,
         )
 
@@ -276,29 +276,29 @@ class BookieActors:
         return WaitPorts(actors["storage"], actors["checkpoint"], self._ticker, monotonic_ms)
 
     def _start_disk_monitor(self) -> "pykka.ActorRef[DiskMonitorActor]":
-        """Return the monitor; it has looked once, so that the mode is known before clients come."""
-        ground, config = self.ground, self.ground.config
+        """Return the monitor after its first look: the mode is known before clients come."""
+        parts, config = self.parts, self.parts.config
         limits = DiskLimits(
             warn=parse_free(config.disk_warn_free),
             readonly=parse_free(config.disk_readonly_free),
             margin_size=config.journal_segment_size + config.disk_reserve_size,
         )
         monitor = DiskMonitorActor.start(
-            ground.storage, ground.files, limits, ground.gate, self._on_mode, self._stop_bookie
+            parts.storage, parts.files, limits, parts.gate, self._on_mode, self._stop_bookie
         )
 
         def tell(path: str) -> None:
             with suppress(pykka.ActorDeadError):
                 monitor.tell(NoSpaceMet(path))
 
-        ground.gate.watch(tell)
+        parts.gate.watch(tell)
         monitor.ask(MeasureDue())
         return monitor
 
     def _start_ticking(self) -> None:
-        config, actors, every = self.ground.config, self._actors, self._ticker.every
+        config, actors, every = self.parts.config, self._actors, self._ticker.every
         every(CHECKPOINT_POLL_MS, lambda: actors["checkpoint"].tell(CheckpointDue()))
-        every(AHEAD_POLL_MS, lambda: actors["ahead"].tell(AheadDue()))
+        every(PREPARE_POLL_MS, lambda: actors["preparer"].tell(PrepareDue()))
         every(NOTE_SYNCED_MS, lambda: self._tell_all("journal-", NoteSynced()))
         every(DISK_POLL_MS, lambda: actors["disk"].tell(MeasureDue()))
         if config.sync_interval_ms:

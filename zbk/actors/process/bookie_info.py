@@ -1,4 +1,4 @@
-"""What a bookie tells of itself (``zbk bookie show``): counters and sizes, gathered when asked."""
+"""The status of a bookie (``zbk bookie show``): counters and sizes, gathered when requested."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -32,7 +32,7 @@ from zbk.wire.messages import (
 VERSION: Final = "0.1.0"
 
 
-class About:
+class BookieStatus:
     """Gathers ``BookieInfo``. Counters are plain numbers that their owners' threads write."""
 
     def __init__(

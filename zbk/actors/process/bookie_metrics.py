@@ -7,7 +7,7 @@ Nothing here counts. Each number has one thread that writes it; a reader may see
 from collections.abc import Sequence
 from typing import Any
 
-from zbk.actors.process.bookie_info import About
+from zbk.actors.process.bookie_info import BookieStatus
 from zbk.actors.serve.journal import SyncQueue
 from zbk.metadata.records.registration import Registration
 from zbk.metadata.stores.store import MetadataStore
@@ -21,26 +21,26 @@ class BookieMetrics:
 
     def __init__(
         self,
-        about: About,
+        status: BookieStatus,
         storage: BookieStorage,
         store: MetadataStore,
         registration: Registration,
     ) -> None:
-        self._about = about
+        self._status = status
         self._storage = storage
         self._store = store
         self._registration = registration
 
     def read(self, samples: Samples) -> None:
         """Put the values of all metrics of a bookie into samples."""
-        actors, queues = self._about.actors, self._about.queues
+        actors, queues = self._status.actors, self._status.queues
         self._read_adds(samples, actors)
         self._read_journals(samples, queues)
 
     def checks(self) -> Sequence[Check]:
         """Return the checks of ``/readyz``."""
         session = self._store.session_state().value
-        info = self._about.info()
+        info = self._status.info()
         return [
             Check("registered", self._registration.is_registered, self._registration.state.value),
             Check("metadata", session == "CONNECTED", session),

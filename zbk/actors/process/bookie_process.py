@@ -1,4 +1,4 @@
-"""A bookie as a process: what ``zbk bookie init`` and ``zbk bookie run`` do."""
+"""A bookie as a process: the implementation of ``zbk bookie init`` and ``zbk bookie run``."""
 
 import gc
 import logging
@@ -22,11 +22,11 @@ from zbk.system.memory import keep_freed_memory
 logger = logging.getLogger("zbk.bookie")
 
 SWITCH_INTERVAL_S = 0.0005
-"""A thread of a bookie waits this long, not Python's 5 ms, for one that does not give way."""
+"""The time after which a thread of a bookie takes the interpreter from another; Python: 5 ms."""
 
 GC_THRESHOLDS = (50_000, 20, 50)
-"""Python looks for cycles rarely: what a bookie makes for a request has none, and with many ledgers
-each look goes over a million objects that stay."""
+"""Python collects cycles rarely: requests make none, and with many ledgers each collection walks a
+million objects that stay."""
 
 KEPT_MEMORY_SIZE = 32 * 1024 * 1024
 
@@ -58,10 +58,10 @@ def run_bookie(
 ) -> int:
     """Serve in this process until SIGTERM or SIGINT; return the exit code.
 
-    ``on_started`` is called before that, with the bookie and its id: what goes with it may begin.
-    ``is_wiped_on_purpose``: one that `zbk bookie format` has wiped starts under its old id.
-    ``on_ready`` is called once others can find the bookie. ``files``: not the operating system's
-    file system, but this one. ``http``: the URL of the metrics, for the registration.
+    ``on_started`` is called first, with the bookie and its id, to start what runs beside it;
+    ``on_ready`` is called after that, when clients can find the bookie. ``is_wiped_on_purpose``: a
+    bookie that `zbk bookie format` has wiped starts under its old id. ``files`` replaces the file
+    system of the operating system. ``http`` is the URL of the metrics, for the registration.
 
     Raises:
         ZbkError: it cannot start.
@@ -104,9 +104,9 @@ def run_bookie(
 
 
 def _goes_on_without(config: BookieConfig, error: BaseException | None) -> bool:
-    """Retire the directory that a bookie has failed for; false: it cannot go on.
+    """Retire the directory that made a bookie fail; return false if it cannot go on without it.
 
-    At most once for each: what is out of service is not written to.
+    Each directory is retired at most once: the bookie does not write to one out of service.
     """
     files = OsFiles()
     path = failed_directory(files, config, error)

@@ -1,9 +1,9 @@
-"""What a bookie's file descriptors are for: its own files first, then connections.
+"""The use of a bookie's file descriptors: its own files first, then connections.
 
-A bookie that has no descriptor for a file of its own can neither add to a new ledger nor end a
-checkpoint. So it counts what it needs at most, and lets in only as many connections as the rest is
-for (``zbk.transport.connections``). Where the limit is small, fewer index files and entry logs are
-kept open, and fewer connections are let in; where it is too small, the bookie does not start.
+A bookie without a descriptor for a file of its own can neither add to a new ledger nor end a
+checkpoint. So it counts what it needs at most, and admits connections with the rest
+(``zbk.transport.connections``). With a small limit it keeps fewer index files and entry logs open
+and admits fewer connections; with a limit that is too small it does not start.
 
 Pure. Source: the limits of descriptors in Redis (``adjustOpenFilesLimit``) and HAProxy.
 """
@@ -17,16 +17,16 @@ from zbk.errors import TooFewDescriptorsError
 from zbk.transport.connections import ConnectionLimits
 
 PROCESS_COUNT: Final = 128
-"""Those of the process: standard streams, ZeroMQ, the metadata store, peers that are asked."""
+"""Those of the process: standard streams, ZeroMQ, the metadata store, connections to peers."""
 
 JOURNAL_COUNT: Final = 8
-"""Those of a journal: the segment that is written, the next one, those that wait for a sync."""
+"""Those of a journal: the current segment, the next one, those that wait for a sync."""
 
 DIRECTORY_COUNT: Final = 16
-"""Those of a ledger directory, but for its entry logs: lock, flush, compaction, scrub."""
+"""Those of a ledger directory, without entry logs: lock, flush, compaction, scrub."""
 
 LEFT_LOG_COUNT_MAX: Final = 256
-"""Full entry logs that wait for a checkpoint: as many as journal bytes start one after."""
+"""Full entry logs that wait for a checkpoint."""
 
 LOBBY_SHARE: Final = 8
 LOBBY_COUNT_MAX: Final = 256
@@ -39,17 +39,17 @@ _STEP: Final = 64
 
 
 class DescriptorBudget(msgspec.Struct, frozen=True):
-    """How many descriptors what may have."""
+    """The shares of the descriptors."""
 
     limit: int  # of the process
-    own_count: int  # of its own files, but for ``open_files_max``
-    open_files_max: int  # entry logs and index files that are kept open to be read
-    backlog: int  # connections that the kernel may hold until they are accepted
+    own_count: int  # of its own files, without ``open_files_max``
+    open_files_max: int  # entry logs and index files kept open for reading
+    backlog: int  # connections that the kernel holds until they are accepted
     connections: ConnectionLimits
 
 
 def plan_descriptors(limit: int, config: BookieConfig) -> DescriptorBudget:
-    """Return what ``limit`` descriptors are for.
+    """Return the use of ``limit`` descriptors.
 
     Raises:
         TooFewDescriptorsError: they are not enough for this configuration.

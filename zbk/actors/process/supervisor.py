@@ -1,12 +1,12 @@
-"""The supervisor actor: hears of the first failure, or of the wish to stop, and says so once.
+"""The supervisor actor: keeps the first failure or the request to stop, and ends the bookie once.
 
 mailbox     Failed, from any actor or thread of the bookie; StopRequested, from a signal
 answers     ``ended``, which the main thread waits for
 owns        nothing
-on failure  cannot fail: it only remembers
+on failure  cannot fail: it only keeps a value
 
-Nothing is restarted in place: after a failed write or a bug the memory of the process cannot be
-trusted, but the journal can. Whoever runs the bookie starts it again.
+No actor is restarted in place: after a failed write or a bug the memory of the process cannot be
+trusted, but the journal can. The operator or the service manager starts the bookie again.
 """
 
 import threading
@@ -17,20 +17,20 @@ import pykka
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A part of the bookie cannot go on."""
+    """A part of the bookie cannot continue."""
 
     error: BaseException
 
 
 class StopRequested(msgspec.Struct, frozen=True):
-    """Somebody wants the bookie to stop in good order."""
+    """The bookie is to stop in good order."""
 
 
 SupervisorMessage: TypeAlias = Failed | StopRequested
 
 
 class SupervisorActor(pykka.ThreadingActor):
-    """Remembers why the bookie ends."""
+    """Keeps the reason why the bookie ends."""
 
     use_daemon_thread = True
 
@@ -40,7 +40,7 @@ class SupervisorActor(pykka.ThreadingActor):
         self.error: BaseException | None = None
 
     def on_receive(self, message: SupervisorMessage) -> None:
-        """Note the first reason to end."""
+        """Record the first reason to end."""
         match message:
             case Failed():
                 if self.error is None and not self._ended.is_set():

@@ -1,15 +1,15 @@
-"""The checkpoint actor: moves the journal's mark forward, so that old segments can go.
+"""The checkpoint actor: moves the journal's mark forward, so that old segments can be removed.
 
 mailbox     CheckpointDue, from the ticker; AskCheckpoint, from the gc and scrub actors; Answered,
             from the storage actor
 answers     CheckpointEnded to each AskCheckpoint
-owns        the checkpoint that is under way, one at a time
+owns        the checkpoint under way, one at a time
 on failure  the bookie stops
 
 ``zbk.protocol.upkeep.checkpoint`` decides when a checkpoint is due. It begins and ends in the
-storage actor's thread, which takes a picture of what is dirty. The steps in between wait for the
-disk here, and adds go on meanwhile. Storage keeps the order: entry logs, index, mark, old journal
-segments.
+storage actor's thread, which takes a snapshot of the changed index. The steps in between wait for
+the disk in this actor's thread, and adds continue meanwhile. Storage keeps the order: entry logs,
+index, mark, old journal segments.
 
 On a full disk a checkpoint stays under way and is retried each ``RETRY_MS``: the mark has not
 moved, so the journal still has everything.
@@ -62,8 +62,8 @@ class CheckpointActor(BookieActor):
         self._schedule = CheckpointSchedule(
             interval_ms=interval_ms, journal_size=journal_size, now_ms=now_ms()
         )
-        self._waiting = storage.open_checkpoint  # since the start: for space, or for time
-        self.is_running = self._waiting is not None  # begun, or about to, and not ended
+        self._waiting = storage.open_checkpoint  # for space, or from the start of the bookie
+        self.is_running = self._waiting is not None  # asked for, and not ended
         self._retry_ms = 0
         self._asked: list[AskCheckpoint] = []  # for the checkpoint that begins next
         self._awaited: list[AskCheckpoint] = []  # for the one under way

@@ -1,17 +1,17 @@
 """Compaction of the entry logs of one ledger directory, in steps of the gc actor.
 
-The order of the steps, and what each leaves after a crash, stands in ``zbk.storage.gc.compaction``;
-which logs are taken, in ``upkeep.compaction``. Here they are carried out: pieces of a log are
-read and written in the gc actor's thread, no faster than the throttle says; the storage actor is
-asked for slices so short that adds do not notice.
+``zbk.storage.gc.compaction`` defines the order of the steps and what each leaves after a crash;
+``zbk.protocol.upkeep.compaction`` chooses the logs. This module carries the steps out: it reads and
+writes pieces of a log in the gc actor's thread, no faster than the throttle allows, and asks the
+storage actor in slices so short that adds do not notice.
 
-What cannot be done is given up, and nothing is lost by it: a source that is damaged is left alone
-until the next start; without space the sources stay, and the next compaction tries again.
+A step that cannot be done is given up, and nothing is lost: a damaged source is not compacted until
+the next start; without space the sources stay, and the next compaction tries again. If the index is
+not on stable storage within ``CHECKPOINT_WAIT_MS``, as on a full disk, the sources stay until a
+later round finds that it is.
 
-When the index is not written down in ``CHECKPOINT_WAIT_MS``, as on a full disk, the sources stay
-until a later round finds that it was.
-
-Owned and run by the gc actor. Source: BookKeeper's ``TransactionalEntryLogCompactor``.
+The steps are generators that wait by ``Waits``, as all steps of the gc actor. Owned and run by the
+gc actor. Source: BookKeeper's ``TransactionalEntryLogCompactor``.
 """
 
 import logging
@@ -47,12 +47,12 @@ CHECKPOINT_WAIT_MS: Final = 60_000
 
 
 class CompactionCounts(msgspec.Struct):
-    """What was compacted, of all directories; written by the actor's thread. Sizes in bytes."""
+    """Counters over all directories; written by the actor's thread. Sizes in bytes."""
 
     log_count: int = 0  # sources removed
     copied_size: int = 0
-    freed_size: int = 0  # of the sources, less what was made of them
-    gave_up: str = ""  # why the last one that was begun, or looked for, did less than it might
+    freed_size: int = 0  # of the sources, less the logs made of them
+    gave_up: str = ""  # why the last compaction did less than it might have
 
 
 class DirectoryCompaction:
@@ -75,17 +75,17 @@ class DirectoryCompaction:
         self._room_size = room_size
         self._verified_id = 0  # the target of the plan that waits for the disk
         self._checkpoint_no: int | None = None  # the first that makes the index of it durable
-        self.shares: list[LogShare] = []  # of the logs that were left when the round looked
+        self.shares: list[LogShare] = []  # of the logs at the last look
 
     @property
     def is_open(self) -> bool:
-        """True while a compaction has made its log, and the sources are not gone."""
+        """True while a compaction has made its log and has not removed its sources."""
         return self._core.open_plan is not None
 
     # ------------------------------------------------------------------ rounds
 
     def look(self, *, is_counting: bool) -> Iterator[bool]:
-        """Find out how much of each log is live: of one that was not looked at, by counting."""
+        """Find out how much of each log is live; count the entries of logs that are new."""
         core = self._core
         self.shares = []
         for log_id in self._garbage.left_logs():
@@ -103,7 +103,7 @@ class DirectoryCompaction:
     ) -> Generator[bool, None, bool]:
         """Compact logs below a threshold; return false if it should end before all are done.
 
-        It makes one log at least: rounds that never stop must not keep it from ever beginning.
+        It makes at least one log, so that frequent rounds do not keep it from ever starting.
         """
         while True:
             if self.is_open:
@@ -122,7 +122,7 @@ class DirectoryCompaction:
                 return False
 
     def finish(self) -> Iterator[bool]:
-        """Carry to its end what a crash cut short, or what waited for the disk."""
+        """Finish a compaction that a crash interrupted, or that waited for the disk."""
         plan = self._core.open_plan
         if plan is None:
             return
@@ -163,7 +163,7 @@ class DirectoryCompaction:
         core.counts.keep(log_id, sizes)
 
     def _is_tail_live(self, log_id: int) -> Generator[bool, None, bool]:
-        """Return whether nothing in the last blocks is dead, but for deleted ledgers."""
+        """Return whether the last blocks have no dead entries, except of deleted ledgers."""
         for piece in self._core.tail(log_id):
             yield from self._pace(piece.size)
             live = yield from self._live(piece)
@@ -197,7 +197,7 @@ class DirectoryCompaction:
         target_id = yield from self._waits.in_storage(TakeLogId(core))
         plan = CompactionPlan(target_id, tuple(one.log_id for one in sources))
         if not core.note(plan):
-            self._give_up(f"{core.directory} has no room for a note")
+            self._give_up(f"{core.directory} has no room for the note of a compaction")
             return False
         yield True
         log = core.begin_log(plan)
@@ -229,7 +229,7 @@ class DirectoryCompaction:
             yield from self._pace(size)
 
     def _relocate(self, plan: CompactionPlan) -> Generator[bool, None, bool]:
-        """Point the index at what was made; false if it has to be written down first."""
+        """Point the index at the new log; return false if a checkpoint has to come first."""
         core = self._core
         if not core.is_made(plan):
             return True
@@ -247,10 +247,10 @@ class DirectoryCompaction:
         return True
 
     def _verify(self, plan: CompactionPlan) -> Iterator[bool]:
-        """Look each entry of the sources up.
+        """Look up each entry of the sources.
 
         Raises:
-            CorruptRecordError: one is pointed at, or nobody can tell.
+            CorruptRecordError: the index points at one, or is damaged.
         """
         for source_id in self._core.left_sources(plan):
             for piece in self._core.pieces(source_id):
@@ -258,25 +258,27 @@ class DirectoryCompaction:
                 pointed = yield from self._in_slices(FindPointers, piece.runs)
                 if any(pointed):
                     run = piece.runs[pointed.index(True)]
-                    told = f"entries of ledger {run.ledger_id} are read there still"
+                    told = f"the index still points at entries of ledger {run.ledger_id} in it"
                     raise self._core.damage(source_id, told)
             yield from self._verify_torn(source_id)
 
     def _verify_torn(self, source_id: int) -> Iterator[bool]:
-        """Look up all that may be in the block that a crash has cut off: none was ever promised."""
+        """Look up what may be in the block that a crash cut off: none of it was ever promised."""
         header = self._core.torn_block(source_id)
         from_id = None if header is None else header.first_entry_id
         while header is not None and from_id is not None:
             search = SearchTornBlock(self._core, source_id, header, from_id)
             is_pointed, from_id = yield from self._waits.in_storage(search)
             if is_pointed:
-                told = f"it ends early, and entries of ledger {header.ledger_id} are read there"
+                told = (
+                    f"it ends early, and the index has entries of ledger {header.ledger_id} there"
+                )
                 raise self._core.damage(source_id, told)
 
     def _remove(self, plan: CompactionPlan) -> None:
         core, counts = self._core, self._counts
         if not core.forget_sources(plan):
-            self._give_up("there is no space to note that the sources go")
+            self._give_up("there is no space to record that the sources are removed")
             return
         log_count = len(core.left_sources(plan))
         freed_size = core.remove_sources(plan) - core.made_size(plan)

@@ -1,9 +1,9 @@
-"""What compaction does in a round of garbage collection: which kind, in which directories.
+"""Compaction in a round of garbage collection: which kind, in which directories.
 
-Each round looks at the logs that it has not looked at, so that a bookie can tell what compaction
-would win. One that is due, or asked for, follows at once, one ledger directory after the other, all
-at one rate. It may go on for hours; when meanwhile another round is wanted, it lets that one go
-first, and is still due then. One that was asked for is carried to its end.
+Each round looks at the logs that are new, so that the bookie can report what compaction would win.
+A compaction that is due or requested follows at once, one ledger directory after the other, all at
+one rate. It may take hours. If another round is wanted meanwhile, a due compaction lets that round
+go first and stays due; a requested one runs to its end.
 
 Owned and run by the gc actor. Source: BookKeeper's ``GarbageCollectorThread.runWithFlags``.
 """
@@ -32,10 +32,10 @@ from zbk.system.files import FileSystem
 
 
 class CompactionOptions(msgspec.Struct, frozen=True):
-    """What compaction is given."""
+    """The settings of compaction."""
 
     limits: CompactionLimits
-    rate_size: int  # bytes a second that are read and written; 0: as many as there are
+    rate_size: int  # bytes per second that are read and written; 0: no limit
     room_size: Callable[[str], int]  # bytes that a directory has for copies
 
 
@@ -50,7 +50,7 @@ class CompactionRounds:
         self._clock = CompactionClock(options.limits, waits.now_ms())
         self.counts = CompactionCounts()  # since the start
         self.round_counts = CompactionCounts()  # of the last round
-        self.wins = dict.fromkeys(CompactionKind, Win())  # as the last round left the logs
+        self.wins = dict.fromkeys(CompactionKind, Win())  # after the last round
         throttle = Throttle(options.rate_size)
         self._directories = [
             DirectoryCompaction(
@@ -65,18 +65,18 @@ class CompactionRounds:
 
     @property
     def is_open(self) -> bool:
-        """True while a compaction that a crash cut short, or one that waits, is not at its end."""
+        """True while an interrupted or waiting compaction is not finished."""
         return any(one.is_open for one in self._directories)
 
     def finish(self) -> Iterator[bool]:
-        """Carry to its end what is open."""
+        """Finish what is open."""
         for one in self._directories:
             yield from one.finish()
 
     def round(
         self, asked: CompactionKind | None, is_other_wanted: Callable[[], bool]
     ) -> Iterator[bool]:
-        """Look at the logs, and compact them if that is due, or asked for."""
+        """Look at the logs; compact them if that is due or requested."""
         before = msgspec.structs.replace(self.counts)
         self.counts.gave_up = ""
         yield from self.finish()
@@ -124,8 +124,8 @@ def room_of(
 ) -> int:
     """Return the bytes that copies may take in a directory.
 
-    Not so many that the bookie becomes read-only; of one that is, all beyond the reserve: it gets
-    more back.
+    They leave so much space that the bookie does not become read-only. If it is read-only already,
+    copies may use all space beyond the reserve, because compaction frees more than it takes.
     """
     owed_size = sum(one.owed_size for one in reserves if one.holds(path))
     limit = parse_free(config.disk_readonly_free, "disk_readonly_free")
@@ -134,7 +134,7 @@ def room_of(
 
 
 def limits_of(config: BookieConfig) -> CompactionLimits:
-    """Return what decides, of a bookie's options."""
+    """Return the limits in a bookie's options."""
     return CompactionLimits(
         config.compaction_minor_threshold,
         config.compaction_minor_interval_ms,

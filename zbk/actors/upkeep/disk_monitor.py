@@ -1,12 +1,12 @@
-"""The disk monitor actor: looks at free space, and makes the bookie read-only and writable again.
+"""The disk monitor actor: measures free space, makes the bookie read-only and writable again.
 
-mailbox     MeasureDue, from the ticker; NoSpaceMet, from whatever thread found no space
-answers     nobody
+mailbox     MeasureDue, from the ticker; NoSpaceMet, from the thread of a write that found no space
+answers     none
 owns        the DiskSpace, which decides; the gate's flag; the time when the reserves are made
 on failure  the bookie stops
 
-A ledger directory that runs low gets no new ledgers while another one has room. One that is full
-makes the bookie read-only all the same: the ledgers that live there could not go on.
+A ledger directory that runs low gets no new ledgers while another one has room. A full directory
+makes the bookie read-only, because the ledgers that live there cannot continue.
 
 Source: BookKeeper's ``LedgerDirsMonitor``.
 """
@@ -43,14 +43,14 @@ logger = logging.getLogger("zbk.bookie")
 
 
 class MeasureDue(msgspec.Struct, frozen=True):
-    """Look how much is free."""
+    """Measure free space."""
 
 
 DiskMessage: TypeAlias = MeasureDue | NoSpaceMet
 
 
 class DiskMonitorActor(BookieActor):
-    """Carries out what ``DiskSpace`` decides; ``on_mode`` is told each change of the mode."""
+    """Carries out what ``DiskSpace`` decides; calls ``on_mode`` after each change of the mode."""
 
     def __init__(
         self,
@@ -71,9 +71,9 @@ class DiskMonitorActor(BookieActor):
         self._now_ms = now_ms
 
     def handle(self, message: DiskMessage) -> None:
-        """Measure, or take in that a write found no space."""
+        """Measure, or record that a write found no space."""
         event = message if isinstance(message, NoSpaceMet) else self._measure()
-        self._take_in(event)
+        self._handle(event)
         self._storage.homes.avoid(self._space.low_paths)
 
     def _measure(self) -> Measured:
@@ -92,25 +92,25 @@ class DiskMonitorActor(BookieActor):
         except OSError as error:
             raise StorageFailedError(str(error.filename), "statvfs", str(error)) from error
 
-    def _take_in(self, event: Event) -> None:
+    def _handle(self, event: Event) -> None:
         for effect in self._space.handle(event, self._now_ms()):
             self._carry_out(effect)
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case EnterReadOnly():
-                logger.warning("READ-ONLY: %s; no new entries are taken", effect.reason)
+                logger.warning("READ-ONLY: %s; the bookie takes no new entries", effect.reason)
                 self._set_readonly(is_readonly=True)
-                with suppress(NoSpaceError):  # some file systems need space to remove; it stays
+                with suppress(NoSpaceError):  # some file systems need space to remove a file
                     self._storage.journals.give_up_spares()
             case LeaveReadOnly():
-                logger.info("writable again: there is space for new entries")
+                logger.info("the bookie is writable again: there is space for new entries")
                 self._set_readonly(is_readonly=False)
             case MakeReserves():
-                self._take_in(ReservesMade(self._make_reserves()))
+                self._handle(ReservesMade(self._make_reserves()))
             case WarnOfLowSpace():
                 logger.warning(
-                    "only %d bytes are free in %s: the bookie will be read-only before long",
+                    "only %d bytes are free in %s: the bookie will soon be read-only",
                     effect.free_size,
                     effect.path,
                 )

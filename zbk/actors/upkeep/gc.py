@@ -6,14 +6,14 @@ answers     none; ``counts`` has the results
 owns        the round under way, one at a time
 on failure  the bookie stops; a metadata store that does not answer only ends the round
 
-``protocol.upkeep.gc`` decides which ledgers are dropped; ``storage.garbage`` drops them. Each
-question to the metadata store, each piece of the list and each log is a step here: between two
-steps the actor can be stopped. The storage actor only gets short steps: it never waits for a disk
-that stores a note of deleted ledgers, or that removes logs.
+``zbk.protocol.upkeep.gc`` decides which ledgers are dropped; ``zbk.storage.gc.garbage`` drops them.
+Each question to the metadata store, each piece of the list and each log is a step: between two
+steps the actor can be stopped. The storage actor gets short questions only: it never waits for a
+disk that stores a note of deleted ledgers, or that removes logs.
 
-Order of a round: ids of local ledgers; the proof; drops, in pieces: mark, note, drop; then logs in
-which nothing is live; then compaction of the logs that are left (``upkeep.compaction_rounds``).
-A compaction that a crash cut short is finished at the start, before the first round.
+Order of a round: ids of local ledgers; the proof; drops, in pieces: mark, note, drop; then logs
+without live entries; then compaction of the remaining logs (``upkeep.compaction_rounds``). A
+compaction that a crash interrupted is finished at the start, before the first round.
 
 Source: BookKeeper's ``GarbageCollectorThread``.
 """
@@ -64,10 +64,10 @@ class GcDue(msgspec.Struct, frozen=True):
 
 
 class GcAsked(msgspec.Struct, frozen=True):
-    """Begin the round with this number, as soon as the one before has ended."""
+    """Begin the round with this number after the one before has ended."""
 
     round_no: int
-    compaction: CompactionKind | None = None  # to follow, whether it is due or not
+    compaction: CompactionKind | None = None  # that follows, due or not
 
 
 class GoOn(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class GcCounts(msgspec.Struct):
     round_log_count: int = 0  # of the last round
     round_freed_size: int = 0  # of the last round
     result: RoundResult = msgspec.field(default_factory=RoundResult)  # of the last round
-    logs: LogSummary = LogSummary()  # as the last round left them
+    logs: LogSummary = LogSummary()  # after the last round
 
 
 class GcActor(BookieActor):
@@ -116,14 +116,14 @@ class GcActor(BookieActor):
         self._confirm_delay_ms = options.confirm_delay_ms
         self._waits = Waits(self.actor_ref, ports)
         self.compaction = CompactionRounds(garbages, self._waits, options.compaction)
-        self._steps: Iterator[bool] | None = None  # of the round under way; true: go on at once
+        self._steps: Iterator[bool] | None = None  # of the round under way; true: continue at once
         self._asked_round = 0
         self._asked_compaction: CompactionKind | None = None  # in the round that comes next
         self._wanted_compaction: CompactionKind | None = None  # in the round under way
         self.counts = GcCounts()
 
     def on_start(self) -> None:
-        """Resume a compaction that a crash cut short."""
+        """Resume a compaction that a crash interrupted."""
         if self.compaction.is_open:
             self._steps = self.compaction.finish()
             self.actor_ref.tell(GoOn())
@@ -168,7 +168,7 @@ class GcActor(BookieActor):
         except OutOfDescriptorsError as error:
             may_go_on = None
             self.counts.result = RoundResult(gave_up=str(error))
-            logger.info("garbage collection ends early, and goes on in the next round: %s", error)
+            logger.info("garbage collection ends early and continues in the next round: %s", error)
         if may_go_on is None:
             self._steps = None
             self.counts.ended_round = self.counts.begun_round
@@ -176,7 +176,7 @@ class GcActor(BookieActor):
             self.actor_ref.tell(GoOn())
 
     def _round(self) -> Iterator[bool]:
-        """Yield after each step: true, or false if the next one waits for ``Resume``."""
+        """Yield after each step: true, or false if the next one waits for an answer."""
         local = yield from self._local_ids()
         proof = Procedure(garbage_round(sorted(local), self._confirm_delay_ms))
         effect = proof.begin()
@@ -249,7 +249,7 @@ class GcActor(BookieActor):
         return Dropped(len(ledger_ids))
 
     def _remove_logs(self) -> Generator[bool, None, tuple[int, int]]:
-        """Remove the logs in which nothing is live; return how many, and their bytes."""
+        """Remove the logs without live entries; return their number and bytes."""
         counts = self.counts
         log_count = freed_size = 0
         for garbage in self._garbages:

@@ -87,7 +87,7 @@ class GcQuestions:
                 findings[ledger_id] = Finding.PRESENT
             except NoSuchLedgerError:
                 findings[ledger_id] = Finding.ABSENT
-            except MetadataUnavailableError:  # the other ledgers would have to wait for it, too
+            except MetadataUnavailableError:  # the other ledgers would wait for the store, too
                 raise
             except ZbkError as error:
                 logger.info("ledger %d is kept: %s", ledger_id, error)

@@ -1,7 +1,7 @@
 """The last checkpoint of a bookie that stops in good order: the next start has nothing to replay.
 
-Taken when no actor is left, by the thread that stops the bookie. It is a favour, not a promise: a
-full disk, or one that takes too long, only means that the next start replays.
+The thread that stops the bookie runs it, after the last actor. It only saves time: on a full or
+slow disk it is left out, and the next start replays.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from zbk.storage.checkpoint import Checkpoint
 from zbk.system.clock import monotonic_ms
 
 TIMEOUT_MS: Final = 10_000
-"""After so long no further step is begun; a crash between any two of them does no harm."""
+"""No step begins after this time. An end between any two steps is as safe as a crash there."""
 
 
 def take_last_checkpoint(storage: BookieStorage, now_ms: Callable[[], int] = monotonic_ms) -> bool:
-    """End the checkpoint under way, if there is one, and take one of everything; return whether.
+    """End the checkpoint under way, if any, and run one of everything; return whether it ended.
 
     Raises:
         StorageFailedError: writing failed, or anything failed before.
@@ -35,7 +35,7 @@ def take_last_checkpoint(storage: BookieStorage, now_ms: Callable[[], int] = mon
 def _run(
     storage: BookieStorage, checkpoint: Checkpoint, until_ms: int, now_ms: Callable[[], int]
 ) -> bool:
-    """Run all steps of a checkpoint, some of which may have been taken; return whether in time."""
+    """Run all steps, of which some may be done already; return whether they ended in time."""
     for step in (
         checkpoint.sync_entry_logs,
         checkpoint.write_index,

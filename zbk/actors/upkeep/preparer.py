@@ -1,16 +1,16 @@
-"""The ahead actor: does early what adds would have to wait for later.
+"""The preparer actor: does early what adds would wait for later.
 
-mailbox     AheadDue, from the ticker
-answers     nobody
-owns        nothing: what it makes and syncs is the journals' and the entry logs'
+mailbox     PrepareDue, from the ticker
+answers     none
+owns        nothing: the segments belong to the journals, the entry logs to storage
 on failure  the bookie stops
 
-It makes the journal's next segments. And it brings entry logs to the disk some MiB at a time:
-a checkpoint would find a gigabyte of them in the page cache, and the journal's fsyncs, which adds
-wait for, would stand behind that.
+It makes the next segments of the journals. And it syncs entry logs some MiB at a time: otherwise a
+checkpoint finds a gigabyte of them in the page cache, and delays the fsyncs of the journal that
+adds wait for.
 
-Beside the checkpoint, in a thread of its own: one of many ledgers takes seconds, in which the
-journal fills segments.
+It has a thread of its own, beside the checkpoint actor: a checkpoint of many ledgers takes seconds,
+in which the journal fills segments.
 
 Source: etcd's ``filePipeline``; BookKeeper's ``flushEntrylogBytes`` (BOOKKEEPER-968).
 """
@@ -25,12 +25,12 @@ from zbk.errors import NoSpaceError
 from zbk.storage.bookie_storage import BookieStorage
 
 
-class AheadDue(msgspec.Struct, frozen=True):
-    """Look whether there is anything to do."""
+class PrepareDue(msgspec.Struct, frozen=True):
+    """Check whether there is anything to prepare."""
 
 
-class AheadActor(BookieActor):
-    """Makes segments, unless the disk is full, and syncs entry logs."""
+class PreparerActor(BookieActor):
+    """Makes segments unless the disk is full, and syncs entry logs."""
 
     def __init__(
         self, storage: BookieStorage, *, space: SpaceGate, stop_bookie: StopBookie
@@ -39,10 +39,10 @@ class AheadActor(BookieActor):
         self._storage = storage
         self._space = space
 
-    def handle(self, message: AheadDue) -> None:
-        """Do what is due."""
+    def handle(self, message: PrepareDue) -> None:
+        """Prepare what is due."""
         del message
         if not self._space.is_readonly:
-            with suppress(NoSpaceError):  # there will be another way when it is needed
+            with suppress(NoSpaceError):  # the journal makes the segment when it needs it
                 self._storage.journals.prepare_next()
         self._storage.sync_logs_ahead()

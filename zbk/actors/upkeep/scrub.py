@@ -5,33 +5,33 @@ mailbox     ScrubDue, from the ticker; ScrubAsked, from the storage actor, for a
             CheckpointEnded, from the checkpoint actor; GoOn, from itself; ReportsDue, from the
             ticker while reports wait
 answers     none; ``counts`` and ``findings`` hold the results
-owns        the pass under way, one at a time, its findings, and the reports that wait
+owns        the pass under way, one at a time; its findings; the reports that wait
 on failure  the bookie stops; a read error of a disk is a finding, not a failure
 
-``zbk.storage.scrub.scrub_pass`` says what a pass reads, ``zbk.protocol.upkeep.scrub_pace`` how
-fast. Between two goes the actor handles messages and can be stopped. The storage actor gets short
-steps only: one page or header at a time.
+``zbk.storage.scrub.scrub_pass`` defines what a pass reads, ``zbk.protocol.upkeep.scrub_pace`` how
+fast. A *go* is what it reads between two looks at the mailbox; between two goes the actor can be
+stopped. The storage actor gets short questions only: one page or header at a time.
 
-After a start that found entry logs gone, a first pass reads the index only, at the same rate.
+After a start that found entry logs missing, a first pass reads the index only, at the same rate.
 
-Damage has three consequences. It is logged, once a file and pass. The bookie no longer says that it
-holds the entry. And the ledger is reported to the metadata store, as one of which this bookie lacks
-parts, so that a repair copies them from other replicas. While the store does not answer, reports
-are retried, and the pass goes on.
+Damage has three consequences. It is logged, once for each file and pass. The bookie no longer
+reports the entry as held. And the bookie reports the ledger to the metadata store as one of which
+it lacks parts, so that a repair copies them from other replicas. While the store does not answer,
+reports are retried, and the pass continues.
 
-Decision: damage in a log is reported as entries that the bookie lacks: they are copied to this very
-bookie, and no more than those. Where the index is lost no copy can be stored, and the reason is
-"damaged": another bookie takes the place.
+Decision: damage in a log is reported as entries that the bookie lacks: exactly these are copied
+back to this bookie. If the index is lost, no copy can be stored here, and the reason is "damaged":
+another bookie takes the slot.
 
-Decision: a pass that an operator asks for begins with a checkpoint, because it reads what the index
-on the disk knows, and entries that were written just before are to be read. It waits at most
-``CHECKPOINT_WAIT_MS`` for a checkpoint that a full disk holds up.
+Decision: a pass that an operator requests begins with a checkpoint. It reads what the index on disk
+has, and must see entries that were written just before. It waits at most ``CHECKPOINT_WAIT_MS`` for
+a checkpoint that a full disk delays.
 
-Decision: a pass that a stop cuts off is not resumed. The next one begins an interval after the
+Decision: a pass that ends with the bookie is not resumed. The next one begins an interval after the
 start.
 
-Source: BookKeeper's ``ScrubberService``, which stops the bookie at the first damage; here the other
-entries stay readable.
+Source: BookKeeper's ``ScrubberService``, which stops the bookie at the first damage. In zbk the
+other entries stay readable.
 """
 
 import logging
@@ -51,23 +51,23 @@ from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile, Findings, ReportQueue
 from zbk.protocol.upkeep.scrub_pace import ScrubPace
 from zbk.storage.scrub.damaged_entries import DamagedEntryIds, EndDamagePass, RecordDamage
+from zbk.storage.scrub.scrub_effects import DiskStateOf, LocationsOf, Paid, Pause, ScrubEffect
 from zbk.storage.scrub.scrub_pass import ScrubPass
-from zbk.storage.scrub.scrub_step import DiskStateOf, LocationsOf, Paid, Pause, ScrubStep
 from zbk.storage.scrub.scrub_view import ScrubView
 from zbk.system.clock import wall_ms
 
 logger = logging.getLogger("zbk.bookie")
 
 GO_SIZE: Final = 256 * 1024
-"""Bytes that are read between two looks at the mailbox and the clock."""
+"""Bytes of one go."""
 
 CHECKPOINT_WAIT_MS: Final = 30_000
 REPORT_POLL_MS: Final = 1_000
 SHORT_WAIT_MS: Final = 10_000
-"""The rest of a pass that found too many files open."""
+"""The pause of a pass that found too many files open."""
 
 REPORT_COUNT: Final = 16
-"""Ledgers that are reported at once, at most so many each ``REPORT_POLL_MS``."""
+"""Ledgers that are reported together, at most so many each ``REPORT_POLL_MS``."""
 
 
 class ScrubDue(msgspec.Struct, frozen=True):
@@ -75,13 +75,13 @@ class ScrubDue(msgspec.Struct, frozen=True):
 
 
 class ScrubAsked(msgspec.Struct, frozen=True):
-    """Begin the pass with this number, as soon as the one before has ended."""
+    """Begin the pass with this number after the one before has ended."""
 
     pass_no: int
 
 
 class LogsLost(msgspec.Struct, frozen=True):
-    """Entry logs are gone: find the ledgers that had entries there, in a pass over the index.
+    """Entry logs are missing: find the ledgers with entries there, in a pass over the index.
 
     It comes before any other message.
     """
@@ -107,7 +107,7 @@ class RepairReports(Protocol):
         """Record that these bookies lack parts of a ledger that they should hold.
 
         Raises:
-            ZbkError: it is not known whether that was recorded: retry.
+            ZbkError: it is unknown whether that was recorded; retry.
         """
         ...
 
@@ -120,7 +120,7 @@ class ScrubCounts(msgspec.Struct):
     ended_ms: int = 0  # wall clock; 0: none has ended since the start
     read_size: int = 0  # by the pass under way, or the last one
     share: float = 0.0  # of the pass under way that is done
-    unconfirmed_count: int = 0  # places that looked damaged, and changed at each look
+    unconfirmed_count: int = 0  # places that looked damaged and changed at each look
 
 
 class ScrubParts(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class ScrubActor(BookieActor):
         self._bookie_id = bookie_id
         self._pace = ScrubPace(rate_size, go_size)
         self._waits = Waits(self.actor_ref, parts.ports)
-        self._steps: Iterator[bool] | None = None  # of the pass under way; true: go on at once
+        self._steps: Iterator[bool] | None = None  # of the pass under way; true: continue at once
         self._asked_pass = 0
         self._is_checkpoint_wanted = False  # by the pass that begins next
         self._is_of_index = False  # the pass under way leaves the logs out
@@ -211,7 +211,7 @@ class ScrubActor(BookieActor):
             self.actor_ref.tell(GoOn())
 
     def _pass(self) -> Iterator[bool]:
-        """Yield after each go: true, or false if the next one waits for ``Resume``."""
+        """Yield after each go: true, or false if the next one waits for an answer."""
         if self._is_checkpoint_wanted:
             self._is_checkpoint_wanted = False
             yield from self._waits.checkpoint(CHECKPOINT_WAIT_MS)
@@ -221,7 +221,7 @@ class ScrubActor(BookieActor):
             try:
                 yield from self._read()
             except OutOfDescriptorsError as error:
-                logger.info("scrub pass %d begins anew later: %s", self.counts.begun_pass, error)
+                logger.info("scrub pass %d restarts later: %s", self.counts.begun_pass, error)
                 yield from self._waits.until(self._waits.now_ms() + SHORT_WAIT_MS)
             else:
                 break
@@ -240,7 +240,7 @@ class ScrubActor(BookieActor):
                 step = procedure.answer((yield from self._carry_out(step)))
             self.counts.unconfirmed_count += scrub.unconfirmed_count
 
-    def _carry_out(self, step: ScrubStep) -> Generator[bool, None, object]:
+    def _carry_out(self, step: ScrubEffect) -> Generator[bool, None, object]:
         """Carry out one step of a pass; return its answer."""
         match step:
             case Paid(size):

@@ -1,4 +1,4 @@
-"""What a bookie answers about its scrubber."""
+"""The answer of a bookie about its scrubber."""
 
 from typing import Final
 
@@ -7,7 +7,7 @@ from zbk.wire.messages import ScrubStatus
 
 SHOWN_FILE_COUNT: Final = 40
 SHOWN_RANGE_COUNT: Final = 500
-"""What fits into one message; the bookie's log has the rest."""
+"""They fit into one message; the bookie's log has the rest."""
 
 _TEXT_LENGTH_MAX: Final = 256
 
@@ -15,7 +15,7 @@ _TEXT_LENGTH_MAX: Final = 256
 def scrub_status(
     scrubber: ScrubActor, *, request_id: int, incarnation: int, awaited_pass: int
 ) -> ScrubStatus:
-    """Return how the pass under way goes, or how the last one went. Any thread."""
+    """Return the progress of the pass under way, or the result of the last one. Any thread."""
     counts, findings = scrubber.counts, scrubber.findings
     return ScrubStatus(
         request_id=request_id,

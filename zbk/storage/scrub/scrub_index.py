@@ -33,15 +33,15 @@ from zbk.storage.index.index_page import (
     page_offset,
 )
 from zbk.storage.scrub.damaged_entries import runs_of
-from zbk.storage.scrub.scrub_log import SECTOR_SIZE
-from zbk.storage.scrub.scrub_step import (
+from zbk.storage.scrub.scrub_effects import (
     DiskStateOf,
     LocationsOf,
     Paid,
     Pause,
-    Scrubbing,
-    ScrubStep,
+    ScrubEffect,
+    ScrubSteps,
 )
+from zbk.storage.scrub.scrub_log import SECTOR_SIZE
 from zbk.storage.scrub.scrub_view import DiskState, ScrubView
 
 WINDOW_SIZE: Final = 64 * 1024
@@ -58,7 +58,7 @@ BUSY_WAIT_MS: Final = 500
 Regions: TypeAlias = dict[int, list[tuple[int, int]]]
 """By log: begin and end of what cannot be vouched for."""
 
-_Looking: TypeAlias = Generator[ScrubStep, Any, DiskState]
+_Looking: TypeAlias = Generator[ScrubEffect, Any, DiskState]
 
 
 class IndexScrub:
@@ -82,7 +82,7 @@ class IndexScrub:
         """Note that files of the index were not read."""
         self._is_all_seen = False
 
-    def steps(self, ledger_id: int) -> Scrubbing:
+    def steps(self, ledger_id: int) -> ScrubSteps:
         """Read the file of one ledger."""
         view = self._view
         header = yield from self._header(ledger_id)
@@ -102,7 +102,7 @@ class IndexScrub:
 
     # ------------------------------------------------------------------ headers and pages
 
-    def _header(self, ledger_id: int) -> Generator[ScrubStep, Any, LedgerIndex | None]:
+    def _header(self, ledger_id: int) -> Generator[ScrubEffect, Any, LedgerIndex | None]:
         for _ in range(LOOK_COUNT_MAX):
             yield Paid(INDEX_HEADER_SIZE)
             try:
@@ -120,7 +120,7 @@ class IndexScrub:
         self.unconfirmed_count += 1
         return None
 
-    def _page(self, header: LedgerIndex, page_no: int) -> Generator[ScrubStep, Any, Page | None]:
+    def _page(self, header: LedgerIndex, page_no: int) -> Generator[ScrubEffect, Any, Page | None]:
         ledger_id = header.ledger_id
         for _ in range(LOOK_COUNT_MAX):
             self._read_size += PAGE_SIZE
@@ -155,7 +155,7 @@ class IndexScrub:
 
     # ------------------------------------------------------------------ entries
 
-    def _entries(self, ledger_id: int, page_no: int, locations: "array[int]") -> Scrubbing:
+    def _entries(self, ledger_id: int, page_no: int, locations: "array[int]") -> ScrubSteps:
         low = page_no << PAGE_BITS
         ids = [low + slot for slot, one in enumerate(locations) if one != ABSENT]
         places = array("Q", [one for one in locations if one != ABSENT])
@@ -182,7 +182,7 @@ class IndexScrub:
 
     def _damage(
         self, ledger_id: int, ids: Sequence[int], places: "array[int]"
-    ) -> Generator[ScrubStep, Any, None]:
+    ) -> Generator[ScrubEffect, Any, None]:
         """Yield what is still wrong at a second look."""
         bad = self._bad(ledger_id, ids, places)
         for entry_id, place in bad[:1]:

@@ -34,7 +34,7 @@ from zbk.storage.entry_logs.format import (
 from zbk.storage.entry_logs.location import OFFSET_MAX
 from zbk.storage.entry_logs.runs import entries_of
 from zbk.storage.entry_logs.scan import Block, BlockWalk, Damage
-from zbk.storage.scrub.scrub_step import Paid
+from zbk.storage.scrub.scrub_effects import Paid
 from zbk.system.files import File, FileSystem
 
 SECTOR_SIZE: Final = 4096

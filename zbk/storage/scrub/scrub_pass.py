@@ -19,7 +19,7 @@ Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs
 of one index directory. Two regions that are merged for want of room put what lies between them in
 doubt: it is looked at a second time, as every doubtful entry is, and found sound.
 
-The caller of a pass carries out its steps (``zbk.storage.scrub.scrub_step``). One thread, any.
+The caller of a pass carries out its steps (``zbk.storage.scrub.scrub_effects``). One thread, any.
 
 Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
@@ -31,9 +31,9 @@ from typing import Final
 from zbk.protocol.upkeep.scrub import DamagedFile
 from zbk.storage.entry_logs.entry_log import log_path
 from zbk.storage.entry_logs.location import OFFSET_MAX
+from zbk.storage.scrub.scrub_effects import ScrubSteps
 from zbk.storage.scrub.scrub_index import IndexScrub, Regions
 from zbk.storage.scrub.scrub_log import LogScrub
-from zbk.storage.scrub.scrub_step import Scrubbing
 from zbk.storage.scrub.scrub_view import ScrubView
 
 logger = logging.getLogger("zbk.bookie")
@@ -68,7 +68,7 @@ class ScrubPass:
         """Places of the index that looked damaged, and were being written whenever looked at."""
         return self._index.unconfirmed_count
 
-    def steps(self) -> Scrubbing:
+    def steps(self) -> ScrubSteps:
         """Yield the steps of the pass."""
         self._left_below_id = self._view.left_below_id
         if not self._is_of_index:
@@ -80,7 +80,7 @@ class ScrubPass:
         yield from self._judge()
         self.share = 1.0
 
-    def _logs(self) -> Scrubbing:
+    def _logs(self) -> ScrubSteps:
         view = self._view
         try:
             logs = view.logs()
@@ -105,7 +105,7 @@ class ScrubPass:
             if damage is not None:
                 yield damage
 
-    def _ledgers(self) -> Scrubbing:
+    def _ledgers(self) -> ScrubSteps:
         view = self._view
         done_count = 0
         try:

@@ -36,7 +36,7 @@ from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
-from zbk.storage.scrub.scrub_step import LocationsOf
+from zbk.storage.scrub.scrub_effects import LocationsOf
 from zbk.system.clock import monotonic_ms
 from zbk.system.files import OsFiles
 from zbk.wire import codec

@@ -19,13 +19,13 @@ from zbk.storage.entry_logs.format import (
     BlockHeader,
 )
 from zbk.storage.entry_logs.location import OFFSET_MAX, split_location
+from zbk.storage.scrub.scrub_effects import Paid
 from zbk.storage.scrub.scrub_log import (
     FAILED_READ_COUNT_MAX,
     SECTOR_SIZE,
     LogScrub,
     is_made_of_entries,
 )
-from zbk.storage.scrub.scrub_step import Paid
 
 PATH = log_path(DIRECTORY, 1)
 BATCHES = [batch_of(7, range(4)), batch_of(8, [3, 5, 9], 20), batch_of(7, range(4, 6), 30)]

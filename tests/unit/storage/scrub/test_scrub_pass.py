@@ -19,8 +19,14 @@ from zbk.storage.entry_logs.location import ABSENT, UNKNOWN, split_location
 from zbk.storage.index.index_page import INDEX_HEADER_SIZE
 from zbk.storage.journal.last_mark import LogMark
 from zbk.storage.replay import add_batches
+from zbk.storage.scrub.scrub_effects import (
+    DiskStateOf,
+    LocationsOf,
+    OwnerQuestion,
+    Paid,
+    ScrubEffect,
+)
 from zbk.storage.scrub.scrub_index import BUSY_COUNT_MAX, LOOK_COUNT_MAX
-from zbk.storage.scrub.scrub_step import DiskStateOf, LocationsOf, OwnerQuestion, Paid, ScrubStep
 from zbk.system.files import File
 
 LOG_SIZE = 3_000
@@ -367,7 +373,7 @@ def test_a_page_that_is_torn_because_it_is_being_written_is_no_damage() -> None:
     (view,) = twinned.storage.scrubs
     pauses = 0
 
-    def between(step: ScrubStep) -> None:
+    def between(step: ScrubEffect) -> None:
         nonlocal pauses
         pauses += not isinstance(step, Paid | DiskStateOf | LocationsOf)
         if pauses == 3:
@@ -404,7 +410,7 @@ def test_ledgers_and_logs_that_go_under_the_scrubber_are_no_damage() -> None:
         doomed = iter([8, 7])
 
         def between(
-            _step: ScrubStep,
+            _step: ScrubEffect,
             twinned: TwinnedStorage = twinned,
             doomed: Iterator[int] = doomed,
             rng: Random = rng,
@@ -429,7 +435,7 @@ def test_a_ledger_that_is_deleted_while_its_entries_are_looked_at_is_no_damage()
     (view,) = twinned.storage.scrubs
     misplace(twinned, 7, 5)
 
-    def between(step: ScrubStep) -> None:
+    def between(step: ScrubEffect) -> None:
         if isinstance(step, DiskStateOf | LocationsOf):
             twinned.storage.mark_deleted([7])
 
@@ -447,7 +453,7 @@ def test_an_entry_of_which_the_index_cannot_tell_any_more_is_left_to_the_next_pa
     _forget(twinned)
     (index_path,) = [one for one in twinned.disk.paths(".idx") if one.endswith("07.idx")]
 
-    def between(step: ScrubStep) -> None:
+    def between(step: ScrubEffect) -> None:
         if isinstance(step, DiskStateOf | LocationsOf):
             twinned.disk.flip_bit(index_path, 8 * (INDEX_HEADER_SIZE + 100))
 
@@ -467,7 +473,7 @@ def test_entries_that_move_under_the_scrubber_are_no_damage() -> None:
         (one,) = twinned.storage.directories
 
         def move(
-            _step: ScrubStep,
+            _step: ScrubEffect,
             twinned: TwinnedStorage = twinned,
             rng: Random = rng,
             disk: SimulatedDisk = disk,
@@ -510,7 +516,7 @@ def test_an_entry_that_is_elsewhere_at_every_look_is_left_to_the_next_pass() -> 
     (cache,) = [one.cache for one in twinned.storage.directories]
     elsewhere = iter(range(7, 60))
 
-    def between(step: ScrubStep) -> None:
+    def between(step: ScrubEffect) -> None:
         if isinstance(step, DiskStateOf | LocationsOf):
             other = next(elsewhere)
             cache.handle(7).set_locations(
@@ -546,7 +552,7 @@ def test_adds_and_checkpoints_between_the_steps_raise_no_alarm() -> None:
         next_id = {7: 60, 8: 60, 9: 1_030}
 
         def work(
-            _step: ScrubStep,
+            _step: ScrubEffect,
             twinned: TwinnedStorage = twinned,
             rng: Random = rng,
             next_id: dict[int, int] = next_id,

@@ -12,7 +12,7 @@ from zbk.storage.bookie_storage import BookieStorage, StorageLimits
 from zbk.storage.entry_logs.location import split_location
 from zbk.storage.journal.record import EntriesRecord, LedgerKeyRecord
 from zbk.storage.replay import add_batches
-from zbk.storage.scrub.scrub_step import OwnerQuestion
+from zbk.storage.scrub.scrub_effects import OwnerQuestion
 from zbk.system.files import OsFiles
 
 PASS_COUNT_MAX = 1_000

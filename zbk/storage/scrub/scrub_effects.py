@@ -49,7 +49,7 @@ class LocationsOf(msgspec.Struct, frozen=True):
 OwnerQuestion: TypeAlias = DiskStateOf | LocationsOf
 """The steps that are answered, with what their ``answer`` returns."""
 
-ScrubStep: TypeAlias = Paid | Pause | OwnerQuestion | DamagedFile | DamagedEntries
+ScrubEffect: TypeAlias = Paid | Pause | OwnerQuestion | DamagedFile | DamagedEntries
 
-Scrubbing: TypeAlias = Generator[ScrubStep, Any, None]
+ScrubSteps: TypeAlias = Generator[ScrubEffect, Any, None]
 """Steps, one after the other."""
