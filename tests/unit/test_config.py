@@ -40,6 +40,7 @@ def test_sizes(text: str, size: int) -> None:
         ("1.5 s", 1_500),
         ("1min", 60_000),
         ("1h", 3_600_000),
+        ("7d", 604_800_000),
     ],
 )
 def test_durations(text: str, duration_ms: int) -> None:
@@ -52,7 +53,7 @@ def test_what_is_no_size_is_refused_by_its_name(text: str) -> None:
         parse_size(text, "entry_size_max")
 
 
-@pytest.mark.parametrize("text", ["", "soon", "-1s", "1 d", "1:30"])
+@pytest.mark.parametrize("text", ["", "soon", "-1s", "1 w", "1:30"])
 def test_what_is_no_duration_is_refused(text: str) -> None:
     with pytest.raises(InvalidOptionError, match='such as "2s"'):
         parse_duration_ms(text)

@@ -71,6 +71,17 @@ def duration_option(
     )
 
 
+def custom_metadata_option(*names: str, help_text: str) -> Decorator[Any]:
+    """Return an option whose value is custom metadata, as a dict."""
+    return _option(
+        names,
+        f"{help_text}; may be given several times.",
+        metavar="KEY=VALUE",
+        multiple=True,
+        callback=_parse_custom_metadata,
+    )
+
+
 def _option(
     names: Sequence[str],
     help_text: str,
@@ -78,6 +89,18 @@ def _option(
 ) -> Decorator[Any]:
     is_default_shown = rest.get("default") is not None
     return click.option(*names, help=help_text, show_default=is_default_shown, **rest)
+
+
+def _parse_custom_metadata(
+    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> dict[str, bytes]:
+    parsed = {}
+    for value in values:
+        key, separator, text = value.partition("=")
+        if not separator or not key:
+            raise click.BadParameter(f"{value!r} is not KEY=VALUE", ctx, parameter)
+        parsed[key] = text.encode("utf-8", "surrogateescape")  # the bytes of the command line
+    return parsed
 
 
 def _parse_size(ctx: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
@@ -184,18 +207,6 @@ password_option = click.option(
 )
 
 
-def _parse_meta(
-    ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> dict[str, bytes]:
-    parsed = {}
-    for value in values:
-        key, separator, text = value.partition("=")
-        if not separator or not key:
-            raise click.BadParameter(f"{value!r} is not KEY=VALUE", ctx, parameter)
-        parsed[key] = text.encode("utf-8", "surrogateescape")  # the bytes of the command line
-    return parsed
-
-
 ledger_options = option_group(
     integer_option(
         "-E",
@@ -230,14 +241,7 @@ ledger_options = option_group(
         default="xxh3",
         help_text="How entries are checked; mac needs a password.",
     ),
-    click.option(
-        "--meta",
-        "custom_metadata",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=_parse_meta,
-        help="Custom metadata; may be given several times.",
-    ),
+    custom_metadata_option("--meta", "custom_metadata", help_text="Custom metadata"),
     password_option,
 )
 """The properties of a new ledger; ``ledger_keywords`` turns them into arguments."""

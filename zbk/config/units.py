@@ -37,8 +37,10 @@ _SIZE_UNITS = {
 }  # fmt: skip
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _PERCENT_MAX = 99
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|)\s*")
-_DURATION_UNITS_MS = {"": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|)\s*")
+_DURATION_UNITS_MS = {
+    "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": HOUR_MS, "d": DAY_MS,
+}  # fmt: skip
 
 
 def unit_of(name: str) -> str:
@@ -86,7 +88,7 @@ def parse_free(value: int | str, name: str = "free") -> FreeLimit:
 
 
 def parse_duration_ms(text: str, name: str = "duration") -> int:
-    """Parse a duration in milliseconds: ``"250"``, ``"250ms"``, ``"2s"``, ``"1min"``.
+    """Parse a duration in milliseconds: ``"250"``, ``"250ms"``, ``"2s"``, ``"1min"``, ``"7d"``.
 
     Raises:
         InvalidOptionError: the text is not a duration.

@@ -6,8 +6,8 @@ import click
 
 from zbk.cli.command import ZbkCommand
 from zbk.cli.config_options import config_options, offline_config
-from zbk.cli.health.report import finding_rows, finish, print_findings
-from zbk.cli.options import output_option, parse_duration_option
+from zbk.cli.health.report import finding_rows, finish, health_timeout_option, print_findings
+from zbk.cli.options import output_option
 from zbk.cli.output import Format, print_json, print_object, print_rows, size_text
 from zbk.config import BookieConfig
 
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
         ("zbk doctor -o json", "for machines"),
     ],
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="DURATION",
-    default="5s",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long to wait for the metadata store, and then for all bookies together.",
-)
+@health_timeout_option
 @config_options(BookieConfig, ("journal_dir", "ledger_dir", "listen"))
 @output_option
 def doctor(

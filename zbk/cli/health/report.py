@@ -6,10 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from zbk.cli.options import duration_option
 from zbk.errors import EXIT_UNHEALTHY
 
 if TYPE_CHECKING:
     from zbk.health.finding import Finding
+
+
+health_timeout_option = duration_option(
+    "--timeout",
+    "timeout_ms",
+    default="5s",
+    help_text="Time to wait for the metadata store, and then for all bookies together.",
+)
 
 
 def print_findings(found: "Sequence[Finding]") -> None:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.health.report import finding_rows, finish, print_findings
-from zbk.cli.options import metadata_option, output_option, parse_duration_option
+from zbk.cli.health.report import finding_rows, finish, health_timeout_option, print_findings
+from zbk.cli.options import metadata_option, output_option
 from zbk.cli.output import Format, print_json, print_object, size_text
 
 if TYPE_CHECKING:
@@ -23,15 +23,7 @@ if TYPE_CHECKING:
         ("zbk status -o json", "the same for machines"),
     ],
 )
-@click.option(
-    "--timeout",
-    "timeout_ms",
-    metavar="DURATION",
-    default="5s",
-    show_default=True,
-    callback=parse_duration_option,
-    help="How long to wait for the metadata store, and then for all bookies together.",
-)
+@health_timeout_option
 @metadata_option
 @output_option
 def status(timeout_ms: int, metadata: str | None, output: Format) -> None:

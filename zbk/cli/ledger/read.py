@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.ledger.filters import filter_options, ledger_filter
 from zbk.cli.listing import (
     ENTRY_COLUMNS,
     Table,
@@ -17,7 +18,6 @@ from zbk.cli.listing import (
     still_there,
 )
 from zbk.cli.options import (
-    choice_option,
     integer_option,
     ledger_id_argument,
     metadata_option,
@@ -137,26 +137,32 @@ def read(
     cls=ZbkCommand,
     examples=[
         ("zbk ledger ls", "all ledgers"),
-        ("zbk ledger ls --state open -o json", "the open ones, one object per line"),
+        ("zbk ledger ls --state open --older-than 1d -o json", "one object per line"),
+        ("zbk ledger ls --custom job=nightly --larger-than 1GiB", "filters combine"),
     ],
 )
-@choice_option(
-    "--state",
-    choices=["open", "in_recovery", "closed"],
-    any_case=True,
-    help_text="Only ledgers in this state.",
-)
+@filter_options
 @integer_option("--limit", metavar="N", help_text="Stop after N ledgers.")
 @metadata_option
 @output_option
 @click.pass_obj
 def ls(
-    session: Session, state: str | None, limit: int | None, metadata: str | None, output: Format
+    session: Session,
+    /,
+    limit: int | None,
+    metadata: str | None,
+    output: Format,
+    **options: Any,  # noqa: ANN401 - of filter_options
 ) -> None:
     """List the ledgers.
 
+    A ledger is listed if it passes all filters. With and without filters, the command reads the
+    metadata of one ledger after the other, in the order of ids, until --limit ledgers are found: a
+    filter saves lines, not reads. The length of a ledger is known once it is closed.
+
     Ledgers with damaged metadata are named on standard error, and the exit code is 4.
     """
+    wanted = ledger_filter(options)
     damaged: list[int] = []
 
     def report(ledger_id: int, error: DamageError) -> None:
@@ -169,7 +175,7 @@ def ls(
         rows = (
             _summary(found)
             for found in still_there(ids, client.get_ledger_metadata, NoSuchLedgerError, report)
-            if state is None or found.state == state.upper()
+            if wanted.accepts(found)
         )
         print_rows(itertools.islice(rows, limit), columns, output)
     if damaged:
