@@ -59,15 +59,16 @@ _HOMES = {
     "NO_ENTRY": "zbk.protocol.entry.words",
     "ReadBatch": "zbk.protocol.entry.read_batch",
     "ScrubStatus": "zbk.wire.messages",
-    "Snapshot": "zbk.client.dataset.datasets",
+    "Snapshot": "zbk.client.dataset.snapshots",
     "UnderreplicatedLedger": "zbk.protocol.repair.underreplicated",
     "Version": "zbk.protocol.dataset.dataset",
 }
 
 if TYPE_CHECKING:
     from zbk.client.api import Client, connect
-    from zbk.client.dataset.datasets import Aborted, DataSets, LoadTicket, Snapshot
+    from zbk.client.dataset.datasets import Aborted, DataSets, LoadTicket
     from zbk.client.dataset.garbage import Collected
+    from zbk.client.dataset.snapshots import Snapshot
     from zbk.client.log.log import Log
     from zbk.client.log.tail import LogTail
     from zbk.client.read.ledger_reader import LedgerReader

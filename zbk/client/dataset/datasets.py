@@ -1,13 +1,13 @@
-"""Data sets: loads that are visible as a whole or not at all, and snapshots to read.
+"""Data sets: loads that become visible as a whole or not at all, and snapshots to read.
 
     data_sets = zbk.DataSets(client)
-    ticket = data_sets.begin("events")                  # once, by whoever drives the load
+    ticket = data_sets.begin("events")                  # once, by the driver of the load
     with data_sets.create_ledger(ticket, partition=0, attempt=0) as ledger:   # each task attempt
         ...
     data_sets.commit(ticket, schema, ledgers)           # or data_sets.abort(ticket)
 
-Any thread may use one; it is as good as its client. The rules stand in ``dataset.dataset``,
-what becomes of leftovers in ``zbk.client.dataset.garbage``.
+Any thread may use one, as long as its client is open. The rules are in ``dataset.dataset``;
+``zbk.client.dataset.garbage`` says what happens to leftovers.
 
 Source: the seed's motivation, section Close-to-open.
 """
@@ -19,64 +19,49 @@ from typing import Final, Unpack
 import msgspec
 
 from zbk.client import arguments
+from zbk.client.dataset.commits import LoadCommitter
 from zbk.client.dataset.garbage import Collected, DataSetGarbage
 from zbk.client.dataset.ledgers import DataSetClient, DataSetLedgers, LoadTicket, ticket_of
 from zbk.client.dataset.loads import TTL_MS, LoadRequest, check_ttl_ms
+from zbk.client.dataset.snapshots import Snapshot, read_snapshot
 from zbk.client.write.ledger_creation import LedgerOptions
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.errors import (
     ArgumentTypeError,
     BusyError,
-    CorruptRecordError,
-    DataSetConflictError,
     InvalidOptionError,
     LoadAbortedError,
     MetadataConflictError,
     NoSuchDataSetError,
-    NoSuchLedgerError,
-    ZbkError,
 )
 from zbk.metadata.paths import data_set_path
 from zbk.protocol.dataset.dataset import (
     LOAD_COUNT_MAX,
     TEXT_SIZE_MAX,
-    Contents,
     DataSet,
     Load,
     LoadKind,
     LoadState,
-    Version,
     new_load_id,
     password_check,
 )
 from zbk.protocol.dataset.manifest import DataLedger, schema_hash
 from zbk.system.clock import wall_ms
 
-MERGE_ATTEMPT_COUNT_MAX: Final = 16
 BEGIN_ATTEMPT_COUNT_MAX: Final = 8
-READ_ATTEMPT_COUNT_MAX: Final = 8
 
 __all__ = ["Aborted", "Collected", "DataSetClient", "DataSets", "LoadTicket", "Snapshot"]
 
 
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """One version of a data set: what a reader needs to know of it."""
-
-    name: str
-    version: Version
-    schema: bytes
-    ledgers: tuple[DataLedger, ...]
-
-
 class Aborted(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of an abort."""
+    """The outcome of an abort."""
 
-    state: LoadState | None  # of the load: COMMITTED if a commit was quicker; ``None``: unknown
+    state: LoadState | None  # of the load: COMMITTED if a commit came first; ``None``: unknown
     deleted_count: int  # ledgers
 
 
 class DataSets:
-    """The data sets of a client's cluster. ``password`` is that of their ledgers."""
+    """The data sets of a client's cluster. ``password`` protects their ledgers."""
 
     def __init__(
         self,
@@ -97,6 +82,9 @@ class DataSets:
         self._now_ms = now_ms
         self._ledgers = DataSetLedgers(client, password)
         self._garbage = DataSetGarbage(self._store, self._ledgers, now_ms)
+        self._committer = LoadCommitter(
+            self._store, self._ledgers, self._garbage, now_ms, self._password_check
+        )
 
     # ------------------------------------------------------------------ a load
 
@@ -111,21 +99,21 @@ class DataSets:
         batch_id: int = -1,
         load_id: str = "",
     ) -> LoadTicket:
-        """Begin a load; the data set is made if there is none of this name.
+        """Begin a load; create the data set if there is none with this name.
 
         ``stream`` and ``batch_id`` name a micro-batch: however often it is loaded, it is committed
-        once. ``ttl_ms``: a load that takes longer may be aborted by anybody, by the clock of
-        whoever does. Loads whose time is over are settled: their leftovers go.
+        once. ``ttl_ms``: any client may abort a load that takes longer, by its own clock. Loads
+        whose time is over are settled: their leftovers are deleted.
 
-        ``load_id``, from ``new_load_id``: where nobody drives the load of a micro-batch, all who
-        take part in it begin it, with the same words; one of them does, and the others are given
-        the same ticket. Its time is the one in the id.
+        ``load_id``, from ``new_load_id``: if the load of a micro-batch has no driver, each process
+        that takes part begins it, with the same arguments. One of them begins it, and all get the
+        same ticket. The id says when the load's time is over.
 
         Raises:
             InvalidOptionError: no data set can have this name, or no load these options.
             LoadAbortedError: the load of this ``load_id`` has ended.
-            DataSetConflictError: an append, and the data set's ledgers have another password.
-            BusyError: too many loads are under way.
+            DataSetConflictError: an append to a data set whose ledgers have another password.
+            BusyError: too many loads are known.
         """
         name = arguments.data_set_name(name)
         kind = arguments.member(LoadKind, "kind", kind)
@@ -134,7 +122,7 @@ class DataSets:
         )
         request.check()
         for _ in range(BEGIN_ATTEMPT_COUNT_MAX):
-            with suppress(NoSuchDataSetError):  # dropped meanwhile: it is made anew
+            with suppress(NoSuchDataSetError):  # dropped meanwhile: it is created anew
                 data_set = self._made(name)
                 if kind is LoadKind.APPEND:
                     data_set.check_password(self._password_check(data_set.data_set_id))
@@ -151,11 +139,11 @@ class DataSets:
         raise MetadataConflictError(data_set_path(name), "others drop it again and again")
 
     def new_load_id(self, ttl_ms: int = TTL_MS) -> str:
-        """Return the id of a load that is still to be begun."""
+        """Return an id for a load that has not begun."""
         return new_load_id(self._now_ms() + check_ttl_ms(ttl_ms), self._store.new_id())
 
     def check_options(self, **options: Unpack[LedgerOptions]) -> None:
-        """Refuse keywords with which no ledger can be made, before any is.
+        """Check the keywords of ``create_ledger`` before any ledger is created.
 
         Raises:
             InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: as ``create_ledger``.
@@ -170,10 +158,10 @@ class DataSets:
         attempt: int,
         **options: Unpack[LedgerOptions],
     ) -> LedgerWriter:
-        """Make a data ledger of a load; the keywords are those of ``Client.create_ledger``.
+        """Create a data ledger of a load; the keywords are those of ``Client.create_ledger``.
 
         Raises:
-            InvalidOptionError: a password is among them: it is the same for all of a data set.
+            ArgumentTypeError: there is a password among them; ``DataSets`` has it for all ledgers.
         """
         ticket = arguments.struct("ticket", ticket, LoadTicket)
         partition = arguments.integer("partition", partition, 0, arguments.NUMBER_MAX)
@@ -183,52 +171,36 @@ class DataSets:
     def commit(
         self, ticket: LoadTicket, schema: bytes, ledgers: Sequence[DataLedger], *, who: str = ""
     ) -> DataSet:
-        """Make a load visible, as one version; return the data set as it is now.
+        """Make a load visible, as one version; return the present data set.
 
-        Each ledger must be closed. Once is enough, and twice is the same. ``who``: in the history,
-        in the place of what ``begin`` was told.
+        Each ledger must be closed. Committing twice is the same as once. ``who`` replaces that of
+        ``begin`` in the history.
 
         Raises:
-            InvalidOptionError: a ledger is not closed, not the load's, or not as it is said to be.
+            InvalidOptionError: a ledger is not closed, not the load's, or has another length.
             NoSuchLedgerError: a ledger was deleted by hand.
             NoSuchDataSetError: the data set was dropped.
             LoadAbortedError: the load was aborted; nothing of it is visible.
-            DataSetConflictError: another load, schema or password is in the way; likewise. Or the
-                load ended so long ago that nobody knows how.
-            MetadataConflictError: other loads were quicker, again and again; commit again.
+            DataSetConflictError: another load, schema or password conflicts; likewise. Or the
+                load ended so long ago that its outcome is not known any more.
+            MetadataConflictError: other loads were faster, again and again; commit again.
             MetadataUnavailableError: it may or may not be visible; commit again to know.
         """
         ticket = arguments.struct("ticket", ticket, LoadTicket)
         schema = arguments.payload(schema, "schema")
         ledgers = [arguments.struct("ledgers", one, DataLedger) for one in _listed(ledgers)]
         who = arguments.text("who", who, TEXT_SIZE_MAX)
-        done = self._committed(ticket)
-        if done is not None:
-            return done
-        try:
-            self._ledgers.check(ticket, ledgers)
-            for _ in range(MERGE_ATTEMPT_COUNT_MAX):
-                done = self._commit(ticket, schema, ledgers, who, self._to_merge(ticket))
-                if done is not None:
-                    return done
-        except NoSuchLedgerError:
-            # whoever aborts a load deletes its ledgers, the manifest too: say that, if it is so
-            self._committed(ticket)
-            raise
-        raise MetadataConflictError(
-            data_set_path(ticket.name),
-            f"other loads were quicker, {MERGE_ATTEMPT_COUNT_MAX} times in a row",
-        )
+        return self._committer.commit(ticket, schema, ledgers, who)
 
     def abort(self, ticket: LoadTicket) -> Aborted:
-        """Make sure that a load never becomes visible, and delete its ledgers.
+        """Ensure that a load never becomes visible, and delete its ledgers.
 
-        A load that was committed stays as it is, whatever its driver was told: look at ``state``.
+        A committed load stays as it is, even if its commit raised an error: see ``state``.
 
         Raises:
             MetadataUnavailableError: it may or may not have been aborted, or swept; abort again.
-            UnauthorizedError, DamageError: it was aborted, and its ledgers are still there, as
-                nobody can say what the versions list.
+            UnauthorizedError, DamageError: it was aborted, and its ledgers are still there,
+                because it is not known which ledgers the versions list.
         """
         ticket = arguments.struct("ticket", ticket, LoadTicket)
         load = self._store.abort(ticket.name, ticket.data_set_id, ticket.load_id)
@@ -242,12 +214,12 @@ class DataSets:
         """Return a data set: its versions, the oldest first.
 
         Raises:
-            NoSuchDataSetError: there is none of this name.
+            NoSuchDataSetError: there is no data set with this name.
         """
         return self._store.read(arguments.data_set_name(name))[0]
 
     def has_schema(self, name: str, schema: bytes) -> bool:
-        """Return whether the last version has this schema; true where there is no version."""
+        """Return whether the last version has this schema; true if there is no version."""
         schema = arguments.payload(schema, "schema")
         try:
             current = self.history(name).current
@@ -256,18 +228,18 @@ class DataSets:
         return current is None or current.schema_hash == schema_hash(schema)
 
     def loads(self, name: str) -> dict[str, Load]:
-        """Return the loads that are under way, and those that ended not long ago, by id.
+        """Return the open loads, and those that ended lately, by id.
 
         Raises:
-            NoSuchDataSetError: there is no data set of this name.
+            NoSuchDataSetError: there is no data set with this name.
         """
         return self._store.loads(name, self.history(name).data_set_id)
 
     def ticket(self, name: str, load_id: str) -> LoadTicket:
-        """Return the ticket of a load that another process began, as for ``abort``.
+        """Return the ticket of a load that another process began, for example to abort it.
 
         Raises:
-            NoSuchDataSetError: there is no data set of this name.
+            NoSuchDataSetError: there is no data set with this name.
             InvalidOptionError: it knows no such load.
         """
         load_id = arguments.load_id(load_id)
@@ -282,27 +254,19 @@ class DataSets:
         """Return a version, by default the last one, with its schema and its ledgers.
 
         Raises:
-            NoSuchDataSetError: there is no data set of this name.
-            NoSuchVersionError: it has no such version, or none at all.
+            NoSuchDataSetError: there is no data set with this name.
+            NoSuchVersionError: it has no such version, or no version at all.
             UnauthorizedError: its ledgers have another password.
             CorruptRecordError: a manifest is damaged, or was deleted by hand.
         """
         if version is not None:
             version = _version(version)
-        for _ in range(READ_ATTEMPT_COUNT_MAX):
-            data_set = self.history(name)
-            try:
-                return self._snapshot(data_set, data_set.version(version))
-            except NoSuchLedgerError:
-                continue  # the version was dropped meanwhile: the next look says so
-        raise CorruptRecordError(
-            f"data set {name!r}", 0, "a manifest is gone that one of its versions lists"
-        )
+        return read_snapshot(self._store, self._ledgers, arguments.data_set_name(name), version)
 
     # ------------------------------------------------------------------ tidying
 
     def drop_version(self, name: str, version: int) -> DataSet:
-        """Remove a version that is not the last one; ``collect`` deletes what it alone held.
+        """Remove a version that is not the last one; ``collect`` deletes the ledgers of it alone.
 
         Raises:
             NoSuchVersionError: there is no such version.
@@ -311,25 +275,25 @@ class DataSets:
         return self._store.drop_version(arguments.data_set_name(name), _version(version))
 
     def drop(self, name: str) -> int:
-        """Remove a data set and all of its ledgers; return how many ledgers were deleted.
+        """Remove a data set and all of its ledgers; return the number of deleted ledgers.
 
-        Loads that are under way end with an error. If this ends early, ``collect_all`` finds the
-        ledgers that are left.
+        Open loads end with an error. If this call is interrupted, ``collect_all`` finds the
+        remaining ledgers.
 
         Raises:
-            NoSuchDataSetError: there is none of this name.
-            BusyError: too many loads are under way.
+            NoSuchDataSetError: there is no data set with this name.
+            BusyError: too many loads are open.
         """
         dropped = self._store.drop(arguments.data_set_name(name))
         return self._garbage.delete_all(dropped.data_set_id)
 
     def collect(self, name: str, *, is_dry_run: bool = False) -> Collected:
-        """Delete the ledgers of a data set that no version lists and no live load may still commit.
+        """Delete the ledgers of a data set that no version lists and no open load may commit.
 
-        Loads whose time is over are aborted before. ``is_dry_run``: look, and change nothing.
+        Loads whose time is over are aborted first. ``is_dry_run``: report, and change nothing.
 
         Raises:
-            NoSuchDataSetError: there is none of this name.
+            NoSuchDataSetError: there is no data set with this name.
             UnauthorizedError, DamageError: its manifests cannot be read; nothing was deleted.
         """
         name = arguments.data_set_name(name)
@@ -337,7 +301,7 @@ class DataSets:
         return self._garbage.collect(name, is_dry_run=is_dry_run)
 
     def collect_all(self, *, is_dry_run: bool = False) -> Iterator[Collected]:
-        """Do so for each data set, and for what dropped ones have left."""
+        """Collect each data set, and the remaining ledgers of dropped ones. As ``collect``."""
         return self._garbage.collect_all(is_dry_run=arguments.flag("is_dry_run", is_dry_run))
 
     def list(self) -> list[str]:
@@ -347,7 +311,7 @@ class DataSets:
     # ------------------------------------------------------------------ private
 
     def _made(self, name: str) -> DataSet:
-        """Return a data set, made if there is none."""
+        """Return a data set; create it if there is none."""
         try:
             return self._store.read(name)[0]
         except NoSuchDataSetError:
@@ -355,84 +319,11 @@ class DataSets:
             return self._store.read(name)[0]
 
     def _begun(self, name: str, load: Load) -> Load:
-        """Return a load as the first one who began it did."""
+        """Return a load as the process that began it first recorded it."""
         found = self._store.read_load(name, load.data_set_id, load.load_id)
         if found is None or found[0].state is not LoadState.OPEN:
             raise LoadAbortedError(name, load.load_id)
         return found[0]
-
-    def _committed(self, ticket: LoadTicket) -> DataSet | None:
-        return self._store.committed(
-            ticket.name, ticket.data_set_id, ticket.load_id, ticket.base_version
-        )
-
-    def _to_merge(self, ticket: LoadTicket) -> Snapshot | None:
-        """Return the last version, if the load must list all of it, too."""
-        if ticket.kind is not LoadKind.APPEND:
-            return None
-        data_set, _version = self._store.read_same(ticket.name, ticket.data_set_id)
-        return self.read(ticket.name) if data_set.needs_merge else None
-
-    def _commit(
-        self,
-        ticket: LoadTicket,
-        schema: bytes,
-        ledgers: Sequence[DataLedger],
-        who: str,
-        merged: Snapshot | None,
-    ) -> DataSet | None:
-        """Write a manifest and commit it; ``None``: it has to be another one.
-
-        A manifest that is listed by no version goes again, unless nobody knows.
-        """
-        listed = [*(merged.ledgers if merged else ()), *ledgers]
-        contents = Contents(
-            manifest=self._ledgers.write_manifest(ticket, schema, listed),
-            schema_hash=schema_hash(schema),
-            password_check=self._password_check(ticket.data_set_id),
-            ledger_count=len(ledgers),
-            row_count=sum(ledger.row_count for ledger in ledgers),
-            size=sum(ledger.size for ledger in ledgers),
-            who=who,
-        )
-        try:
-            done = self._store.commit(
-                ticket.name,
-                ticket.data_set_id,
-                ticket.load_id,
-                ticket.base_version,
-                contents,
-                self._now_ms(),
-                merged.version if merged else None,
-            )
-        except (LoadAbortedError, DataSetConflictError, NoSuchDataSetError):
-            self._ledgers.discard(contents.manifest)
-            raise
-        if done is None:
-            self._ledgers.discard(contents.manifest)
-            return None
-        data_set, load = done
-        if load is not None and load.manifest != contents.manifest:  # an earlier attempt was made
-            self._ledgers.discard(contents.manifest)
-        if load is not None and load.state is LoadState.ABORTED:  # another load has its batch
-            with suppress(ZbkError):  # what is left of it is for ``collect``
-                self._garbage.sweep(ticket.name, load)
-        return data_set
-
-    def _snapshot(self, data_set: DataSet, version: Version) -> Snapshot:
-        manifests = [
-            self._ledgers.read_manifest(ledger_id, data_set.data_set_id)
-            for ledger_id in version.manifests
-        ]
-        ledgers = tuple(ledger for one in manifests for ledger in one.ledgers)
-        schema = manifests[-1].schema
-        if len(ledgers) != version.ledger_count or schema_hash(schema) != version.schema_hash:
-            raise CorruptRecordError(
-                f"data set {data_set.name!r}, version {version.version}",
-                0,
-                f"its manifests list {len(ledgers)} ledgers, or another schema than it has",
-            )
-        return Snapshot(name=data_set.name, version=version, schema=schema, ledgers=ledgers)
 
     def _password_check(self, data_set_id: str) -> str:
         return password_check(self._password, data_set_id)

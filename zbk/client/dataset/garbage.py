@@ -1,23 +1,23 @@
-"""What loads leave behind, and how it goes: after an abort, with the next load, by a collection.
+"""The leftovers of loads, and how they are deleted: after an abort, by later loads, by collections.
 
 Words:
     leftover   a ledger of a data set that is not wanted (``dataset.is_wanted``)
-    sweep      to delete what one load has left: all of an aborted one, the failed attempts of a
-               committed one
-    settle     to abort a load whose time is over, sweep, and forget it. Each load that begins
-               settles a few of those before it; so nobody has to call ``collect``, but for what
-               versions that went have left, and what was made after its load's end
+    sweep      to delete the leftovers of one load: all ledgers of an aborted one, the failed
+               attempts of a committed one
+    settle     to abort a load whose time is over, sweep and forget it. Each load that begins
+               settles some earlier ones, so ``collect`` is needed only for the ledgers of dropped
+               versions, and for those that were created after their load had ended
 
-Why nothing that is wanted goes. ``collect`` looks in this order: ledgers, loads, versions. A load
-is in the store before its first ledger is made, so the load of a ledger that was found is there,
-unless it was forgotten after its end; it is asked for by its own node, freshly, as a listing might
-come from a server of the store that lags behind. A load that was OPEN then keeps its ledgers. One
-that had ended by then has done so for ever, and the versions, read after that, list what it
-committed. Whatever is made later was not found, and is not touched. A ledger that was found and is
-deleted twice is no harm: ids are never given out again.
+Why no wanted ledger is deleted. ``collect`` reads ledgers, loads and versions in this order. A load
+is in the store before its first ledger is created, so the load of a ledger that was found is there,
+unless it was forgotten after its end. Its own node is read, freshly, because a listing might come
+from a server of the store that lags. If the load was OPEN then, its ledgers stay. If it had ended,
+it has ended for good, and the versions, which are read after that, list the ledgers that it
+committed. Ledgers that are created later were not found and are not touched. Deleting a ledger
+twice does no harm, because ids are never used again.
 
-A load's ledgers are deleted without fencing them first: whoever still writes one cannot close it,
-as its metadata are gone, and nothing that is not closed and committed is ever read.
+The ledgers of a load are deleted without fencing them first. A process that still writes one cannot
+close it, because its metadata are gone, and only closed and committed ledgers are ever read.
 
 Any thread; every method blocks.
 """
@@ -29,8 +29,8 @@ from typing import Final
 import msgspec
 
 from zbk.client.dataset.ledgers import DataSetLedgers, TaggedLedger, is_tagged_by
+from zbk.client.dataset.snapshots import manifest_is_gone
 from zbk.errors import (
-    CorruptRecordError,
     DamageError,
     InvalidOptionError,
     MetadataConflictError,
@@ -50,29 +50,29 @@ from zbk.protocol.dataset.dataset import (
 )
 
 SETTLE_COUNT_MAX: Final = 8
-"""Loads that one new load settles."""
+"""The number of loads that one new load settles."""
 
 LOOK_COUNT_MAX: Final = 32
-"""Loads that it looks at to find them: some may be under way, and stay."""
+"""The number of loads that it reads to find them: some may be open, and stay."""
 
 SWEEP_COUNT_MAX: Final = 10_000
-"""Ledgers that are looked at for the failed attempts of one committed load; else ``collect``."""
+"""The range of ids that is searched for failed attempts of a committed load; else ``collect``."""
 
 LIST_ATTEMPT_COUNT_MAX: Final = 8
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a collection found and did, or would do."""
+    """The findings and deletions of a collection, or of a dry run."""
 
     name: str
-    is_dropped: bool = False  # there is no such data set any more
-    seen_count: int = 0  # ledgers of it
-    leftover: tuple[int, ...] = ()  # those that nobody wants
+    is_dropped: bool = False  # the data set does not exist any more
+    seen_count: int = 0  # ledgers of the data set
+    leftover: tuple[int, ...] = ()  # ledgers that are not wanted
     deleted_count: int = 0
     expired: tuple[str, ...] = ()  # loads whose time was over
     aborted_count: int = 0
-    live_count: int = 0  # loads that are OPEN, and not expired
-    refused: str = ""  # why nothing was done
+    live_count: int = 0  # loads that are OPEN and whose time is not over
+    refused: str = ""  # the reason if nothing was done
 
 
 class DataSetGarbage:
@@ -86,14 +86,14 @@ class DataSetGarbage:
         self._now_ms = now_ms
 
     def sweep(self, name: str, load: Load) -> int:
-        """Delete the ledgers of an ABORTED load; return how many.
+        """Delete the ledgers of an ABORTED load; return their number.
 
-        Nothing of it is listed, and never will be; but for a micro-batch's load. Those who take
-        part in one begin it, and a late one may begin it anew after it was committed and forgotten:
-        there the versions are asked what they list.
+        No version lists them, now or later, except for the load of a micro-batch. Each process that
+        takes part in such a load begins it, and a late one may begin it again after it was
+        committed and forgotten. So for these loads the versions are read.
 
         Raises:
-            UnauthorizedError, DamageError: nobody can say what they list; nothing was deleted.
+            UnauthorizedError, DamageError: the versions cannot be read; nothing was deleted.
         """
         assert load.state is LoadState.ABORTED, "nothing of it can be committed any more"
         listed: set[int] = set()
@@ -107,12 +107,12 @@ class DataSetGarbage:
         )
 
     def settle_due(self, name: str, data_set_id: str) -> int:
-        """Settle some loads whose time is over; return how many are known, those with them.
+        """Settle some loads whose time is over; return the number of known loads before that.
 
-        If very many are known, also some that have ended and whose time is not over.
+        If very many loads are known, also settle some that ended before their time was over.
 
         Raises:
-            NoSuchDataSetError: it was dropped.
+            NoSuchDataSetError: the data set was dropped.
         """
         known = self._store.load_ids(name, data_set_id)
         now_ms = self._now_ms()
@@ -129,7 +129,7 @@ class DataSetGarbage:
             except UnavailableError:
                 break  # the next load tries again, and so does ``collect``
             except (UnauthorizedError, DamageError, MetadataConflictError):
-                continue  # ``collect`` says why
+                continue  # ``collect`` reports the reason
             if settled_count == SETTLE_COUNT_MAX:
                 break
         return len(known)
@@ -138,32 +138,32 @@ class DataSetGarbage:
         """Find and delete the leftovers of one data set; abort loads whose time is over.
 
         Raises:
-            NoSuchDataSetError: there is none of this name.
+            NoSuchDataSetError: there is no data set with this name.
             UnauthorizedError: its manifests have another password; nothing was deleted.
-            DamageError: it cannot be said what its versions list; nothing was deleted.
+            DamageError: its versions cannot be read; nothing was deleted.
         """
         data_set = self._store.read(name)[0]
         tagged = [one for one in self._ledgers.tagged() if one.data_set_id == data_set.data_set_id]
         return self._collect(data_set, tagged, is_dry_run=is_dry_run)
 
     def collect_all(self, *, is_dry_run: bool = False) -> Iterator[Collected]:
-        """Do so for all data sets, one by one, and for those that were dropped.
+        """Collect all data sets, one by one, and those that were dropped.
 
-        Where one cannot be looked into, ``refused`` says why, and the next one follows.
+        If one cannot be read, ``refused`` has the reason, and the next one follows.
         """
         by_id: dict[str, list[TaggedLedger]] = {}
         for ledger in self._ledgers.tagged():
             by_id.setdefault(ledger.data_set_id, []).append(ledger)
         for name in self._store.list():
-            with suppress(NoSuchDataSetError):  # dropped since it was listed
+            with suppress(NoSuchDataSetError):  # dropped after it was listed
                 data_set = self._store.read(name)[0]
                 tagged = by_id.pop(data_set.data_set_id, [])
-                yield self._collect_or_say(data_set, tagged, is_dry_run=is_dry_run)
+                yield self._collect_or_report(data_set, tagged, is_dry_run=is_dry_run)
         for data_set_id, tagged in by_id.items():
             yield from self._collect_dropped(data_set_id, tagged, is_dry_run=is_dry_run)
 
     def delete_all(self, data_set_id: str) -> int:
-        """Delete every ledger of a data set that was dropped; return how many."""
+        """Delete every ledger of a dropped data set; return their number."""
         return self._delete(
             one.ledger_id for one in self._ledgers.tagged() if one.data_set_id == data_set_id
         )
@@ -173,7 +173,7 @@ class DataSetGarbage:
     def _settle(self, name: str, data_set_id: str, load_id: str, now_ms: int) -> bool:
         found = self._store.read_load(name, data_set_id, load_id)
         if found is None:
-            return False  # somebody else did
+            return False  # another client settled it
         load: Load | None = found[0]
         if found[0].state is LoadState.OPEN:
             if not found[0].is_expired(now_ms):
@@ -189,14 +189,14 @@ class DataSetGarbage:
         return True
 
     def _sweep_losers(self, load: Load) -> None:
-        """Delete what a COMMITTED load has made and not listed: failed and late attempts."""
-        assert load.manifest is not None, "a load that is COMMITTED has one"
+        """Delete the ledgers of a COMMITTED load that its manifest does not list."""
+        assert load.manifest is not None, "a COMMITTED load has one"
         if load.manifest - load.first_ledger_id > SWEEP_COUNT_MAX:
             return
         try:
             manifest = self._ledgers.read_manifest(load.manifest, load.data_set_id)
         except (NoSuchLedgerError, UnauthorizedError, DamageError):
-            return  # its version went, or is not ours to look into
+            return  # its version was dropped, or cannot be read here
         listed = {one.ledger_id for one in manifest.ledgers}
         self._delete(
             one.ledger_id
@@ -226,7 +226,7 @@ class DataSetGarbage:
             for load_id, load in loads.items():
                 if load is not None and load_id in expired:
                     loads[load_id] = load.aborted()
-        listed = self._listed(name, data_set_id, lists)  # as it is after the loads were read
+        listed = self._listed(name, data_set_id, lists)  # read after the loads
         leftover = tuple(
             one.ledger_id
             for one in unlisted
@@ -249,7 +249,7 @@ class DataSetGarbage:
             ),
         )
 
-    def _collect_or_say(
+    def _collect_or_report(
         self, data_set: DataSet, tagged: list[TaggedLedger], *, is_dry_run: bool
     ) -> Collected:
         try:
@@ -272,13 +272,13 @@ class DataSetGarbage:
                 leftover=leftover,
                 deleted_count=0 if is_dry_run else self._delete(leftover),
             )
-        except InvalidOptionError as error:  # the tag is no name that a data set can have
+        except InvalidOptionError as error:  # the tag is not a valid name of a data set
             yield Collected(name=name, seen_count=len(tagged), refused=str(error))
-        else:  # made since the names were listed
-            yield self._collect_or_say(data_set, tagged, is_dry_run=is_dry_run)
+        else:  # created after the names were listed
+            yield self._collect_or_report(data_set, tagged, is_dry_run=is_dry_run)
 
     def _listed(self, name: str, data_set_id: str, lists: dict[int, frozenset[int]]) -> set[int]:
-        """Return the ledgers of all versions, manifests included; ``lists`` has what was read."""
+        """Return the ledgers of all versions, with manifests; ``lists`` caches the manifests."""
         for _ in range(LIST_ATTEMPT_COUNT_MAX):
             data_set, _version = self._store.read_same(name, data_set_id)
             manifests = {one for version in data_set.versions for one in version.manifests}
@@ -287,11 +287,9 @@ class DataSetGarbage:
                     manifest = self._ledgers.read_manifest(ledger_id, data_set_id)
                     lists[ledger_id] = frozenset(one.ledger_id for one in manifest.ledgers)
             except NoSuchLedgerError:
-                continue  # its version went meanwhile
+                continue  # its version was dropped meanwhile
             return manifests.union(*(lists[one] for one in manifests))
-        raise CorruptRecordError(
-            f"data set {name!r}", 0, "a manifest is gone that one of its versions lists"
-        )
+        raise manifest_is_gone(name)
 
     def _load(self, name: str, data_set_id: str, load_id: str) -> Load | None:
         found = self._store.read_load(name, data_set_id, load_id)

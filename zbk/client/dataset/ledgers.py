@@ -1,10 +1,10 @@
-"""The ledgers of data sets, as they are in the cluster: data ledgers, and manifests.
+"""The ledgers of data sets in the cluster: data ledgers and manifests.
 
-Each carries in its custom metadata the *tags* that say which data set and which load it is of; so
-what a killed driver leaves behind is found by looking at all ledgers.
+The custom metadata of each ledger hold the *tags* that name its data set and its load. So the
+leftovers of a killed driver are found by reading the metadata of all ledgers.
 
 A manifest has ``MANIFEST_COPY_COUNT`` copies, or as many as there are writable bookies: it is
-small, and without it nothing that it lists is found.
+small, and without it the ledgers that it lists are not found.
 
 Any thread; every method blocks.
 """
@@ -41,11 +41,11 @@ ATTEMPT_TAG: Final = "zbk.attempt"
 MANIFEST_COPY_COUNT: Final = 3
 
 SPAN_COUNT_MAX: Final = 1000
-"""Ids of which each is asked for by itself; for a longer range all ledgers are listed."""
+"""The longest range of ids that is read id by id; for a longer one all ledgers are listed."""
 
 
 class DataSetClient(Protocol):
-    """The part of ``Client`` that data sets stand on."""
+    """The part of ``Client`` that data sets use."""
 
     @property
     def data_set_store(self) -> DataSetStore:
@@ -53,11 +53,11 @@ class DataSetClient(Protocol):
         ...
 
     def next_ledger_id(self) -> int:
-        """Return an id below which every ledger was made before this call."""
+        """Return an id that is above those of all ledgers that exist now."""
         ...
 
     def create_ledger(self, **options: Unpack[LedgerOptions]) -> LedgerWriter:
-        """Make a ledger."""
+        """Create a ledger."""
         ...
 
     def open_ledger(self, ledger_id: int, password: bytes = b"") -> LedgerReader:
@@ -82,7 +82,7 @@ class DataSetClient(Protocol):
 
 
 class LoadTicket(msgspec.Struct, frozen=True, kw_only=True):
-    """A load that was begun: plain values, to be sent to whoever takes part in it."""
+    """A load that has begun: plain values, to send to the processes that take part in it."""
 
     name: str
     data_set_id: str
@@ -103,7 +103,7 @@ def ticket_of(name: str, load: Load) -> LoadTicket:
 
 
 class TaggedLedger(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger of a data set, and what its tags say."""
+    """A ledger of a data set, with its tags."""
 
     ledger_id: int
     data_set_id: str
@@ -112,18 +112,18 @@ class TaggedLedger(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DataSetLedgers:
-    """The ledgers of a client's data sets. ``password`` is that of all of them."""
+    """The ledgers of a client's data sets. ``password`` is the same for all of them."""
 
     def __init__(self, client: DataSetClient, password: bytes) -> None:
         self._client = client
         self._password = password
 
     def check_options(self, options: LedgerOptions) -> LedgerPlan:
-        """Return what a data ledger is made of.
+        """Return the plan of a data ledger.
 
         Raises:
-            ArgumentTypeError: ``options`` have a password: all of a data set have the same one.
-            InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: no ledger can have them.
+            ArgumentTypeError: ``options`` have a password, but all of a data set have the same.
+            InvalidOptionError, InvalidQuorumError, UnsupportedLedgerError: as ``create_ledger``.
         """
         if "password" in options:
             raise ArgumentTypeError("password", "...", "give it to DataSets, for all ledgers")
@@ -132,7 +132,7 @@ class DataSetLedgers:
     def create(
         self, ticket: LoadTicket, partition: int, attempt: int, options: LedgerOptions
     ) -> LedgerWriter:
-        """Make a data ledger of a load. Raises as ``check_options``."""
+        """Create a data ledger of a load. Raises as ``check_options``."""
         plan = self.check_options(options)
         tags = _tags(ticket) | {
             PARTITION_TAG: str(partition).encode(),
@@ -143,10 +143,10 @@ class DataSetLedgers:
         return self._client.create_ledger(**wanted)
 
     def check(self, ticket: LoadTicket, ledgers: Iterable[DataLedger]) -> None:
-        """Accept ledgers that are the load's own, closed, and as long as they are said to be.
+        """Check that ledgers belong to the load, are closed, and have the stated lengths.
 
         Raises:
-            InvalidOptionError: one of them is not, or is there twice.
+            InvalidOptionError: one of them does not, or is given twice.
             NoSuchLedgerError: one of them was deleted.
         """
         seen: set[int] = set()
@@ -174,11 +174,11 @@ class DataSetLedgers:
     def write_manifest(
         self, ticket: LoadTicket, schema: bytes, ledgers: Sequence[DataLedger]
     ) -> int:
-        """Make a ledger that lists these, closed and durable; return its id.
+        """Write a closed and durable ledger that lists these; return its id.
 
         Raises:
-            NotEnoughBookiesError: there is no bookie to take it.
-            EntryTooLargeError: the schema, or the bounds of one ledger, take more than an entry.
+            NotEnoughBookiesError: there is no writable bookie.
+            EntryTooLargeError: the schema, or the bounds of one ledger, exceed an entry.
         """
         payloads = encode_manifest(ticket.data_set_id, ticket.load_id, schema, ledgers)
         writable_count = sum(not one.is_readonly for one in self._client.list_bookies())
@@ -195,12 +195,12 @@ class DataSetLedgers:
         return writer.ledger_id
 
     def read_manifest(self, ledger_id: int, data_set_id: str) -> Manifest:
-        """Return what a manifest ledger of this data set lists.
+        """Return the manifest in a ledger of this data set.
 
         Raises:
             NoSuchLedgerError: it was deleted.
             UnauthorizedError: it has another password.
-            CorruptRecordError: it is no manifest, or another data set's.
+            CorruptRecordError: it is not a manifest, or belongs to another data set.
         """
         where = f"ledger {ledger_id}"
         with self._client.open_ledger(ledger_id, self._password) as reader:
@@ -220,10 +220,10 @@ class DataSetLedgers:
     def tagged(
         self, first_ledger_id: int = 0, end_ledger_id: int | None = None
     ) -> Iterator[TaggedLedger]:
-        """Yield the ledgers of all data sets with ids in this range; each one's metadata is read.
+        """Yield the ledgers of all data sets with ids in this range; read the metadata of each.
 
-        One that is made or deleted meanwhile may or may not be among them; one whose metadata are
-        damaged is not, and stays.
+        A ledger that is created or deleted meanwhile may or may not be among them. One whose
+        metadata are damaged is not, and stays.
         """
         end = self._client.next_ledger_id() if end_ledger_id is None else end_ledger_id
         span = range(first_ledger_id, end)
@@ -233,7 +233,7 @@ class DataSetLedgers:
                 yield from self._tags_of(ledger_id)
 
     def delete(self, ledger_id: int) -> bool:
-        """Delete a ledger; false if somebody else did."""
+        """Delete a ledger; return false if it did not exist any more."""
         try:
             self._client.delete_ledger(ledger_id)
         except NoSuchLedgerError:
@@ -241,7 +241,7 @@ class DataSetLedgers:
         return True
 
     def discard(self, ledger_id: int) -> None:
-        """Delete a ledger that nobody lists, if that works; else ``collect`` finds it."""
+        """Delete a ledger that no version lists; if that fails, ``collect`` finds it later."""
         with suppress(ZbkError):
             self.delete(ledger_id)
 
@@ -249,7 +249,7 @@ class DataSetLedgers:
         try:
             tags = _tagged(self._client.get_ledger_metadata(ledger_id))
         except (NoSuchLedgerError, CorruptRecordError):
-            return  # deleted meanwhile, or nobody can say whose it is
+            return  # deleted meanwhile, or of unknown origin
         if tags is not None:
             yield tags
 

@@ -1,4 +1,4 @@
-"""What a load is begun with: the words of whoever begins it, checked, and the load made of them.
+"""The arguments that begin a load: checked, and the load that they make.
 
 Pure functions of their arguments.
 """
@@ -20,14 +20,14 @@ from zbk.protocol.dataset.dataset import (
 )
 
 TTL_MS: Final = 24 * 3_600_000
-"""How long a load may take before anybody may abort it."""
+"""The time after which any client may abort a load."""
 
 TTL_MS_MAX: Final = 100 * 366 * 24 * 3_600_000
-"""A century: the id of a load has twelve hexadecimal digits for the time when it ends."""
+"""A century: the id of a load has twelve hexadecimal digits for the end of its time."""
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The arguments of ``DataSets.begin``, as they are described there."""
+    """The arguments of ``DataSets.begin``."""
 
     kind: LoadKind
     who: str
@@ -37,10 +37,10 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     load_id: str
 
     def check(self) -> None:
-        """Accept what a load can have.
+        """Check the arguments.
 
         Raises:
-            InvalidOptionError: it cannot.
+            InvalidOptionError: no load can have them.
         """
         arguments.text("who", self.who, TEXT_SIZE_MAX)
         arguments.text("stream", self.stream, TEXT_SIZE_MAX)
@@ -51,13 +51,13 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
             raise InvalidOptionError(
                 "batch_id", self.batch_id, "a stream has a batch id, and nothing else"
             )
-        if self.load_id and not self.stream:  # begun anew by a late one, it would be made twice
+        if self.load_id and not self.stream:  # a late process could load it twice
             raise InvalidOptionError("load_id", self.load_id, "can be given for a micro-batch only")
 
     def load(
         self, data_set: DataSet, first_ledger_id: int, now_ms: int, new_id: Callable[[], str]
     ) -> Load:
-        """Return the load on top of a data set; all of its ledgers will have this id at least."""
+        """Return a load into a data set; its ledgers have ids from ``first_ledger_id`` on."""
         load_id = self.load_id or new_load_id(now_ms + self.ttl_ms, new_id())
         return Load(
             load_id=load_id,
@@ -74,9 +74,9 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_ttl_ms(value: object) -> int:
-    """Return how long a load may take.
+    """Return the time that a load may take.
 
     Raises:
-        InvalidOptionError: it is no number of milliseconds, or not one for a load.
+        InvalidOptionError: it is not a number of milliseconds, or exceeds the limit.
     """
     return arguments.integer("ttl_ms", value, 1, TTL_MS_MAX)
