@@ -152,13 +152,13 @@ class TestUp:
             told = iter(up.stderr.readline, b"")
 
             os.kill(bookies[0]["pid"], signal.SIGKILL)
-            start = b"zbk: to start it again: zbk "
+            start = b"zbk: to restart it: zbk "
             command = next(line for line in told if line.startswith(start)).decode()
-            assert b"goes on with 1 of 2 bookies" in next(told)
+            assert b"continues with 1 of 2 bookies" in next(told)
             with shell.start(*shlex.split(command.removeprefix(start.decode()))) as by_hand:
                 assert next(told) == b"zbk: bookie 0 runs again, started by hand\n"
                 os.kill(bookies[1]["pid"], signal.SIGKILL)
-                assert any(b"goes on with 1 of 2 bookies" in line for line in told)
+                assert any(b"continues with 1 of 2 bookies" in line for line in told)
                 lone = ("-E", "1", "-w", "1", "-a", "1")
                 shell.run("ledger", "append", *lone, stdin=b"served\n")
                 assert up.poll() is None
@@ -177,7 +177,7 @@ class TestUp:
         os.kill(pids[1], signal.SIGKILL)
         told = iter(up.stderr.readline, b"")
         assert b"bookie 1 ended by SIGKILL" in next(told)
-        assert any(b"goes on with 2 of 3 bookies" in line for line in told)
+        assert any(b"continues with 2 of 3 bookies" in line for line in told)
 
         up.kill()
         up.wait()
@@ -212,7 +212,7 @@ class TestUp:
             assert process.stdout is not None
             assert json.loads(process.stdout.readline())["autorecovery"] is None
             noted = shell.run("autorecovery", "trigger").stderr
-            assert b"nobody audits now" in noted
+            assert b"no process audits now" in noted
             assert (
                 b"zbk autorecovery run"
                 in shell.run("autorecovery", "whoisauditor", exit_code=3).stderr

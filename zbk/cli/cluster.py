@@ -1,9 +1,9 @@
-"""``zbk cluster``: what is chosen once for a whole cluster."""
+"""``zbk cluster``: properties that a cluster keeps for its lifetime."""
 
 import click
 
 from zbk.cli.command import LazyCommand, LazyGroup, ZbkCommand
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import choice_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object
 
 
@@ -15,29 +15,28 @@ from zbk.cli.output import Format, print_object
         ("zbk cluster init --metadata sqlite:///data/zbk.db", "with the default layout"),
     ],
 )
-@click.option(
+@choice_option(
     "--layout",
-    type=click.Choice(["hierarchical", "flat"]),
+    choices=["hierarchical", "flat"],
     default="hierarchical",
-    show_default=True,
-    help="How ledgers are kept: in a tree of nodes, for any number of them, or all in one node, "
-    "for up to some ten thousand.",
+    help_text="How ledgers are stored: in a tree of nodes, for any number of ledgers, or in one "
+    "node, for up to about ten thousand.",
 )
 @metadata_option
 @output_option
 def init(layout: str, metadata: str | None, output: Format) -> None:
-    """Make a cluster in an empty metadata store.
+    """Create a cluster in an empty metadata store.
 
-    Only for a layout other than the default: `zbk bookie init` makes the cluster where there is
-    none, and `zbk up` does. The layout cannot be changed later, so a store that holds a cluster is
-    refused.
+    Only for a layout other than the default: `zbk bookie init` and `zbk up` create a missing
+    cluster with the default layout. The layout cannot be changed later, so a store that holds a
+    cluster is refused.
     """
     from zbk.errors import InvalidOptionError
     from zbk.metadata.records.instance import initialise_new
     from zbk.metadata.stores.connect import open_store
     from zbk.metadata.values import Layout, LedgerLayout
 
-    if metadata is None:  # never that of the running `zbk up`: it holds a cluster
+    if metadata is None:  # not that of the running `zbk up`: it holds a cluster
         raise InvalidOptionError("metadata", "", "give --metadata, or set ZBK_METADATA")
     store = open_store(metadata)
     try:
@@ -51,11 +50,11 @@ def init(layout: str, metadata: str | None, output: Format) -> None:
     "cluster",
     cls=LazyGroup,
     lazy={
-        "init": LazyCommand("zbk.cli.cluster:init", "Make a cluster in an empty metadata store.")
+        "init": LazyCommand("zbk.cli.cluster:init", "Create a cluster in an empty metadata store.")
     },
     examples=[
         ("zbk cluster init --metadata zk://zk1:2181/zbk --layout flat", "before the first bookie")
     ],
 )
 def cluster() -> None:
-    """Make clusters with a layout of your choice."""
+    """Create clusters with a layout of your choice."""

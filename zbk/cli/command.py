@@ -1,8 +1,8 @@
-"""Click commands as zbk has them: examples in the help, groups that import late.
+"""Click commands for zbk: examples in the help, groups that import their commands late.
 
-Why late: ``zbk --help`` must not pay for pykka, ZeroMQ, msgspec and the rest. A command's one line
-in the list of its group is written beside its address, so that listing imports nothing; a test
-compares it with the command's own help.
+``zbk --help`` must not load pykka, ZeroMQ, msgspec and the rest. Each group therefore has the help
+line of a command beside its address, so listing imports nothing; a test compares the line with the
+command's own help.
 """
 
 import difflib
@@ -13,18 +13,18 @@ from typing import Any, NamedTuple, cast
 import click
 
 Sections = Mapping[str, Sequence[tuple[str, str]]]
-"""Parts of a help page behind its text: a heading, and its rows of two columns each."""
+"""Parts of a help page after its text: a heading, and its rows of two columns each."""
 
 
 _PLAIN_NAMES: Mapping[type, str] = {
     click.IntRange: "integer",
     click.FloatRange: "number",
 }
-"""What errors call a value of these types; click says "'abc' is not a valid integer range"."""
+"""Names of these types in errors; click says "'abc' is not a valid integer range"."""
 
 
 class ZbkCommand(click.Command):
-    """A command whose help ends with examples: command lines, and what they do."""
+    """A command whose help has examples: command lines, and what they do."""
 
     def __init__(
         self,
@@ -40,20 +40,20 @@ class ZbkCommand(click.Command):
                 parameter.type.name = name
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the text, then the examples: what most readers look for stands before options."""
+        """Write the text, then the examples, before the options."""
         super().format_help_text(ctx, formatter)
         _write_sections(formatter, {"Examples": self.examples})
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives, and its line in the list."""
+    """The address of a command, and its line in the list."""
 
     address: str  # module:attribute
     help_line: str
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are asked for."""
+    """A group that imports a command when it is used."""
 
     def __init__(
         self,
@@ -69,12 +69,12 @@ class LazyGroup(click.Group):
         self.sections = sections or {}  # at the end of the help
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order in which they were declared."""
+        """Return the names in the order of their declaration."""
         del ctx
         return list(self.lazy)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; ``None`` if there is none of this name."""
+        """Import a command; return ``None`` if there is none of this name."""
         del ctx
         found = self.lazy.get(cmd_name)
         if found is None:
@@ -85,7 +85,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that the first argument names, or say what it may have meant."""
+        """Find the command that the first argument names, or suggest a similar name."""
         name = args[0]
         if name not in self.lazy and not name.startswith("-"):
             close = difflib.get_close_matches(name, self.lazy, n=2)
@@ -95,18 +95,18 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the text, then the examples, if there are any."""
+        """Write the text, then the examples if there are any."""
         super().format_help_text(ctx, formatter)
         if self.examples:
             _write_sections(formatter, {"Examples": self.examples})
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the sections that come last."""
+        """Write the last sections."""
         super().format_epilog(ctx, formatter)
         _write_sections(formatter, self.sections)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands, without importing them."""
+        """List the commands without importing them."""
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, found.help_line) for name, found in self.lazy.items()])

@@ -18,16 +18,16 @@ config_option = click.option(
     envvar=CONFIG_VARIABLE,
     show_envvar=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML file with tables [bookie], [client], [log]; flags and environment win.",
+    help="TOML file with tables [bookie], [client], [log]; flags and environment override it.",
 )
 
 
 def read_tables(path: Path | None) -> dict[str, dict[str, Any]]:
-    """Return the tables of a configuration file; none without one.
+    """Return the tables of a configuration file; none if ``path`` is ``None``.
 
     Raises:
-        InvalidOptionError: not TOML, or something outside of a known table.
-        OSError: it cannot be read.
+        InvalidOptionError: not TOML, or a key outside of a known table.
+        OSError: the file cannot be read.
     """
     if path is None:
         return {}
@@ -35,16 +35,16 @@ def read_tables(path: Path | None) -> dict[str, dict[str, Any]]:
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a configuration file; what is no UTF-8 in it becomes U+FFFD.
+    """Return the text of a configuration file; bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     return path.read_text("utf-8", errors="replace")
 
 
 def client_options() -> dict[str, Any]:
-    """Return the options of ``zbk.connect`` that environment and file give.
+    """Return the options of ``zbk.connect`` from the environment and the file.
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range.
@@ -53,5 +53,5 @@ def client_options() -> dict[str, Any]:
     path = os.environ.get(CONFIG_VARIABLE)
     table = read_tables(Path(path) if path else None).get("client", {})
     given = given_values(ClientConfig, environment=os.environ, table=table)
-    convert(ClientConfig, given)  # wrong ones are refused before anything is opened
+    convert(ClientConfig, given)  # refuses wrong values before anything is opened
     return given

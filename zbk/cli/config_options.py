@@ -1,4 +1,4 @@
-"""Options of commands that are options of a configuration: flags, help, and the merged result."""
+"""Command options from the options of a configuration: flags, help, and the merged values."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -55,7 +55,7 @@ def server_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> 
 
 
 def offline_config(config_type: type[ServerConfigT], options: dict[str, Any]) -> ServerConfigT:
-    """Build a configuration from flags, environment, file and defaults; all may be left out.
+    """Build a configuration from flags, environment, file and defaults; each may be missing.
 
     Raises:
         InvalidOptionError: an option is unknown or out of its range.

@@ -1,4 +1,4 @@
-"""A bar for copies: entries done of those to do, bytes a second, estimated end; on a terminal."""
+"""A progress bar for copies: entries done and total, bytes a second, remaining time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,21 +9,21 @@ from zbk.cli.streams import shown_as_progress
 
 
 class CopyGauge(Protocol):
-    """Hears how copies go."""
+    """Receives the progress of copies."""
 
     def copied(self, entry_count: int, size: int) -> None:
-        """Hear that so many more are done."""
+        """Add entries and bytes that were copied."""
         ...
 
 
 class _Silent:
     def copied(self, entry_count: int, size: int) -> None:
-        """Nobody looks."""
+        """Show nothing."""
 
 
 @contextmanager
 def copying(what: str, entry_count: int) -> Iterator[CopyGauge]:
-    """Show a bar of ``entry_count`` entries; nothing where standard error is no terminal."""
+    """Show a bar of ``entry_count`` entries; show nothing if standard error is not a terminal."""
     if not is_progress_shown():
         yield _Silent()
         return

@@ -1,4 +1,4 @@
-"""How a server process logs: a line an event on standard error, as text or as JSON."""
+"""Logging of server processes: one line per event on standard error, as text or as JSON."""
 
 import json
 import logging
@@ -10,7 +10,7 @@ _RECORD_FIELDS: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message",
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a record; what was given as ``extra`` becomes keys of its own."""
+    """One JSON object per record; the fields of ``extra`` become keys."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -30,13 +30,13 @@ class TextFormatter(logging.Formatter):
     """Time, level, logger, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; an exception follows on lines of its own."""
+        """Return the line; an exception follows on its own lines."""
         line = f"{_time(record)} {record.levelname:<7} {record.name}: {record.getMessage()}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 def log_to_stderr(log_format: str, log_level: str) -> None:
-    """Send everything that zbk logs, and the warnings of its libraries, to standard error."""
+    """Send all log records of zbk, and warnings of its libraries, to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())
     root = logging.getLogger()

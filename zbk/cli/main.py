@@ -1,8 +1,8 @@
 """The ``zbk`` command: parse, call one function, print.
 
 No command holds logic of its own. This is the one place that turns an error into one line on
-standard error and an exit code; a traceback is shown only with ``ZBK_DEBUG=1``, or for a bug of
-ours. Data goes to standard output, everything else to standard error.
+standard error and an exit code; a traceback is shown only with ``ZBK_DEBUG=1``, or for a bug in
+zbk. Data goes to standard output, everything else to standard error.
 """
 
 import os
@@ -35,9 +35,11 @@ COMMANDS = {
         "zbk.cli.demo.demo:demo", "Show what zbk does: a story that ends by itself."
     ),
     "up": LazyCommand("zbk.cli.up:up", "Run a cluster on this machine until Ctrl-C."),
-    "ledger": LazyCommand("zbk.cli.ledger.group:ledger", "Create, fill, read and look at ledgers."),
+    "ledger": LazyCommand(
+        "zbk.cli.ledger.group:ledger", "Create, write, read and inspect ledgers."
+    ),
     "log": LazyCommand(
-        "zbk.cli.log.group:log", "Append to, read and look at logs made of ledgers."
+        "zbk.cli.log.group:log", "Append to, read and inspect logs made of ledgers."
     ),
     "dataset": LazyCommand(
         "zbk.cli.dataset.group:dataset",
@@ -50,48 +52,50 @@ COMMANDS = {
         "zbk.cli.health.doctor:doctor", "Check this machine and its way to the cluster."
     ),
     "cluster": LazyCommand(
-        "zbk.cli.cluster:cluster", "Make clusters with a layout of your choice."
+        "zbk.cli.cluster:cluster", "Create clusters with a layout of your choice."
     ),
-    "bookie": LazyCommand("zbk.cli.bookie.group:bookie", "Make, run and look at bookies."),
+    "bookie": LazyCommand("zbk.cli.bookie.group:bookie", "Create, run and inspect bookies."),
     "autorecovery": LazyCommand(
         "zbk.cli.autorecovery.group:autorecovery",
-        "Make ledgers whole again that a dead bookie held.",
+        "Repair the ledgers of dead bookies.",
     ),
     "inspect": LazyCommand(
-        "zbk.cli.inspect.group:inspect", "Look into a bookie's files; change nothing."
+        "zbk.cli.inspect.group:inspect", "Print a bookie's files; change nothing."
     ),
     "config": LazyCommand(
-        "zbk.cli.config.command:config", "Show, check and make configuration files."
+        "zbk.cli.config.command:config", "Show, check and create configuration files."
     ),
     "bench": LazyCommand(
         "zbk.cli.bench.group:bench", "Measure writes, reads, syncs and the floor."
     ),
-    "version": LazyCommand("zbk.cli.version:version", "Show versions: zbk, its wire, its formats."),
+    "version": LazyCommand(
+        "zbk.cli.version:version", "Show the versions of zbk, its wire protocol and its formats."
+    ),
 }
 
 
 EXAMPLES = [
     ("zbk demo", "see it work"),
     ("zbk up", "keep a cluster; then, in another terminal:"),
-    ("zbk ledger append access.log", "write a file, a line an entry"),
+    ("zbk ledger append access.log", "write a file, one entry per line"),
     ("zbk ledger cat 0 --lines", "read it back"),
 ]
 
 SECTIONS = {
     "Exit codes": [
         ("0", "done"),
-        (f"{EXIT_CALLER}", "the call was wrong, or what was checked differs"),
+        (f"{EXIT_CALLER}", "the call was wrong, or a check found a difference"),
         ("2", "usage"),
         (
             f"{EXIT_UNAVAILABLE}",
-            "the cluster did not answer, or not in time: trying again may help",
+            "the cluster did not answer in time; retry",
         ),
         (f"{EXIT_DAMAGE}", "damaged data"),
         (f"{EXIT_NOT_DURABLE}", "not durable, fenced, or changed by another client first"),
         (f"{EXIT_BOOKIE}", "a bookie cannot start or continue"),
         (
             f"{EXIT_LOST_HISTORY}",
-            "a bookie does not start: the cluster knows more of it than its directories do",
+            "a bookie does not start: its directories lack data that the cluster knows of",
         ),
         (f"{EXIT_UNHEALTHY}", "a cluster or a machine has a problem"),
         (f"{EXIT_INTERRUPTED}", "interrupted"),
@@ -103,19 +107,19 @@ SECTIONS = {
         ("ZBK_BOOKIE_...", "options of bookies, see `zbk bookie run --help`"),
         ("ZBK_CLIENT_...", "options of clients, see `zbk config show`"),
         ("ZBK_DEBUG=1", "show tracebacks"),
-        ("NO_COLOR=1", "no colours"),
+        ("NO_COLOR=1", "no colors"),
     ],
 }
 
 
 class ZbkGroup(LazyGroup):
-    """The root group: turns a ``ZbkError`` into one line and an exit code."""
+    """The root group, which turns a ``ZbkError`` into one line and an exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - click's own
-        """Run a command; the only place where the CLI catches errors."""
+        """Run a command. The CLI catches errors only here."""
         try:
             result = super().invoke(ctx)
-            sys.stdout.flush()  # what fails here must not fail at the exit of the interpreter
+            sys.stdout.flush()  # fails here, not at the exit of the interpreter
             return result  # noqa: TRY300 - flushing belongs to the command
         except KeyboardInterrupt:
             click.echo("zbk: interrupted", err=True)
@@ -140,7 +144,7 @@ class ZbkGroup(LazyGroup):
 @click.version_option(zbk.__version__, message="zbk %(version)s")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Replicated ledgers: append-only logs on several bookies, as durable as you ask.
+    """Replicated ledgers: append-only logs on several bookies, with a chosen durability.
 
     A command finds its cluster through --metadata, else $ZBK_METADATA, else the running `zbk up`.
     """
@@ -187,5 +191,5 @@ def _is_folder_gone() -> bool:
 
 
 def _leave_closed_pipe(ctx: click.Context) -> NoReturn:
-    drop_output()  # its reader has gone: nothing to say, and nothing more to flush at exit
+    drop_output()  # its reader is gone: nothing to report, and nothing to flush at exit
     ctx.exit(0)

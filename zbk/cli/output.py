@@ -1,11 +1,11 @@
-"""What commands print: tables for people, JSON for programs.
+"""The output of commands: tables for people, JSON for programs.
 
-Data goes to standard output and nothing else does. A table is text in columns, the same in a
-terminal and in a pipe, but for a bold head in a terminal (``NO_COLOR`` switches that off). JSON is
-one object, or one object a line where there are many, so that a million ledgers stream.
+Only data goes to standard output. A table is text in columns, the same in a terminal and in a pipe,
+except for a bold heading in a terminal (``NO_COLOR`` switches it off). JSON is one object, or one
+object per line for lists, so that a million ledgers stream.
 
 In JSON, sizes are bytes, ids are integers, times are RFC 3339 in UTC, and bytes are
-``{"base64": ..., "text": ...}``, the text only where they are UTF-8.
+``{"base64": ..., "text": ...}``, with the text only if they are UTF-8.
 """
 
 import base64
@@ -27,7 +27,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def print_object(value: Mapping[str, Any], output: Format) -> None:
-    """Print one thing: a ``name  value`` line a field, or a JSON object."""
+    """Print one thing: a ``name  value`` line per field, or a JSON object."""
     if output == "json":
         print_json(value)
         return
@@ -43,10 +43,10 @@ def print_rows(
     *,
     is_live: bool = False,
 ) -> None:
-    """Print many things: a table of these columns, or each as a JSON object on its line.
+    """Print many things: a table of these columns, or one JSON object per line.
 
-    A table is printed in pages of ``PAGE_ROW_COUNT`` rows, so that it streams too; ``is_live``:
-    each row as it comes.
+    A table is printed in pages of ``PAGE_ROW_COUNT`` rows, so that it streams, too; with
+    ``is_live`` each row is printed as it comes.
     """
     if output == "json":
         for row in rows:
@@ -72,7 +72,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def print_bytes(value: bytes | memoryview) -> None:
-    """Write bytes to standard output as they are."""
+    """Write bytes to standard output, unchanged."""
     sys.stdout.buffer.write(value)
 
 
@@ -82,13 +82,13 @@ def flush() -> None:
 
 
 def note(text: str) -> None:
-    """Say something that is not data, on standard error."""
+    """Print a line that is not data, on standard error."""
     with above_progress():
         click.echo(text, err=True)
 
 
 def is_progress_shown() -> bool:
-    """Return whether somebody watches standard error in a terminal."""
+    """Return whether standard error is a terminal."""
     return is_terminal(sys.stderr)
 
 
@@ -100,7 +100,7 @@ def preview(payload: bytes | memoryview) -> str:
     """
     start = bytes(payload[:PREVIEW_SIZE])
     try:
-        # a character may be cut in two at the end of the preview
+        # the preview may cut a character at its end
         text = start.decode("utf-8", errors="strict" if len(start) == len(payload) else "ignore")
     except UnicodeDecodeError:
         text = ""
@@ -111,7 +111,7 @@ def preview(payload: bytes | memoryview) -> str:
 
 
 def time_text(wall_ms: int) -> str:
-    """Return a wall clock time as RFC 3339 in UTC.
+    """Return a wall clock time in UTC, as RFC 3339.
 
     >>> time_text(1_500)
     '1970-01-01T00:00:01.500Z'
@@ -133,7 +133,7 @@ def size_text(size: int) -> str:
         if value < 1024 or unit == _UNITS[-1]:
             return f"{value:.1f} {unit}"
         value /= 1024
-    raise AssertionError("the last unit takes all")
+    raise AssertionError("the last unit has no limit")
 
 
 def duration_text(duration_ms: int) -> str:
@@ -158,14 +158,14 @@ def duration_text(duration_ms: int) -> str:
 
 
 def readable(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields as people read them: sizes, times and shares, by the ends of their names.
+    """Return fields for people: sizes, times and shares, by the endings of their names.
 
     >>> readable({"add_size": 1536, "uptime_ms": 6_360, "scrub_ended_ms": 0, "scrub_share": 0.25})
     {'add_size': '1.5 KiB', 'uptime': '6.4 s', 'scrub_ended': None, 'scrub_share': '25 %'}
     """
     shown: dict[str, Any] = {}
     for name, value in fields.items():
-        if name.endswith("_ended_ms"):  # wall clock; 0 is none yet
+        if name.endswith("_ended_ms"):  # wall clock; 0: not yet
             shown[name.removesuffix("_ms")] = time_text(value) if value else None
         elif name.endswith("_ms"):
             shown[name.removesuffix("_ms")] = duration_text(value)
@@ -190,7 +190,7 @@ def rate_text(per_s: float) -> str:
 
 
 def bytes_value(value: bytes | memoryview) -> dict[str, str]:
-    """Return bytes as JSON shows them."""
+    """Return bytes in the form of JSON output."""
     data = bytes(value)
     shown = {"base64": base64.b64encode(data).decode("ascii")}
     try:

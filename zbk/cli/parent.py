@@ -1,4 +1,4 @@
-"""Ending with the process that started us: when the other end of our standard input closes."""
+"""The end of a process together with its parent, which holds its standard input open."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What goes on, and a count that grows, on standard error; in a terminal only.
+"""The current step, and a growing count, on standard error; only in a terminal.
 
 Lines that are printed meanwhile stand above it: see ``zbk.cli.streams.above_progress``.
 """
@@ -12,7 +12,7 @@ from zbk.cli.streams import shown_as_progress
 
 @contextmanager
 def telling(unit: str = "entries") -> Iterator[Callable[[str, int], None]]:
-    """Show what goes on and how much is done; nothing where standard error is no terminal."""
+    """Show the current step and a count; show nothing if standard error is not a terminal."""
     if not is_progress_shown():
         yield lambda _what, _count: None
         return
@@ -33,7 +33,7 @@ def telling(unit: str = "entries") -> Iterator[Callable[[str, int], None]]:
 
 @contextmanager
 def saying() -> Iterator[Callable[[str], None]]:
-    """Show what goes on, without a count; nothing where standard error is no terminal."""
+    """Show the current step without a count; show nothing if standard error is not a terminal."""
     if not is_progress_shown():
         yield lambda _what: None
         return

@@ -1,6 +1,6 @@
-"""What commands may use of the world: one object that tests replace.
+"""The access of commands to a cluster: one object that tests replace.
 
-``open_client`` is ``zbk.connect`` with the options of ``[client]``; a test gives a fake. Nothing
+``open_client`` is ``zbk.connect`` with the options of ``[client]``; a test passes a fake. Nothing
 here is imported before a command runs.
 """
 
@@ -19,7 +19,7 @@ def _connect(metadata: str | None) -> "Client":
 
 
 class Session:
-    """How a command reaches its cluster."""
+    """Opens clients of the command's cluster."""
 
     def __init__(self, open_client: "Callable[[str | None], Client]" = _connect) -> None:
         self.open_client = open_client

@@ -1,14 +1,14 @@
-"""Ending in order, whoever asks for it."""
+"""An orderly end of a command after a signal."""
 
 import signal
 from types import FrameType
 
 
 def end_like_ctrl_c() -> None:
-    """Make SIGTERM and SIGHUP do what Ctrl-C does: raise ``KeyboardInterrupt``, once.
+    """Make SIGTERM and SIGHUP raise ``KeyboardInterrupt``, as Ctrl-C does, once.
 
-    A second one, or a Ctrl-C, during the cleanup is ignored: the cleanup has limits of its own. A
-    SIGHUP that ``nohup`` has the process ignore stays ignored.
+    Another signal during the cleanup is ignored: the cleanup has its own time limits. A SIGHUP that
+    ``nohup`` makes the process ignore stays ignored.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:

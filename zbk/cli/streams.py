@@ -25,7 +25,7 @@ STANDARD_OUTPUT: Final = "standard output"
 
 
 class Display(Protocol):
-    """What shows progress in the last line of the terminal: a rich ``Progress`` or ``Status``."""
+    """A display in the last line of the terminal: a rich ``Progress`` or ``Status``."""
 
     def start(self) -> None:
         """Show it."""
@@ -42,7 +42,7 @@ _shown: list[Display] = []
 
 @contextmanager
 def shown_as_progress(display: Display) -> Iterator[None]:
-    """Note that a display is shown: what is printed meanwhile stands above it."""
+    """Record that a display is shown: lines printed meanwhile stand above it."""
     _shown.append(display)
     try:
         yield
@@ -52,7 +52,7 @@ def shown_as_progress(display: Display) -> Iterator[None]:
 
 @contextmanager
 def above_progress() -> Iterator[None]:
-    """Print to the terminal while no progress is shown there; show it again below."""
+    """Remove the display from the terminal for the block; show it again below."""
     shown = list(_shown)
     for display in shown:
         display.stop()
@@ -104,12 +104,12 @@ def open_streams() -> None:
 
 
 def drop_output() -> None:
-    """Drop what is, and will be, written to standard output."""
+    """Drop all output, past and future, of standard output."""
     sys.stdout = _nowhere()
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Return whether a standard stream is a terminal; a closed one is none."""
+    """Return whether a standard stream is a terminal; a closed stream is not."""
     return stream is not None and stream.isatty()
 
 
@@ -117,7 +117,7 @@ def _open_if_closed(descriptor: int) -> None:
     try:
         os.fstat(descriptor)
     except OSError:
-        opened = os.open(os.devnull, os.O_RDWR)  # the lowest that is free: this one
+        opened = os.open(os.devnull, os.O_RDWR)  # takes the lowest free number: this one
         assert opened == descriptor, "standard descriptors are opened in order"
         os.set_inheritable(opened, True)  # noqa: FBT003 - no name; children find it open, too
 

@@ -1,4 +1,4 @@
-"""``zbk up``: a cluster on this machine that stays until it is told to end."""
+"""``zbk up``: a cluster on this machine that runs until Ctrl-C."""
 
 import os
 import shlex
@@ -23,11 +23,11 @@ LOOK_INTERVAL_S: Final = 0.5
 BOOKIES_SHOWN: Final = 4
 
 SESSION_TIMEOUT_MS: Final = 10_000
-"""As in production: a cluster that stays shall not lose its sessions while the machine is busy."""
+"""As in production: the cluster must keep its sessions while the machine is busy."""
 
 
 def default_data_dir() -> Path:
-    """Return where ``zbk up`` keeps its cluster: ``$XDG_DATA_HOME/zbk/local``."""
+    """Return the default folder of the cluster: ``$XDG_DATA_HOME/zbk/local``."""
     base = os.environ.get("XDG_DATA_HOME")
     return (Path(base) if base else Path.home() / ".local" / "share") / "zbk" / "local"
 
@@ -38,7 +38,7 @@ def default_data_dir() -> Path:
     examples=[
         ("zbk up", "three bookies; commands in other terminals find them"),
         ("zbk up --zookeeper --data /data/zk-cluster", "metadata in a real ZooKeeper"),
-        ("zbk up --bookies 4", "one more than a ledger needs: what one held can be copied there"),
+        ("zbk up --bookies 4", "one more than a ledger needs, for copies after a loss"),
     ],
 )
 @integer_option(
@@ -56,7 +56,7 @@ def default_data_dir() -> Path:
     envvar="ZBK_DATA",
     show_envvar=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the cluster; one that is there is started again. "
+    help="Folder of the cluster; an existing cluster is started again. "
     "[default: ~/.local/share/zbk/local]",
 )
 @click.option("--zookeeper", is_flag=True, help="Start a real ZooKeeper for the metadata.")
@@ -65,12 +65,12 @@ def default_data_dir() -> Path:
     metavar="URI",
     envvar="ZBK_METADATA",
     show_envvar=True,
-    help="A metadata store that is there already: none is started.",
+    help="Use this metadata store instead of starting one.",
 )
 @click.option(
     "--autorecovery/--no-autorecovery",
     default=True,
-    help="Make whole what a dead bookie held, as `zbk autorecovery run`.  [default: autorecovery]",
+    help="Repair the ledgers of dead bookies, as `zbk autorecovery run`.  [default: autorecovery]",
 )
 @duration_option(
     "--start-timeout",
@@ -90,11 +90,11 @@ def up(
 ) -> None:
     """Run a cluster on this machine until Ctrl-C.
 
-    Each bookie is a process of its own, and so is autorecovery, which copies what a dead bookie
-    held to others. All listen on loopback only. While it runs, other commands use it without
+    Each bookie is a process, and so is autorecovery, which copies the entries of a dead bookie to
+    others. All listen on loopback only. While the cluster runs, other commands use it without
     --metadata.
 
-    A bookie that ends is not started again: the command that does so is shown. This one ends when
+    A bookie that ends is not restarted; the command that restarts it is printed. `zbk up` ends when
     no bookie runs any more.
     """
     from zbk.cli.signals import end_like_ctrl_c
@@ -127,13 +127,13 @@ def up(
 
 @contextmanager
 def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
-    """Make this cluster the context, unless another running ``zbk up`` is it."""
+    """Make this cluster the context, unless it is that of another running ``zbk up``."""
     from zbk.errors import InvalidOptionError
     from zbk.system.context import clear_context, find_context, write_context
 
     try:
         found = find_context()
-    except InvalidOptionError:  # broken: of no use to anybody
+    except InvalidOptionError:  # broken
         found = None
     if found is not None and not found.is_stale:
         yield False
@@ -141,7 +141,7 @@ def _as_context(cluster: "LocalCluster") -> Iterator[bool]:
     try:
         write_context(cluster.metadata_uri, str(cluster.folder), os.getpid())
     except OSError as error:
-        note(f"zbk: other commands cannot find this cluster by themselves: {error}")
+        note(f"zbk: other commands need --metadata to find this cluster: {error}")
         yield False
         return
     try:
@@ -184,12 +184,12 @@ def _show(cluster: "LocalCluster", seconds: float, output: Format, *, is_context
         click.echo(
             f"  export ZBK_METADATA={cluster.metadata_uri}  # another cluster is the default"
         )
-    click.echo("  zbk ledger append FILE       a new ledger, a line an entry")
+    click.echo("  zbk ledger append FILE       a new ledger, one entry per line")
     click.echo("  zbk ledger cat ID --lines    read it back")
 
 
 def _stay(cluster: "LocalCluster") -> None:
-    """Return when no bookie runs any more, of ours or by hand; tell of each that ends or is back.
+    """Report each bookie that ends or returns, until none runs, of ours or by hand.
 
     Raises:
         BookieError: every bookie has ended.
@@ -205,7 +205,7 @@ def _stay(cluster: "LocalCluster") -> None:
             deaths = cluster.deaths()
             running = None
             if deaths:
-                with suppress(UnavailableError):  # without an answer we do not know, and go on
+                with suppress(UnavailableError):  # not known: continue
                     running = cluster.running_ids()
             for index in deaths.keys() - ended:
                 _tell_of_end(cluster, index, deaths[index], running)
@@ -217,7 +217,7 @@ def _stay(cluster: "LocalCluster") -> None:
             threading.Event().wait(LOOK_INTERVAL_S)
     except KeyboardInterrupt:
         for index in sorted(by_hand):
-            note(f"zbk: bookie {index} was started by hand, and still runs")
+            note(f"zbk: bookie {index}, started by hand, still runs")
         raise
 
 
@@ -225,15 +225,15 @@ def _tell_of_end(
     cluster: "LocalCluster", index: int, error: "BookieError", running: set[str] | None
 ) -> None:
     note(f"zbk: {error}")
-    note(f"zbk: to start it again: {shlex.join(cluster.command_by_hand(index))}")
+    note(f"zbk: to restart it: {shlex.join(cluster.command_by_hand(index))}")
     if running is not None:
-        note(f"zbk: the cluster goes on with {len(running)} of {len(cluster.bookies)} bookies")
+        note(f"zbk: the cluster continues with {len(running)} of {len(cluster.bookies)} bookies")
 
 
 def _tell_of_restarts(
     cluster: "LocalCluster", ended: set[int], before: set[int], running: set[str]
 ) -> set[int]:
-    """Return which of the bookies that ended run again, and tell what has changed."""
+    """Return which of the bookies that ended run again, and report the changes."""
     by_hand = {one.index for one in cluster.bookies if one.bookie_id in running} & ended
     for index in sorted(by_hand - before):
         note(f"zbk: bookie {index} runs again, started by hand")
@@ -243,10 +243,10 @@ def _tell_of_restarts(
 
 
 def _tell_of_autorecovery(cluster: "LocalCluster") -> None:
-    """Report once that it has ended, if it has."""
+    """Report the end of autorecovery, once."""
     beside = cluster.autorecovery
     if beside is None or beside.exit_code is None:
         return
     note(f"zbk: {beside.death()}")
-    note("zbk: the cluster goes on without; to start it again: zbk autorecovery run")
+    note("zbk: the cluster continues without it; to restart it: zbk autorecovery run")
     cluster.stop_autorecovery()

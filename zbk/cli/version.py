@@ -1,4 +1,4 @@
-"""``zbk version``."""
+"""``zbk version``: the versions of zbk, its wire protocol and its formats."""
 
 import click
 
@@ -14,7 +14,7 @@ from zbk.cli.output import Format, print_object
 )
 @output_option
 def version(output: Format) -> None:
-    """Show versions: zbk, its wire, its formats."""
+    """Show the versions of zbk, its wire protocol and its formats."""
     import platform
 
     import zbk

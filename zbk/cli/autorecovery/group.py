@@ -1,4 +1,4 @@
-"""``zbk autorecovery``: run the auditor and the workers, look at them, switch them."""
+"""``zbk autorecovery``: run the auditor and the workers, show their state, switch them."""
 
 import sys
 from typing import Any
@@ -15,7 +15,7 @@ from zbk.config import AutorecoveryConfig
     cls=ZbkCommand,
     examples=[
         ("zbk autorecovery run --metadata zk://zk1:2181/zbk", "as a service, on any host"),
-        ("zbk autorecovery run --lost-bookie-delay-ms 10min", "a bookie may be restarted"),
+        ("zbk autorecovery run --lost-bookie-delay-ms 10min", "time for a bookie to restart"),
     ],
 )
 @config_options(AutorecoveryConfig)
@@ -29,7 +29,7 @@ def run(
 ) -> None:
     """Audit and repair until SIGTERM or Ctrl-C.
 
-    Run as many as you like: one of them audits, all of them repair. READY is logged when it begins.
+    Any number may run: one of them audits, all of them repair. READY is logged after the start.
     Each option may also come from the environment: --brake-hold-ms from
     ZBK_AUTORECOVERY_BRAKE_HOLD_MS.
     """
@@ -53,29 +53,29 @@ def run(
             "zbk.cli.autorecovery.group:run", "Audit and repair until SIGTERM or Ctrl-C."
         ),
         "status": LazyCommand(
-            "zbk.cli.autorecovery.look:status", "Show who audits, what is lost, what is to do."
+            "zbk.cli.autorecovery.look:status", "Show the auditor, lost bookies and repair tasks."
         ),
         "whoisauditor": LazyCommand(
             "zbk.cli.autorecovery.look:whoisauditor", "Name the process that audits now."
         ),
         "enable": LazyCommand(
-            "zbk.cli.autorecovery.switch:enable", "Enable autorecovery, all over the cluster."
+            "zbk.cli.autorecovery.switch:enable", "Enable autorecovery in the whole cluster."
         ),
         "disable": LazyCommand(
-            "zbk.cli.autorecovery.switch:disable", "Disable autorecovery, all over the cluster."
+            "zbk.cli.autorecovery.switch:disable", "Disable autorecovery in the whole cluster."
         ),
         "trigger": LazyCommand("zbk.cli.autorecovery.switch:trigger", "Look for lost bookies now."),
         "delay": LazyCommand(
-            "zbk.cli.autorecovery.switch:delay", "Say how long one lost bookie may take to return."
+            "zbk.cli.autorecovery.switch:delay", "Set how long one lost bookie has to return."
         ),
     },
     examples=[
         ("zbk autorecovery run", "on each host, or `zbk bookie run --autorecovery`"),
-        ("zbk autorecovery status", "how it goes"),
+        ("zbk autorecovery status", "lost bookies and repair tasks"),
     ],
 )
 def autorecovery() -> None:
-    """Make ledgers whole again that a dead bookie held."""
+    """Repair the ledgers of dead bookies."""
 
 
 # ------------------------------------------------------------------ private

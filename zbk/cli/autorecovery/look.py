@@ -1,4 +1,4 @@
-"""``zbk autorecovery status|whoisauditor``: what it does, and who decides."""
+"""``zbk autorecovery status`` and ``whoisauditor``: its state, and its auditor."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -20,17 +20,14 @@ if TYPE_CHECKING:
     "status",
     cls=ZbkCommand,
     examples=[
-        (
-            "zbk autorecovery status",
-            "who audits, what is lost, how many ledgers are to be repaired",
-        ),
-        ("zbk autorecovery status -o json", "for machines"),
+        ("zbk autorecovery status", "the auditor, lost bookies, ledgers to repair"),
+        ("zbk autorecovery status -o json", "for programs"),
     ],
 )
 @metadata_option
 @output_option
 def status(metadata: str | None, output: Format) -> None:
-    """Show who audits, what is lost, what is to do."""
+    """Show the auditor, lost bookies and repair tasks."""
     with cluster_store(metadata) as store:
         print_object(_status(store, output), output)
 
@@ -38,21 +35,21 @@ def status(metadata: str | None, output: Format) -> None:
 @click.command(
     "whoisauditor",
     cls=ZbkCommand,
-    examples=[("zbk autorecovery whoisauditor", "exit code 3 if nobody audits")],
+    examples=[("zbk autorecovery whoisauditor", "exit code 3 if there is none")],
 )
 @metadata_option
 @output_option
 def whoisauditor(metadata: str | None, output: Format) -> None:
     """Name the process that audits now.
 
-    Its host and process id, or its bookie. The exit code is 3 if nobody audits.
+    Its host and process id, or its bookie. The exit code is 3 if no process audits.
     """
     from zbk.metadata.records.election import read_auditor
 
     with cluster_store(metadata) as store:
         vote = read_auditor(store)
     if vote is None:
-        click.echo("nobody audits: start `zbk autorecovery run`", err=True)
+        click.echo("no process audits: start `zbk autorecovery run`", err=True)
         sys.exit(3)
     if output == "json":
         found = {"auditor": vote.candidate_id, "elected": time_text(vote.elected_ms)}
@@ -94,7 +91,7 @@ def _status(store: "MetadataStore", output: Format) -> dict[str, Any]:
 
 
 def _delay_left(ends_ms: "int | UnsetType", *, is_json: bool) -> dict[str, Any]:
-    """Return how long the only lost bookie still has before its ledgers are reported."""
+    """Return the time left until the ledgers of the only lost bookie are reported."""
     from zbk.system.clock import wall_ms
 
     left_ms = max(0, ends_ms - wall_ms()) if isinstance(ends_ms, int) else None

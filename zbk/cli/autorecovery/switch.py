@@ -1,4 +1,4 @@
-"""``zbk autorecovery enable|disable|trigger|delay``: what operators tell it."""
+"""``zbk autorecovery enable``, ``disable``, ``trigger`` and ``delay``: its switches."""
 
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 @metadata_option
 @output_option
 def enable(metadata: str | None, output: Format) -> None:
-    """Enable autorecovery, all over the cluster."""
+    """Enable autorecovery in the whole cluster."""
     from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).enable()
         _print_state(store, output)
-        _note_if_nobody_audits(store)
+        _note_if_no_auditor(store)
 
 
 @click.command(
@@ -38,31 +38,31 @@ def enable(metadata: str | None, output: Format) -> None:
 @metadata_option
 @output_option
 def disable(metadata: str | None, output: Format) -> None:
-    """Disable autorecovery, all over the cluster.
+    """Disable autorecovery in the whole cluster.
 
-    Nothing is audited, and no task is begun, until it is enabled again. Workers finish what they
-    are at.
+    Auditors and workers begin nothing until it is enabled again. Workers finish their current
+    ledgers.
     """
     from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
 
     with cluster_store(metadata) as store:
         AutorecoverySwitches(store).disable()
         _print_state(store, output)
-    note("zbk: autorecovery rests, all over the cluster, until `zbk autorecovery enable`")
+    note("zbk: autorecovery is disabled in the whole cluster until `zbk autorecovery enable`")
 
 
 @click.command(
     "trigger",
     cls=ZbkCommand,
-    examples=[("zbk autorecovery trigger", "do not wait for the delay, or for tomorrow")],
+    examples=[("zbk autorecovery trigger", "without waiting for the delay or the next check")],
 )
 @metadata_option
 @output_option
 def trigger(metadata: str | None, output: Format) -> None:
     """Look for lost bookies now.
 
-    The auditor reads the metadata of all ledgers, and reports those that name a bookie that is not
-    there, at once, whatever the delay is. Ledgers that could not be repaired are tried again.
+    The auditor reads the metadata of all ledgers and reports those of missing bookies, without the
+    delay. Ledgers that could not be repaired are tried again.
     """
     from zbk.metadata.records.underreplication import UnderreplicationStore
 
@@ -71,8 +71,8 @@ def trigger(metadata: str | None, output: Format) -> None:
         tasks.trigger()
         _print_state(store, output)
         if not tasks.is_enabled():
-            note("zbk: autorecovery is disabled: it begins after `zbk autorecovery enable`")
-        _note_if_nobody_audits(store)
+            note("zbk: autorecovery is disabled: the search begins after `zbk autorecovery enable`")
+        _note_if_no_auditor(store)
 
 
 @click.command(
@@ -80,18 +80,18 @@ def trigger(metadata: str | None, output: Format) -> None:
     cls=ZbkCommand,
     examples=[
         ("zbk autorecovery delay", "show it"),
-        ("zbk autorecovery delay 10min", "a bookie may be away for so long"),
-        ("zbk autorecovery delay default", "as each auditor is configured"),
+        ("zbk autorecovery delay 10min", "set it for the whole cluster"),
+        ("zbk autorecovery delay default", "use each auditor's configuration"),
     ],
 )
 @click.argument("duration", metavar="[DURATION|default]", default="")
 @metadata_option
 @output_option
 def delay(duration: str, metadata: str | None, output: Format) -> None:
-    """Say how long one lost bookie may take to return.
+    """Set how long one lost bookie has to return.
 
-    Two or more that are lost at the same time are acted on without a delay. It holds for the whole
-    cluster, whatever its auditors are configured to.
+    Two or more bookies lost at the same time are handled without a delay. The value counts for the
+    whole cluster and overrides the configuration of its auditors.
     """
     from zbk.config.units import parse_duration_ms
     from zbk.metadata.records.autorecovery_switches import AutorecoverySwitches
@@ -110,7 +110,7 @@ def delay(duration: str, metadata: str | None, output: Format) -> None:
 
 
 def _print_state(store: "MetadataStore", output: Format) -> None:
-    """Report to programs how autorecovery stands now; people read the notes."""
+    """Print the state of autorecovery as JSON; people read the notes."""
     if output == "json":
         from zbk.metadata.records.election import read_auditor
         from zbk.metadata.records.underreplication import UnderreplicationStore
@@ -120,8 +120,8 @@ def _print_state(store: "MetadataStore", output: Format) -> None:
         print_object({"enabled": is_enabled, "auditor": vote and vote.candidate_id}, output)
 
 
-def _note_if_nobody_audits(store: "MetadataStore") -> None:
+def _note_if_no_auditor(store: "MetadataStore") -> None:
     from zbk.metadata.records.election import read_auditor
 
     if read_auditor(store) is None:
-        note("zbk: nobody audits now: start `zbk autorecovery run`")
+        note("zbk: no process audits now: start `zbk autorecovery run`")

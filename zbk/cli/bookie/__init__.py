@@ -1,1 +1,1 @@
-"""``zbk bookie``: make, run, look at and repair bookies. ``group`` lists the commands."""
+"""``zbk bookie``: create, run, inspect and repair bookies. ``group`` lists the commands."""

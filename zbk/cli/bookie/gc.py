@@ -1,11 +1,11 @@
-"""``zbk bookie gc``: has a bookie drop what was deleted, and compact entry logs, now."""
+"""``zbk bookie gc``: a round of garbage collection and compaction, now."""
 
 from typing import Literal
 
 import click
 
 from zbk.cli.command import ZbkCommand
-from zbk.cli.options import duration_option, metadata_option, output_option
+from zbk.cli.options import bookie_id_argument, duration_option, metadata_option, output_option
 from zbk.cli.output import Format, print_object, readable
 from zbk.cli.session import Session
 from zbk.system.clock import monotonic_s
@@ -16,22 +16,22 @@ from zbk.system.clock import monotonic_s
     cls=ZbkCommand,
     examples=[
         ("zbk bookie gc ID", "after many ledgers were deleted"),
-        ("zbk bookie gc ID --major", "and have the space of entry logs back that are partly dead"),
-        ("zbk bookie gc ID -o json", "what it did, for machines"),
+        ("zbk bookie gc ID --major", "also free the space of partly dead entry logs"),
+        ("zbk bookie gc ID -o json", "for programs"),
     ],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @click.option(
     "--minor",
     "compaction",
     flag_value="minor",
-    help="Compact entry logs that are nearly dead, too.",
+    help="Also compact entry logs that are nearly dead.",
 )
 @click.option(
     "--major",
     "compaction",
     flag_value="major",
-    help="Compact all entry logs that it pays for, too.",
+    help="Also compact all entry logs with enough dead bytes.",
 )
 @duration_option("--timeout", "timeout_ms", default="10min", help_text="Time to wait for the end.")
 @metadata_option
@@ -45,15 +45,15 @@ def gc(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Ask a bookie to drop what was deleted.
+    """Ask a running bookie to drop deleted ledgers.
 
-    The bookie runs; the command waits for the end of a round, and tells what it did. Ledgers that
-    were deleted are dropped, and entry logs that hold nothing else are removed. A ledger goes when
-    the metadata store has said twice, some seconds apart, that there is no such ledger. The entry
-    log that is being written stays, and so do logs that also hold ledgers that live: dead_size is
-    what deleted ledgers take up in them. Compaction copies what lives in such logs to a new one and
-    removes them; `zbk bookie show` tells what it would win. It keeps to the bookie's rate, and may
-    take as long as a disk is large: when the command gives up waiting, the bookie goes on.
+    The command waits for the end of a round and prints its result. The bookie drops a ledger after
+    two lookups, some seconds apart, that find no such ledger in the metadata store. Entry logs
+    without a live ledger are removed. The current entry log stays, and so do logs with live
+    ledgers: dead_size is the space that deleted ledgers take there. Compaction copies the live
+    entries of such logs to a new log and removes the old ones; `zbk bookie show` shows how much
+    space it would free. Compaction keeps to the bookie's rate limit and may take long. After the
+    timeout the bookie continues.
     """
     start_s = monotonic_s()
     with session.open_client(metadata) as client:

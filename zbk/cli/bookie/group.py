@@ -1,4 +1,4 @@
-"""``zbk bookie``: make and run one bookie, look at all of them."""
+"""``zbk bookie``: create and run one bookie, list and inspect all of them."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from zbk.cli.config_options import (
     offline_config,
     server_config,
 )
-from zbk.cli.options import metadata_option, output_option
+from zbk.cli.options import bookie_id_argument, metadata_option, output_option
 from zbk.cli.output import Format, print_object, print_rows, readable, time_text
 from zbk.cli.session import Session
 from zbk.config import AutorecoveryConfig, BookieConfig
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
 @config_options(BookieConfig)
 @output_option
 def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of BookieConfig
-    """Make a bookie: id, cookie, directories.
+    """Create a bookie: id, cookie, directories.
 
-    The id is printed. It stays with the directories, whatever the address. Each option may also
+    Prints the id, which belongs to the directories and not to the address. Each option may also
     come from the environment: --journal-dir from ZBK_BOOKIE_JOURNAL_DIR.
     """
     config = server_config(BookieConfig, options)
@@ -55,7 +55,7 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
     cls=ZbkCommand,
     examples=[
         ("zbk bookie run --config /etc/zbk/bookie.toml", "as a service"),
-        ("zbk bookie run ... --log-format json", "log lines for machines"),
+        ("zbk bookie run ... --log-format json", "log lines for programs"),
     ],
 )
 @config_options(BookieConfig)
@@ -63,12 +63,12 @@ def init(output: Format, **options: Any) -> None:  # noqa: ANN401 - fields of Bo
 @click.option(
     "--wiped-on-purpose",
     is_flag=True,
-    help="Start though the data are gone for good: peers give them back.",
+    help="Start after a deliberate loss of the data; peers give the entries back.",
 )
 @click.option(
     "--autorecovery",
     is_flag=True,
-    help="Audit and repair in this process, too, as `zbk autorecovery run` does.",
+    help="Also audit and repair in this process, as `zbk autorecovery run` does.",
 )
 @click.option("--stop-with-parent", is_flag=True, hidden=True, help="Stop when stdin closes.")
 def run(
@@ -81,11 +81,11 @@ def run(
 ) -> None:
     """Serve until SIGTERM or Ctrl-C.
 
-    READY is logged once clients can come. Each option may also come from the environment:
-    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. The exit code is 7, after a line that says what is
-    missing, if the cluster knows that the bookie has served and its directories do not show it.
-    Such a bookie starts with --wiped-on-purpose only, and then denies nothing until it has checked
-    each ledger against its peers.
+    READY is logged when the bookie accepts clients. Each option may also come from the environment:
+    --journal-dir from ZBK_BOOKIE_JOURNAL_DIR. If the cluster knows that the bookie has served and
+    its directories do not show it, a line names the missing data, and the exit code is 7. Such a
+    bookie starts only with --wiped-on-purpose, and denies no entry of a ledger until it has checked
+    the ledger against its peers.
     """
     log = log_config(options["config_file"], log_format, log_level)
     config = server_config(BookieConfig, options)
@@ -114,13 +114,13 @@ def run(
 @click.command(
     "ls",
     cls=ZbkCommand,
-    examples=[("zbk bookie ls", "who is there"), ("zbk bookie ls -o json", "an object a line")],
+    examples=[("zbk bookie ls", "for people"), ("zbk bookie ls -o json", "one object per line")],
 )
 @metadata_option
 @output_option
 @click.pass_obj
 def ls(session: Session, metadata: str | None, output: Format) -> None:
-    """List the bookies that are registered."""
+    """List the registered bookies."""
     columns = ["bookie_id", "address", "state", "incarnation", "rack", "http", "started", "version"]
     with session.open_client(metadata) as client:
         print_rows(map(_row, client.list_bookies()), columns, output)
@@ -129,16 +129,16 @@ def ls(session: Session, metadata: str | None, output: Format) -> None:
 @click.command(
     "show",
     cls=ZbkCommand,
-    examples=[("zbk bookie show ID", "counts, sizes, marks, as the bookie itself tells them")],
+    examples=[("zbk bookie show ID", "counts, sizes and marks, as the bookie reports them")],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @metadata_option
 @output_option
 @click.pass_obj
 def show(session: Session, bookie_id: str, metadata: str | None, output: Format) -> None:
-    """Ask a bookie about itself.
+    """Show the state that a bookie reports.
 
-    In JSON, sizes are bytes, durations are milliseconds, and scrub_ended_ms is since 1970.
+    In JSON, sizes are bytes, durations are milliseconds, and scrub_ended_ms counts from 1970.
     """
     import msgspec
 
@@ -153,16 +153,18 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
     "bookie",
     cls=LazyGroup,
     lazy={
-        "init": LazyCommand("zbk.cli.bookie.group:init", "Make a bookie: id, cookie, directories."),
+        "init": LazyCommand(
+            "zbk.cli.bookie.group:init", "Create a bookie: id, cookie, directories."
+        ),
         "run": LazyCommand("zbk.cli.bookie.group:run", "Serve until SIGTERM or Ctrl-C."),
-        "ls": LazyCommand("zbk.cli.bookie.group:ls", "List the bookies that are registered."),
-        "show": LazyCommand("zbk.cli.bookie.group:show", "Ask a bookie about itself."),
-        "gc": LazyCommand("zbk.cli.bookie.gc:gc", "Ask a bookie to drop what was deleted."),
+        "ls": LazyCommand("zbk.cli.bookie.group:ls", "List the registered bookies."),
+        "show": LazyCommand("zbk.cli.bookie.group:show", "Show the state that a bookie reports."),
+        "gc": LazyCommand("zbk.cli.bookie.gc:gc", "Ask a running bookie to drop deleted ledgers."),
         "scrub": LazyCommand(
             "zbk.cli.bookie.scrub:scrub", "Ask running bookies to look for damage on their disks."
         ),
         "recover": LazyCommand(
-            "zbk.cli.bookie.recover:recover", "Copy what a bookie holds to others."
+            "zbk.cli.bookie.recover:recover", "Copy a bookie's entries to other bookies."
         ),
         "decommission": LazyCommand(
             "zbk.cli.bookie.recover:decommission",
@@ -189,10 +191,10 @@ def show(session: Session, bookie_id: str, metadata: str | None, output: Format)
             "zbk.cli.bookie.offline:format_", "Remove all data of a stopped bookie."
         ),
     },
-    examples=[("zbk bookie ls", "who is there"), ("zbk bookie run --help", "all options")],
+    examples=[("zbk bookie ls", "their states"), ("zbk bookie run --help", "all options")],
 )
 def bookie() -> None:
-    """Make, run and look at bookies."""
+    """Create, run and inspect bookies."""
 
 
 # ------------------------------------------------------------------ private

@@ -1,4 +1,4 @@
-"""``zbk bookie recover`` and ``zbk bookie decommission``: move what a bookie holds to others."""
+"""``zbk bookie recover`` and ``zbk bookie decommission``: move a bookie's entries to others."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +9,7 @@ import click
 from zbk.cli.command import ZbkCommand
 from zbk.cli.copy_progress import CopyGauge, copying
 from zbk.cli.options import (
+    bookie_id_argument,
     duration_option,
     integer_option,
     metadata_option,
@@ -40,12 +41,12 @@ _grace_option = duration_option(
     "recover",
     cls=ZbkCommand,
     examples=[
-        ("zbk bookie recover ID --dry-run", "which ledgers have data there"),
+        ("zbk bookie recover ID --dry-run", "the ledgers with data there"),
         ("zbk bookie recover ID", "the bookie is gone for good; autorecovery is off"),
         ("zbk bookie recover ID --to OTHER --ledger 7", "one ledger, to one bookie"),
     ],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @click.option("--to", metavar="ID", default="", help="Copy to this bookie.  [default: placement]")
 @integer_option("--ledger", "ledger_id", low=0, high=LEDGER_ID_MAX, help_text="This ledger only.")
 @click.option("--dry-run", is_flag=True, help="Only list the ledgers that would be moved.")
@@ -63,12 +64,12 @@ def recover(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Copy what a bookie holds to others.
+    """Copy a bookie's entries to other bookies.
 
-    Ledger by ledger, the bookie's place in the metadata is given to another one that then holds a
-    copy of its entries. A ledger that is being written is fenced and closed, if its writer does not
-    move on in time; if the bookie still runs, its open ledgers are left. Safe beside autorecovery,
-    and safe to run again. Ends with 3 if something is left.
+    Ledger by ledger, another bookie receives a copy of the entries and replaces the bookie in the
+    metadata. A ledger that is being written is fenced and closed if its writer does not replace the
+    bookie in time; if the bookie still runs, its open ledgers are skipped. Safe beside
+    autorecovery, and safe to run again. The exit code is 3 if ledgers remain.
     """
     from zbk.errors import BookieInUseError
 
@@ -89,11 +90,11 @@ def recover(
     "decommission",
     cls=ZbkCommand,
     examples=[
-        ("zbk bookie decommission ID", "stop the bookie, then this: it never comes back"),
-        ("zbk bookie decommission ID -o json", "an object a ledger, for machines"),
+        ("zbk bookie decommission ID", "after the bookie was stopped; it never comes back"),
+        ("zbk bookie decommission ID -o json", "one object per ledger, for programs"),
     ],
 )
-@click.argument("bookie_id", metavar="ID")
+@bookie_id_argument
 @_grace_option
 @password_option
 @metadata_option
@@ -103,8 +104,8 @@ def decommission(
 ) -> None:
     """Remove a stopped bookie from service, for good.
 
-    What it held is copied to others. When no ledger names it any more its cookie is removed: the
-    bookie can never start again with its old directories. While it runs this is refused.
+    Its entries are copied to other bookies. When no ledger names it any more, its cookie is
+    removed, so the bookie can never start again with its old directories. Refused while it runs.
     """
     from zbk.auditor.manual import decommission as decommissioned
 
@@ -153,7 +154,7 @@ def _move(
 def _moving(
     connection: "ClusterConnection", bookie_id: str, options: "MoveOptions"
 ) -> "Iterator[BookieMove]":
-    """Lend a move that shows how it goes."""
+    """Yield a move that shows its progress."""
     from zbk.auditor.ledger_repairer import RepairWatcher
 
     class _Watcher(RepairWatcher):

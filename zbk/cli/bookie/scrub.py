@@ -1,4 +1,4 @@
-"""``zbk bookie scrub``: has bookies read all their files, and tells what damage was found."""
+"""``zbk bookie scrub``: have bookies read all their files, and show the damage found."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -34,15 +34,15 @@ ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entr
     "scrub",
     cls=ZbkCommand,
     examples=[
-        ("zbk bookie scrub ID --wait", "read everything now, and tell what is damaged"),
-        ("zbk bookie scrub --all", "let all bookies begin, and come back later"),
-        ("zbk bookie scrub --all --status -o json", "what they found, for machines"),
+        ("zbk bookie scrub ID --wait", "read everything now, and show the damage"),
+        ("zbk bookie scrub --all", "start on all bookies"),
+        ("zbk bookie scrub --all --status -o json", "their findings, for programs"),
     ],
 )
 @click.argument("bookie_id", metavar="ID", required=False)
 @click.option("--all", "is_all", is_flag=True, help="All bookies that are registered.")
-@click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show findings.")
-@click.option("--status", "is_asking", is_flag=True, help="Begin nothing; show what is known.")
+@click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show the damage.")
+@click.option("--status", "is_asking", is_flag=True, help="Start nothing; show the last findings.")
 @duration_option("--timeout", "timeout_ms", default="24h", help_text="Time to wait for the end.")
 @metadata_option
 @output_option
@@ -59,10 +59,10 @@ def scrub(
 ) -> None:
     """Ask running bookies to look for damage on their disks.
 
-    A pass reads every entry log and the index, at the rate that the bookie's scrub_rate_size
-    allows. Ledgers with damaged entries are reported as under-replicated; until they are whole
-    again, readers use the other replicas. The exit code is 4 if damage was found. For a bookie that
-    is stopped there is `zbk bookie sanity`.
+    A pass reads every entry log and the index, limited by the bookie's scrub_rate_size. Ledgers
+    with damaged entries are reported as under-replicated; until they are repaired, readers use the
+    other replicas. The exit code is 4 if damage was found. For a stopped bookie use `zbk bookie
+    sanity`.
     """
     if (bookie_id is None) is not is_all:
         raise InvalidOptionError("bookie", bookie_id or "", "give the id of one, or --all")
@@ -77,7 +77,7 @@ def scrub(
     if not (is_waiting or is_asking):
         begun = ({"bookie_id": one, "pass": found[one].awaited_pass} for one in ids)
         print_rows(begun, ["bookie_id", "pass"], output)
-        note("zbk: it goes on by itself; `zbk bookie scrub --status` tells how far")
+        note("zbk: the scrub runs; `zbk bookie scrub --status` shows its progress")
         return
     _print(found, output)
     file_count = sum(status.file_count for status in found.values())

@@ -1,1 +1,1 @@
-"""``zbk config``: show, check and make configuration files. ``help`` has a line for each option."""
+"""``zbk config``: show, check and create configuration files."""

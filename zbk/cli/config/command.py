@@ -1,4 +1,4 @@
-"""``zbk config``: what is set, where it comes from, and what may be set."""
+"""``zbk config``: the values in use and their sources, checks, and a file of all defaults."""
 
 import json
 import os
@@ -23,17 +23,17 @@ from zbk.errors import InvalidOptionError
     "show",
     cls=ZbkCommand,
     examples=[
-        ("zbk config show --config /etc/zbk/zbk.toml --sources", "and where each comes from"),
+        ("zbk config show --config /etc/zbk/zbk.toml --sources", "with the source of each value"),
         ("zbk config show -o json", "sizes in bytes, durations in the unit of the name"),
     ],
 )
 @config_option
-@click.option("--sources", is_flag=True, help="Show where each value comes from.")
+@click.option("--sources", is_flag=True, help="Show the source of each value.")
 @output_option
 def show(config_file: Path | None, sources: bool, output: Format) -> None:
     """Show the values that commands and servers use.
 
-    From the environment, the file and the defaults, in this order; flags of a command win over
+    From the environment, the file and the defaults, in this order; flags of a command override
     them.
     """
     columns = ["section", "option", "value", *(["source"] if sources else [])]
@@ -60,8 +60,9 @@ def show(config_file: Path | None, sources: bool, output: Format) -> None:
 def check(file: Path, output: Format) -> None:
     """Check a configuration file.
 
-    Its tables, the names of its options, the kinds and ranges of their values. The environment is
-    not looked at. The exit code is 1 if anything is wrong; each wrong table and option is reported.
+    Checks its tables, the names of its options, and the kinds and ranges of their values, but not
+    the environment. The exit code is 1 if anything is wrong; each wrong table and option is
+    reported.
     """
     tables = parse_toml(str(file), read_text(file))
     wrong = [f"zbk: {error}" for error in unknown_tables(str(file), tables)]
@@ -79,7 +80,7 @@ def check(file: Path, output: Format) -> None:
 
 
 def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[InvalidOptionError]:
-    """Yield what is wrong with each option by itself; if nothing is, with all of them."""
+    """Yield the errors of each option by itself; if there are none, those of all together."""
     is_each_right = True
     for name, value in table.items():
         try:
@@ -97,7 +98,7 @@ def _problems(config_type: type[Any], table: Mapping[str, Any]) -> Iterator[Inva
 @click.command(
     "default",
     cls=ZbkCommand,
-    examples=[("zbk config default > zbk.toml", "then take away the # before what you change")],
+    examples=[("zbk config default > zbk.toml", "then remove the # before an option to change it")],
 )
 @output_option
 def default(output: Format) -> None:
@@ -106,7 +107,7 @@ def default(output: Format) -> None:
         for section, name, text, value in _defaults():
             print_json({"section": section, "option": name, "default": value, "help": text})
         return
-    click.echo("# Options of zbk. Each is at its default: take away the # to change it.")
+    click.echo("# Options of zbk. Each is at its default: remove the # to change it.")
     click.echo('# Sizes are bytes, or texts like "64 MiB"; durations milliseconds, or "2s".')
     last_section = ""
     for section, name, text, value in _defaults():
@@ -133,15 +134,15 @@ def default(output: Format) -> None:
         ),
     },
     examples=[
-        ("zbk config default > zbk.toml", "to begin with"),
-        ("zbk config show --config zbk.toml --sources", "what counts, and why"),
+        ("zbk config default > zbk.toml", "a file to start with"),
+        ("zbk config show --config zbk.toml --sources", "the values in use, and their sources"),
     ],
 )
 def config() -> None:
-    """Show, check and make configuration files.
+    """Show, check and create configuration files.
 
-    One TOML file for a process, with tables [bookie], [client], [autorecovery] and [log]. A flag
-    wins over ZBK_... in the environment, that over the file, that over the default.
+    A process has one TOML file, with tables [bookie], [client], [autorecovery] and [log]. A flag
+    overrides ZBK_... in the environment, which overrides the file, which overrides the default.
     """
 
 

@@ -1,1 +1,1 @@
-"""``zbk dataset``: look at, drop and tidy data sets. ``group`` lists the commands."""
+"""``zbk dataset``: inspect, drop and clean up data sets. ``group`` lists the commands."""

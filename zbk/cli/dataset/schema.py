@@ -1,7 +1,7 @@
-"""A data set's schema for people: the columns, where it is one of Spark's. Pure.
+"""The columns of a data set, from the schema that Spark stores. Pure.
 
-zbk keeps a schema as bytes and does not look into it. Spark's is JSON: a ``struct`` of fields, each
-with a name and a type, which is a name or again a ``struct``, an ``array`` or a ``map``.
+zbk stores a schema as bytes and does not interpret it. Spark's is JSON: a ``struct`` of fields,
+each with a name and a type, which is a name or again a ``struct``, an ``array`` or a ``map``.
 """
 
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def columns_of(schema: bytes) -> list[dict[str, str]] | None:
-    """Return name and type of each column; ``None``: it is no schema of Spark's.
+    """Return name and type of each column; ``None`` if the schema is not Spark's.
 
     >>> columns_of(b'{"type":"struct","fields":[{"name":"id","type":"long"}]}')
     [{'column': 'id', 'type': 'long'}]

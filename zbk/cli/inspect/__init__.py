@@ -1,1 +1,1 @@
-"""``zbk inspect``: look into a bookie's files. ``group`` lists the commands."""
+"""``zbk inspect``: print a bookie's files. ``group`` lists the commands."""

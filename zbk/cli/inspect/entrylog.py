@@ -1,4 +1,4 @@
-"""``zbk inspect entrylog``."""
+"""``zbk inspect entrylog``: the entries and the map of entry logs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +28,9 @@ MAP_COLUMNS = ["ledger_id", "size"]
     "entrylog",
     cls=ZbkCommand,
     examples=[
-        ("zbk inspect entrylog /ledgers/zbk/logs/00000001.log", "a row an entry, then the map"),
+        ("zbk inspect entrylog /ledgers/zbk/logs/00000001.log", "a row per entry, then the map"),
         ("zbk inspect entrylog FILE --ledger 7 -o json", "the entries of ledger 7"),
-        ("zbk inspect entrylog FILE --limit 0", "only the map, and what it amounts to"),
+        ("zbk inspect entrylog FILE --limit 0", "only the map and the summary"),
     ],
 )
 @files_argument
@@ -38,7 +38,7 @@ MAP_COLUMNS = ["ledger_id", "size"]
     "--bookie",
     "bookie_id",
     metavar="ID",
-    help="Whose log it is: needed only where the header is damaged.",
+    help="The owner of the log; needed only if the header is damaged.",
 )
 @ledger_option
 @limit_option
@@ -52,7 +52,7 @@ def entrylog(
 ) -> None:
     """Show the entries and the map of entry logs.
 
-    Only a log that was sealed has a map: it says how many bytes of which ledgers are in it.
+    Only a sealed log has a map: the bytes of each ledger in it.
     """
     printer = FilePrinter(output, COLUMNS, row_count_max)
     for path in paths:

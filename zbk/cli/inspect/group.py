@@ -1,4 +1,4 @@
-"""``zbk inspect``: the group. Commands: ``inspect_journal``, ``_entrylog``, ``_index``."""
+"""``zbk inspect``: the group; its commands are in ``journal``, ``entrylog`` and ``index``."""
 
 import click
 
@@ -9,7 +9,7 @@ COMMANDS = {
     "entrylog": LazyCommand(
         "zbk.cli.inspect.entrylog:entrylog", "Show the entries and the map of entry logs."
     ),
-    "index": LazyCommand("zbk.cli.inspect.index:index", "Show what index files say of ledgers."),
+    "index": LazyCommand("zbk.cli.inspect.index:index", "Show the contents of index files."),
 }
 
 
@@ -18,14 +18,14 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     examples=[
-        ("zbk inspect journal /journal/zbk/*.journal", "what was promised, and how far synced"),
+        ("zbk inspect journal /journal/zbk/*.journal", "its records, and how far it is synced"),
         ("zbk inspect entrylog copy/00000001.log -o json", "for programs"),
     ],
 )
 def inspect() -> None:
-    """Look into a bookie's files; change nothing.
+    """Print a bookie's files; change nothing.
 
-    The files may be a running bookie's, or copies. What is damaged is shown with its offset; the
-    rest is shown all the same. The exit code is 4 if anything was damaged: so may the end of a file
-    be that is being written, or that a crash cut off.
+    The files may be copies, or those of a running bookie. Damage is shown with its offset; the rest
+    is shown as well. The exit code is 4 if anything was damaged. The end of a file that is being
+    written, or that a crash cut off, may look damaged.
     """

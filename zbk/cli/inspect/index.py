@@ -1,4 +1,4 @@
-"""``zbk inspect index``."""
+"""``zbk inspect index``: the contents of index files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ COLUMNS = ["kind", "first_entry_id", "last_entry_id", "count", "log_ids"]
     "index",
     cls=ZbkCommand,
     examples=[
-        ("zbk inspect index /ledgers/zbk/index/00/00/*.idx", "a row a range of entries"),
+        ("zbk inspect index /ledgers/zbk/index/00/00/*.idx", "a row per range of entries"),
         ("zbk inspect index FILE -o json", "for programs"),
     ],
 )
@@ -31,10 +31,10 @@ COLUMNS = ["kind", "first_entry_id", "last_entry_id", "count", "log_ids"]
 @limit_option
 @output_option
 def index(paths: tuple[Path, ...], row_count_max: int | None, output: Format) -> None:
-    """Show what index files say of ledgers.
+    """Show the contents of index files.
 
-    The ranges of entries that the bookie has, the entry logs that they are in, and whether the
-    ledger is fenced. Of the ledger's key only a digest is shown.
+    The ranges of entries that the bookie has, the entry logs that hold them, and whether the ledger
+    is fenced. The ledger's key is shown as a digest.
     """
     printer = FilePrinter(output, COLUMNS, row_count_max)
     for path in paths:

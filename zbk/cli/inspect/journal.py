@@ -1,4 +1,4 @@
-"""``zbk inspect journal``."""
+"""``zbk inspect journal``: the records of journal files."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +37,9 @@ COLUMNS = ["kind", "sequence", "ledger_id", "first_entry_id", "last_entry_id", "
     "journal",
     cls=ZbkCommand,
     examples=[
-        ("zbk inspect journal /journal/zbk/*.journal", "a row a record"),
-        ("zbk inspect journal FILE --ledger 7 -o json", "what was journaled of ledger 7"),
-        ("zbk inspect journal FILE --limit 0", "only what it amounts to"),
+        ("zbk inspect journal /journal/zbk/*.journal", "a row per record"),
+        ("zbk inspect journal FILE --ledger 7 -o json", "the records of ledger 7"),
+        ("zbk inspect journal FILE --limit 0", "only the summary"),
     ],
 )
 @files_argument
@@ -51,8 +51,9 @@ def journal(
 ) -> None:
     """Show the records of journal files.
 
-    Give the files in the order of their names: then it is also checked that each goes on where the
-    one before ends. "open end": behind the last record lie bytes of an earlier life of the file.
+    If the files are in the order of their names, the command also checks that each continues where
+    the one before ends. "open end": after the last record, bytes of an earlier use of the file
+    follow.
     """
     printer = FilePrinter(output, COLUMNS, row_count_max)
     before: Chain | None = None

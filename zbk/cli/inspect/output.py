@@ -1,7 +1,7 @@
-"""How the commands of ``zbk inspect`` print: of each file a head, rows, and what they amount to.
+"""The output of ``zbk inspect``: for each file a heading, rows and a summary.
 
-As JSON each is an object on a line, whose ``kind`` says which. Faults are rows as well; neither
-``--ledger`` nor ``--limit`` hides them.
+In JSON each row and summary is one object per line, with its ``kind``. Faults are rows, too;
+``--ledger`` and ``--limit`` do not hide them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ limit_option = integer_option(
 
 
 class FilePrinter:
-    """Prints one file after the other, and remembers how many are damaged."""
+    """Prints files one after another, and counts the damaged ones."""
 
     def __init__(self, output: Format, columns: Sequence[str], row_count_max: int | None) -> None:
         self._output = output
@@ -56,7 +56,7 @@ class FilePrinter:
         self._damaged_count = 0
 
     def rows(self, path: Path, rows: Iterable[Row]) -> None:
-        """Print rows, up to the limit, and every fault; take them all."""
+        """Print rows, up to the limit, and every fault; consume all of them."""
         if self._output == "table" and self._file_count:
             click.echo()
         self._file_count += 1
@@ -65,7 +65,7 @@ class FilePrinter:
         print_rows(self._limited(path, rows), self._columns, self._output)
 
     def more(self, path: Path, rows: Iterable[Row], columns: Sequence[str]) -> None:
-        """Print rows of another kind, that are few."""
+        """Print the few rows of another kind."""
         if self._output == "json":
             for row in rows:
                 print_json({"file": str(path), **row})
@@ -73,7 +73,7 @@ class FilePrinter:
             print_rows(rows, columns, self._output)
 
     def sum_up(self, path: Path, summary: Mapping[str, Any], verdict: Verdict) -> None:
-        """Print what it amounts to."""
+        """Print the summary of a file."""
         self._damaged_count += verdict is Verdict.DAMAGED
         shown = {**summary, "verdict": verdict.value}
         if self._output == "json":

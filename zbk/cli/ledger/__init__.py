@@ -1,1 +1,1 @@
-"""``zbk ledger``: create, fill, read, recover and check ledgers. ``group`` lists the commands."""
+"""``zbk ledger``: create, write, read, recover and check ledgers. ``group`` lists the commands."""

@@ -1,4 +1,4 @@
-"""``zbk ledger check`` and ``zbk ledger underreplicated``: are ledgers where they should be?"""
+"""``zbk ledger check`` and ``zbk ledger underreplicated``: missing replicas of ledgers."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
@@ -24,24 +24,25 @@ COLUMNS = ["ledger_id", "state", "owner", "copied", "bookies", "missing", "repor
     "underreplicated",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger underreplicated", "which ledgers wait to be repaired, and which never will"),
-        ("zbk ledger underreplicated --watch", "how many are left, each second, until none is"),
+        ("zbk ledger underreplicated", "the ledgers that wait for repair, or cannot be repaired"),
+        ("zbk ledger underreplicated --watch", "their number, each second, until none is left"),
     ],
 )
 @click.option(
     "--watch",
     "is_watching",
     is_flag=True,
-    help="Count them each second, until none is left and no lost bookie is still to be looked at.",
+    help="Print their number each second, until none is left and no lost bookie is pending.",
 )
 @metadata_option
 @output_option
 def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> None:
     """List the ledgers that lack replicas.
 
-    State: waiting, working, or unrepairable: no replica of some entries is left, or it needs its
-    password; see why. Missing: the entries that are reported, by bookie; where there are none, the
-    bookies are asked. "unchecked" is no damage: a writer has gone, and its bookies are compared.
+    State: waiting, working, or unrepairable: no replica of some entries is left, or the repair
+    needs the password; see why. Missing: the entries reported as missing, by bookie; if none are
+    named, the repair asks the bookies. "unchecked" is no damage: the writer is gone, and the
+    bookies are compared.
     """
     from zbk.metadata.records.underreplication import UnderreplicationStore
 
@@ -58,9 +59,9 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     "check",
     cls=ZbkCommand,
     examples=[
-        ("zbk ledger check 7", "which entries each bookie lacks"),
-        ("zbk ledger check 7 --report", "and have autorecovery copy them now"),
-        ("zbk ledger check 7 --full", "every entry of every replica: slow, finds all damage"),
+        ("zbk ledger check 7", "the entries that each bookie lacks"),
+        ("zbk ledger check 7 --report", "autorecovery copies them now"),
+        ("zbk ledger check 7 --full", "reads every entry of every replica: slow, finds all damage"),
     ],
 )
 @ledger_id_argument
@@ -69,18 +70,18 @@ def underreplicated(is_watching: bool, metadata: str | None, output: Format) -> 
     "--report",
     "is_reporting",
     is_flag=True,
-    help="Report what is missing: autorecovery repairs it at once, not at its next check.",
+    help="Report missing replicas: autorecovery repairs them now, not after its next check.",
 )
 @metadata_option
 @output_option
 def check(
     ledger_id: int, is_full: bool, is_reporting: bool, metadata: str | None, output: Format
 ) -> None:
-    """Look whether the replicas of a ledger are where its metadata say.
+    """Check that the replicas of a ledger are on the bookies that its metadata name.
 
-    Each bookie is asked which entries it holds, so every hole is found, and the first and the last
-    entry of each fragment are read. Damage in between is found with --full only. Without --report
-    nothing is changed; ends with 4 if replicas are missing, with 3 if a bookie did not say.
+    Asks each bookie which entries it holds, which finds every hole, and reads the first and the
+    last entry of each fragment. Only --full finds damage in between. Without --report nothing is
+    changed. The exit code is 4 if replicas are missing, and 3 if a bookie did not answer.
     """
     from zbk.auditor.audit_steps import reports_of
     from zbk.auditor.cluster_connection import ClusterConnection
@@ -110,18 +111,18 @@ def check(
     }
     print_object(shown, output)
     if undecided and missing:
-        note("zbk: undecided bookies did not say; ask again when they are back")
+        note("zbk: the undecided bookies did not answer; check again when they are back")
     if missing:
         what = missing_shown(entries, "table") or ", ".join(missing)
-        way_out = "it is reported, and autorecovery copies them"
+        way_out = "they are reported, and autorecovery copies them"
         if not is_reporting:
-            way_out = f"`zbk ledger check {ledger_id} --report` has autorecovery copy them"
+            way_out = f"`zbk ledger check {ledger_id} --report` makes autorecovery copy them"
         raise DamageError(f"ledger {ledger_id} lacks replicas at {what}: {way_out}")
     if undecided:
         raise UnavailableError(
-            f"ledger {ledger_id}: it is not known whether these bookies have all of it, as they "
-            f"did not say: {', '.join(undecided)}; `zbk bookie ls` shows which are there, check "
-            "again when they are back"
+            f"ledger {ledger_id}: these bookies did not answer and may lack entries: "
+            f"{', '.join(undecided)}; `zbk bookie ls` shows which ones run; check again when they "
+            "are back"
         )
 
 
@@ -190,7 +191,7 @@ def _counts(store: "MetadataStore", tasks: "UnderreplicationStore") -> Iterator[
 
 
 def _lost_bookies(store: "MetadataStore") -> set[str]:
-    """Return the bookies that belong to the cluster and are not there."""
+    """Return the bookies that have a cookie and are not registered."""
     from zbk.metadata.records.bookies import BookieRegistry
 
     registry = BookieRegistry(store)
@@ -198,7 +199,7 @@ def _lost_bookies(store: "MetadataStore") -> set[str]:
 
 
 def _is_auditor_behind(store: "MetadataStore", lost: set[str]) -> bool:
-    """Return whether whoever audits has still to say what these lost bookies held."""
+    """Return whether the auditor has not yet reported all ledgers of these lost bookies."""
     from zbk.metadata.records.auditor_notes import AuditorNotes
     from zbk.metadata.records.election import read_auditor
 

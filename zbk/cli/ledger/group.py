@@ -1,4 +1,4 @@
-"""``zbk ledger``: the group. Commands: ``ledger_write``, ``_read``, ``_recover``, ``_check``."""
+"""``zbk ledger``: the group; its commands are in ``read``, ``write``, ``recover``, ``check``."""
 
 import click
 
@@ -14,11 +14,11 @@ COMMANDS = {
     "sync": LazyCommand("zbk.cli.ledger.write:sync", "Make an open ledger's entries durable."),
     "recover": LazyCommand(
         "zbk.cli.ledger.recover:recover",
-        "Close a ledger whose writer is gone, or is to be stopped.",
+        "Close a ledger in place of its writer.",
     ),
     "check": LazyCommand(
         "zbk.cli.ledger.check:check",
-        "Look whether the replicas of a ledger are where its metadata say.",
+        "Check that the replicas of a ledger are on the bookies that its metadata name.",
     ),
     "underreplicated": LazyCommand(
         "zbk.cli.ledger.check:underreplicated", "List the ledgers that lack replicas."
@@ -33,9 +33,9 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     examples=[
-        ("zbk ledger append access.log", "a new ledger, a line an entry"),
+        ("zbk ledger append access.log", "a new ledger, one entry per line"),
         ("zbk ledger cat 0 --lines", "the lines again"),
     ],
 )
 def ledger() -> None:
-    """Create, fill, read and look at ledgers."""
+    """Create, write, read and inspect ledgers."""

@@ -1,4 +1,4 @@
-"""How commands show what a ledger lacks: the task about it, and the entries by bookie."""
+"""The missing entries of a ledger as commands show them: by bookie, and the repair task."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ def missing_shown(missing: "Mapping[str, Sequence[Span]]", output: Format) -> An
 
 
 def task_shown(task: "UnderreplicatedLedger | None", output: Format) -> dict[str, Any]:
-    """Return the fields ``repair`` and ``missing`` of a ledger that may have a task."""
+    """Return the fields ``repair`` and ``missing`` of a ledger; ``task`` is its repair task."""
     if task is None:
         return {"repair": None, "missing": missing_shown({}, output)}
     state = "unrepairable" if task.unrepairable else "waiting"

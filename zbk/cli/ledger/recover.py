@@ -1,4 +1,4 @@
-"""``zbk ledger recover``: closes a ledger in the place of its writer."""
+"""``zbk ledger recover``: the recovery of a ledger whose writer is gone."""
 
 import click
 
@@ -37,11 +37,12 @@ def recover(
     metadata: str | None,
     output: Format,
 ) -> None:
-    """Close a ledger whose writer is gone, or is to be stopped.
+    """Close a ledger in place of its writer.
 
-    The writer can add nothing more. Every entry that was acknowledged is in the ledger then. Safe
-    to run twice, and by several at once; a closed ledger stays as it is. Repair: what autorecovery
-    has still to check, or to copy. Seconds: what the recovery took, without connecting.
+    A writer that still runs is fenced: it can add nothing more. The closed ledger has every entry
+    that was acknowledged. The command is safe to run twice, and by several clients at once; a
+    closed ledger does not change. Repair: work that is left for autorecovery. Seconds: the time of
+    the recovery, without connecting.
     """
     from zbk.cli.ledger.missing import task_shown
 

@@ -1,4 +1,4 @@
-"""``zbk log``: the group; its commands live in ``log_write`` and ``log_read``."""
+"""``zbk log``: the group; its commands are in ``read`` and ``write``."""
 
 import click
 
@@ -19,13 +19,13 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     examples=[
-        ("zbk log append orders < orders.txt", "a line an entry, behind what is there"),
-        ("zbk log cat orders --lines --follow", "the lines, and those to come"),
+        ("zbk log append orders < orders.txt", "one entry per line, after the existing ones"),
+        ("zbk log cat orders --lines --follow", "the lines, also new ones"),
     ],
 )
 def log() -> None:
-    """Append to, read and look at logs made of ledgers.
+    """Append to, read and inspect logs made of ledgers.
 
-    A log is a list of ledgers with one owner at a time. Whoever appends takes it over: the former
-    owner cannot append any more, and nothing that it was told is safe is lost.
+    A log is a list of ledgers with one owner at a time. A client that appends takes the log over:
+    the former owner cannot append any more, and no entry that was acknowledged to it is lost.
     """

@@ -164,7 +164,7 @@ def test_the_entries_that_are_reported_are_listed_by_bookie(run: Run, uri: str) 
 def test_whoisauditor_names_it_or_says_that_there_is_none(run: Run, uri: str) -> None:
     nobody = run("autorecovery", "whoisauditor", "--metadata", uri)
     assert nobody.exit_code == 3
-    assert "nobody audits" in nobody.stderr
+    assert "no process audits" in nobody.stderr
 
     store = open_store(uri)
     told: Recorder[int | None] = Recorder()
@@ -203,8 +203,8 @@ def test_who_switches_it_is_told_what_will_not_happen(run: Run, uri: str) -> Non
     triggered = run("autorecovery", "trigger", "--metadata", uri)
     assert triggered.exit_code == 0
     assert "begins after `zbk autorecovery enable`" in triggered.stderr
-    assert "nobody audits now" in triggered.stderr
-    assert "nobody audits now" in run("autorecovery", "enable", "--metadata", uri).stderr
+    assert "no process audits now" in triggered.stderr
+    assert "no process audits now" in run("autorecovery", "enable", "--metadata", uri).stderr
 
 
 def test_who_watches_waits_for_an_auditor_that_has_not_looked_at_a_loss_yet(

@@ -32,7 +32,7 @@ def test_the_help_says_what_it_costs(run: Run) -> None:
     told = " ".join(run("bookie", "gc", "--help").stdout.split())
     assert "--minor" in told
     assert "--major" in told
-    assert "`zbk bookie show` tells what it would win" in told
+    assert "`zbk bookie show` shows how much space it would free" in told
 
 
 def test_show_tells_what_compaction_would_win_and_has_won(run: Run) -> None:
