@@ -41,7 +41,7 @@ from zbk.actors.serve.read_requests import ReadRequests
 from zbk.actors.serve.turn import Turn
 from zbk.actors.serve.watch_requests import WatchRequests
 from zbk.actors.upkeep.gc_questions import GcQuestions
-from zbk.auditor.worker import ReplicationWorker
+from zbk.auditor import worker
 from zbk.client.deadlines import Deadlines
 from zbk.client.write.writer_actor import WriterActor
 from zbk.durability.bookie_ledger import BookieLedger
@@ -506,7 +506,7 @@ def _repair_defects() -> Iterator[Defect]:
     )  # fmt: skip
     yield Defect(
         "R7", "a ledger that nobody can repair is tried for ever (B41)", 100,
-        [(ReplicationWorker, "_conclude_loss", repair.never_final)],
+        [(worker, "outcome_of", repair.never_final)],
     )  # fmt: skip
     yield Defect(
         "R8", "a worker changes the metadata before it copies", 100,

@@ -1,13 +1,11 @@
 """The wrong methods of limbo and of autorecovery that ``tests.simulation.defects`` puts in."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import msgspec
 
 from zbk.actors.identity.losses import Losses
 from zbk.actors.serve.read_requests import ReadRequests
-from zbk.auditor.worker import ReplicationWorker
 from zbk.durability.limbo import LossReason
 from zbk.durability.limbo_recheck import LedgerRecheck, RecheckEffect, RecheckResult
 from zbk.errors import ZbkError
@@ -18,6 +16,7 @@ from zbk.protocol.entry.spans import Span
 from zbk.protocol.ledger.metadata import Fragment
 from zbk.protocol.procedure import Steps
 from zbk.protocol.repair import fragment_copy_events as copy_ev
+from zbk.protocol.repair import repair_task
 from zbk.protocol.repair.audit_events import BrakeApplied
 from zbk.protocol.repair.copy_order import CopyOrder
 from zbk.protocol.repair.fragment_copy import FragmentCopy
@@ -26,6 +25,8 @@ from zbk.protocol.repair.ledger_repair import LedgerRepair
 from zbk.protocol.repair.ledger_view import FragmentSlot
 from zbk.protocol.repair.lost_bookies import LostBookies
 from zbk.protocol.repair.repair_effects import RepairEffect, RepairResult
+from zbk.protocol.repair.repair_task import Outcome, OutcomeKind
+from zbk.protocol.repair.underreplicated import UnderreplicatedLedger
 from zbk.storage.directory.lost_files import LostFiles
 from zbk.storage.disk.ledger_ranges import LedgerRanges
 from zbk.storage.tools.reindex import Reindex
@@ -58,6 +59,7 @@ def doubts_nothing(_self: Reindex, _reason: str) -> None:
 # ------------------------------------------------------------------ autorecovery
 
 _send_copy_add = FragmentCopy._send_add
+_outcome_of = repair_task.outcome_of
 _tell_ledger_info = ReadRequests.ledger_info
 
 
@@ -120,9 +122,12 @@ def holds_nothing(self: LostBookies, why: str, now_ms: int) -> BrakeApplied:
     return BrakeApplied(tuple(self._lost_since_ms), self._known_count, why, now_ms)
 
 
-def never_final(self: ReplicationWorker, work: Any, result: RepairResult) -> None:  # noqa: ANN401 - a task
+def never_final(task: UnderreplicatedLedger, result: RepairResult) -> Outcome:
     """R7, B41."""
-    self._put_off(work, result.unrepairable)
+    outcome = _outcome_of(task, result)
+    if outcome.kind is OutcomeKind.UNREPAIRABLE:
+        return Outcome(OutcomeKind.POSTPONED, result.unrepairable)
+    return outcome
 
 
 def waits_for_limbo(

@@ -14,10 +14,11 @@ from tests.simulation.repair_body import RepairBody
 from tests.simulation.repair_oracle import RepairOracle
 from tests.simulation.repair_plan import RepairPlan, SimulatedConnection
 from tests.simulation.world import World
-from zbk.auditor.worker import ReplicationWorker, _Work, aim_of
+from zbk.auditor.worker import ReplicationWorker, Work
 from zbk.errors import ZbkError
 from zbk.metadata.records.underreplication import UnderreplicationStore
 from zbk.protocol.repair.repair_effects import RepairLimits, RepairResult
+from zbk.protocol.repair.repair_task import aim_of
 
 POLL_US: Final = 100 * MS
 
@@ -32,7 +33,7 @@ class SteppedWorker(ReplicationWorker):
             self._connection.store.on_session(self._on_session),
         ]
 
-    def take(self) -> _Work | None:
+    def take(self) -> Work | None:
         """Lock and read the next task.
 
         Raises:
@@ -40,12 +41,12 @@ class SteppedWorker(ReplicationWorker):
         """
         if not self._is_enabled.is_set():
             return None
-        ledger_id = self._next_task()
+        ledger_id = self._queue.pop()
         if ledger_id is None or not self._tasks.lock(ledger_id, self._name):
             return None
         return self._begin(ledger_id)
 
-    def conclude(self, work: _Work, result: RepairResult) -> None:
+    def conclude(self, work: Work, result: RepairResult) -> None:
         """Say what came of it."""
         try:
             self._conclude(work, result)

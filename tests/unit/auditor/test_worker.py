@@ -12,13 +12,8 @@ from tests.support.fake_holders import FakeHolders
 from tests.support.memory_store import MemoryStore, MemoryTree
 from tests.support.waiting import wait_until
 from zbk.auditor.cluster_connection import ClusterConnection
-from zbk.auditor.worker import (
-    POLL_S,
-    QUIET_POLL_S,
-    WHOLE_REPORT_MS,
-    ReplicationWorker,
-    aim_of,
-)
+from zbk.auditor.task_queue import POLL_S, QUIET_POLL_S
+from zbk.auditor.worker import WHOLE_REPORT_MS, ReplicationWorker
 from zbk.client.cluster.ledger_calls import LedgerCalls
 from zbk.client.cluster.requests import RequestSender
 from zbk.config import AutorecoveryConfig, ClientConfig
@@ -26,7 +21,6 @@ from zbk.errors import RequestTimeoutError, UnknownLedgerStateError
 from zbk.metadata.records.ledgers import LedgerStore, initialise
 from zbk.metadata.records.underreplication import (
     MissingReason,
-    UnderreplicatedLedger,
     UnderreplicationStore,
 )
 from zbk.system.clock import monotonic_ms
@@ -339,21 +333,6 @@ def test_a_bookie_that_is_to_be_compared_is_waited_for_and_then_given_up(
 def missing_of(connection: FakeConnection) -> tuple[MissingReason, ...]:
     found = connection.tasks.read(LEDGER_ID)
     return found[0].missing["b"] if found is not None else ()
-
-
-def test_what_a_report_says_decides_who_may_be_given_up() -> None:
-    task = UnderreplicatedLedger.reported(7, ["lost"], MissingReason.LOST, 1)
-    task = task.merged(["bad", "late"], MissingReason.NOT_WRITTEN, 2)
-    task = task.merged(["bad"], MissingReason.DAMAGED, 3)
-
-    aim = aim_of(task)
-
-    assert aim.suspects == frozenset({"lost", "bad"})
-    assert aim.to_leave == frozenset({"bad"})
-    assert aim.to_compare == frozenset({"bad", "late"})
-    unchecked = aim_of(task.merged(["late"], MissingReason.UNCHECKED, 4))
-    assert unchecked.to_compare is None, "all bookies of the ledger"
-    assert unchecked.suspects == frozenset({"lost", "bad"})
 
 
 def test_ledgers_that_need_no_copy_are_reported_together(
