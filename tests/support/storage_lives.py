@@ -213,7 +213,7 @@ class Life:
         self.deleted.add(ledger_id)
         assert self.storage.mark_deleted([ledger_id])
         for garbage in self.storage.garbages:
-            if not any(garbage.note() for _ in range(ATTEMPT_COUNT_MAX)):
+            if not any(garbage.deleted.write() for _ in range(ATTEMPT_COUNT_MAX)):
                 return  # the disk is full: collecting waits
         self.gone.add(ledger_id)
         for garbage in self.storage.garbages:

@@ -267,7 +267,7 @@ class BookieStorage:
 
     def mark_deleted(self, ledger_ids: Collection[int]) -> bool:
         """Refuse ledgers from now on, in all directories; return false if there is no room."""
-        return all(one.mark(ledger_ids) for one in self.garbages)
+        return all(one.deleted.mark(ledger_ids) for one in self.directories)
 
     def home_of(self, resolved: Resolved) -> LedgerDirectory:
         """Return the directory that entries were looked up in. Any thread."""

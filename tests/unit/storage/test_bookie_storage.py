@@ -412,7 +412,7 @@ def test_records_of_a_deleted_ledger_are_counted_and_left_out(
     storage.end_checkpoint(checkpoint)
     storage.journal.append([EntriesRecord(batch_of(1, range(5, 9))), FenceRecord(1)])
     assert storage.mark_deleted([1])
-    assert storage.garbages[0].note()
+    assert storage.garbages[0].deleted.write()
     storage.homes.ledger(1).home.cache.delete(1)
     assert storage.ledger_count == 0
     disk.process_crash()

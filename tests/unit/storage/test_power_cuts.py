@@ -81,7 +81,7 @@ def test_what_a_power_cut_took_of_a_log_is_no_damage_and_keeps_it_no_longer(act:
         assert not Scrubber(view).run().is_damage_found
 
         taken_count += any(view.lost.of(log_id) for log_id in left_ids)
-        assert not any(garbage.use_of(log_id).is_damaged for log_id in left_ids)
+        assert not any(garbage.uses.use_of(log_id).is_damaged for log_id in left_ids)
         again.check()
         compact(again)
         again.check()

@@ -119,7 +119,7 @@ def test_a_deleted_ledger_is_taken_in_by_no_directory(disk: SimulatedDisk) -> No
     """B16: whichever directory a late record would choose."""
     twin = filled(disk)
     assert twin.storage.mark_deleted([0])
-    assert all(garbage.note() for garbage in twin.storage.garbages)
+    assert all(garbage.deleted.write() for garbage in twin.storage.garbages)
     assert sum(garbage.drop([0]) for garbage in twin.storage.garbages) == 1
     twin.kill()
 

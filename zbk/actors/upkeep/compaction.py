@@ -168,7 +168,7 @@ class DirectoryCompaction:
             yield from self._pace(piece.size)
             live = yield from self._live(piece)
             for run, places in live:
-                if len(places) < run.count and not self._garbage.is_noted(run.ledger_id):
+                if len(places) < run.count and run.ledger_id not in self._garbage.deleted.noted:
                     return False
         return True
 

@@ -194,9 +194,9 @@ class GcActor(BookieActor):
     def _local_ids(self) -> Generator[bool, None, set[int]]:
         local = set((yield from self._waits.in_storage(LedgersInMemory(self._garbages))))
         for garbage in self._garbages:
-            local.update(garbage.ledgers_on_disk(), garbage.gap_ids(GAP_COUNT_MAX))
+            local.update(garbage.ledgers_on_disk(), garbage.deleted.gap_ids(GAP_COUNT_MAX))
             for log_id in garbage.left_logs():
-                local.update(garbage.live_ids(garbage.use_of(log_id)))
+                local.update(garbage.live_ids(log_id))
                 yield True
         return local
 
@@ -242,7 +242,7 @@ class GcActor(BookieActor):
         is_marked = yield from self._waits.forget_ledgers(ledger_ids)
         if not is_marked:
             return Dropped(0, "there are too many ranges of deleted ledgers to remember")
-        if not all(garbage.note() for garbage in self._garbages):
+        if not all(garbage.deleted.write() for garbage in self._garbages):
             return Dropped(0, "there is no space to note which ledgers are deleted")
         drop = DropIndexes(self._garbages, ledger_ids)
         self.counts.ledger_count += yield from self._waits.in_storage(drop)

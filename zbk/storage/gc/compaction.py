@@ -1,26 +1,28 @@
 """Compaction of the entry logs of one ledger directory: its steps, in the only order that is safe.
 
-    note      gc     the plan is on stable storage: which log is made, of which
-    copy      both   *owner* says which entries the index points at, *gc* writes them aside
-    finish    gc     the new log is sealed, synced, and has its name
-    relocate  owner  the index points at the new log, wherever it pointed at a source
-    verify    both   the index points at no entry of the sources any more
-    (a checkpoint that begins behind that ends: so it is on stable storage)
-    remove    gc     the census forgets the sources, and they go
-    forget    gc     the note goes
+    note      gc     the plan is put on stable storage: the log to make, and its sources
+    copy      both   the *owner* finds the entries that the index points at, *gc* writes them to the
+                     new log
+    finish    gc     the new log is sealed, synced and named
+    relocate  owner  the index is changed to point at the new log where it pointed at a source
+    verify    both   no entry of the sources is in the index any more
+    (a checkpoint that begins after that has ended: the index is on stable storage)
+    remove    gc     the census forgets the sources, and they are deleted
+    forget    gc     the note is removed
 
-Each may be the last one before a crash. Up to ``finish`` a start takes away what was made. Behind
-it the new log is one like the others, the sources are still there, and the index points at the one
-or the other; the round of garbage collection that comes next takes up at ``relocate``, with what
-the new log holds. Nothing that was copied is remembered but in the log itself.
+A crash may follow any step. Up to ``finish`` the next start removes the new log. After it, the new
+log is a log like the others, the sources still exist, and the index points at the one or the other;
+the next round of garbage collection continues at ``relocate`` with the entries in the new log. Only
+the log itself records what was copied.
 
-A source goes only after each of its entries has been looked up: not even an error here would take
-away what the index points at. What is deleted meanwhile, or added again, is elsewhere by then.
+A source is removed only after each of its entries was looked up, so that even a bug here does not
+remove what the index points at. Entries that were deleted or added again meanwhile are in other
+logs.
 
-An entry of a ledger that is neither deleted nor in the index is copied, too: its index was lost
-with a disk's file, perhaps, and may be made anew from the logs.
+Entries of a ledger that is neither deleted nor in the index are copied, too: a disk may have lost
+its index file, which can be rebuilt from the logs.
 
-Threads: as the table says; *gc* is one thread, any.
+Threads: as the table says; *gc* is any one thread.
 
 Source: BookKeeper's ``TransactionalEntryLogCompactor``; BOOKKEEPER-530, BOOKKEEPER-1040.
 """
@@ -47,7 +49,7 @@ from zbk.system.files import is_no_space
 logger = logging.getLogger(__name__)
 
 TAIL_SIZE: Final = 256 * 1024
-"""Bytes at the end of a sealed log that are looked at before its map is trusted."""
+"""Bytes at the end of a sealed log that are checked before its map is trusted."""
 
 
 class Compaction:
@@ -65,15 +67,15 @@ class Compaction:
         self._lost = parts.lost
         self._fail_stop = parts.fail_stop
         self._note = CompactionNote(parts.files, parts.path, parts.owner)
-        self._spoiled: dict[int, RegionsOfLog] = {}  # that met damage, and what was lost
+        self._spoiled: dict[int, RegionsOfLog] = {}  # logs with damage, and their lost regions
         self.counts = LiveCounts()
         self.directory = parts.path
-        self.open_plan: CompactionPlan | None = None  # the new log is there, and the sources are
+        self.open_plan: CompactionPlan | None = None  # of which the new log and the sources exist
 
     # ------------------------------------------------------------------ start
 
     def clean_up(self) -> None:
-        """Remove what a crash left half made; what is whole is carried on with later.
+        """Remove a log that a crash left half made; a compaction with a whole log continues later.
 
         Raises:
             StorageFailedError: it cannot be removed.
@@ -85,8 +87,8 @@ class Compaction:
         try:
             plan = self._note.read()
         except CorruptRecordError as error:
-            # every log is whole, and the index right: only time is lost
-            logger.warning("%s; what was compacted is found again by and by", error)
+            # every log is whole and the index is right: only time is lost
+            logger.warning("%s; later rounds find the copied entries again", error)
             plan = None
         if plan is not None and self.is_made(plan):
             # its name may be in the page cache only: the index must not point at it before
@@ -103,7 +105,7 @@ class Compaction:
         return self._logs.take_id()
 
     def live_places(self, run: Run) -> Sequence[int]:
-        """Return the places of the entries of a run that may be read where they are.
+        """Return the places of the entries of a run that the index points at, or may point at.
 
         Raises:
             CorruptRecordError: the index is damaged there: neither yes nor no.
@@ -141,15 +143,15 @@ class Compaction:
     def look_behind(
         self, log_id: int, header: BlockHeader, from_id: int, count: int
     ) -> tuple[bool, int | None]:
-        """Return whether the index points into a torn block, and from which id on to look next.
+        """Return whether the index points into a torn block, and the id from which to look next.
 
         Raises:
-            CorruptRecordError: the index is damaged there, or the log since ``torn_block``: neither
-                yes nor no.
+            CorruptRecordError: the index is damaged there, or the log has changed since
+                ``torn_block``: neither yes nor no.
         """
         torn = self._uses.use_of(log_id).torn
         if torn is None:
-            raise self.damage(log_id, "what is known of its torn end has changed meanwhile")
+            raise self.damage(log_id, "its torn end has changed meanwhile")
         if header.ledger_id in self._deleted.noted:
             return False, None
         try:
@@ -164,7 +166,7 @@ class Compaction:
         return any(low <= one <= high for one in found), first + count
 
     def relocate(self, run: Run, source_ids: Collection[int]) -> int:
-        """Point the index at these copies of entries that are in the sources; return how many.
+        """Point the index at copies of entries that it has in the sources; return their number.
 
         Raises:
             CorruptRecordError: the index is damaged there; it is as it was.
@@ -186,43 +188,43 @@ class Compaction:
 
     @property
     def is_index_crowded(self) -> bool:
-        """True when so much of the index has changed that it should be written down first."""
+        """True when so much of the index has changed that a checkpoint should come first."""
         return self._cache.is_flush_due
 
     # ------------------------------------------------------------------ gc: before
 
     @property
     def log_size_max(self) -> int:
-        """Bytes at which a log is left."""
+        """Bytes at which a log is complete."""
         return self._logs.log_size_max
 
     def is_compactable(self, log_id: int) -> bool:
-        """Return whether a log is whole, but for a torn end, as far as is known."""
+        """Return whether a log is whole as far as is known; its end may be torn."""
         use = self._uses.use_of(log_id)
         is_spoiled = self._spoiled.get(log_id) == self._lost.of(log_id)
         return not is_spoiled and (use.is_whole or use.torn is not None)
 
     def has_map(self, log_id: int) -> bool:
-        """Return whether a log was sealed, and all that its map tells of is there."""
+        """Return whether a log was sealed and has no lost regions."""
         use = self._uses.use_of(log_id)
         return use.has_map and not use.lost
 
     def share_of(self, log_id: int) -> LogShare:
-        """Return how much of a log is live; damaged, if it cannot be compacted."""
+        """Return how much of a log is live, and whether it can be compacted."""
         use = self._uses.use_of(log_id)
         share = self.counts.share_of(use, self._deleted.noted)
         return LogShare(log_id, share.entry_size, share.live_size, self.is_compactable(log_id))
 
     def damage(self, log_id: int, reason: str) -> CorruptRecordError:
-        """Return the error that says what is wrong with a log as a whole."""
+        """Return the error of damage to a log as a whole."""
         return CorruptRecordError(log_path(self._log_dir, log_id), 0, reason)
 
     def spoil(self, log_id: int) -> None:
-        """Leave a log alone until the next start, or until more is known to be missed by nobody."""
+        """Exclude a log until the next start, or until more of its regions are known to be lost."""
         self._spoiled[log_id] = self._lost.of(log_id)
 
     def pieces(self, log_id: int) -> Iterator[Piece]:
-        """Read a log that is written no more.
+        """Read a complete log.
 
         Raises:
             CorruptRecordError: it is damaged.
@@ -237,7 +239,7 @@ class Compaction:
     # ------------------------------------------------------------------ gc: making
 
     def note(self, plan: CompactionPlan) -> bool:
-        """Put a plan on stable storage; false if the disk is full.
+        """Put a plan on stable storage; return false if the disk is full.
 
         Raises:
             StorageFailedError: writing failed otherwise, or anything failed before.
@@ -255,7 +257,7 @@ class Compaction:
         return True
 
     def begin_log(self, plan: CompactionPlan) -> CompactionLog:
-        """Return the log that is made."""
+        """Return the log to write."""
         self._lost.made(plan.target_id)
         return CompactionLog(
             self._files,
@@ -266,7 +268,7 @@ class Compaction:
         )
 
     def finish(self, plan: CompactionPlan, log: CompactionLog) -> None:
-        """Give the new log its name; from here on a crash leads to ``relocate``.
+        """Give the new log its name: after a crash, compaction continues at ``relocate``.
 
         Raises:
             NoSpaceError, StorageFailedError: as ``CompactionLog``.
@@ -277,7 +279,7 @@ class Compaction:
         self.open_plan = plan
 
     def abandon(self, log: CompactionLog | None = None) -> None:
-        """Remove what was made up to now, and forget the plan.
+        """Remove the new log, and forget the plan.
 
         Raises:
             StorageFailedError: it cannot be removed, or anything failed before.
@@ -286,10 +288,10 @@ class Compaction:
             log.abandon()
         self._forget()
 
-    # ------------------------------------------------------------------ gc: behind it
+    # ------------------------------------------------------------------ gc: afterwards
 
     def is_made(self, plan: CompactionPlan) -> bool:
-        """Return whether the new log is there; it is not if there was nothing to copy."""
+        """Return whether the new log exists; it does not if there was nothing to copy."""
         return self._files.exists(log_path(self._log_dir, plan.target_id))
 
     def made_size(self, plan: CompactionPlan) -> int:
@@ -297,12 +299,12 @@ class Compaction:
         return self._uses.use_of(plan.target_id).size if self.is_made(plan) else 0
 
     def left_sources(self, plan: CompactionPlan) -> list[int]:
-        """Return the sources that are still there."""
+        """Return the sources that still exist."""
         paths = [(one, log_path(self._log_dir, one)) for one in plan.source_ids]
         return [one for one, path in paths if self._files.exists(path)]
 
     def forget_sources(self, plan: CompactionPlan) -> bool:
-        """Store a census without the sources; false if there is no room for it: they have to stay.
+        """Store a census without the sources; return false, and they stay, if there is no room.
 
         Raises:
             StorageFailedError: it cannot be written, or anything failed before.
@@ -310,7 +312,7 @@ class Compaction:
         return self._census.forget_logs(self.left_sources(plan))
 
     def remove_sources(self, plan: CompactionPlan) -> int:
-        """Delete the sources that are still there; return the bytes that this freed.
+        """Delete the sources that still exist; return the bytes freed.
 
         After ``forget_sources``.
 
@@ -327,7 +329,7 @@ class Compaction:
         return freed_size
 
     def give_up(self, plan: CompactionPlan) -> None:
-        """Leave all logs as they are: the index points at the new one, or at the sources.
+        """End a compaction with all logs as they are: the index points at either of them.
 
         Raises:
             StorageFailedError: the note cannot be removed, or anything failed before.
@@ -339,7 +341,5 @@ class Compaction:
     def _forget(self) -> None:
         self._fail_stop.check()
         self.open_plan = None
-        try:
+        with self._fail_stop.guard(self._note.path, "remove"):
             self._note.remove()
-        except OSError as error:
-            raise self._fail_stop.failed(self._note.path, "remove", error) from error

@@ -1,12 +1,12 @@
-"""A log that compaction makes: written aside, and a log like the others once it has its name.
+"""A log that compaction makes: written under another name, and then a log like the others.
 
-    <id>.log.compacting   while it is written: nobody reads it, and a start removes it
+    <id>.log.compacting   while it is written: it is not read, and a start removes it
     <id>.log              sealed and on stable storage
 
-The entries of one step that are of one ledger become one block, if their ids ascend: what came
-interleaved is read in a row from then on, and fewer headers are needed.
+The entries of one step and one ledger become one block, if their ids ascend: entries that came
+interleaved are read in a row from then on, and fewer headers are needed.
 
-Adds go to other logs meanwhile: what is cold is not mixed with what is hot. One thread, any.
+Adds go to other logs meanwhile, so cold entries are not mixed with new ones. Any one thread.
 
 Format: ``zbk.storage.entry_logs.format``. Source: BookKeeper's ``TransactionalEntryLogCompactor``.
 """
@@ -33,7 +33,7 @@ from zbk.system.files import Buffer, File, FileSystem, is_no_space
 COMPACTING_SUFFIX: Final = ".compacting"
 
 SYNC_SIZE: Final = 16 * 1024 * 1024
-"""Bytes after which the log is synced: an fsync of a whole log would hold up those of others."""
+"""Bytes after which the log is synced: an fsync of a whole log would delay other fsyncs."""
 
 
 def compacting_path(directory: str, log_id: int) -> str:
@@ -42,7 +42,7 @@ def compacting_path(directory: str, log_id: int) -> str:
 
 
 def compacting_paths(files: FileSystem, directory: str) -> list[str]:
-    """Return the paths of the logs in a directory that were begun and have no name yet."""
+    """Return the paths of the logs in a directory that are not finished."""
     names = files.list_dir(directory)
     return [f"{directory}/{name}" for name in names if name.endswith(COMPACTING_SUFFIX)]
 
@@ -51,8 +51,8 @@ class CompactionLog:
     """One log that is being made. ``abandon`` or ``finish`` comes last.
 
     Raises:
-        NoSpaceError: from every method but ``abandon``: there is no room. Nobody else is told: what
-            there was to read is where it was.
+        NoSpaceError: from every method but ``abandon``: there is no room. The bookie stays
+            writable, because all entries are still in the sources.
         StorageFailedError: from every method: writing failed otherwise, or anything failed before.
     """
 
@@ -100,8 +100,8 @@ class CompactionLog:
         return size
 
     def finish(self) -> None:
-        """Seal the log, sync it, give it its name: when this returns it may be pointed at."""
-        assert self._file is not None, "a log without entries is of no use"
+        """Seal, sync and name the log: when this returns, the index may point at it."""
+        assert self._file is not None, "a log without entries is not made"
         self._fail_stop.check()
         try:
             seal = encode_map(self._size_by_ledger, self._offset, self._seed)
@@ -120,15 +120,13 @@ class CompactionLog:
             return
         self._file.close()
         self._file = None
-        try:
+        with self._fail_stop.guard(self._path, "remove"):
             if self._files.exists(self._path):
                 self._files.remove(self._path)
                 self._files.sync_dir(self._directory)
-        except OSError as error:
-            raise self._fail_stop.failed(self._path, "remove", error) from error
 
     def close(self) -> None:
-        """Give the file back, as it is."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
 
@@ -170,7 +168,7 @@ class _Group:
         self._spans: list[memoryview] = []
 
     def add(self, run: Run, places: Sequence[int]) -> None:
-        """Record entries behind those that are here."""
+        """Append entries."""
         self.ids.extend([run.entry_ids[at] for at in places])
         self._sizes.extend([run.sizes[at] for at in places])
         self._spans += run.spans(places)

@@ -1,4 +1,4 @@
-"""The note of a compaction under way: which log is made, of which others.
+"""The note of a compaction under way: the log to make, and its sources.
 
 Format version 1 of ``compaction``, in the ledger directory. All integers little-endian.
 
@@ -14,11 +14,11 @@ Format version 1 of ``compaction``, in the ledger directory. All integers little
     32 + 8 c    8  checksum    u64     xxh3_64 of all bytes before
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
-It is on stable storage before the target is begun, and goes after the last source.
+It is on stable storage before the target is begun, and is removed after the last source.
 
-Recovery rule: without the note every log is one like the others, and the index says where each
-entry is read; so a damaged note, or one that is another bookie's, is worth nothing and is removed.
-The copies that it told of are found again by their live shares.
+Recovery rule: without the note every log is a log like the others, and the index has the place of
+each entry. So a damaged note, or another bookie's, is removed. Later compactions find the copies
+again by the live shares of the logs.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 """
@@ -52,7 +52,7 @@ class CompactionPlan(msgspec.Struct, frozen=True):
 
 
 class CompactionNote:
-    """The note of one ledger directory. Errors are ``OSError``. Belongs to one thread, any."""
+    """The note of one ledger directory. Errors are ``OSError``. Any one thread."""
 
     def __init__(self, files: FileSystem, directory: str, owner: bytes) -> None:
         self._files = files
@@ -66,21 +66,21 @@ class CompactionNote:
         return self._files.exists(self.path)
 
     def read(self) -> CompactionPlan | None:
-        """Return what is noted; ``None`` if nothing is.
+        """Return the plan in the note; ``None`` if there is no note.
 
         Raises:
-            CorruptRecordError: it says nothing whole.
+            CorruptRecordError: it is damaged, or another bookie's.
         """
         data = read_file(self._files, self.path)
         return None if data is None else decode_plan(data, self._owner_hash, self.path)
 
     def write(self, plan: CompactionPlan) -> None:
-        """Note a plan. Durable when this returns; when it fails, nothing is noted."""
+        """Write a plan, durably; after a failure there is no note."""
         content = encode_plan(plan, self._owner_hash)
         replace_file(self._files, self._directory, NOTE_NAME, content)
 
     def remove(self) -> None:
-        """Note that nothing is under way. Durable when this returns."""
+        """Remove the note, durably."""
         paths = (self.path + NEW_SUFFIX, self.path)
         there = [path for path in paths if self._files.exists(path)]
         for path in there:
@@ -99,7 +99,7 @@ def encode_plan(plan: CompactionPlan, owner_hash: int) -> bytes:
 
 
 def decode_plan(data: bytes, owner_hash: int, where: str) -> CompactionPlan:
-    """Return what a note says.
+    """Return the plan in the bytes of a note.
 
     Raises:
         CorruptRecordError: it is damaged, or another bookie's.

@@ -1,6 +1,6 @@
-"""Looking for damage: every byte of a ledger directory is read and verified.
+"""Finding damage: a scrub reads and verifies every byte of a ledger directory.
 
-Read ``scrub_pass`` first; it uses ``scrub_log`` and ``scrub_index``. ``scrub_view`` is what a
-scrubber sees of a directory that is in use, ``damaged_entries`` what was found. Reports and repairs
-are not here.
+Read ``scrub_pass`` first; it uses ``scrub_log`` and ``scrub_index``. ``scrub_view`` is the view of
+a directory in use, ``scrub_effects`` what a pass yields, ``damaged_entries`` the entries known to
+be damaged. Reports are in ``zbk.actors.upkeep``, repairs in ``zbk.auditor``.
 """

@@ -1,11 +1,11 @@
-"""The entries that the index has, and of which it is known that their copies are damaged.
+"""The entries in the index whose copies are known to be damaged.
 
-A bookie does not report them as held: a repair of the ledger asks what is held, copies what
-is not, and with that the entry is stored anew and held again. A read of them is tried all the same.
+A bookie does not report them as held. So a repair of the ledger copies them back, they are stored
+again, and the bookie holds them again. Reads of damaged entries are still tried.
 
-In memory, and as good as the last pass of the scrubber: after a restart nothing is known until the
-next one. At most ``RANGE_COUNT_MAX`` ranges; of what is beyond, the bookie says that it holds it,
-until a later pass, when the first ones are repaired.
+The set is in memory and has the findings of the last pass of the scrubber: after a restart it is
+empty until the next pass. It keeps at most ``RANGE_COUNT_MAX`` ranges. The bookie reports further
+damaged entries as held until a later pass, when the first ones are repaired.
 
 Owned by the thread that owns storage.
 """
@@ -36,15 +36,15 @@ class DamagedEntryIds:
         return ledger_id in self._ranges
 
     def add(self, ledger_id: int, first: int, last: int, pass_no: int) -> None:
-        """Note entries that a pass found damaged.
+        """Record entries that a pass found damaged.
 
-        What earlier passes found in the ledger is forgotten.
+        The findings of earlier passes in the ledger are dropped.
         """
         if self._passes.get(ledger_id) != pass_no:
             self._put(ledger_id, ())
         self._passes[ledger_id] = pass_no
         ranges = self._ranges.setdefault(ledger_id, [])
-        if ranges and ranges[-1][1] >= first:  # seldom: an entry that moved is looked at later
+        if ranges and ranges[-1][1] >= first:  # seldom: an entry that moved is checked later
             self._put(ledger_id, sorted([*without(ranges, first, last), (first, last)]))
             self._passes[ledger_id] = pass_no
         elif ranges and ranges[-1][1] == first - 1:
@@ -53,22 +53,22 @@ class DamagedEntryIds:
             ranges.append((first, last))
             self._range_count += 1
         else:
-            self._put(ledger_id, ranges)  # not even this one is left, if it is the first
+            self._put(ledger_id, ranges)  # drops the ledger if this is its first range
 
     def remove(self, ledger_id: int, entry_ids: Sequence[int]) -> None:
-        """Note that these entries, ascending, have sound copies now."""
+        """Record that these entries, ascending, have sound copies now."""
         ranges: Sequence[tuple[int, int]] = self._ranges.get(ledger_id, ())
         for first, last in runs_of(entry_ids) if ranges else ():
             ranges = without(ranges, first, last)
         self._put(ledger_id, ranges)
 
     def end_pass(self, pass_no: int) -> None:
-        """Forget what this pass, which read everything, has not found any more."""
+        """Drop the ledgers in which this pass, which read everything, found no damage."""
         for ledger_id in [one for one, found in self._passes.items() if found != pass_no]:
             self._put(ledger_id, ())
 
     def held(self, ledger_id: int, ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return what is left of ranges of entries without those that are damaged."""
+        """Return ranges of entries without the damaged ones."""
         held = list(ranges)
         for first, last in self._ranges.get(ledger_id, ()):
             held = without(held, first, last)
@@ -107,7 +107,7 @@ class EndDamagePass(msgspec.Struct, frozen=True):
 
 
 def without(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tuple[int, int]]:
-    """Return ranges with ``first .. last`` taken out of them.
+    """Return ranges without the ids ``first .. last``.
 
     >>> without([(0, 9), (20, 29)], 5, 24)
     [(0, 4), (25, 29)]
@@ -125,7 +125,7 @@ def without(ranges: Sequence[tuple[int, int]], first: int, last: int) -> list[tu
 
 
 def runs_of(entry_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return first and last of the runs in ascending ids.
+    """Return first and last id of the runs in ascending ids.
 
     >>> runs_of([1, 2, 3, 7])
     [(1, 3), (7, 7)]

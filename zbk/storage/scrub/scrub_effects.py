@@ -1,23 +1,24 @@
-"""Requests of a scrub to its caller: time for the bytes it read, and looks by the index's owner."""
+"""The effects of a scrub: time for the bytes that it read, questions to the owner, damage."""
 
 from array import array
-from collections.abc import Generator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
+from zbk.protocol.procedure import Steps
 from zbk.protocol.upkeep.scrub import DamagedEntries, DamagedFile
 from zbk.storage.scrub.scrub_view import DiskState, ScrubView
 
 
 class Paid(msgspec.Struct, frozen=True):
-    """So many bytes were read: go on when the rate allows it."""
+    """So many bytes were read: continue when the rate allows it."""
 
     size: int
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Go on after this time."""
+    """Continue after this time."""
 
     wait_ms: int
 
@@ -47,9 +48,8 @@ class LocationsOf(msgspec.Struct, frozen=True):
 
 
 OwnerQuestion: TypeAlias = DiskStateOf | LocationsOf
-"""The steps that are answered, with what their ``answer`` returns."""
+"""The effects whose answer is what their ``answer`` returns; others have none."""
 
 ScrubEffect: TypeAlias = Paid | Pause | OwnerQuestion | DamagedFile | DamagedEntries
 
-ScrubSteps: TypeAlias = Generator[ScrubEffect, Any, None]
-"""Steps, one after the other."""
+ScrubSteps: TypeAlias = Steps[ScrubEffect, None]

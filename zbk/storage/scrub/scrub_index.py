@@ -1,14 +1,14 @@
-"""Reads one index file, and looks whether each entry is where it says.
+"""Reads one index file, and checks that each entry is at its location.
 
-Header and pages by their checksums; of each location the first bytes of the entry there, which say
-ledger and entry id; and whether the location lies in a region of its log that failed before. Bodies
-are not read again: the logs were.
+It checks header and pages by their checksums; at each location the first bytes of the entry there,
+which have ledger and entry id; and whether the location lies in a region of its log that failed
+before. It does not read bodies again, because the pass has read the logs.
 
-Nothing is called damage at the first look: a flush writes in place, entries move to other logs, and
-ledgers go. What looks wrong is looked at through the owner: a page, when no flush is under way; an
-entry, by asking where it is now. The order makes this sure: a log goes only after the index points
-elsewhere, so if an entry was unreadable, and the index still says the same place afterwards, it was
-there that it should have been.
+A first look never counts as damage: a flush writes in place, entries move to other logs, and
+ledgers are deleted. The owner of the index looks again at a page, when no flush is under way, and
+gives the present location of an entry. That is enough because of the order: a log is removed only
+after the index points elsewhere. So if an entry was unreadable and the index still has the same
+location afterwards, the entry should have been there.
 
 Memory: a page, and ``WINDOW_SIZE`` bytes of a log.
 """
@@ -53,10 +53,10 @@ LOOK_COUNT_MAX: Final = 5
 
 BUSY_COUNT_MAX: Final = 120
 BUSY_WAIT_MS: Final = 500
-"""How often a flush is waited for; then what could not be confirmed is left to the next pass."""
+"""Waits for a flush; the next pass checks what could not be confirmed after these."""
 
 Regions: TypeAlias = dict[int, list[tuple[int, int]]]
-"""By log: begin and end of what cannot be vouched for."""
+"""By log: begin and end of regions that are not sound."""
 
 _Looking: TypeAlias = Generator[ScrubEffect, Any, DiskState]
 
@@ -68,18 +68,18 @@ class IndexScrub:
         self._view = view
         self._regions = regions
         self._read_size = 0
-        self._offset = 0  # of the page that is looked at
-        self.unconfirmed_count = 0  # places that stayed busy
+        self._offset = 0  # of the page under check
+        self.unconfirmed_count = 0  # places that stayed busy at every look
         self._is_all_seen = True
         self.pointed_ids: set[int] = set()  # logs with regions that entries lie in
 
     @property
     def is_complete(self) -> bool:
-        """True when it was seen where everything is, but for what was deleted."""
+        """True when the locations of all entries were seen, except in deleted ledgers."""
         return self._is_all_seen and not self.unconfirmed_count
 
     def note_unseen(self) -> None:
-        """Note that files of the index were not read."""
+        """Record that files of the index were not read."""
         self._is_all_seen = False
 
     def steps(self, ledger_id: int) -> ScrubSteps:
@@ -142,11 +142,11 @@ class IndexScrub:
         return None
 
     def _look(self, ledger_id: int, page_no: int | None) -> _Looking:
-        """Ask the owner to look; wait while a flush is under way."""
+        """Ask the owner for the state of a page or header; wait while a flush is under way."""
         view = self._view
         for _ in range(BUSY_COUNT_MAX):
             state: DiskState = yield DiskStateOf(view, ledger_id, page_no)
-            view.close_files()  # what was read is read anew
+            view.close_files()  # the next look reads again
             if state is not DiskState.BUSY:
                 return state
             yield Pause(BUSY_WAIT_MS)
@@ -183,7 +183,7 @@ class IndexScrub:
     def _damage(
         self, ledger_id: int, ids: Sequence[int], places: "array[int]"
     ) -> Generator[ScrubEffect, Any, None]:
-        """Yield what is still wrong at a second look."""
+        """Yield the damage that a second look confirms."""
         bad = self._bad(ledger_id, ids, places)
         for entry_id, place in bad[:1]:
             yield self._damaged_place(ledger_id, entry_id, place)
@@ -193,17 +193,17 @@ class IndexScrub:
     def _damaged_place(self, ledger_id: int, entry_id: int, place: int) -> DamagedFile:
         if place == UNKNOWN:
             path = IndexPath.of(self._view.index_dir, ledger_id).path
-            reason = f"where entry {entry_id} is was lost with a damaged page"
+            reason = f"the location of entry {entry_id} was lost with a damaged page"
             return DamagedFile(path, self._offset, reason, ledger_id)
         log_id, offset = split_location(place)
         path = log_path(self._view.log_dir, log_id)
-        reason = f"entry {entry_id} is not there, or in a damaged block"
+        reason = f"entry {entry_id} is not there, or is in a damaged block"
         return DamagedFile(path, offset, reason, ledger_id)
 
     def _bad(
         self, ledger_id: int, ids: Sequence[int], places: "array[int]"
     ) -> list[tuple[int, int]]:
-        """Return the entries, with their places, that are not there or cannot be vouched for."""
+        """Return the entries, with their places, that are not there or not sound."""
         bad = set(self._misplaced(ledger_id, ids, places))
         doubtful = [at for at, place in enumerate(places) if self._is_in_region(place)]
         self._is_all_seen &= UNKNOWN not in places
@@ -214,7 +214,7 @@ class IndexScrub:
         return [(ids[at], places[at]) for at in sorted(bad)]
 
     def _misplaced(self, ledger_id: int, ids: Sequence[int], places: "array[int]") -> list[int]:
-        """Return which of these places have another entry, or none."""
+        """Return the places that have another entry, or none."""
         bad = []
         window, start = b"", 0
         for at, (entry_id, place) in enumerate(zip(ids, places, strict=True)):
@@ -239,7 +239,7 @@ class IndexScrub:
             return b""
         except OSError:
             found = b""
-        self._read_size += max(size, SECTOR_SIZE)  # that is what the disk reads
+        self._read_size += max(size, SECTOR_SIZE)  # the disk reads whole sectors
         return found
 
     def _is_in_region(self, place: int) -> bool:
@@ -249,7 +249,7 @@ class IndexScrub:
 
 def _damaged_file(error: CorruptRecordError, state: DiskState, ledger_id: int) -> DamagedFile:
     if state is DiskState.MENDED:
-        cure = "memory has it, and it is written anew"
+        cure = "memory has it, and the next checkpoint writes it again"
     else:
-        cure = "with the bookie stopped, `zbk bookie rebuild-index` makes it from the logs"
+        cure = "stop the bookie and run `zbk bookie rebuild-index` to make it from the logs"
     return DamagedFile(error.where, error.offset, f"{error.reason}; {cure}", ledger_id)

@@ -1,17 +1,17 @@
-"""Reads one entry log, and says where it is not what was written.
+"""Reads one entry log, and reports where it is not what was written.
 
-Header, each block's header, each body, that a body is made of the entries that its header says, and
-the map at the end. A log without a map was being written when the bookie died: what lies after its
-last whole block was never promised, and is damage only if the index points there; so is all of one
-that has not even got its header. The map itself is needed by nobody's entries: its damage is told
-of, and no ledger is the worse for it. Of a log that is being written what was written up to some
-moment is read, and all of that has to be whole.
+It checks the header, each block's header, each body, that a body consists of the entries in its
+header, and the map at the end. A log without a map was being written when the bookie died: bytes
+after its last whole block were never promised, and are damage only if the index points there. The
+same holds for a log without a header. Entries do not depend on the map: its damage is reported, but
+concerns no ledger. Of the log that adds go to, the scrub reads the bytes that were written at some
+moment, and all of them must be whole.
 
-What the disk does not give reads as zeros, sector by sector, and fails its checksum; after
-``FAILED_READ_COUNT_MAX`` such reads the rest of the log is taken as lost.
+Sectors that the disk cannot read count as zeros, and fail their checksum. After
+``FAILED_READ_COUNT_MAX`` such reads the rest of the log counts as lost.
 
-Memory: one block, its ledgers' sizes (as the writer of the log had them), ``regions``. A search for
-the next block after damage is one step: its bytes are paid for afterwards.
+Memory: one block, the sizes of its ledgers (as the writer of the log had them), ``regions``. A
+search for the next block after damage is one step, whose bytes are paid afterwards.
 """
 
 from collections.abc import Iterator
@@ -40,13 +40,13 @@ from zbk.system.files import File, FileSystem
 SECTOR_SIZE: Final = 4096
 FAILED_READ_COUNT_MAX: Final = 64
 LOOK_COUNT: Final = 2
-"""How often a body is read before it is called damaged."""
+"""Reads of a body before it counts as damaged."""
 
 _PAIR_SIZE: Final = 16
 
 
 class LogScrub:
-    """One log. ``steps`` comes first, once, to its end; then ``regions`` are complete."""
+    """One log. ``steps`` runs once, to its end; then ``regions`` are complete."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class LogScrub:
         *,
         end: int | None = None,
     ) -> None:
-        """``end``: of what has been written; ``None`` if nothing is written to it any more."""
+        """``end``: of the bytes written; ``None``: of a complete log."""
         self._end_offset = end
         self._files = files
         self._path = log_path(directory, log_id)
@@ -67,12 +67,12 @@ class LogScrub:
         self._pending: DamagedFile | None = None  # the first since the last whole block
         self._size_by_ledger: dict[int, int] = {}
         self._tail_size = 0
-        self.regions: list[tuple[int, int]] = []  # begin and end of what cannot be vouched for
-        self.is_judged_by_index = False  # these are no damage if nothing points there
-        self.share = 0.0  # of the log that was read
+        self.regions: list[tuple[int, int]] = []  # begin and end of bytes that are not sound
+        self.is_judged_by_index = False  # they are damage only if the index points there
+        self.share = 0.0  # of the log, read so far
 
     def steps(self) -> Iterator[Paid | DamagedFile]:
-        """Yield what was read, and what is damaged, as it is found."""
+        """Yield the bytes read, and damage as it is found."""
         try:
             opened = self._files.open(self._path, write=False)
         except FileNotFoundError:
@@ -89,7 +89,7 @@ class LogScrub:
             yield self._fault(last, OFFSET_MAX, f"cannot be read: {error.strerror}")
         finally:
             opened.close()
-        if file.failed_offset is not None:  # also where nothing is missed
+        if file.failed_offset is not None:  # also if no index points there
             self.is_judged_by_index = False
             yield DamagedFile(self._path, file.failed_offset, "sectors cannot be read")
 
@@ -114,7 +114,7 @@ class LogScrub:
             self.share = found.offset / size
             yield Paid(file.take_read_size())
             if not self._files.exists(self._path):
-                return  # it must not keep its place on the disk
+                return  # removed: an open file would keep its bytes on the disk
         yield from self._end(file, is_sealed=is_sealed)
 
     def _header(self, file: "PatientFile") -> Iterator[DamagedFile]:
@@ -129,7 +129,7 @@ class LogScrub:
             yield DamagedFile(self._path, 0, str(error))
 
     def _is_sound(self, file: "PatientFile", block: Block) -> bool:
-        """Look at a block; one that is not what was written is looked at a second time."""
+        """Return whether a block is what was written; a bad one is read a second time."""
         header = block.header
         for _ in range(LOOK_COUNT if block.is_intact else 0):
             body = file.pread(header.body_size, block.offset)
@@ -139,7 +139,7 @@ class LogScrub:
             self._pend_block(block, "fails its checksum" if block.is_intact else "is cut off")
             return False
         if not is_made_of_entries(body, header):
-            self._pend_block(block, "holds something else than its header says")
+            self._pend_block(block, "does not hold what its header says")
             return False
         return True
 
@@ -156,7 +156,7 @@ class LogScrub:
     def _end(self, file: "PatientFile", *, is_sealed: bool) -> Iterator[Paid | DamagedFile]:
         if self._end_offset is not None:
             if file.size() < self._end_offset:
-                self._pend(file.size(), OFFSET_MAX, "what was written behind it is gone", None)
+                self._pend(file.size(), OFFSET_MAX, "the bytes written after it are gone", None)
             yield from self._take_faults()
         elif is_sealed:
             yield from self._take_faults()
@@ -178,7 +178,7 @@ class LogScrub:
             yield DamagedFile(self._path, offset, error.reason)
             return
         if not self.regions and found != self._size_by_ledger:
-            yield DamagedFile(self._path, offset, "the map does not say what the blocks hold")
+            yield DamagedFile(self._path, offset, "the map does not match the blocks")
 
     # ------------------------------------------------------------------ faults
 
@@ -193,14 +193,14 @@ class LogScrub:
         return DamagedFile(self._path, offset, reason, ledger_id)
 
     def _take_faults(self, reason: str = "") -> Iterator[DamagedFile]:
-        """Yield the first of the faults that were found since the last whole block."""
+        """Yield the first fault since the last whole block."""
         fault, self._pending = self._pending, None
         if fault is not None:
             yield DamagedFile(fault.path, fault.offset, reason or fault.reason, fault.ledger_id)
 
 
 class PatientFile:
-    """A file whose unreadable sectors read as zeros, and that counts what was read."""
+    """A file whose unreadable sectors read as zeros, and that counts the bytes read."""
 
     def __init__(self, file: File, end: int | None = None) -> None:
         """``end``: reads end there, if the file does not end earlier."""
@@ -216,7 +216,7 @@ class PatientFile:
         return self._file.path
 
     def size(self) -> int:
-        """Return up to where there is anything to read."""
+        """Return the number of bytes to read."""
         size = self._file.size()
         return size if self._end is None else min(size, self._end)
 
@@ -234,7 +234,7 @@ class PatientFile:
             return b"".join(self._sectors(offset, end))
 
     def take_read_size(self) -> int:
-        """Return how many bytes were read since the last call."""
+        """Return the bytes read since the last call."""
         size, self._read_size = self._read_size, 0
         return size
 
@@ -254,7 +254,7 @@ class PatientFile:
 
 
 def is_made_of_entries(body: bytes, header: BlockHeader) -> bool:
-    """Return whether a body is the entries that its header says, with ascending ids."""
+    """Return whether a body consists of the entries in its header, with ascending ids."""
     found = entries_of(body, header.count)
     if found is None:
         return False

@@ -1,25 +1,25 @@
 """One pass over one ledger directory: its entry logs first, then its index.
 
-    logs    each one (``zbk.storage.scrub.scrub_log``): which regions of it cannot be vouched for
-    index   each file (``scrub.scrub_index``): whether it is whole, and whether each entry is
-            where it says, outside of those regions
+    logs    each log (``zbk.storage.scrub.scrub_log``): the regions of it that are not sound
+    index   each file (``scrub.scrub_index``): whether it is whole, and whether each entry is at its
+            location, outside of those regions
 
-So a ledger is reported only if its index points into damage. If nothing does, and all of the index
-was seen, nobody misses what was there: mostly a loss of power has taken what was not synced, of a
-sealed log, too. That is logged, and is no damage (``zbk.storage.entry_logs.lost_regions``).
+So a ledger is reported only if its index points into damage. If no index does, and all of the index
+was seen, no entry is missing there: usually a loss of power has taken unsynced bytes, also of a
+sealed log. That is logged, and is no damage (``zbk.storage.entry_logs.lost_regions``).
 
-A log that is gone, as the census has it, is a region as a whole: whatever points there is damage. A
-pass that sees all of the index, and nothing that points there, has the census forget it.
+A log that the census has and that is gone is one region: all entries that point there are damaged.
+A pass that sees all of the index, and no pointer to that log, makes the census forget it.
 
-What is written while the pass is under way is left to the next one, but for the beginnings of
-entries. An entry of which the index has nothing is not missed here: `zbk bookie rebuild-index` of a
-stopped bookie sees those.
+Bytes that are written during the pass are left to the next one, except the beginnings of entries. A
+pass does not find entries that the index does not have: `zbk bookie rebuild-index` of a stopped
+bookie does.
 
 Memory: one block or one page; ``REGION_COUNT_MAX`` regions; the ids of the logs, and of the ledgers
-of one index directory. Two regions that are merged for want of room put what lies between them in
-doubt: it is looked at a second time, as every doubtful entry is, and found sound.
+of one index directory. Beyond that limit a whole log is one region; its sound entries are checked a
+second time, as all doubtful entries are, and found sound.
 
-The caller of a pass carries out its steps (``zbk.storage.scrub.scrub_effects``). One thread, any.
+A procedure (``zbk.protocol.procedure``); its effects are in ``scrub_effects``. Any one thread.
 
 Source: BookKeeper's ``InterleavedLedgerStorage.localConsistencyCheck``.
 """
@@ -58,14 +58,14 @@ class ScrubPass:
         self._region_count = 0
         self._regions: Regions = {}
         self._left_below_id = 0
-        self._held_back: dict[int, DamagedFile | None] = {}  # until the index was seen
+        self._held_back: dict[int, DamagedFile | None] = {}  # until the whole index was seen
         self._index = IndexScrub(view, self._regions)
         self.share = 0.0  # done, of 1.0; logs and index are half of it each
-        self.ledger_id: int | None = None  # whose index is being read
+        self.ledger_id: int | None = None  # of the index that is being read
 
     @property
     def unconfirmed_count(self) -> int:
-        """Places of the index that looked damaged, and were being written whenever looked at."""
+        """Places of the index that looked damaged and were busy at every look."""
         return self._index.unconfirmed_count
 
     def steps(self) -> ScrubSteps:
@@ -93,7 +93,7 @@ class ScrubPass:
             for step in log.steps():
                 self.share = 0.5 * (number + log.share) / len(logs)
                 if isinstance(step, DamagedFile):
-                    damage = damage or step  # of each file the first is told of
+                    damage = damage or step  # the first in each file is reported
                 else:
                     yield step
             is_kept = self._keep(log_id, log.regions)
@@ -137,11 +137,11 @@ class ScrubPass:
                     yield damage
             elif view.lost.note(log_id, self._regions[log_id]):
                 offset, _ = self._regions[log_id][0]
-                told = "is not what was written, and nobody misses what was there"
+                told = "is not what was written, and no entry is missing there"
                 logger.info("%s at byte %d %s", path, offset, told)
 
     def _keep(self, log_id: int, regions: list[tuple[int, int]]) -> bool:
-        """Keep the regions of a log; return true if there are any, each one as it is."""
+        """Keep the regions of a log; return true if there are any and each is kept by itself."""
         is_room = self._region_count + len(regions) <= self._region_count_max
         if regions:
             self._regions[log_id] = regions if is_room else [(0, OFFSET_MAX)]

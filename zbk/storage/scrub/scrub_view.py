@@ -1,10 +1,10 @@
-"""One ledger directory as a scrubber sees it: files from beside, and the index through its owner.
+"""One ledger directory as a scrubber sees it: files on disk, and the index through its owner.
 
-Files are read as they lie on the disk, while others write: what looks wrong there is looked at
-again through the owner, who knows what is being written, what has moved and what was deleted.
+The scrubber reads files while the bookie writes them. The owner of the index then checks again what
+looks wrong, because it knows what is being written, has moved or was deleted.
 
-Threads: ``locations`` and ``disk_state`` belong to the owner of the index, and read a header and
-a page at most; everything else to one thread, any.
+Threads: ``locations`` and ``disk_state`` belong to the owner of the index, and read at most one
+header and one page; everything else belongs to any one thread.
 """
 
 from array import array
@@ -29,13 +29,13 @@ OPEN_FILES_MAX: Final = 4
 
 
 class DiskState(Enum):
-    """What the owner says of a header or a page on the disk."""
+    """The state of a header or a page on disk, as the owner sees it."""
 
     WHOLE = "whole"
-    MENDED = "mended"  # damaged; memory has it, and the next flush writes it anew
+    MENDED = "mended"  # damaged; memory has it, and the next flush writes it again
     DAMAGED = "damaged"
     GONE = "gone"  # the ledger was deleted
-    BUSY = "busy"  # a flush is under way, and may be writing just that
+    BUSY = "busy"  # a flush is under way and may be writing it
 
 
 class ScrubView:
@@ -43,8 +43,8 @@ class ScrubView:
 
     def __init__(self, parts: DirectoryParts) -> None:
         self._census = parts.census
-        self.lost_logs: Mapping[int, int] = {}  # at the start: their bytes that were not lost
-        self.is_index_lost: Callable[[], bool] = lambda: False  # of any ledger, in limbo for it
+        self.lost_logs: Mapping[int, int] = {}  # with the bytes left of each, at the start
+        self.is_index_lost: Callable[[], bool] = lambda: False  # of a ledger in limbo
         self.files = parts.files
         self.owner = parts.owner
         self.index_dir = parts.index_dir
@@ -64,15 +64,15 @@ class ScrubView:
 
     @property
     def ledger_count(self) -> int:
-        """How many ledgers there are."""
+        """The number of ledgers."""
         return self._cache.ledger_count
 
     def is_deleted(self, ledger_id: int) -> bool:
-        """Return whether a ledger was deleted, and its entries are wanted no more."""
+        """Return whether a ledger was deleted."""
         return ledger_id in self._deleted
 
     def logs(self) -> list[tuple[int, int | None]]:
-        """Return the ids of the logs, and of the one that is being written up to where it has been.
+        """Return the ids of the logs; of the one that adds go to, also the bytes written.
 
         Raises:
             OSError: they cannot be listed.
@@ -87,12 +87,12 @@ class ScrubView:
 
     @property
     def left_below_id(self) -> int:
-        """The id below which all that points at logs is on the disk, and stays there or goes."""
+        """The id below which all pointers to logs are on disk."""
         mark = self._last_mark.mark
         return 0 if mark is None else mark.entry_log_id
 
     def ledgers(self) -> Iterator[list[int]]:
-        """Yield the ids of the ledgers that have an index file, by the directory they lie in.
+        """Yield the ids of the ledgers with an index file, directory by directory.
 
         Raises:
             OSError: a directory cannot be listed.
@@ -104,9 +104,9 @@ class ScrubView:
                 yield found
 
     def forget_logs(self, log_ids: Iterable[int]) -> None:
-        """Note, durably, that nothing points any more at logs that are lost.
+        """Record, durably, that no index points at logs that are lost.
 
-        Not while the index of a ledger is lost, which may have pointed there.
+        Does nothing while the index of a ledger is lost, which may have pointed there.
 
         Raises:
             StorageFailedError: it cannot be written, or anything failed before.
@@ -126,20 +126,20 @@ class ScrubView:
             return file.pread(size, offset)
 
     def close_files(self) -> None:
-        """Close what is open: a file that is removed meanwhile would keep its place on the disk."""
+        """Close all files: an open file that is removed meanwhile keeps its bytes on the disk."""
         self._open_files.close()
 
     # ------------------------------------------------------------------ the owner
 
     def locations(self, ledger_id: int, entry_ids: Sequence[int]) -> "array[int] | None":
-        """Return where entries of one page are now; ``None``: the index cannot tell any more."""
+        """Return the present locations of entries of one page; ``None``: the index has none now."""
         try:
             return self._cache.handle(ledger_id).locations_of(entry_ids)
         except (NoSuchLedgerError, CorruptRecordError, OutOfDescriptorsError):
             return None
 
     def disk_state(self, ledger_id: int, page_no: int | None) -> DiskState:
-        """Return what the disk has of a page, or, without one, of an index file's header."""
+        """Return the state on disk of a page, or without a number, of the header."""
         if self._cache.is_flushing:
             return DiskState.BUSY
         try:
@@ -159,7 +159,7 @@ class ScrubView:
             if header is not None and page_no is not None:
                 reader.read_page(header, page_no)
         except ShortRecordError:
-            return DiskState.DAMAGED  # it lacks more than a header or a page
+            return DiskState.DAMAGED  # more than a header or a page is missing
         except CorruptRecordError:
             is_mended = self._cache.mend(ledger_id, page_no)
             return DiskState.MENDED if is_mended else DiskState.DAMAGED

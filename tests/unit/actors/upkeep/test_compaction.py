@@ -55,8 +55,8 @@ def checkpoint(storage: BookieStorage) -> None:
 def delete(storage: BookieStorage, *ledger_ids: int) -> None:
     """Drop ledgers, and the logs that are dead then."""
     (garbage,) = storage.garbages
-    assert garbage.mark(ledger_ids)
-    assert garbage.note()
+    assert garbage.deleted.mark(ledger_ids)
+    assert garbage.deleted.write()
     garbage.drop(ledger_ids)
     for log_id in garbage.left_logs():
         garbage.remove_if_dead(log_id)
@@ -231,7 +231,7 @@ def test_entries_of_a_ledger_whose_index_is_lost_are_copied(disk: SimulatedDisk)
     Compactor(storage).major()
 
     (garbage,) = storage.garbages
-    uses = [garbage.use_of(log_id) for log_id in logs_of(disk)]
+    uses = [garbage.uses.use_of(log_id) for log_id in logs_of(disk)]
     size = sum(
         size
         for use in uses
@@ -333,8 +333,8 @@ def test_what_happens_to_entries_while_they_move_counts(
 def delete_now(storage: BookieStorage, ledger_id: int) -> None:
     """Drop a ledger, and leave the logs alone: the collector is busy with compaction."""
     (garbage,) = storage.garbages
-    assert garbage.mark([ledger_id])
-    assert garbage.note()
+    assert garbage.deleted.mark([ledger_id])
+    assert garbage.deleted.write()
     garbage.drop([ledger_id])
 
 
@@ -605,8 +605,8 @@ def test_each_ledger_directory_is_compacted_by_itself(disk: SimulatedDisk) -> No
             add(storage, ledger_id, first)
     checkpoint(storage)
     for garbage in storage.garbages:
-        assert garbage.mark([3, 4])
-        assert garbage.note()
+        assert garbage.deleted.mark([3, 4])
+        assert garbage.deleted.write()
         garbage.drop([3, 4])
     before = {path: len(disk.paths(f"{path}/logs")) for path in directories}
 

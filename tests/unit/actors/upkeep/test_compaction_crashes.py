@@ -249,8 +249,8 @@ class _Life:
             for twins in (self.bookie.attempted, self.bookie.written, self.bookie.promised):
                 twins.pop(ledger_id, None)
         (garbage,) = self.bookie.storage.garbages
-        assert garbage.mark(ids)
-        assert garbage.note()
+        assert garbage.deleted.mark(ids)
+        assert garbage.deleted.write()
         garbage.drop(ids)
         for log_id in garbage.left_logs():
             garbage.remove_if_dead(log_id)

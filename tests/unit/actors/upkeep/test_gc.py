@@ -394,7 +394,7 @@ def test_ids_between_deleted_ones_are_asked_for_when_there_are_too_many_ranges(
     lives = world.ledgers.create(metadata_maker())[0].ledger_id  # nor has this one
     (fifth,) = world.create()
     world.create()
-    deleted = world.bookie.storage.garbages[0]._deleted
+    deleted = world.bookie.storage.garbages[0].deleted
     deleted._range_count_max = 5
     world.delete(first, elsewhere, third, fifth)
     assert world.round().dropped_count == 3
@@ -424,7 +424,7 @@ def test_when_no_more_ranges_can_be_remembered_ledgers_stay_and_are_taken_in(
     world: GarbageWorld, caplog: pytest.LogCaptureFixture
 ) -> None:
     ids = world.create(5)
-    world.bookie.storage.garbages[0]._deleted._range_count_max = 1
+    world.bookie.storage.garbages[0].deleted._range_count_max = 1
     world.delete(ids[0], ids[2])
 
     result = world.round()

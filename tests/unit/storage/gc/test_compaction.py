@@ -62,8 +62,8 @@ class Moving:
 
     def delete(self) -> None:
         (garbage,) = self.storage.garbages
-        assert garbage.mark([LEDGER_ID])
-        assert garbage.note()
+        assert garbage.deleted.mark([LEDGER_ID])
+        assert garbage.deleted.write()
 
     def _add(self, ledger_id: int, entry_ids: range | list[int]) -> None:
         add_batches(self.storage.homes, [batch_of(ledger_id, entry_ids, PAYLOAD_SIZE)])

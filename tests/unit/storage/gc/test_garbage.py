@@ -53,8 +53,8 @@ def checkpoint(storage: BookieStorage) -> None:
 def collect(storage: BookieStorage, *ledger_ids: int) -> list[int]:
     """Drop ledgers, and the logs that are dead then; return the ids of these."""
     garbage = storage.garbages[0]
-    assert garbage.mark(ledger_ids)
-    assert garbage.note()
+    assert garbage.deleted.mark(ledger_ids)
+    assert garbage.deleted.write()
     garbage.drop(ledger_ids)
     return [log_id for log_id in garbage.left_logs() if garbage.remove_if_dead(log_id)]
 
@@ -94,10 +94,10 @@ def test_a_log_with_one_live_ledger_stays_and_its_dead_bytes_are_counted(
 
     assert collect(storage, 1) == []
 
-    use = storage.garbages[0].use_of(1)
+    use = storage.garbages[0].uses.use_of(1)
     assert list(use.ledger_ids) == [1, 2]
-    assert use.dead_size(storage.garbages[0]._deleted.noted) == len(batch_of(1, range(15), 50).body)
-    assert storage.garbages[0].live_ids(use) == [2]
+    assert use.dead_size(storage.garbages[0].deleted.noted) == len(batch_of(1, range(15), 50).body)
+    assert storage.garbages[0].live_ids(1) == [2]
 
 
 def test_a_log_that_no_checkpoint_has_passed_stays(disk: SimulatedDisk) -> None:
@@ -126,7 +126,7 @@ def test_a_ledger_that_is_not_noted_keeps_its_log_though_its_index_is_gone(
 
     assert logs_of(disk) == [1, 2]
     garbage = storage.garbages[0]
-    assert garbage.live_ids(garbage.use_of(1)) == [1]  # to be asked for, too
+    assert garbage.live_ids(1) == [1]  # to be asked for, too
 
 
 @pytest.mark.parametrize("is_checkpointed", [False, True])
@@ -232,10 +232,10 @@ def test_a_full_disk_keeps_everything_until_there_is_space(disk: SimulatedDisk) 
     for ledger_id in (1, 2):
         add(storage, ledger_id, count=30)
     checkpoint(storage)
-    storage.garbages[0].mark([1])
+    storage.garbages[0].deleted.mark([1])
     disk.faults = [Fault("pwrite", errno.ENOSPC, path_part="deleted_ledgers")]
 
-    assert not storage.garbages[0].note()
+    assert not storage.garbages[0].deleted.write()
     assert not storage.garbages[0].remove_if_dead(1)
 
     assert storage.is_deleted(1)
@@ -341,7 +341,7 @@ def test_a_stub_that_a_loss_of_power_left_is_no_damage_and_stays(
 
     assert path in disk.paths("/l/logs/")
     (garbage,) = storage.garbages
-    assert garbage.use_of(2).is_stub
+    assert garbage.uses.use_of(2).is_stub
     assert garbage.summary_with(LogSummary(), 2).damaged_count == 0
     assert not garbage.compaction.is_compactable(2)
     assert caplog.records == []
@@ -362,9 +362,9 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
     garbage = storage.garbages[0]
     under_way = storage.begin_checkpoint()  # a flush that has the ledgers in it
     under_way.sync_entry_logs()
-    garbage.mark([1, 4])
+    garbage.deleted.mark([1, 4])
     under_way.write_index()
-    garbage.note()
+    garbage.deleted.write()
     yield {1, 4}
     garbage.drop([1, 4])
     under_way.apply_index()
@@ -376,8 +376,8 @@ def _story(storage: BookieStorage) -> Iterator[set[int]]:
         garbage.remove_if_dead(log_id)
     add(storage, 2, first=30, count=30)
     checkpoint(storage)
-    garbage.mark([3])
-    garbage.note()
+    garbage.deleted.mark([3])
+    garbage.deleted.write()
     yield {1, 3, 4}
     garbage.drop([3])
     for log_id in garbage.left_logs():
@@ -430,9 +430,9 @@ def _collect_the_rest(storage: BookieStorage) -> None:
     checkpoint(storage)
     local = {*storage.ledgers()}
     for log_id in storage.garbages[0].left_logs():
-        local |= {*storage.garbages[0].live_ids(storage.garbages[0].use_of(log_id))}
+        local |= {*storage.garbages[0].live_ids(log_id)}
     collect(storage, *local - {9})
-    left = [storage.garbages[0].use_of(log_id) for log_id in storage.garbages[0].left_logs()]
+    left = [storage.garbages[0].uses.use_of(log_id) for log_id in storage.garbages[0].left_logs()]
     assert all(not use.is_whole or list(use.ledger_ids) == [9] for use in left)
     assert storage.ledgers() == [9]
 
@@ -446,8 +446,8 @@ def test_a_crash_of_the_start_that_finishes_a_drop_is_survived(disk: SimulatedDi
         for ledger_id in (1, 2, 3):
             add(storage, ledger_id)
         checkpoint(storage)
-        storage.garbages[0].mark([1, 3])
-        storage.garbages[0].note()
+        storage.garbages[0].deleted.mark([1, 3])
+        storage.garbages[0].deleted.write()
         disk.process_crash()  # before the drop
         storage = storage_on(disk)
         disk.crash_at = disk.operation_count + step

@@ -78,9 +78,9 @@ class _Race:
                     return
                 for ledger_id in ids:  # the last entries come just before
                     store(self.storage, ledger_id, range(5, 10))
-                garbage.mark(ids)
+                garbage.deleted.mark(ids)
             with self.noting:
-                garbage.note()
+                garbage.deleted.write()
             with self.owner:
                 garbage.drop(ids)
             with self.noting:

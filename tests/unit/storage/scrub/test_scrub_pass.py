@@ -214,7 +214,7 @@ def delete(twinned: TwinnedStorage, *ledger_ids: int) -> None:
     """Have ledgers dropped as garbage collection does."""
     (garbage,) = twinned.storage.garbages
     assert twinned.storage.mark_deleted(ledger_ids)
-    assert garbage.note()
+    assert garbage.deleted.write()
     garbage.drop(ledger_ids)
 
 
@@ -241,7 +241,7 @@ def test_damage_that_nothing_points_at_hurts_nobody_and_is_logged_once(
     assert not scrub(twinned.storage).is_damage_found
     assert not scrub(twinned.storage).is_damage_found
 
-    told = "is not what was written, and nobody misses what was there"
+    told = "is not what was written, and no entry is missing there"
     lines = [one.message for one in caplog.records if path in one.message]
     assert lines == [f"{path} at byte {offset} {told}"]
 
@@ -417,8 +417,8 @@ def test_ledgers_and_logs_that_go_under_the_scrubber_are_no_damage() -> None:
         ) -> None:
             garbage = twinned.storage.garbages[0]
             if rng.random() < 0.05 and (ledger_id := next(doomed, None)) is not None:
-                garbage.mark([ledger_id])
-                garbage.note()
+                garbage.deleted.mark([ledger_id])
+                garbage.deleted.write()
                 garbage.drop([ledger_id])
                 for log_id in garbage.left_logs():
                     garbage.remove_if_dead(log_id)

@@ -81,8 +81,8 @@ class _Race:
             self.add(self.doomed)
         self.flush()
         with self.owner:
-            garbage.mark([self.doomed])
-        garbage.note()
+            garbage.deleted.mark([self.doomed])
+        garbage.deleted.write()
         with self.owner:
             self.deleted_count += garbage.drop([self.doomed])
 
