@@ -1,4 +1,4 @@
-"""Where zbk keeps what, below the store's root. Pure.
+"""The paths of all records, below the store's root. Pure.
 
     /LAYOUT                            Layout: how ledger ids become paths
     /INSTANCEID                        Instance: which cluster this is
@@ -13,10 +13,10 @@
     /datasets/<name>/<id>              DataSet: its versions
     /datasets/<name>/<id>/<load id>    Load
     /underreplication/ledgers/...      UnderreplicatedLedger: a task; always hierarchical, as below
-    /underreplication/unrepairable/... UnderreplicatedLedger: a task that cannot be done
+    /underreplication/unrepairable/... UnderreplicatedLedger: a ledger that cannot be repaired
     /underreplication/locks/<task>     TaskLock, ephemeral; <task>.<token>: TaskProgress, ephemeral
-    /underreplication/disable          there is such a node: autorecovery rests
-    /underreplication/trigger          AuditCounter: an operator wants an audit
+    /underreplication/disable          exists while autorecovery is disabled
+    /underreplication/trigger          AuditCounter: an operator requests an audit
     /underreplication/news             AuditCounter: there are new tasks
     /underreplication/lostbookiedelay  LostBookieDelay
     /underreplication/checks/<kind>    LastCheck
@@ -29,9 +29,9 @@ Ledger ids become paths as in BookKeeper:
                    else: nineteen digits, 3/4/4/4/4        /ledgers/000/0000/0021/4748/L3647
     flat           ten digits, more for larger ids         /ledgers/L0000000001
 
-Ledgers have a node of their own, where BookKeeper keeps them beside ``cookies`` and ``available``
-and must know each name that is no ledger. Here every name under ``/ledgers`` is a ledger's or
-damage, and damage fails a listing: garbage collection never works from half a list.
+Ledgers have a node of their own. BookKeeper keeps them beside ``cookies`` and ``available``, and
+must know each name there that is not a ledger. Here every name under ``/ledgers`` is a ledger's or
+damage, and damage fails a listing, so garbage collection never works from an incomplete list.
 
 Source: BookKeeper's ``HierarchicalLedgerManager``, ``LongHierarchicalLedgerManager``,
 ``FlatLedgerManager``, ``ZkLedgerUnderreplicationManager``.
@@ -68,22 +68,15 @@ AUDITOR_ELECTION: Final = "/underreplication/auditorelection"
 AUDITOR_LEADER: Final = "/underreplication/auditorelection/leader"
 
 READONLY_NAME: Final = "readonly"
-"""The one child of ``/available`` that is no bookie."""
+"""The one child of ``/available`` that is not a bookie."""
 
 SHORT_LEDGER_ID_MAX: Final = 2**31 - 2
 """The largest id of the short hierarchical form."""
 
-BOOKIE_ID_SIZE_MAX: Final = 128
+NAME_SIZE_MAX: Final = 128
+"""Characters of a bookie id, and of the name of a log or a data set."""
 
-LOG_NAME_SIZE_MAX: Final = 128
-
-DATA_SET_NAME_SIZE_MAX: Final = 128
-
-_BOOKIE_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
-_LOG_NAME = _BOOKIE_ID
-_DATA_SET_NAME = _BOOKIE_ID
-_SHORT_SIZES = (2, 4, 4)
-_LONG_SIZES = (3, 4, 4, 4, 4)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
 _SHORT_FORM = re.compile(r"/ledgers/(\d{2})/(\d{4})/L(\d{4})", re.ASCII)
 _LONG_FORM = re.compile(r"/ledgers/(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})", re.ASCII)
 _FLAT_FORM = re.compile(r"/ledgers/L(\d{10,19})", re.ASCII)
@@ -92,100 +85,81 @@ _INNER_NAME = re.compile(r"\d{2,4}", re.ASCII)
 
 
 def check_bookie_id(bookie_id: str) -> None:
-    """Accept an id that can be a node's name.
+    """Check that an id can be a node's name.
 
     Raises:
         InvalidOptionError: it cannot.
     """
-    if (
-        bookie_id == READONLY_NAME
-        or len(bookie_id) > BOOKIE_ID_SIZE_MAX
-        or (_BOOKIE_ID.fullmatch(bookie_id) is None)
-    ):
-        raise InvalidOptionError(
-            "bookie id",
-            bookie_id[: BOOKIE_ID_SIZE_MAX + 1],
-            f"give up to {BOOKIE_ID_SIZE_MAX} letters, digits and . _ : -, a letter or digit "
-            f"first, and not {READONLY_NAME!r}",
-        )
+    if bookie_id == READONLY_NAME or not _is_name(bookie_id):
+        raise _bad_name("bookie id", bookie_id, f", and not {READONLY_NAME!r}")
 
 
 def log_path(name: str) -> str:
-    """Return where the head of a log is.
+    """Return the path of a log's head.
 
     Raises:
         InvalidOptionError: no log can have this name.
     """
-    if len(name) > LOG_NAME_SIZE_MAX or _LOG_NAME.fullmatch(name) is None:
-        raise InvalidOptionError(
-            "log",
-            name[: LOG_NAME_SIZE_MAX + 1],
-            f"give up to {LOG_NAME_SIZE_MAX} letters, digits and . _ : -, a letter or digit first",
-        )
+    if not _is_name(name):
+        raise _bad_name("log", name)
     return f"{LOGS}/{name}"
 
 
 def log_list_path(name: str, log_id: str) -> str:
-    """Return where the list of a log is."""
+    """Return the path of a log's list."""
     return f"{log_path(name)}/{log_id}"
 
 
 def data_set_path(name: str) -> str:
-    """Return where the head of a data set is.
+    """Return the path of a data set's head.
 
     Raises:
         InvalidOptionError: no data set can have this name.
     """
-    if len(name) > DATA_SET_NAME_SIZE_MAX or _DATA_SET_NAME.fullmatch(name) is None:
-        raise InvalidOptionError(
-            "dataset",
-            name[: DATA_SET_NAME_SIZE_MAX + 1],
-            f"give up to {DATA_SET_NAME_SIZE_MAX} letters, digits and . _ : -, a letter or digit "
-            "first",
-        )
+    if not _is_name(name):
+        raise _bad_name("dataset", name)
     return f"{DATA_SETS}/{name}"
 
 
 def data_set_list_path(name: str, data_set_id: str) -> str:
-    """Return where the versions of a data set are."""
+    """Return the path of a data set's versions."""
     return f"{data_set_path(name)}/{data_set_id}"
 
 
 def load_path(name: str, data_set_id: str, load_id: str) -> str:
-    """Return where a load of a data set is."""
+    """Return the path of a load."""
     return f"{data_set_list_path(name, data_set_id)}/{load_id}"
 
 
 def cookie_path(bookie_id: str) -> str:
-    """Return where a bookie's cookie is."""
+    """Return the path of a bookie's cookie."""
     check_bookie_id(bookie_id)
     return f"{COOKIES}/{bookie_id}"
 
 
 def registration_path(bookie_id: str, *, is_readonly: bool) -> str:
-    """Return where a bookie registers."""
+    """Return the path of a bookie's registration."""
     check_bookie_id(bookie_id)
     return f"{READONLY if is_readonly else AVAILABLE}/{bookie_id}"
 
 
 def ledger_path(ledger_id: int, layout: LedgerLayout) -> str:
-    """Return where a ledger's metadata is.
+    """Return the path of a ledger's metadata.
 
     >>> ledger_path(1, LedgerLayout.HIERARCHICAL), ledger_path(1, LedgerLayout.FLAT)
     ('/ledgers/00/0000/L0001', '/ledgers/L0000000001')
 
     Raises:
-        InvalidOptionError: there is no such ledger id.
+        InvalidOptionError: no ledger can have this id.
     """
     if not is_ledger_id(ledger_id):
         raise InvalidOptionError("ledger id", ledger_id, f"must be 0 to {LEDGER_ID_MAX}")
     if layout is LedgerLayout.FLAT:
         return f"{LEDGERS}/L{ledger_id:010d}"
-    is_short = ledger_id <= SHORT_LEDGER_ID_MAX
-    sizes = _SHORT_SIZES if is_short else _LONG_SIZES
-    digits = f"{ledger_id:0{sum(sizes)}d}"
-    *inner, leaf = _split(digits, sizes)
-    return "/".join([LEDGERS, *inner, "L" + leaf])
+    digits = f"{ledger_id:010d}" if ledger_id <= SHORT_LEDGER_ID_MAX else f"{ledger_id:019d}"
+    first_size = len(digits) % 4
+    inner = [digits[:first_size], *(digits[i : i + 4] for i in range(first_size, len(digits), 4))]
+    return "/".join([LEDGERS, *inner[:-1], "L" + inner[-1]])
 
 
 def ledger_id_of(path: str, layout: LedgerLayout) -> int:
@@ -208,7 +182,7 @@ def ledger_id_of(path: str, layout: LedgerLayout) -> int:
 
 
 def task_path(folder: str, ledger_id: int) -> str:
-    """Return where the task about a ledger is in ``folder``: like a ledger's metadata.
+    """Return the path of a ledger's task in ``folder``, which is laid out like ``/ledgers``.
 
     >>> task_path(UNDERREPLICATED_LEDGERS, 1)
     '/underreplication/ledgers/00/0000/L0001'
@@ -226,7 +200,7 @@ def task_ledger_id(folder: str, path: str) -> int:
 
 
 def task_lock_path(ledger_id: int, token: str = "") -> str:
-    """Return where the lock of a ledger's task is; with a token where its owner's progress is.
+    """Return the path of the lock of a ledger's task; with a token, of its owner's progress.
 
     >>> task_lock_path(7), task_lock_path(7, "t")
     ('/underreplication/locks/L7', '/underreplication/locks/L7.t')
@@ -277,9 +251,10 @@ def in_id_order(names: Iterable[str]) -> list[str]:
     return sorted(names, key=lambda name: (len(name), name))
 
 
-def _split(digits: str, sizes: tuple[int, ...]) -> list[str]:
-    parts = []
-    for size in sizes:
-        parts.append(digits[:size])
-        digits = digits[size:]
-    return parts
+def _is_name(name: str) -> bool:
+    return len(name) <= NAME_SIZE_MAX and _NAME.fullmatch(name) is not None
+
+
+def _bad_name(kind: str, name: str, more: str = "") -> InvalidOptionError:
+    form = f"give up to {NAME_SIZE_MAX} letters, digits and . _ : -, a letter or digit first{more}"
+    return InvalidOptionError(kind, name[: NAME_SIZE_MAX + 1], form)

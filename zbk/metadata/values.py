@@ -1,4 +1,4 @@
-"""The values that zbk keeps in nodes, and their bytes.
+"""The values in the nodes of the metadata store, and their bytes.
 
 A value is one msgpack map: the fields of its struct by name, then ``checksum``, always last::
 
@@ -19,6 +19,7 @@ Pure functions; any thread.
 """
 
 from enum import StrEnum
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgpack
@@ -31,18 +32,11 @@ from zbk.errors import (
     ZbkError,
 )
 from zbk.metadata.stores.arguments import VALUE_SIZE_MAX
-from zbk.protocol.dataset.dataset import DATA_SET_FORMAT_VERSION, DataSet, Load
 from zbk.protocol.entry.digest import checksum
-from zbk.protocol.ledger.metadata import METADATA_FORMAT_VERSION, LedgerMetadata
-from zbk.protocol.log.metadata import LOG_FORMAT_VERSION, LogMetadata
-from zbk.protocol.repair.underreplicated import (
-    UNDERREPLICATED_FORMAT_VERSION,
-    UnderreplicatedLedger,
-)
+from zbk.protocol.ledger.metadata import LedgerMetadata
 
 VALUE_FORMAT_VERSION: Final = 1
-"""Of every value but ``LedgerMetadata``, ``LogMetadata`` and ``UnderreplicatedLedger``, which count
-their own."""
+"""The format version of all values that are defined here; the others have their own."""
 
 _ARRAY_COUNT_MAX = 65_536
 _MAP_COUNT_MAX = 4_096
@@ -53,12 +47,12 @@ _CHECKSUM_SIZE = 9  # 0xcf and eight bytes
 class LedgerLayout(StrEnum):
     """How ledger ids become paths.
 
-    Decision: hierarchical by default, where the documentation of BookKeeper's concepts has flat,
-    and the other one beyond 50,000 ledgers. The layout of a cluster never changes, and how many
-    ledgers it will have is not known at its beginning. A listing of a flat layout is one answer
-    with every name, some 15 bytes each, and every bookie's garbage collection and every audit asks
-    for it; a hierarchical one is read in pieces of 10,000 names at most, which costs a question for
-    each. BookKeeper's code has it as its default, too.
+    Decision: hierarchical is the default. BookKeeper's documentation recommends flat below 50,000
+    ledgers, but the layout of a cluster never changes, and the number of its ledgers is not known
+    at its beginning. A listing of a flat layout is one answer with every name, some 15 bytes each,
+    and every garbage collection of a bookie and every audit asks for it. A hierarchical layout is
+    read in pieces of at most 10,000 names, one request each. It is the default of BookKeeper's
+    code, too.
     """
 
     HIERARCHICAL = "hierarchical"
@@ -73,17 +67,17 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """``/INSTANCEID``: tells this cluster from every other one."""
+    """``/INSTANCEID``: identifies this cluster."""
 
     instance_id: str
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class IdCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """``/idgen``: every ledger id below ``next_ledger_id`` was given out, once.
+    """``/idgen``: every ledger id below ``next_ledger_id`` was assigned, once.
 
-    ``is_emptied`` is written by the deletion of the last ledger, in one step that fails while there
-    is any ledger. A create writes the counter without it; so does a zbk that does not know it.
+    The deletion of the last ledger writes ``is_emptied``, in one step that fails while there is any
+    ledger. A create writes the counter without it, as does a zbk that does not know the field.
     """
 
     next_ledger_id: int = 0
@@ -92,7 +86,7 @@ class IdCounter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cookie(msgspec.Struct, frozen=True, kw_only=True):
-    """``/cookies/<bookie id>``: who a bookie is and which directories belong to it, for good."""
+    """``/cookies/<bookie id>``: the identity of a bookie and its directories, for good."""
 
     bookie_id: str
     instance_id: str
@@ -103,17 +97,17 @@ class Cookie(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoredCookie(Cookie, frozen=True, kw_only=True):
-    """What ``/cookies/<bookie id>`` holds: the cookie, and how far the bookie's history goes.
+    """The value of ``/cookies/<bookie id>``: the cookie and the bookie's history.
 
     The directories have the cookie alone. A value of an older zbk reads as 0 and False.
     """
 
-    incarnation: int = 0  # the highest with which the bookie was let serve; never lowered
-    has_served: bool = False  # and since then its directories show it; False after a wipe
+    incarnation: int = 0  # the highest with which the bookie was admitted; never lowered
+    has_served: bool = False  # its directories show that it has served; False after a wipe
 
 
 class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
-    """``/available/<bookie id>``: where a running bookie is, while its session lives."""
+    """``/available/<bookie id>``: the address of a running bookie, while its session lives."""
 
     bookie_id: str
     address: str  # tcp://host:port
@@ -127,30 +121,30 @@ class BookieRegistration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogHead(msgspec.Struct, frozen=True, kw_only=True):
-    """``/logs/<name>``: which of the logs that ever had this name there is now."""
+    """``/logs/<name>``: the id of the log that has this name now."""
 
     log_id: str
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class DataSetHead(msgspec.Struct, frozen=True, kw_only=True):
-    """``/datasets/<name>``: which of the data sets that ever had this name there is now."""
+    """``/datasets/<name>``: the id of the data set that has this name now."""
 
     data_set_id: str
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class TaskLock(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/locks/<task>``: who works on a ledger, while its session lives."""
+    """``/underreplication/locks/<task>``: the worker on a ledger, while its session lives."""
 
-    owner: str  # which worker, for people
+    owner: str  # the worker, for people
     token: str  # names one attempt to lock
     locked_ms: int  # wall clock, for people
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/locks/<task>.<token>``: how far the owner of the lock has come."""
+    """``/underreplication/locks/<task>.<token>``: the progress of the owner of the lock."""
 
     owner: str
     copied_count: int = 0  # entries
@@ -160,96 +154,58 @@ class TaskProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditCounter(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/trigger``, ``.../news``: grows to make its watchers look."""
+    """``/underreplication/trigger``, ``.../news``: a counter that notifies its watchers."""
 
     count: int = 0
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class LostBookieDelay(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/lostbookiedelay``: how long one lost bookie may take to come back."""
+    """``/underreplication/lostbookiedelay``: the time that one lost bookie has to come back."""
 
     delay_ms: int
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class AuditorVote(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/auditorelection/leader``: who audits, while its session lives."""
+    """``/underreplication/auditorelection/leader``: the auditor, while its session lives."""
 
-    candidate_id: str  # which process, for people
+    candidate_id: str  # the process, for people
     token: str  # names one attempt to lead
     elected_ms: int  # wall clock, for people
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class LastCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/checks/<kind>``: when the auditor has ended this check."""
+    """``/underreplication/checks/<kind>``: the time when the auditor ended this check."""
 
     ended_ms: int  # wall clock: intervals of hours and days
     format_version: int = VALUE_FORMAT_VERSION
 
 
 class AuditorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """``/underreplication/auditor``: what the auditor does, and what it has done, for people."""
+    """``/underreplication/auditor``: the present and the last work of the auditor, for people."""
 
     candidate_id: str
     told_ms: int  # wall clock
-    lost: tuple[str, ...] = ()  # bookies that are lost, as it sees it
-    pending: tuple[str, ...] = ()  # those of them whose ledgers are not all reported yet
-    delay_ends_ms: int | msgspec.UnsetType = msgspec.UNSET  # wall clock; the lost one has so long
-    brake: str = ""  # why it waits before it acts; "": it does not
+    lost: tuple[str, ...] = ()  # bookies that it regards as lost
+    pending: tuple[str, ...] = ()  # those whose ledgers are not all reported yet
+    delay_ends_ms: int | msgspec.UnsetType = msgspec.UNSET  # wall clock; then it is lost
+    brake: str = ""  # why it waits before it acts; "" if it does not
     doing: str = ""  # the pass under way
-    done: str = ""  # the last pass, and what came of it
+    done: str = ""  # the last pass and its result
     done_ms: int = 0
     format_version: int = VALUE_FORMAT_VERSION
 
 
-_FORMAT_VERSION: dict[type[msgspec.Struct], int] = {
-    LedgerMetadata: METADATA_FORMAT_VERSION,
-    Layout: VALUE_FORMAT_VERSION,
-    Instance: VALUE_FORMAT_VERSION,
-    IdCounter: VALUE_FORMAT_VERSION,
-    Cookie: VALUE_FORMAT_VERSION,
-    StoredCookie: VALUE_FORMAT_VERSION,
-    BookieRegistration: VALUE_FORMAT_VERSION,
-    LogHead: VALUE_FORMAT_VERSION,
-    LogMetadata: LOG_FORMAT_VERSION,
-    DataSetHead: VALUE_FORMAT_VERSION,
-    DataSet: DATA_SET_FORMAT_VERSION,
-    Load: DATA_SET_FORMAT_VERSION,
-    UnderreplicatedLedger: UNDERREPLICATED_FORMAT_VERSION,
-    TaskLock: VALUE_FORMAT_VERSION,
-    TaskProgress: VALUE_FORMAT_VERSION,
-    AuditCounter: VALUE_FORMAT_VERSION,
-    LostBookieDelay: VALUE_FORMAT_VERSION,
-    AuditorVote: VALUE_FORMAT_VERSION,
-    LastCheck: VALUE_FORMAT_VERSION,
-    AuditorStatus: VALUE_FORMAT_VERSION,
-}
+ValueT = TypeVar("ValueT", bound=msgspec.Struct)
+"""A struct with the field ``format_version``, whose default is the version that this zbk writes."""
 
-ValueT = TypeVar(
-    "ValueT",
-    LedgerMetadata,
-    Layout,
-    Instance,
-    IdCounter,
-    Cookie,
-    StoredCookie,
-    BookieRegistration,
-    LogHead,
-    LogMetadata,
-    DataSetHead,
-    DataSet,
-    Load,
-    UnderreplicatedLedger,
-    TaskLock,
-    TaskProgress,
-    AuditCounter,
-    LostBookieDelay,
-    AuditorVote,
-    LastCheck,
-    AuditorStatus,
-)
+
+@cache
+def _format_version(value_type: type[msgspec.Struct]) -> int:
+    found = {field.name: field.default for field in msgspec.structs.fields(value_type)}
+    return int(found["format_version"])
 
 
 def encode(value: ValueT, *, write_token: str = "") -> bytes:
@@ -284,12 +240,12 @@ def decode(value_type: type[ValueT], data: bytes, path: str) -> ValueT:
     """Return the value in ``data``, which was read from ``path``.
 
     Raises:
-        CorruptRecordError: not such a value, or damaged.
+        CorruptRecordError: it is not such a value, or damaged.
         UnsupportedVersionError: a newer zbk wrote it.
     """
     fields = _unpack(data, path)
     version = fields.get("format_version")
-    known = _FORMAT_VERSION[value_type]
+    known = _format_version(value_type)
     if isinstance(version, int) and version > known:
         raise UnsupportedVersionError(
             f"{path}: {value_type.__name__} has format version {version}, this zbk knows {known}"

@@ -391,7 +391,7 @@ def test_every_flipped_bit_is_seen(value: ValueT) -> None:
 
 
 @by_type
-def test_a_newer_format_version_is_refused_by_name(value: ValueT) -> None:
+def test_a_newer_format_version_is_refused_by_name(value: LedgerMetadata | Layout) -> None:
     newer = repacked(encode(value), format_version=value.format_version + 1)
 
     with pytest.raises(UnsupportedVersionError, match=f"/x: {type(value).__name__} has .* version"):

@@ -11,7 +11,7 @@ from zbk.errors import (
     MetadataConflictError,
     MetadataUnavailableError,
 )
-from zbk.metadata.paths import LOG_NAME_SIZE_MAX, log_list_path, log_path
+from zbk.metadata.paths import NAME_SIZE_MAX, log_list_path, log_path
 from zbk.metadata.records.compare_and_swap import ATTEMPT_COUNT_MAX
 from zbk.metadata.records.ledgers import initialise
 from zbk.metadata.records.logs import LogStore
@@ -135,6 +135,6 @@ def test_a_name_that_can_be_no_node_is_refused(cluster: Cluster, name: str) -> N
         cluster.logs.create(name, 0)
 
 
-@pytest.mark.parametrize("name", ["a", "0", "orders.eu:1_2-3", "x" * LOG_NAME_SIZE_MAX])
+@pytest.mark.parametrize("name", ["a", "0", "orders.eu:1_2-3", "x" * NAME_SIZE_MAX])
 def test_a_name_is_the_name_of_a_node(name: str) -> None:
     assert log_path(name) == f"/logs/{name}"
