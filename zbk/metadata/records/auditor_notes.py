@@ -1,18 +1,18 @@
-"""What auditors leave for each other and for people: when checks ended, how the last audit went.
+"""The notes of auditors, for other auditors and for people: ends of checks, and the last status.
 
-    /underreplication/checks/<kind>   LastCheck: an interval starts there, for every auditor
-    /underreplication/auditor         AuditorStatus: the last one's words
+    /underreplication/checks/<kind>   LastCheck: the start of the next interval, for every auditor
+    /underreplication/auditor         AuditorStatus: the status of the last auditor
 
-Notes are notes: losing one costs a check more, or a line less. Any thread; every method blocks.
+A lost note costs one more check, or a line of the status. Any thread; every method blocks.
 
 Source: BookKeeper's ``checkallledgersctime`` and its kin.
 """
 
 from contextlib import suppress
 
-from zbk.errors import BadVersionError, NodeExistsError, NoNodeError
+from zbk.errors import NoNodeError
 from zbk.metadata.paths import AUDITOR_STATUS, LAST_CHECKS
-from zbk.metadata.records.compare_and_swap import find_node
+from zbk.metadata.records.compare_and_swap import CompareAndSwap, find_node
 from zbk.metadata.stores.store import MetadataStore
 from zbk.metadata.values import AuditorStatus, LastCheck, decode, encode
 
@@ -22,9 +22,10 @@ class AuditorNotes:
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
+        self._swap = CompareAndSwap(store)
 
     def check_times(self) -> dict[str, int]:
-        """Return when each kind of check ended last, in ms since 1970, by the kind's name."""
+        """Return the end of the last check of each kind, in ms since 1970, by the kind's name."""
         try:
             kinds = self._store.children(LAST_CHECKS)
         except NoNodeError:
@@ -37,21 +38,17 @@ class AuditorNotes:
         return found
 
     def note_check(self, kind: str, ended_ms: int) -> None:
-        """Note that a check has ended. Of two at the same time one is noted."""
+        """Record the end of a check. If two end at the same time, one of them is recorded."""
         self._put(f"{LAST_CHECKS}/{kind}", encode(LastCheck(ended_ms=ended_ms)))
 
     def status(self) -> AuditorStatus | None:
-        """Return what the auditor said last, or ``None`` if none ever did."""
+        """Return the last status that an auditor recorded, or ``None``."""
         node = find_node(self._store, AUDITOR_STATUS)
         return None if node is None else decode(AuditorStatus, node.value, AUDITOR_STATUS)
 
     def tell(self, status: AuditorStatus) -> None:
-        """Say how it goes."""
+        """Record the auditor's status."""
         self._put(AUDITOR_STATUS, encode(status))
 
     def _put(self, path: str, value: bytes) -> None:
-        with suppress(BadVersionError, NodeExistsError):
-            try:
-                self._store.set(path, value, self._store.get(path).version)
-            except NoNodeError:
-                self._store.create(path, value, make_parents=True)
+        self._swap.write(path, value, find_node(self._store, path))

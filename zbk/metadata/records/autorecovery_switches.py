@@ -1,14 +1,14 @@
-"""What operators tell autorecovery through the metadata store: rest, look now, how long to wait.
+"""The switches of autorecovery in the metadata store, which operators set.
 
-    /underreplication/disable           while it is there no audit runs and no task is taken
+    /underreplication/disable           while it exists, no audit runs and no task is taken
     /underreplication/trigger           a counter; the auditor audits when it grows
     /underreplication/lostbookiedelay   overrides the auditor's own configuration
 
 Any thread; every method blocks. A watch's callback runs in the store's callback thread and must
 neither block nor call the store.
 
-Source: BookKeeper's ``ZkLedgerUnderreplicationManager``. There a delay that is written again with
-the same value triggers an audit; here that has a node of its own.
+Source: BookKeeper's ``ZkLedgerUnderreplicationManager``. There, writing the same delay again
+triggers an audit; here the trigger has a node of its own.
 """
 
 import logging
@@ -17,7 +17,6 @@ from contextlib import suppress
 from typing import Final
 
 from zbk.errors import (
-    BadVersionError,
     InvalidOptionError,
     MetadataUnavailableError,
     NodeExistsError,
@@ -49,7 +48,7 @@ class AutorecoverySwitches:
         return self._find(UNDERREPLICATION_DISABLED) is None
 
     def enable(self) -> None:
-        """Enable autorecovery. Twice is fine.
+        """Enable autorecovery. Enabling twice is allowed.
 
         Raises:
             MetadataUnavailableError: it may still be disabled.
@@ -58,9 +57,9 @@ class AutorecoverySwitches:
             self._store.delete(UNDERREPLICATION_DISABLED)
 
     def disable(self) -> None:
-        """Disable autorecovery, all over the cluster. Twice is fine.
+        """Disable autorecovery in the whole cluster. Disabling twice is allowed.
 
-        Workers finish the fragment that they are at. Reports are still taken.
+        Workers finish their present fragment. Reports are still recorded.
 
         Raises:
             MetadataUnavailableError: it may still be enabled.
@@ -74,13 +73,13 @@ class AutorecoverySwitches:
             UNDERREPLICATION_DISABLED, lambda node: callback(node is None)
         )
 
-    # ------------------------------------------------------------------ look now
+    # ------------------------------------------------------------------ the trigger
 
     def trigger_audit(self) -> None:
-        """Ask the auditor to look now, whatever its intervals.
+        """Make the auditor audit now, whatever its intervals.
 
         Raises:
-            MetadataUnavailableError: it may not have heard.
+            MetadataUnavailableError: it may not be notified.
         """
         self._count_up(AUDIT_TRIGGER)
 
@@ -93,19 +92,19 @@ class AutorecoverySwitches:
     # ------------------------------------------------------------------ the delay
 
     def lost_bookie_delay_ms(self) -> int | None:
-        """Return how long one lost bookie may take to come back; ``None``: not set.
+        """Return the time that one lost bookie has to come back; ``None`` if it is not set.
 
         Raises:
-            CorruptRecordError: what is there is damaged.
+            CorruptRecordError: the record is damaged.
         """
         return _delay_ms(self._find(LOST_BOOKIE_DELAY))
 
     def set_lost_bookie_delay_ms(self, delay_ms: int | None) -> None:
-        """Say how long one lost bookie may take to come back; ``None``: as configured.
+        """Set the time that one lost bookie has to come back; ``None``: as configured.
 
         Raises:
             InvalidOptionError: below 0, or over ``LOST_BOOKIE_DELAY_MAX_MS``.
-            MetadataUnavailableError: it may not have been set; setting it again is safe.
+            MetadataUnavailableError: it may or may not be set; setting it again is safe.
         """
         if delay_ms is None:
             with suppress(NoNodeError):
@@ -117,22 +116,17 @@ class AutorecoverySwitches:
             )
         value = encode(LostBookieDelay(delay_ms=delay_ms))
 
-        def attempt() -> bool | None:
-            node = self._find(LOST_BOOKIE_DELAY)
-            with suppress(BadVersionError, NoNodeError, NodeExistsError):
-                if node is None:
-                    self._store.create(LOST_BOOKIE_DELAY, value, make_parents=True)
-                else:
-                    self._store.set(LOST_BOOKIE_DELAY, value, node.version)
-                return True
-            return None
-
-        self._swap.until_done(LOST_BOOKIE_DELAY, attempt, SET_ATTEMPT_COUNT_MAX)
+        path = LOST_BOOKIE_DELAY
+        self._swap.until_done(
+            path,
+            lambda: self._swap.write(path, value, self._find(path)) or None,
+            SET_ATTEMPT_COUNT_MAX,
+        )
 
     def watch_lost_bookie_delay(self, callback: Callable[[int | None], None]) -> Watch:
         """Call back with ``lost_bookie_delay_ms()``: now, and after each change.
 
-        What is damaged is logged and left out.
+        A damaged record is logged and not reported.
         """
 
         def on_node(node: Node | None) -> None:
@@ -154,15 +148,10 @@ class AutorecoverySwitches:
         """Increment the counter. A conflict is success: another session has incremented it."""
         node = self._find(path)
         count = 0 if node is None else decode(AuditCounter, node.value, path).count
-        value = encode(AuditCounter(count=count + 1))
-        with suppress(BadVersionError, NoNodeError, NodeExistsError):
-            if node is None:
-                self._store.create(path, value, make_parents=True)
-            else:
-                self._store.set(path, value, node.version)
+        self._swap.write(path, encode(AuditCounter(count=count + 1)), node)
 
     def _count_up_if_possible(self, path: str) -> None:
-        """Increment the counter, or not, where those who are to hear of it look by themselves."""
+        """Increment the counter if the store answers; its watchers also look by themselves."""
         with suppress(MetadataUnavailableError):
             self._count_up(path)
 

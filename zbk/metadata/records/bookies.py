@@ -1,9 +1,9 @@
-"""The bookies in the metadata store: their cookies, and those that are there now.
+"""The bookies in the metadata store: their cookies and their registrations.
 
-A cookie there has the bookie's history beside its identity: the highest incarnation that was let
-serve, and whether its directories show since then that it has served. Before a bookie serves it
-raises the incarnation by compare-and-swap; two processes cannot both raise it to the same one.
-After a lost reply the node is read back: a value with a write token of ours was written by us.
+A cookie in the store holds the bookie's history beside its identity: the highest incarnation that
+was admitted, and whether its directories show that it has served. Before a bookie serves, it raises
+the incarnation by compare-and-swap, so two processes cannot both raise it to the same one. After a
+lost reply the node is read back: an own write token in it shows that this process wrote it.
 
 Any thread may call; calls block. A watch reads in a thread of its own, because the store's
 callbacks may not call the store, and calls back from there.
@@ -45,10 +45,10 @@ from zbk.metadata.values import BookieRegistration, Cookie, StoredCookie, decode
 from zbk.system.clock import monotonic_s
 
 RETRY_S: Final = 0.25
-"""How long a watch waits after the store did not answer."""
+"""The pause of a watch after the store did not answer."""
 
 CHANGE_TIMEOUT_S: Final = 30.0
-"""How long a change of a cookie is tried while the store does not answer, or others change it."""
+"""The time limit of a cookie's change while the store does not answer or others change it."""
 
 UNREGISTERED_RETRY_S: Final = 0.1
 
@@ -60,10 +60,10 @@ BookiesCallback = Callable[[Mapping[str, BookieRegistration]], None]
 
 
 class BookieRegistry:
-    """The bookies of the cluster whose metadata is in ``store``.
+    """The bookies of the cluster in ``store``.
 
-    ``session_timeout_ms`` is the one that bookies open their stores with: how long a dead bookie's
-    registration may stay.
+    ``session_timeout_ms`` is that of the bookies' stores: the registration of a dead bookie may
+    stay so long.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BookieRegistry:
     # ------------------------------------------------------------------ cookies
 
     def create_cookie(self, cookie: Cookie) -> None:
-        """Keep a new bookie's cookie.
+        """Store a new bookie's cookie.
 
         Raises:
             NodeExistsError: the bookie has one already.
@@ -113,21 +113,21 @@ class BookieRegistry:
         return None if node is None else decode(Cookie, node.value, path)
 
     def read_stored_cookie(self, bookie_id: str) -> StoredCookie | None:
-        """Return a bookie's cookie with its history, as it is now, or ``None`` likewise."""
+        """Return a bookie's present cookie with its history, or ``None``. As ``read_cookie``."""
         path = cookie_path(bookie_id)
         node = find_node(self._store, path, is_fresh=True)
         return None if node is None else decode(StoredCookie, node.value, path)
 
     def raise_incarnation(self, bookie_id: str, incarnation: int, *, has_served: bool) -> bool:
-        """Record that a bookie is let serve; return false, and change nothing, if it must not be.
+        """Record that a bookie is admitted; return false, and change nothing, if it is not.
 
-        It must not be if the store has this incarnation or a higher one: another process of the
-        bookie has raised it. ``has_served`` is never taken back here.
+        It is not admitted if the store has this incarnation or a higher one: another process of the
+        bookie has raised it. A true ``has_served`` stays true.
 
         Raises:
             NoNodeError: the bookie has no cookie.
             MetadataUnavailableError: it may or may not have been recorded.
-            BadVersionError: others change it all the time.
+            BadVersionError: other clients change it all the time.
         """
 
         def raised(now: StoredCookie) -> StoredCookie | None:
@@ -140,7 +140,7 @@ class BookieRegistry:
         return self._change_cookie(bookie_id, raised)
 
     def forget_served(self, bookie_id: str) -> None:
-        """Record that a bookie's directories need not show that it has served: they were wiped.
+        """Record that a bookie's directories were wiped, so they do not show that it has served.
 
         Raises:
             NoNodeError, MetadataUnavailableError, BadVersionError: as ``raise_incarnation``.
@@ -154,9 +154,9 @@ class BookieRegistry:
     def _change_cookie(
         self, bookie_id: str, change: Callable[[StoredCookie], StoredCookie | None]
     ) -> bool:
-        """Change a cookie; return false if ``change`` finds nothing to do on what is there."""
+        """Change a cookie; return false if ``change`` returns ``None`` for the present one."""
         path = cookie_path(bookie_id)
-        tried: set[bytes] = set()  # an attempt without an answer may be applied later, too
+        tried: set[bytes] = set()  # the store may apply an attempt without a reply later
         deadline_s = monotonic_s() + CHANGE_TIMEOUT_S
         attempt = 0
         while True:
@@ -179,7 +179,7 @@ class BookieRegistry:
                 return True
 
     def delete_cookie(self, bookie_id: str) -> None:
-        """Forget a bookie that was taken out of service, for good.
+        """Delete the cookie of a bookie that was decommissioned.
 
         Raises:
             NoNodeError: it has no cookie.
@@ -204,10 +204,10 @@ class BookieRegistry:
         *,
         timeout_s: float | None = None,
     ) -> Registration:
-        """Register a running bookie and keep it registered; return when it is.
+        """Register a running bookie and keep it registered; return once it is.
 
-        A registration of an earlier process of the same bookie gets one and a half session
-        timeouts to vanish. ``on_change`` is told of everything that happens, in order.
+        A registration of an earlier process of the same bookie has one and a half session timeouts
+        to vanish. ``on_change`` receives each change of the state, in order.
 
         Raises:
             NodeExistsError: another process of this bookie is registered, and alive.
@@ -228,8 +228,8 @@ class BookieRegistry:
     def wait_unregistered(self, bookie_id: str) -> None:
         """Return once no process is registered as a bookie that is about to start.
 
-        The registration of an earlier process gets one and a half session timeouts to vanish; time
-        in which the store does not answer does not count, for up to ``CHANGE_TIMEOUT_S``.
+        The registration of an earlier process has one and a half session timeouts to vanish; up to
+        ``CHANGE_TIMEOUT_S`` in which the store does not answer do not count.
 
         Raises:
             NodeExistsError: another process of this bookie is registered, and alive.
@@ -258,7 +258,7 @@ class BookieRegistry:
             self._pause(UNREGISTERED_RETRY_S)
 
     def _registered_as(self, bookie_id: str) -> str:
-        """Return what holds the registration of a bookie; empty: nothing does."""
+        """Return a description of a bookie's registration; "" if there is none."""
         try:
             found = self.resolve(bookie_id)
         except (CorruptRecordError, UnsupportedVersionError) as error:
@@ -268,11 +268,11 @@ class BookieRegistry:
         return f"bookie {bookie_id} is registered at {found.address}"
 
     def available(self) -> dict[str, BookieRegistration]:
-        """Return the bookies that take new entries, by id. What cannot be read is left out."""
+        """Return the bookies that accept new entries, by id. Unreadable ones are left out."""
         return self._read_all(AVAILABLE)
 
     def readonly(self) -> dict[str, BookieRegistration]:
-        """Return the bookies that only serve what they have, by id."""
+        """Return the bookies that are read-only, by id. As ``available``."""
         return self._read_all(READONLY)
 
     def resolve(self, bookie_id: str) -> BookieRegistration | None:
@@ -318,7 +318,7 @@ class BookieRegistry:
 
 
 class _BookiesWatch:
-    """Reads the registrations whenever their names change, and tells the callback."""
+    """Reads the registrations whenever their names change, and calls back with them."""
 
     def __init__(
         self,
@@ -337,7 +337,7 @@ class _BookiesWatch:
         self._thread.start()
 
     def cancel(self) -> None:
-        """Stop it. A callback that is under way may still come."""
+        """Stop the watch. A callback that is under way may still come."""
         with self._changed:
             self._is_cancelled = True
             self._changed.notify()

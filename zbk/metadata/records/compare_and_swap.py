@@ -78,6 +78,20 @@ class CompareAndSwap:
         """Wait after an attempt, numbered from 0. The limit of the pause doubles with each."""
         self._pause(self._rng.uniform(0, min(_PAUSE_MAX_S, _PAUSE_MIN_S * 2**attempt)))
 
+    def write(self, path: str, value: bytes, node: Node | None) -> bool:
+        """Write a node that was read as ``node``; return false if another client was faster.
+
+        Raises:
+            MetadataUnavailableError: the node may or may not have been written.
+        """
+        with suppress(BadVersionError, NoNodeError, NodeExistsError):
+            if node is None:
+                self._store.create(path, value, make_parents=True)
+            else:
+                self._store.set(path, value, node.version)
+            return True
+        return False
+
     def put(
         self,
         path: str,

@@ -1,15 +1,15 @@
-"""Who works on which ledger: the locks of tasks, and how far their owners have come.
+"""The locks of tasks: which worker works on which ledger, and its progress.
 
-A lock is two ephemeral nodes, made and removed together: one with the ledger's name, which only one
-can have, and one with the owner's token in its name. The end of a task removes the second one in
-the same ``multi``. A worker whose session ended can so never end a task, not even one that was
-finished and reported again meanwhile and has the same version as its own had. The second node also
-holds the progress: telling it does not touch the task.
+A lock is two ephemeral nodes, created and removed together: one with the ledger's name, which only
+one worker can have, and one with the owner's token in its name. The end of a task removes the
+second one in the same ``multi``. So a worker whose session has ended can never end a task, not even
+a task that was finished and reported again meanwhile and has the same version. The second node also
+holds the progress, so that reporting it does not change the task.
 
-A lock that was taken, or not given back, while the store did not answer is found again by the next
-``lock`` of the same store; ``locked_ids`` leaves it out, so that a worker asks.
+If the store does not answer while a lock is acquired or released, the next ``lock`` of the same
+store finds out whether it is held. ``locked_ids`` leaves such a lock out, so that a worker asks.
 
-A lock is advice (it keeps two from doing the same work): what a worker does to a ledger is safe by
+A lock is advice: it keeps two workers from doing the same work. The changes of a worker are safe by
 compare-and-swap of the ledger's metadata.
 
 Any thread; every method blocks. Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
@@ -23,7 +23,6 @@ from uuid import uuid4
 import msgspec
 
 from zbk.errors import (
-    BadVersionError,
     NoNodeError,
 )
 from zbk.metadata.paths import UNDERREPLICATION_LOCKS, task_lock_of, task_lock_path
@@ -38,14 +37,12 @@ class _Lock(msgspec.Struct):
     """A lock that this store has, or may have."""
 
     token: str
-    is_in_use: bool = False  # false: its owner does not know that it has it
-    is_busy: bool = (
-        False  # it is being taken, or given back: no other thread may before that is over
-    )
+    is_in_use: bool = False  # its owner knows that it has it
+    is_busy: bool = False  # a thread acquires or releases it: no other thread may
 
     @property
     def is_doubtful(self) -> bool:
-        """True when only the store knows whether it is there."""
+        """True when only the store knows whether it is held."""
         return not self.is_in_use and not self.is_busy
 
 
@@ -62,15 +59,15 @@ class TaskLocks(AutorecoverySwitches):
         super().__init__(store, pause=pause)
         self._wall_clock_ms = wall_clock_ms
         self._guard = threading.Lock()
-        self._locks: dict[int, _Lock] = {}  # as many as this store's workers have
+        self._locks: dict[int, _Lock] = {}  # bounded by the number of this store's workers
 
     def lock(self, ledger_id: int, owner: str) -> bool:
         """Acquire the lock of a task while this session lasts; false: another worker has it.
 
-        Read the task after it. ``owner`` is for people.
+        Read the task after this call. ``owner`` is for people.
 
         Raises:
-            MetadataUnavailableError: taken or not; asking again finds out.
+            MetadataUnavailableError: it may or may not be acquired; the next call finds out.
         """
         with self._guard:
             ours = self._locks.setdefault(ledger_id, _Lock(uuid4().hex))
@@ -110,10 +107,10 @@ class TaskLocks(AutorecoverySwitches):
         return ours is not None and self._find(task_lock_path(ledger_id, ours.token)) is not None
 
     def unlock(self, ledger_id: int) -> None:
-        """Give the lock back; the task stays. Nothing to do if it is not ours any more.
+        """Release the lock; the task stays. Do nothing if this store does not hold it.
 
         Raises:
-            MetadataUnavailableError: it may still be locked; the next ``lock`` here finds it.
+            MetadataUnavailableError: it may still be locked; the next ``lock`` finds out.
         """
         with self._guard:
             ours = self._locks.get(ledger_id)
@@ -134,7 +131,7 @@ class TaskLocks(AutorecoverySwitches):
         return {one for one, token in self._lock_names() if not token} - doubtful
 
     def locked(self) -> dict[int, str]:
-        """Return who works on what, by ledger id: one read each."""
+        """Return the owners of the locks by ledger id; read each lock."""
         found = {}
         for ledger_id in sorted(self.locked_ids()):
             path = task_lock_path(ledger_id)
@@ -144,12 +141,12 @@ class TaskLocks(AutorecoverySwitches):
         return found
 
     def note_progress(self, ledger_id: int, copied_count: int, to_copy_count: int) -> bool:
-        """Report how far this store's worker has come; false: the lock is not ours any more.
+        """Record the progress of this store's worker; false: the lock is not held any more.
 
-        The task and its version stay as they are.
+        The task and its version do not change.
 
         Raises:
-            MetadataUnavailableError: noted or not.
+            MetadataUnavailableError: it may or may not be recorded.
         """
         ours = self._lock_in_use(ledger_id)
         if ours is None:
@@ -166,15 +163,12 @@ class TaskLocks(AutorecoverySwitches):
                 to_copy_count=to_copy_count,
                 updated_ms=self._wall_clock_ms(),
             )
-            with suppress(BadVersionError, NoNodeError):
-                self._store.set(path, encode(progress), node.version)
-                return True
-            return None
+            return self._swap.write(path, encode(progress), node) or None
 
         return self._swap.until_done(path, attempt)
 
     def progress(self) -> dict[int, TaskProgress]:
-        """Return how far the workers have come, by ledger id: one read each."""
+        """Return the progress of the workers by ledger id; read each."""
         found = {}
         for ledger_id, token in sorted(self._lock_names()):
             path = task_lock_path(ledger_id, token)
