@@ -1,17 +1,17 @@
 """The election of the auditor: one ephemeral node, which one candidate holds and the others watch.
 
 A *term* is a time in which this candidate leads; terms have growing numbers. Every event of the
-session ends the term: suspended counts as lost. If the node turns out to be still there, a new term
-begins. So an auditor never acts in one session on what it learned in another, and a comparison of
-``term()`` with the number at the start errs on the safe side. A term is advice: two candidates may
-believe for a moment that they lead, so every action of an auditor has to be safe in that case, too
-(reports are merged, not overwritten).
+session ends the term: suspended counts as lost. If the node still exists, a new term begins. So an
+auditor never acts in one session on what it learned in another, and a comparison of ``term()`` with
+the number at the start errs on the safe side. A term is advice: two candidates may believe for a
+moment that they lead, so every action of an auditor has to be safe in that case, too (reports are
+merged, not overwritten).
 
 The candidate's own thread takes all steps; callbacks only wake it. It compares the node with its
 own attempts (``node_claim``), so a lost reply does no harm.
 
-Decisions: BookKeeper has a queue of ephemeral sequential votes, so that the longest-waiting
-candidate follows. Here the fastest one does: it does not matter which process audits.
+Decisions: BookKeeper has a queue of ephemeral sequential votes, and the candidate that has waited
+longest follows. Here the fastest one follows, because any process may audit.
 
 Source: BookKeeper's ``ZkLedgerAuditorManager``, ``AuditorElector``.
 """
@@ -39,8 +39,8 @@ from zbk.system.clock import wall_ms
 
 RETRY_S: Final = 0.25
 RECHECK_S: Final = 5.0
-"""The time between looks without an event: a watch reports the last state only, so it misses a node
-that was made and removed in between."""
+"""The interval of reads without an event: a watch reports the last state only, so it misses a node
+that was created and removed in between."""
 
 CLOSE_TIMEOUT_S: Final = 5.0
 

@@ -1,9 +1,9 @@
-"""The first nodes of a cluster: made once, by the first client.
+"""The first nodes of a cluster, which the first client creates.
 
-``LAYOUT``, ``INSTANCEID``, the id counter and the parents of all else are made in one ``multi``:
-there is a whole cluster or none, and of two who race one makes it and both find it.
+One ``multi`` creates ``LAYOUT``, ``INSTANCEID``, the id counter and the parents of all other nodes.
+So there is a whole cluster or none, and if two clients race, one creates it and both find it.
 
-Any thread; everything blocks.
+Any thread; every function blocks.
 """
 
 from typing import Final
@@ -47,13 +47,13 @@ _PARENTS = (
 
 
 def initialise(store: MetadataStore, layout: Layout | None = None) -> str:
-    """Make the cluster unless it is there; return its instance id.
+    """Create the cluster if it does not exist; return its instance id.
 
-    ``layout`` ``None``: as it is, hierarchical if it is new.
+    ``layout`` ``None``: any layout; a new cluster gets the hierarchical one.
 
     Raises:
-        InvalidOptionError: the cluster has another layout, or something else is in its place.
-        MetadataUnavailableError: it may or may not have been made; asking again is safe.
+        InvalidOptionError: the cluster has another layout, or the store holds other data.
+        MetadataUnavailableError: it may or may not have been created; calling again is safe.
     """
     _make(store, layout or Layout(), str(uuid4()))
     found = read_layout(store)
@@ -67,11 +67,11 @@ def initialise(store: MetadataStore, layout: Layout | None = None) -> str:
 
 
 def initialise_new(store: MetadataStore, layout: Layout) -> str:
-    """Make the cluster, which must not be there; return its instance id.
+    """Create the cluster, which must not exist; return its instance id.
 
     Raises:
-        InvalidOptionError: there is a cluster, or something else.
-        MetadataUnavailableError: it may or may not have been made; asking again says which.
+        InvalidOptionError: there is a cluster, or other data.
+        MetadataUnavailableError: it may or may not have been created; calling again tells.
     """
     mine = str(uuid4())
     _make(store, layout, mine)
@@ -110,29 +110,24 @@ def _make(store: MetadataStore, layout: Layout, instance: str) -> None:
 
 
 def instance_id(store: MetadataStore) -> str:
-    """Return the id that tells this cluster from every other one.
+    """Return the id that identifies this cluster.
 
     Raises:
         InvalidOptionError: there is no cluster yet.
     """
-    try:
-        value = store.get(INSTANCEID).value
-    except NoNodeError as error:
-        raise not_initialised(store) from error
-    return decode(Instance, value, INSTANCEID).instance_id
+    return decode(Instance, _initial_value(store, INSTANCEID), INSTANCEID).instance_id
 
 
 def read_layout(store: MetadataStore) -> Layout:
-    """Return the cluster's layout.
+    """Return the cluster's layout. Raises as ``instance_id``."""
+    return decode(Layout, _initial_value(store, LAYOUT), LAYOUT)
 
-    Raises:
-        InvalidOptionError: there is no cluster yet.
-    """
+
+def _initial_value(store: MetadataStore, path: str) -> bytes:
     try:
-        value = store.get(LAYOUT).value
+        return store.get(path).value
     except NoNodeError as error:
         raise not_initialised(store) from error
-    return decode(Layout, value, LAYOUT)
 
 
 def not_initialised(store: MetadataStore) -> InvalidOptionError:

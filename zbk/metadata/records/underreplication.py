@@ -1,26 +1,26 @@
-"""The ledgers that are not whole, in the metadata store: tasks, their locks, and how they end.
+"""The underreplicated ledgers in the metadata store: tasks, their locks, and how they end.
 
-A *task* is one node a ledger, in a tree like that of the ledgers, so that no node has more than ten
-thousand children. ``report`` makes it or merges into it; a worker locks it, reads it, works, and
-``finish`` removes it *only if it has not changed since it was read*. Locks are ephemeral: they
-go with their worker's session.
+A *task* is one node per ledger, in a tree like that of the ledgers, so that no node has more than
+ten thousand children. ``report`` creates it or merges into it. A worker locks it, reads it, works,
+and ``finish`` removes it *only if it has not changed since it was read*. Locks are ephemeral: they
+end with their worker's session.
 
-What is news. Every report on a task that is there bumps its version, also one that says what is
-noted already: the worker may have found that very bookie well before it was lost once more, and a
-loss cannot be told from a repetition. The price is one more look at the ledger. A ledger that is
-*unrepairable* is handed out again only by a report that names a bookie, a reason or missing entries
-which are not noted yet, by ``retry_unrepairable``, or by ``trigger``: the same loss, reported each
-day, is not tried for ever.
+Which report is new. Every report on an existing task raises its version, even if it repeats what
+the task says: the bookie may have been lost again after the worker found it intact, and a new loss
+cannot be distinguished from a repetition. The price is one more check of the ledger. An
+*unrepairable* ledger becomes a task again only by a report of a bookie, a reason or missing entries
+that are not recorded yet, by ``retry_unrepairable``, or by ``trigger``. So the same loss, reported
+each day, is not tried for ever.
 
-Only the owner of the lock (``task_locks``) ends a task. Lost replies: a reporter reads back
-what is there, with a token of its own in it. If that gets no answer either,
-``MetadataUnavailableError`` goes to the caller: unknown.
+Only the owner of the lock (``task_locks``) ends a task. After a lost reply, a reporter reads back
+the node, which has a token of its own. If that gets no answer either, the caller gets
+``MetadataUnavailableError``: the outcome is unknown.
 
-Of two racing with the marking of a task, one may make the task anew beside its unrepairable twin;
-the next marking overwrites the twin, the next retry removes it.
+A report that races with ``mark_unrepairable`` may create the task again beside its unrepairable
+twin. The next marking overwrites the twin, and the next retry removes it.
 
-Decisions: BookKeeper's tree has four levels of four hexadecimal digits, the last of them a node of
-its own for each task. Any thread; every method blocks.
+Decisions: BookKeeper's tree has four levels of four hexadecimal digits, and the last level is a
+node of its own for each task. Any thread; every method blocks.
 
 Source: BookKeeper's ``ZkLedgerUnderreplicationManager``.
 """
@@ -58,7 +58,7 @@ __all__ = ["MissingReason", "UnderreplicatedLedger", "UnderreplicationStore"]
 
 
 class UnderreplicationStore(TaskLocks):
-    """The tasks of the cluster whose metadata is in ``store``."""
+    """The tasks of the cluster in ``store``."""
 
     # ------------------------------------------------------------------ reports
 
@@ -71,22 +71,21 @@ class UnderreplicationStore(TaskLocks):
         is_quiet: bool = False,
         ranges: Mapping[str, Sequence[Span]] | None = None,
     ) -> bool:
-        """Note that a ledger lacks what these bookies should hold.
+        """Record that a ledger lacks entries which these bookies should hold.
 
-        ``ranges``, by bookie id, are the first and last ids of the entries that are missing, where
-        they are known. A task keeps ``RANGES_COUNT_MAX`` of a bookie; more are merged into covering
-        ones.
+        ``ranges``, by bookie id, are the first and last ids of the missing entries, if they are
+        known. A task keeps ``RANGES_COUNT_MAX`` of a bookie; more are merged into covering ones.
 
-        False if it is known to be unrepairable and this is no news. With ``is_quiet`` watchers are
-        not notified; ``announce`` does it for many reports at once.
+        Return false if the ledger is unrepairable and the report is not new. With ``is_quiet``
+        watchers are not notified; ``announce`` does it for many reports at once.
 
         Raises:
             MetadataConflictError: others changed the task ``ATTEMPT_COUNT_MAX`` times in a row.
-            MetadataUnavailableError: the report may or may not have been noted; repeat it.
+            MetadataUnavailableError: the report may or may not be recorded; repeat it.
         """
-        assert bookie_ids, "a report names who lacks something"
+        assert bookie_ids, "a report names bookies"
         missing = NO_RANGES if ranges is None else ranges
-        assert missing.keys() <= set(bookie_ids), "ranges are those of bookies that are named"
+        assert missing.keys() <= set(bookie_ids), "ranges are those of named bookies"
         noted = self._swap.until_done(
             task_path(UNDERREPLICATED_LEDGERS, ledger_id),
             lambda: self._try_report(ledger_id, bookie_ids, reason, missing),
@@ -103,13 +102,13 @@ class UnderreplicationStore(TaskLocks):
         *,
         ranges: Mapping[str, Sequence[Span]],
     ) -> Sequence[Operation]:
-        """Return what ``report`` would do now, to be done in one step with something else.
+        """Return the operations of ``report``, to carry out in one step with others.
 
-        If another client is faster they fail, with all operations of the step: ask again then.
-        Watchers are not notified (``announce``).
+        If another client is faster, the whole step fails: call again then. Watchers are not
+        notified (``announce``).
 
         Raises:
-            CorruptRecordError: the task that is there is damaged.
+            CorruptRecordError: the present task is damaged.
             MetadataUnavailableError: the store does not answer.
         """
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
@@ -133,7 +132,7 @@ class UnderreplicationStore(TaskLocks):
         return [Delete(shelf_path, version), Create(path, encode(wanted))]
 
     def announce(self) -> None:
-        """Notify watchers that there are tasks. They look by themselves too, now and then."""
+        """Notify watchers that there are tasks. They also look by themselves at intervals."""
         self._count_up_if_possible(TASK_NEWS)
 
     def _try_report(
@@ -143,7 +142,7 @@ class UnderreplicationStore(TaskLocks):
         reason: MissingReason,
         ranges: Mapping[str, Sequence[Span]],
     ) -> bool | None:
-        """Return what ``report`` does, or ``None`` if another client was faster."""
+        """Return the result of ``report``, or ``None`` if another client was faster."""
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         now_ms = self._wall_clock_ms()
         shelved = self._shelved(ledger_id)
@@ -174,7 +173,7 @@ class UnderreplicationStore(TaskLocks):
         """Return a task and its version, or ``None`` if there is none.
 
         Raises:
-            CorruptRecordError: what is there is damaged.
+            CorruptRecordError: the task is damaged.
         """
         return self._task(UNDERREPLICATED_LEDGERS, ledger_id)
 
@@ -186,7 +185,7 @@ class UnderreplicationStore(TaskLocks):
     def list(self, after: int = -1) -> Iterator[int]:
         """Yield the ids of all ledgers that have a task, ascending, from the first past ``after``.
 
-        Reads the tree piece by piece; what comes or goes meanwhile may or may not be among them.
+        Reads the tree piece by piece; tasks that come or go meanwhile may or may not be among them.
         """
         return self._list(UNDERREPLICATED_LEDGERS, after)
 
@@ -199,27 +198,27 @@ class UnderreplicationStore(TaskLocks):
         return self._count(UNDERREPLICATED_LEDGERS)
 
     def unrepairable_count(self) -> int:
-        """Return the number of unrepairable ledgers, likewise."""
+        """Return the number of unrepairable ledgers. As ``task_count``."""
         return self._count(UNREPAIRABLE_LEDGERS)
 
     def watch_tasks(self, callback: Callable[[], None]) -> Watch:
         """Call back now, and whenever there may be new tasks.
 
-        Runs in the store's callback thread and must neither block nor call the store. A task whose
-        worker died is not announced: look now and then.
+        The callback runs in the store's callback thread and must neither block nor call the store.
+        A task whose worker died is not announced, so also look at intervals.
         """
         return self._store.watch_node(TASK_NEWS, lambda _node: callback())
 
-    # ------------------------------------------------------------------ how a task ends
+    # ------------------------------------------------------------------ the end of a task
 
     def finish(self, ledger_id: int, version: int) -> bool:
-        """Remove a task, and its lock, if it still has this version.
+        """Remove a task and its lock, if the task still has this version.
 
-        False: something was reported meanwhile, and the lock is kept; or the lock is gone. A task
-        that is not there any more is finished.
+        False: there was a report meanwhile, and the lock is kept; or the lock is gone. A task that
+        does not exist any more is finished.
 
         Raises:
-            MetadataUnavailableError: finished or not.
+            MetadataUnavailableError: the task may or may not be finished.
         """
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         is_done = self._end(ledger_id, version, [Delete(path, version)])
@@ -228,13 +227,12 @@ class UnderreplicationStore(TaskLocks):
         return is_done
 
     def mark_unrepairable(self, ledger_id: int, version: int, why: str) -> bool:
-        """Put a task aside, with its lock given back, if it still has this version.
+        """Mark a task's ledger unrepairable and release its lock, if the task has this version.
 
-        It is not handed out again until something new is reported, or a retry is requested. False:
-        as for ``finish``.
+        It becomes a task again after a new report or a retry. False: as for ``finish``.
 
         Raises:
-            MetadataUnavailableError: put aside or not.
+            MetadataUnavailableError: it may or may not be marked.
         """
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         shelf_path = task_path(UNREPAIRABLE_LEDGERS, ledger_id)
@@ -253,12 +251,13 @@ class UnderreplicationStore(TaskLocks):
         return is_done
 
     def note_failure(self, ledger_id: int, version: int, why: str) -> int | None:
-        """Count an attempt that failed; return the task's new version.
+        """Count a failed attempt; return the task's new version.
 
-        ``None``: something was reported meanwhile, which is worth an attempt that is not counted.
+        ``None``: there was a report meanwhile, so the next attempt is worthwhile and the failed one
+        does not count.
 
         Raises:
-            MetadataUnavailableError: counted or not.
+            MetadataUnavailableError: it may or may not be counted.
         """
         path = task_path(UNDERREPLICATED_LEDGERS, ledger_id)
         found = self.read(ledger_id)
@@ -269,12 +268,10 @@ class UnderreplicationStore(TaskLocks):
         return version + 1 if is_counted else None
 
     def retry_unrepairable(self, ledger_ids: Iterable[int] | None = None) -> int:
-        """Make unrepairable ledgers tasks again; return their number.
-
-        ``ledger_ids``: of these only; by default all.
+        """Make unrepairable ledgers tasks again, these or all; return their number.
 
         Raises:
-            MetadataUnavailableError: some of them may not be handed out.
+            MetadataUnavailableError: some of them may still be unrepairable.
         """
         count = 0
         for ledger_id in self.list_unrepairable() if ledger_ids is None else ledger_ids:
@@ -289,7 +286,7 @@ class UnderreplicationStore(TaskLocks):
             with suppress(BadVersionError, NoNodeError):
                 try:
                     self._store.multi([take, Create(path, encode(task.to_work_on()))])
-                except NodeExistsError:  # its twin is being worked on
+                except NodeExistsError:  # its twin is a task already
                     self._store.multi([take])
                 count += 1
             self._remove_empty_parents(UNREPAIRABLE_LEDGERS, shelf_path)
@@ -298,10 +295,10 @@ class UnderreplicationStore(TaskLocks):
         return count
 
     def trigger(self) -> None:
-        """Ask the auditor to look now, and make unrepairable ledgers tasks again.
+        """Make the auditor audit now, and make unrepairable ledgers tasks again.
 
         Raises:
-            MetadataUnavailableError: not all of it may have been done; doing it again is safe.
+            MetadataUnavailableError: only a part may be done; calling again is safe.
         """
         self.retry_unrepairable()
         self.trigger_audit()
@@ -326,7 +323,7 @@ class UnderreplicationStore(TaskLocks):
             else:
                 self._forget_lock(ledger_id)
                 return True
-            node = self._find(path)  # the nodes show what became of it
+            node = self._find(path)  # the nodes show the outcome
             is_locked = self._find(own) is not None
             if node is None:
                 self.unlock(ledger_id)
