@@ -68,6 +68,9 @@ COMMANDS = {
     "bench": LazyCommand(
         "zbk.cli.bench.group:bench", "Measure writes, reads, syncs and the floor."
     ),
+    "generate": LazyCommand(
+        "zbk.cli.generate.group:generate", "Print files for shells and service managers."
+    ),
     "version": LazyCommand(
         "zbk.cli.version:version", "Show the versions of zbk, its wire protocol and its formats."
     ),
@@ -156,12 +159,24 @@ def main() -> NoReturn:
     """Run the command line and end the process."""
     open_streams()
     use_one_arena()
+    if "_ZBK_COMPLETE" in os.environ:
+        _complete()
     try:
         cli(prog_name="zbk")
     except OSError as error:  # of --help or --version, which click prints before it calls us
         _show_system_error(error)
         sys.exit(EXIT_CALLER)
     raise AssertionError("click ends the process")
+
+
+def _complete() -> NoReturn:
+    """Answer a shell that completes a command line, without waiting for threads at the end."""
+    try:
+        cli(prog_name="zbk")
+    except SystemExit:
+        sys.stdout.flush()
+    finally:
+        os._exit(0)
 
 
 def _show(error: Exception) -> None:

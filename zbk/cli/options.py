@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from zbk.cli.completion import complete_bookies, complete_ledgers, complete_names
 from zbk.protocol.entry.words import LEDGER_ID_MAX
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -158,11 +159,14 @@ output_option = choice_option(
 )
 
 ledger_id_argument = click.argument(
-    "ledger_id", metavar="ID", type=click.IntRange(0, LEDGER_ID_MAX)
+    "ledger_id",
+    metavar="ID",
+    type=click.IntRange(0, LEDGER_ID_MAX),
+    shell_complete=complete_ledgers,
 )
 
-name_argument = click.argument("name", metavar="NAME")
-bookie_id_argument = click.argument("bookie_id", metavar="ID")
+name_argument = click.argument("name", metavar="NAME", shell_complete=complete_names)
+bookie_id_argument = click.argument("bookie_id", metavar="ID", shell_complete=complete_bookies)
 
 type_option = choice_option(
     "--type",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.completion import complete_bookies
 from zbk.cli.options import duration_option, metadata_option, output_option
 from zbk.cli.output import Format, note, print_json, print_rows
 from zbk.cli.progress import telling
@@ -39,7 +40,7 @@ ENTRIES_COLUMNS: Final = ["bookie_id", "ledger_id", "first_entry_id", "last_entr
         ("zbk bookie scrub --all --status -o json", "their findings, for programs"),
     ],
 )
-@click.argument("bookie_id", metavar="ID", required=False)
+@click.argument("bookie_id", metavar="ID", required=False, shell_complete=complete_bookies)
 @click.option("--all", "is_all", is_flag=True, help="All bookies that are registered.")
 @click.option("--wait", "is_waiting", is_flag=True, help="Wait for the end, and show the damage.")
 @click.option("--status", "is_asking", is_flag=True, help="Start nothing; show the last findings.")

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from zbk.cli.command import ZbkCommand
+from zbk.cli.completion import complete_names
 from zbk.cli.confirmation import is_confirmed, yes_option
 from zbk.cli.options import (
     integer_option,
@@ -141,7 +142,7 @@ def abort(
         ("zbk dataset gc --all -o json", "all, also dropped ones; one object per data set"),
     ],
 )
-@click.argument("name", metavar="[NAME]", required=False)
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=complete_names)
 @click.option("--all", "is_all", is_flag=True, help="All data sets, also dropped ones.")
 @click.option("--dry-run", "is_dry_run", is_flag=True, help="Change nothing.")
 @password_option

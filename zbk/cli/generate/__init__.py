@@ -1,0 +1,1 @@
+"""``zbk generate``: files for shells and service managers, on standard output."""
