@@ -23,7 +23,7 @@ def sends_what_is_pending(self: WritePath, slot: int, now_ms: int, *, is_revoked
 
 def _forget_late(window: WriteWindow) -> None:
     """Forget the acked batches that nobody is owed any more."""
-    for batch in [b for b in window._batches.values() if b.is_acked]:
+    for batch in [b for b in window.batches.values() if b.is_acked]:
         if not batch.awaited_count and not batch.owed_count:
             window._retire(batch)
 

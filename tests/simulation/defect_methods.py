@@ -268,7 +268,7 @@ def sync_is_done_at_once(self: SyncRounds, lac: int) -> list[ev.Effect]:
     """M16."""
     done: list[ev.Effect] = []
     while self._waiting:
-        ticket, flush_id = self._waiting.popleft()
+        ticket, flush_id = self._waiting.pop(0)
         if ticket is not None:
             done.append(ev.SyncDone(ticket, max(lac, flush_id)))
     return done
@@ -320,7 +320,7 @@ def leaves_its_sync_point(self: SyncPoint, now_ms: int) -> Reach:
 _add_answered = BookieAnswers.add_answered
 
 
-def any_epoch_counts(self: BookieAnswers, event: ev.AddAnswered) -> list[ev.Effect]:
+def any_epoch_counts(self: BookieAnswers, event: ev.AddAnswered) -> Sequence[ev.Effect]:
     """M18."""
     epoch = self._slots.epochs[event.slot]
     return _add_answered(self, msgspec.structs.replace(event, epoch=epoch))

@@ -25,6 +25,7 @@ from tests.simulation.writer_oracle import WriterOracle, may_lose
 from tests.support.history import Event, hash_of
 from zbk.client.cluster.metadata_actor import MetadataTask
 from zbk.client.write.append_budget import AppendBudget
+from zbk.client.write.append_future import SharedCondition
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_actor import Join, WriterActor, WriterDoor
@@ -292,7 +293,7 @@ class _OpenLedger:
             mailbox=mailbox,
             pool=client.pool,
             request_timeout_ms=world.request_timeout_ms,
-            condition=threading.Condition(),
+            condition=SharedCondition(),
             sink=door,
             now_ms=client.node.now_ms,
         )

@@ -16,6 +16,45 @@ from typing import Any
 
 from zbk.system.clock import monotonic_s
 
+
+class SharedCondition(threading.Condition):
+    """A condition for many futures, which takes little memory while no thread waits.
+
+    ``lock`` guards the futures. A standard condition makes a kilobyte of objects at once.
+    """
+
+    __slots__ = ("lock", "waiting")
+
+    def __init__(self) -> None:  # nothing of the base is initialized
+        self.lock = threading.RLock()  # a thread may hold it for several futures
+        self.waiting: threading.Condition | None = None  # made by the first thread that waits
+
+    def __enter__(self) -> bool:
+        return self.lock.__enter__()
+
+    def __exit__(self, *_error: object) -> None:
+        self.lock.release()
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """Acquire the lock."""
+        return self.lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        """Release the lock."""
+        self.lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a ``notify_all``, with the lock held; return false after the time-out."""
+        if self.waiting is None:
+            self.waiting = threading.Condition(self.lock)
+        return self.waiting.wait(timeout)
+
+    def notify_all(self) -> None:
+        """Wake all threads that wait; with the lock held."""
+        if self.waiting is not None:
+            self.waiting.notify_all()
+
+
 _PENDING = "PENDING"  # states of concurrent.futures, which keeps their names to itself
 _FINISHED = "FINISHED"
 
@@ -27,37 +66,36 @@ class AppendFuture(Future[Any]):
     of the ids, else the one id.
     """
 
-    __slots__ = ("_condition", "_result", "_state", "is_many", "size")
-
-    # most never have them; the base keeps a dictionary for those that do
-    _exception = None
-    _followers: tuple[list[Any], list[Any]] | None = None  # waiters and callbacks
+    __slots__ = (
+        "_callbacks", "_condition", "_exception", "_result", "_state", "_watchers", "is_many",
+        "size",
+    )  # fmt: skip
 
     def __init__(
         self,
-        condition: threading.Condition | None = None,
+        condition: SharedCondition | None = None,
         size: int = 0,
         is_many: bool = False,
     ) -> None:
-        self._condition = condition or threading.Condition()
+        self._condition: SharedCondition = condition or SharedCondition()
         self._state = _PENDING
-        self._result = None
+        self._result = self._exception = None
+        self._callbacks: list[Any] | None = None  # most futures have neither
+        self._watchers: list[Any] | None = None
         self.size = size
         self.is_many = is_many
 
     @property
     def _waiters(self) -> list[Any]:  # type: ignore[override]  # never set
-        return self._lists()[0]
+        if self._watchers is None:
+            self._watchers = []
+        return self._watchers
 
     @property
     def _done_callbacks(self) -> list[Any]:
-        return self._lists()[1]
-
-    def _lists(self) -> tuple[list[Any], list[Any]]:
-        """Return the waiters and the callbacks; call with the condition held."""
-        if self._followers is None:
-            self._followers = [], []
-        return self._followers
+        if self._callbacks is None:
+            self._callbacks = []
+        return self._callbacks
 
     def cancel(self) -> bool:
         """Return False."""
@@ -69,14 +107,14 @@ class AppendFuture(Future[Any]):
 
     def add_done_callback(self, fn: Callable[[Future[Any]], object]) -> None:
         """Call ``fn`` with this future once it is done: at once, if it is."""
-        if self._state == _FINISHED:
-            super().add_done_callback(fn)  # which logs what ``fn`` raises
-            return
-        with self._condition:
+        with self._condition.lock:
             if self._state != _FINISHED:
-                self._lists()[1].append(fn)
+                if self._callbacks is None:
+                    self._callbacks = [fn]
+                else:
+                    self._callbacks.append(fn)
                 return
-        super().add_done_callback(fn)
+        super().add_done_callback(fn)  # which logs what ``fn`` raises
 
     def result(self, timeout: float | None = None) -> Any:  # noqa: ANN401 - as Future has it
         """Return the result, or raise the error, once there is one; ``timeout`` in seconds."""
@@ -90,7 +128,9 @@ class AppendFuture(Future[Any]):
         """Return the error, or ``None`` for a result, once there is one."""
         if self._state != _FINISHED:
             self._wait(timeout)
-        return super().exception(0)
+        if self._state != _FINISHED:
+            return super().exception(0)
+        return self._exception
 
     def _wait(self, timeout: float | None) -> None:
         """Wait; the condition is notified for others, too."""
@@ -107,23 +147,23 @@ class AppendFuture(Future[Any]):
 
 
 def resolve_all(
-    condition: threading.Condition, tickets: Sequence[tuple[AppendFuture, int, int]]
+    condition: SharedCondition, tickets: Sequence[tuple[AppendFuture, int, int]]
 ) -> None:
     """Resolve futures that share ``condition``, in order.
 
     With each comes the id of its first entry and how many entries there are.
     """
     followed: list[AppendFuture] = []
-    with condition:
+    with condition.lock:
         for future, first_id, count in tickets:
             assert future._state == _PENDING, "an append is answered once"  # noqa: SLF001
             future._result = range(first_id, first_id + count) if future.is_many else first_id  # noqa: SLF001
             future._state = _FINISHED  # noqa: SLF001 - last: it is read without the lock
-            if future._followers is not None:  # noqa: SLF001
+            if future._callbacks is not None:  # noqa: SLF001
                 followed.append(future)
-                for waiter in future._followers[0]:  # noqa: SLF001
-                    waiter.add_result(future)
-        if condition._waiters:  # type: ignore[attr-defined]  # noqa: SLF001 - a call costs more
-            condition.notify_all()
+            if future._watchers is not None:  # noqa: SLF001
+                for watcher in future._watchers:  # noqa: SLF001
+                    watcher.add_result(future)
+        condition.notify_all()
     for future in followed:  # callbacks are not called with the lock held
         future._invoke_callbacks()  # type: ignore[attr-defined]  # noqa: SLF001 - as set_result does

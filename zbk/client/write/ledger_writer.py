@@ -1,13 +1,12 @@
 """What an application holds of a ledger that it writes."""
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Final, Self, TypeAlias, TypeVar
 
 from zbk.client import arguments
-from zbk.client.write.append_future import AppendFuture
+from zbk.client.write.append_future import AppendFuture, SharedCondition
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_body import AskClose, AskSync
 from zbk.client.write.writer_metadata import WriterMetadata
@@ -58,7 +57,7 @@ class LedgerWriter:
         metadata: WriterMetadata,
         core: WriterCore,
         mailbox: AppendMailbox,
-        condition: threading.Condition,
+        condition: SharedCondition,
         tell: Callable[[AskSync | AskClose], None],
         end: Callable[[], None],
         *,

@@ -14,6 +14,7 @@ import msgspec
 from zbk.client.cluster.metadata_actor import MetadataActors
 from zbk.client.cluster.placer import BookiePlacer
 from zbk.client.write.append_budget import AppendBudget
+from zbk.client.write.append_future import SharedCondition
 from zbk.client.write.ledger_writer import LedgerWriter
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_actor import (
@@ -64,6 +65,7 @@ class OpenWriters:
     def __init__(self, ground: WriterGround) -> None:
         self._ground = ground
         self._budget = AppendBudget(ground.config.all_pending_size_max)
+        self._limits = _limits_of(ground.config)
         self._lock = threading.Lock()
         self._doors: list[WriterDoor | None] = [None] * ground.config.writer_actor_count
         self._is_stopped = False
@@ -127,7 +129,7 @@ class OpenWriters:
             mailbox=mailbox,
             pool=ground.pool,
             request_timeout_ms=config.request_timeout_ms,
-            condition=threading.Condition(),
+            condition=SharedCondition(),
             sink=door,
         )
         connected = threading.Event()
@@ -178,7 +180,6 @@ class OpenWriters:
             door.leave_message(LookAround())
 
     def _core(self, metadata: LedgerMetadata, password: bytes) -> WriterCore:
-        config = self._ground.config
         return WriterCore(
             metadata.ledger_id,
             metadata.quorum,
@@ -186,17 +187,21 @@ class OpenWriters:
             ensemble=metadata.last_fragment.bookies,
             digest_type=metadata.digest_type,
             digest=digest_function(metadata.digest_type, password, metadata.ledger_id),
-            limits=WriterLimits(
-                window_size=config.window_size,
-                backlog_size=config.backlog_size,
-                batch_size_max=config.batch_size_max,
-                batch_count_max=config.batch_count_max,
-                quorum_grace_ms=config.quorum_grace_ms,
-                metadata_grace_ms=2 * config.session_timeout_ms,
-                slow_bookie_ms=config.slow_bookie_ms,
-                explicit_lac_ms=config.explicit_lac_ms,
-            ),
+            limits=self._limits,
         )
+
+
+def _limits_of(config: ClientConfig) -> WriterLimits:
+    return WriterLimits(
+        window_size=config.window_size,
+        backlog_size=config.backlog_size,
+        batch_size_max=config.batch_size_max,
+        batch_count_max=config.batch_count_max,
+        quorum_grace_ms=config.quorum_grace_ms,
+        metadata_grace_ms=2 * config.session_timeout_ms,
+        slow_bookie_ms=config.slow_bookie_ms,
+        explicit_lac_ms=config.explicit_lac_ms,
+    )
 
 
 def _drop(mailbox: AppendMailbox, door: WriterDoor, body: WriterBody) -> None:

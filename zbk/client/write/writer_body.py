@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
-from zbk.client.write.append_future import AppendFuture, resolve_all
+from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
 from zbk.client.write.mailbox import AppendMailbox
 from zbk.client.write.writer_metadata import (
     ClosedInMetadata,
@@ -66,7 +66,7 @@ class WriterSetup(msgspec.Struct, frozen=True):
     mailbox: AppendMailbox
     pool: BookiePool
     request_timeout_ms: int
-    condition: threading.Condition  # of all futures of appends
+    condition: SharedCondition  # of all futures of appends
     sink: Sink
     now_ms: Callable[[], int] = monotonic_ms
 
@@ -111,7 +111,7 @@ class WriterBody:
             writer=self,
         )
         self._slots: dict[str, int] = {}
-        self._unheard = set(self._core.slots.bookies)
+        self._unheard: frozenset[str] = frozenset(self._core.slots.bookies)
         self._connected: threading.Event | None = connected
         self._refusing: dict[str, int] = {}  # bookies that took no adds, and when to ask them again
         self._end_point: core.CloseLedger | None = None
@@ -250,7 +250,7 @@ class WriterBody:
                 self._setup.pool.subscribe(bookie_id, self._sink, self)
 
     def _heard(self, bookie_id: str) -> None:
-        self._unheard.discard(bookie_id)
+        self._unheard -= {bookie_id}
         if not self._unheard and self._connected is not None:
             self._connected.set()
             self._connected = None  # a kilobyte

@@ -15,7 +15,6 @@ Source: "The BookKeeper protocol", sections Write quorums, Ack quorums, Writing 
 revoking of acks follows ``PendingAddOp.unsetSuccessAndSendWriteRequest``.
 """
 
-from collections import deque
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -54,7 +53,7 @@ class AckTracker:
     """
 
     __slots__ = (
-        "_ack_size", "_by_first", "_is_held", "_masks", "_order", "last_acked_id", "last_pushed_id",
+        "_ack_size", "_is_held", "_masks", "_pending", "last_acked_id", "last_pushed_id",
     )  # fmt: skip
 
     def __init__(self, quorum: Quorum, last_entry_id: int = NO_ENTRY) -> None:
@@ -65,8 +64,7 @@ class AckTracker:
         self._ack_size = quorum.ack_size
         self.last_acked_id = last_entry_id
         self.last_pushed_id = last_entry_id
-        self._order: deque[_Pending] = deque()
-        self._by_first: dict[int, _Pending] = {}
+        self._pending: dict[int, _Pending] = {}  # by first id, in order
         self._is_held = False
 
     @property
@@ -84,9 +82,7 @@ class AckTracker:
             if count >= size
             else tuple(self._masks[(first + i) % size] for i in range(count))
         )
-        pending = _Pending(range(first, first + count), masks)
-        self._order.append(pending)
-        self._by_first[first] = pending
+        pending = self._pending[first] = _Pending(range(first, first + count), masks)
         self.last_pushed_id += count
         return pending.entry_ids
 
@@ -96,7 +92,7 @@ class AckTracker:
         Often it confirms nothing. An ack of a range that is confirmed already, of no range, or
         from a slot that holds nothing of it, is late news and changes nothing.
         """
-        pending = self._by_first.get(first_entry_id)
+        pending = self._pending.get(first_entry_id)
         if pending is None:
             return _NOTHING
         pending.acked |= 1 << slot
@@ -119,7 +115,7 @@ class AckTracker:
 
         A range that was complete, and waited for one before it, may become incomplete.
         """
-        for pending in self._order:
+        for pending in self._pending.values():
             pending.acked &= ~(1 << slot)
             pending.is_complete = self._has_quorum(pending.masks, pending.acked)
         self._check()
@@ -128,7 +124,7 @@ class AckTracker:
     def unacked(self, slot: int) -> Iterator[range]:
         """Yield the pending ranges that the slot holds a part of and has not acked, in order."""
         bit = 1 << slot
-        for pending in self._order:
+        for pending in self._pending.values():
             if not pending.acked & bit and any(mask & bit for mask in pending.masks):
                 yield pending.entry_ids
 
@@ -138,7 +134,7 @@ class AckTracker:
         What a failed slot has acked still counts.
         """
         failed = sum(1 << slot for slot in failed_slots)
-        return all(self._has_quorum(p.masks, p.acked | ~failed) for p in self._order)
+        return all(self._has_quorum(p.masks, p.acked | ~failed) for p in self._pending.values())
 
     def _has_quorum(self, masks: tuple[int, ...], acked: int) -> bool:
         if len(masks) == 1:
@@ -146,19 +142,18 @@ class AckTracker:
         return all((acked & mask).bit_count() >= self._ack_size for mask in masks)
 
     def _confirm(self) -> range:
-        first = self.last_acked_id + 1
-        while self._order and self._order[0].is_complete:
-            entry_ids = self._order.popleft().entry_ids
-            del self._by_first[entry_ids.start]
-            self.last_acked_id = entry_ids.stop - 1
+        first = end = self.last_acked_id + 1
+        while (head := self._pending.get(end)) is not None and head.is_complete:
+            del self._pending[end]
+            end = head.entry_ids.stop
+        self.last_acked_id = end - 1
         self._check()
-        return range(first, self.last_acked_id + 1)
+        return range(first, end)
 
     def _check(self) -> None:
-        assert len(self._order) == len(self._by_first)
-        if self._order:
-            head = self._order[0]
-            assert head.entry_ids.start == self.last_acked_id + 1, "pending follows the acked"
+        if self._pending:
+            head = self._pending.get(self.last_acked_id + 1)
+            assert head is not None, "pending follows the acked"
             assert self._is_held or not head.is_complete, "a complete head must be confirmed"
         else:
             assert self.last_acked_id == self.last_pushed_id, "nothing pending: all is acked"

@@ -8,9 +8,8 @@ The queue has no limit of its own: whoever appends counts the bytes and waits (`
 """
 
 from bisect import bisect_right
-from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate, chain, islice, repeat
+from itertools import accumulate, chain, repeat
 from operator import add, itemgetter
 from typing import Final
 
@@ -37,7 +36,8 @@ class Taken(msgspec.Struct, frozen=True, gc=False):
 class AppendQueue:
     """A queue of appends that is emptied batch by batch.
 
-    ``waiting`` are those that wait, at least in part; others only look whether there are any.
+    ``waiting`` are those that wait, at least in part, and ``count`` is the number of entries added,
+    ever. Others only read them.
 
     Invariants, checked in ``_check``:
       * ids are given out densely: those taken, then those queued, up to ``last_entry_id``;
@@ -45,27 +45,27 @@ class AppendQueue:
     """
 
     __slots__ = (
-        "_count", "_count_max", "_offset", "_overhead_size", "_size_max", "_taken_count", "waiting",
+        "_count_max", "_offset", "_overhead_size", "_size_max", "_taken_count", "count", "waiting",
     )  # fmt: skip
 
     def __init__(self, *, entry_overhead_size: int, size_max: int, count_max: int) -> None:
         self._overhead_size = entry_overhead_size  # bytes that encoding adds to a payload
         self._size_max = size_max
         self._count_max = count_max
-        self.waiting: deque[tuple[Ticket, Sequence[bytes]]] = deque()
+        self.waiting: list[tuple[Ticket, Sequence[bytes]]] = []  # an empty deque takes 600 bytes
         self._offset = 0  # payloads of the first append that were taken
         self._taken_count = 0  # entries taken, ever
-        self._count = 0  # entries added, ever
+        self.count = 0  # entries added, ever
 
     @property
     def last_entry_id(self) -> int:
         """The id that the last queued entry has or will get; -1 before the first."""
-        return self._count + NO_ENTRY
+        return self.count + NO_ENTRY
 
     def add(self, appends: Sequence[tuple[Ticket, Sequence[bytes]]]) -> None:
         """Queue appends, each of some payloads."""
         self.waiting.extend(appends)
-        self._count += sum(map(len, map(_PAYLOADS, appends)))
+        self.count += sum(map(len, map(_PAYLOADS, appends)))
 
     def take(self) -> Taken:
         """Remove what goes into the next batch: at least one append, or one entry of it.
@@ -73,7 +73,13 @@ class AppendQueue:
         Whole appends as far as they fit; or else a part of the first one. A payload larger than
         a batch is taken alone.
         """
-        assert self.waiting, "there is something to take"
+        waiting = self.waiting
+        assert waiting, "there is something to take"
+        if len(waiting) == 1 and not self._offset and len(waiting[0][1]) == 1:
+            ticket, payloads = waiting.pop()  # one entry: what a quiet ledger has
+            first = self._taken_count
+            self._taken_count = first + 1
+            return Taken([payloads[0]], [(ticket, first, 1)])
         taken = Taken([], [])
         if not self._offset:
             self._take_single(taken)
@@ -89,7 +95,7 @@ class AppendQueue:
         items = self.waiting
         if len(items) == 1 or len(items[0][1]) != 1 or len(items[1][1]) != 1:
             return
-        some = list(islice(items, self._count_max))
+        some = items[: self._count_max]
         counts = list(map(len, map(_PAYLOADS, some)))
         if counts.count(1) < len(counts):
             del some[next(at for at, count in enumerate(counts) if count != 1) :]
@@ -102,18 +108,13 @@ class AppendQueue:
         ids = range(first, first + fitting_count)
         taken.tickets.extend(zip(map(_TICKET, some), ids, repeat(1), strict=False))
         self._taken_count += fitting_count
-        if fitting_count == len(items):
-            items.clear()
-        else:
-            for _ in range(fitting_count):
-                items.popleft()
+        del items[:fitting_count]
 
     def _take_whole(self, taken: Taken) -> None:
         items, payloads, tickets = self.waiting, taken.payloads, taken.tickets
         room_count, room_size = self._count_max, self._size_max
         first = self._taken_count
-        while items:
-            ticket, entries = items[0]
+        for ticket, entries in items:
             count = len(entries)
             if count > room_count:
                 break
@@ -122,10 +123,10 @@ class AppendQueue:
             room_size -= size
             if room_size < 0:
                 break
-            items.popleft()
             payloads += entries
             tickets.append((ticket, first, count))
             first += count
+        del items[: len(tickets)]
         self._taken_count = first
 
     def _take_part(self) -> Taken:
@@ -139,7 +140,7 @@ class AppendQueue:
         if self._offset < len(entries):
             return Taken(list(part), [])
         first = self._taken_count - len(entries)
-        self.waiting.popleft()
+        del self.waiting[0]
         self._offset = 0
         return Taken(list(part), [(ticket, first, len(entries))])
 
@@ -152,5 +153,5 @@ class AppendQueue:
 
     def _check(self) -> None:
         waiting_count = len(self.waiting[0][1]) - self._offset if self.waiting else 0
-        assert self._taken_count + waiting_count <= self._count, "ids are given out once"
+        assert self._taken_count + waiting_count <= self.count, "ids are given out once"
         assert self.waiting or not self._offset

@@ -6,9 +6,13 @@ length are kept. The LAC is only ever moved to such an end, or stays where it is
 the length is not known, and a lower LAC is always true as well.
 """
 
-from collections import deque
+from bisect import bisect_right
+from operator import itemgetter
+from typing import Final
 
 from zbk.protocol.entry.words import NO_ENTRY
+
+_ID: Final = itemgetter(0)
 
 
 class BatchEnds:
@@ -29,7 +33,7 @@ class BatchEnds:
     )
 
     def __init__(self) -> None:
-        self.beyond: deque[tuple[int, int]] = deque()
+        self.beyond: list[tuple[int, int]] = []  # an empty deque takes 600 bytes
         self.lac = NO_ENTRY
         self.length = 0
 
@@ -43,7 +47,9 @@ class BatchEnds:
     def advance(self, durable_id: int) -> bool:
         """Move the LAC to the last end not after ``durable_id``; return whether it moved."""
         beyond = self.beyond
-        before = self.lac
-        while beyond and beyond[0][0] <= durable_id:
-            self.lac, self.length = beyond.popleft()
-        return self.lac > before
+        if not beyond or beyond[0][0] > durable_id:
+            return False
+        count = bisect_right(beyond, durable_id, key=_ID)
+        self.lac, self.length = beyond[count - 1]
+        del beyond[:count]
+        return True

@@ -9,6 +9,8 @@ Failure     LedgerFenced, Unauthorized and LedgerClosed end the writer at once: 
             them. Any other error makes the slot suspect.
 """
 
+from collections.abc import Sequence
+
 from zbk.errors import (
     LedgerClosedError,
     LedgerFencedError,
@@ -58,17 +60,20 @@ class BookieAnswers:
         self._explicit_lac = explicit_lac
         self._keeper = keeper
 
-    def add_answered(self, event: AddAnswered) -> list[Effect]:
+    def add_answered(self, event: AddAnswered) -> Sequence[Effect]:
         """Record that a bookie has a batch."""
-        if event.epoch != self._slots.epochs[event.slot]:
-            return []  # of a bookie that was replaced since
-        suspect = self._check(event.slot, event.incarnation, event.last_add_synced)
-        if suspect is not None:
-            return suspect
-        before_id = self._path.last_acked_id
-        effects = self._path.answered(event.slot, event.first_entry_id)
-        if self._path.last_acked_id > before_id:
-            self._keeper.progressed()
+        slot, slots = event.slot, self._slots
+        if event.epoch != slots.epochs[slot]:
+            return ()  # of a bookie that was replaced since
+        # most answers say nothing new of the bookie: they come from the life that is known
+        if event.last_add_synced != NO_ENTRY or event.incarnation != slots.incarnations[slot]:
+            suspect = self._check(slot, event.incarnation, event.last_add_synced)
+            if suspect is not None:
+                return suspect
+        effects = self._path.answered(slot, event.first_entry_id)
+        if effects is None:
+            return ()
+        self._keeper.progressed()
         return effects
 
     def add_failed(self, event: AddFailed) -> list[Effect]:

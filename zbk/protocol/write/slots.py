@@ -14,14 +14,19 @@ from zbk.protocol.entry.words import NO_ENTRY
 class _Slot:
     """A place in the ensemble and the connection to its bookie."""
 
-    __slots__ = ("bookie", "error", "incarnation", "is_failed", "is_up")
+    __slots__ = ("bookie", "incarnation", "is_failed", "is_up", "last_error")
 
     def __init__(self, bookie: str) -> None:
         self.bookie = bookie
         self.is_up = False
         self.is_failed = False  # it is down, and not only because it was not connected yet
         self.incarnation = NO_ENTRY  # below any
-        self.error: ZbkError = BookieUnavailableError(bookie, "not connected yet")
+        self.last_error: ZbkError | None = None
+
+    @property
+    def error(self) -> ZbkError:
+        """Why it is, or was last, down."""
+        return self.last_error or BookieUnavailableError(self.bookie, "not connected yet")
 
 
 class WriterSlots:
@@ -36,6 +41,7 @@ class WriterSlots:
         "down",
         "epochs",
         "failed",
+        "incarnations",
         "live",
     )
 
@@ -44,6 +50,7 @@ class WriterSlots:
         self.live: tuple[int, ...] = ()
         self.down: tuple[int, ...] = tuple(range(len(ensemble)))
         self.failed: tuple[int, ...] = ()
+        self.incarnations: tuple[int | None, ...] = (None,) * len(ensemble)  # None: it is down
         self.epochs = [0] * len(ensemble)  # by slot: how often its bookie was replaced
 
     def __len__(self) -> int:
@@ -92,7 +99,7 @@ class WriterSlots:
         slot = self._slots[index]
         slot.is_up = False
         slot.is_failed |= error is not None
-        slot.error = error or slot.error
+        slot.last_error = error or slot.last_error
         self._part()
 
     def is_answer_valid(self, index: int, incarnation: int) -> bool:
@@ -140,3 +147,4 @@ class WriterSlots:
         self.live = tuple(index for index, slot in numbered if slot.is_up)
         self.down = tuple(index for index, slot in numbered if not slot.is_up)
         self.failed = tuple(index for index, slot in numbered if slot.is_failed)
+        self.incarnations = tuple(slot.incarnation if slot.is_up else None for slot in self._slots)

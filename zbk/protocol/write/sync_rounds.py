@@ -17,7 +17,6 @@ away in turn miss other entries each.
 Source: the relaxed-durability proposal, section Sync API.
 """
 
-from collections import deque
 from collections.abc import Collection
 
 from zbk.errors import BusyError, CannotAdvanceError, ZbkError
@@ -63,7 +62,7 @@ class SyncRounds:
         self._ack_size = ack_size
         self._grace_ms = grace_ms
         self._count_max = count_max
-        self._waiting: deque[tuple[Ticket | None, int]] = deque()
+        self._waiting: list[tuple[Ticket | None, int]] = []
         self._is_demanded = False
         self._round: _Round | None = None
         self._next_id = 0
@@ -196,7 +195,7 @@ class SyncRounds:
     def _done(self, lac: int) -> list[Effect]:
         done: list[Effect] = []
         while self._waiting and self._waiting[0][1] <= lac:
-            ticket, _flush_id = self._waiting.popleft()
+            ticket, _flush_id = self._waiting.pop(0)
             if ticket is not None:
                 done.append(SyncDone(ticket, lac))
         return done
@@ -254,7 +253,7 @@ class SyncRounds:
         self._last_failure = reason
         failures: list[Effect] = []
         while self._waiting and self._waiting[0][1] <= ended.target_id:
-            ticket, wanted_id = self._waiting.popleft()
+            ticket, wanted_id = self._waiting.pop(0)
             if ticket is not None:
                 error = CannotAdvanceError(self._ledger_id, lac, wanted_id, reason)
                 failures.append(SyncFailedFor(ticket, error))

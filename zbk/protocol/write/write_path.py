@@ -33,6 +33,10 @@ from zbk.protocol.write.write_window import Missed, WriteBatch, WriteWindow
 class WritePath:
     """Entries from ``Append`` to ``Acked`` and beyond.
 
+    ``waiting`` are the appends that wait for room in the window, ``unacked`` the batches that no
+    ack quorum has acknowledged, and ``beyond`` the ends of acknowledged batches beyond the LAC.
+    Others only read them.
+
     Invariants, checked in ``check``:
       * LAC <= last acked <= last pushed <= last appended;
       * the newest batch in the window that is not acked is the last one pushed.
@@ -40,7 +44,7 @@ class WritePath:
 
     __slots__ = (
         "_encoder", "_ends", "_is_paused", "_length", "_policy", "_pushed_lac", "_queue", "_slots",
-        "_tracker", "_unsynced_count_max", "_window", "missing",
+        "_tracker", "_unsynced_count_max", "_window", "beyond", "missing", "unacked", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +67,9 @@ class WritePath:
         self._window = WriteWindow(quorum.ensemble_size, limits)
         self._tracker = AckTracker(quorum)
         self._ends = BatchEnds()
+        self.waiting = self._queue.waiting
+        self.unacked = self._window.unacked
+        self.beyond = self._ends.beyond
         self._is_paused = False
         self.missing = MissingEntries()
         self._length = 0  # bytes of payload pushed
@@ -108,7 +115,7 @@ class WritePath:
     @property
     def unsynced_batch_count(self) -> int:
         """Acknowledged batches beyond the LAC."""
-        return len(self._ends.beyond)
+        return len(self.beyond)
 
     @property
     def is_pending(self) -> bool:
@@ -128,17 +135,17 @@ class WritePath:
     @property
     def is_flushed(self) -> bool:
         """True when everything appended is acknowledged."""
-        return not (self._queue.waiting or self._window.unacked)
+        return not (self.waiting or self.unacked)
 
     @property
     def is_held_up(self) -> bool:
         """True while appends wait for room in the window."""
-        return bool(self._queue.waiting)
+        return bool(self.waiting)
 
     @property
     def is_answered(self) -> bool:
         """True when, besides, every live slot has answered everything."""
-        return not self._queue.waiting and self._window.is_answered
+        return not self.waiting and self._window.is_answered
 
     @property
     def is_awaited_by_newcomers(self) -> bool:
@@ -148,7 +155,7 @@ class WritePath:
 
     def laggard(self, now_ms: int, slow_ms: int) -> int | None:
         """Return the slot, if there is one, that alone holds up appends for ``slow_ms``."""
-        return self._window.laggard(now_ms, slow_ms) if self._queue.waiting else None
+        return self._window.laggard(now_ms, slow_ms) if self.waiting else None
 
     def is_reachable(self, down: Collection[int]) -> bool:
         """Return whether what is pending can reach an ack quorum without these slots."""
@@ -163,23 +170,24 @@ class WritePath:
     def send_batches(self, live: Collection[int], now_ms: int) -> list[Effect]:
         """Form batches of what is queued while the window has room."""
         effects: list[Effect] = []
-        while self._queue.waiting and self._has_room:
+        while self.waiting and self._has_room:
             taken = self._queue.take()
             if taken.payloads:
                 first = self._push(taken.payloads, taken.tickets, now_ms)
                 effects += self._send(live, first)
                 for slot in self._slots.down:
                     self._window.owe(slot, first)
-            elif self._window.unacked:
-                self._window.unacked[-1].tickets += taken.tickets
+            elif self.unacked:
+                self.unacked[-1].tickets += taken.tickets
             else:
                 effects.append(Acked(taken.tickets))
         return effects
 
     @property
     def _has_room(self) -> bool:
-        is_synced_enough = len(self._ends.beyond) < self._unsynced_count_max
-        return is_synced_enough and not self._is_paused and self._window.has_room
+        if self._is_paused or len(self.beyond) >= self._unsynced_count_max:
+            return False
+        return not self._window.batches or self._window.has_room
 
     def resend(self, slot: int, now_ms: int, *, is_revoked: bool) -> list[Effect]:
         """Send a slot that came up all that it is owed; with what it acked if that is revoked."""
@@ -203,13 +211,16 @@ class WritePath:
         """Return whether a slot has to answer the batch that begins, for it, with this entry."""
         return self._window.is_awaited(slot, part_first)
 
-    def answered(self, slot: int, part_first: int) -> list[Effect]:
-        """Record a slot's ack of a batch; return the appends that it completed, if any."""
+    def answered(self, slot: int, part_first: int) -> list[Effect] | None:
+        """Record a slot's ack of a batch; return the appends that it completed, if any.
+
+        ``None``: no entry was acknowledged by it.
+        """
         batch = self._window.answered(slot, part_first)
         if batch is None:
-            return []
+            return None
         confirmed = self._tracker.ack(slot, batch.entry_ids.start)
-        return self._confirmed(confirmed) if confirmed else []
+        return self._confirmed(confirmed) if confirmed else None
 
     def synced(self, slot: int, incarnation: int, last_add_synced: int) -> None:
         """Record what a bookie has synced; -1 says only that it is in this life now."""
@@ -217,7 +228,7 @@ class WritePath:
             # the bookie was told no higher LAC, so it has synced what it has after this one
             self.missing.discard(self._slots.bookie(slot), self.lac + 1, last_add_synced)
         self._policy.on_synced(slot, incarnation, last_add_synced)
-        if self._ends.beyond:
+        if self.beyond:
             self._ends.advance(self._policy.lac)
 
     # ------------------------------------------------------------------ another ensemble
@@ -283,16 +294,15 @@ class WritePath:
 
     def check(self) -> None:
         """Assert the invariants."""
-        tracker, unacked = self._tracker, self._window.unacked
-        last_acked_id, last_pushed_id = tracker.last_acked_id, tracker.last_pushed_id
-        lac = self._ends.lac
-        assert NO_ENTRY <= lac <= last_acked_id <= last_pushed_id <= self._queue.last_entry_id
+        tracker, unacked = self._tracker, self.unacked
+        last_pushed_id = tracker.last_pushed_id
+        assert self._ends.lac <= tracker.last_acked_id <= last_pushed_id < self._queue.count
         assert not unacked or unacked[-1].entry_ids[-1] == last_pushed_id
 
     # ------------------------------------------------------------------ private
 
     def _push(self, payloads: Sequence[bytes], tickets: list[AckedTicket], now_ms: int) -> int:
-        while self._window.is_full:
+        while self._window.late and self._window.is_full:
             self._miss(self._window.give_up())
         entry_ids = self._tracker.push(len(payloads))
         self._pushed_lac = self._ends.lac
@@ -303,11 +313,10 @@ class WritePath:
 
     def _send(self, slots: Collection[int], first_entry_id: int) -> list[SendAdd]:
         lac = min(self._ends.lac, first_entry_id - 1)  # it may be acknowledged, and sent late
-        window, epochs = self._window, self._slots.epochs
+        epochs = self._slots.epochs
         return [
             SendAdd(slot, part, lac, epochs[slot])
-            for slot in slots
-            if (part := window.sent(slot, first_entry_id)) is not None
+            for slot, part in self._window.sent(slots, first_entry_id)
         ]
 
     def _miss(self, missed: Iterable[Missed], bookies: Mapping[int, str] | None = None) -> None:
@@ -318,12 +327,13 @@ class WritePath:
     def _confirmed(self, confirmed: range) -> list[Effect]:
         if not confirmed:
             return []
+        last_id = confirmed.stop - 1
         tickets: list[AckedTicket] = []
-        for acked in self._window.acked_until(confirmed[-1]):
+        for acked in self._window.acked_until(last_id):
             tickets += acked.tickets
             acked.tickets = []  # a late bookie keeps the batch, and nothing of who appended
             self._ends.acked(acked.entry_ids[-1], acked.encoded.length)
-        self._policy.on_acked(confirmed[-1])
+        self._policy.on_acked(last_id)
         # bookies may have synced what is not acknowledged yet: it has no end to move to so far
         self._ends.advance(self._policy.lac)
         return [Acked(tickets)] if tickets else []

@@ -14,8 +14,7 @@ A *laggard* is a slot that alone leaves no room: it has not answered a batch for
 every other slot has answered all that is half as old.
 """
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TypeAlias
 
 import msgspec
@@ -28,7 +27,7 @@ Missed: TypeAlias = tuple[int, range]
 """A slot, and the ids of a batch that its bookie will not get."""
 
 
-class WriteBatch(msgspec.Struct, eq=False):
+class WriteBatch(msgspec.Struct, eq=False, gc=False):
     """One batch in the window."""
 
     entry_ids: range
@@ -43,19 +42,21 @@ class WriteBatch(msgspec.Struct, eq=False):
 class WriteWindow:
     """Batches by first id, and for each slot those that it has not answered.
 
-    ``unacked`` are those that no ack quorum has acknowledged, in order; others only look at it.
+    ``batches`` are all that are kept, ``unacked`` those that no ack quorum has acknowledged, in
+    order, and ``late`` those that are only owed. Others only read them.
 
     Invariants, checked in ``_check``:
       * ``size`` is the sum over the batches kept, and ``unacked`` are the newest of them;
       * ``unacked_size`` is the sum over these;
       * a batch is kept exactly while it is not acked, or awaited by, or owed to, some slot;
-      * ``late`` are the batches that are only owed, and ``late_size`` is the sum over these;
+      * ``late_size`` is the sum over ``late``;
       * no slot has batches outstanding and is owed others.
     """
 
     __slots__ = (
-        "_backlog_count_max", "_backlog_size_max", "_batches", "_count_max", "_late", "_late_size",
-        "_outstanding", "_owed", "_size", "_size_max", "_unacked_size", "_up_ms", "unacked",
+        "_backlog_count_max", "_backlog_size_max", "_count_max", "_late_size",
+        "_outstanding", "_owed", "_size", "_size_max", "_unacked_size", "_up_ms", "batches", "late",
+        "unacked",
     )  # fmt: skip
 
     def __init__(self, slot_count: int, limits: WriterLimits) -> None:
@@ -65,9 +66,9 @@ class WriteWindow:
         self._backlog_count_max = max(limits.backlog_count, limits.window_count)
         self._size = 0
         self._unacked_size = 0
-        self._batches: dict[int, WriteBatch] = {}
-        self.unacked: deque[WriteBatch] = deque()
-        self._late: dict[int, WriteBatch] = {}  # acked, and no live slot has to answer them
+        self.batches: dict[int, WriteBatch] = {}
+        self.unacked: list[WriteBatch] = []  # few: an empty deque takes 600 bytes
+        self.late: dict[int, WriteBatch] = {}  # acked, and no live slot has to answer them
         self._late_size = 0
         self._outstanding: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
         self._owed: list[dict[int, WriteBatch]] = [{} for _ in range(slot_count)]
@@ -81,7 +82,7 @@ class WriteWindow:
     @property
     def is_answered(self) -> bool:
         """True when all is acked and every live slot has answered everything."""
-        return len(self._batches) == len(self._late)
+        return len(self.batches) == len(self.late)
 
     @property
     def has_room(self) -> bool:
@@ -90,37 +91,40 @@ class WriteWindow:
             self._unacked_size < self._size_max
             and len(self.unacked) < self._count_max
             and self._size - self._late_size < self._backlog_size_max
-            and len(self._batches) - len(self._late) < self._backlog_count_max
+            and len(self.batches) - len(self.late) < self._backlog_count_max
         )
 
     @property
     def is_full(self) -> bool:
         """True when something must be given up before one more batch is kept."""
-        return bool(self._late) and (
-            self._size >= self._backlog_size_max or len(self._batches) >= self._backlog_count_max
+        return bool(self.late) and (
+            self._size >= self._backlog_size_max or len(self.batches) >= self._backlog_count_max
         )
 
     def add(self, batch: WriteBatch) -> None:
         """Keep a new batch."""
-        self._batches[batch.entry_ids.start] = batch
+        self.batches[batch.entry_ids.start] = batch
         self.unacked.append(batch)
         self._size += batch.encoded.size
         self._unacked_size += batch.encoded.size
 
-    def sent(self, slot: int, first: int) -> EntryBatch | None:
-        """Note that the batch from entry ``first`` on goes to a slot; return the slot's part."""
-        batch = self._batches[first]
-        part = batch.encoded.parts[slot]
-        if part is not None:
-            outstanding, part_first = self._outstanding[slot], part.entry_ids[0]
-            assert part_first not in outstanding, "sent and not answered yet"
-            outstanding[part_first] = batch
-            batch.awaited_count += 1
-        return part
+    def sent(self, slots: Iterable[int], first: int) -> list[tuple[int, EntryBatch]]:
+        """Note that the batch from entry ``first`` on goes to slots; return the part of each."""
+        batch = self.batches[first]
+        sent = []
+        for slot in slots:
+            part = batch.encoded.parts[slot]
+            if part is not None:
+                outstanding, part_first = self._outstanding[slot], part.entry_ids[0]
+                assert part_first not in outstanding, "sent and not answered yet"
+                outstanding[part_first] = batch
+                sent.append((slot, part))
+        batch.awaited_count += len(sent)
+        return sent
 
     def owe(self, slot: int, first: int) -> None:
         """Note that a slot that is down lacks its part of the batch from entry ``first`` on."""
-        batch = self._batches[first]
+        batch = self.batches[first]
         part = batch.encoded.parts[slot]
         if part is not None and part.first_entry_id not in self._owed[slot]:
             self._owed[slot][part.first_entry_id] = batch
@@ -132,7 +136,7 @@ class WriteWindow:
 
     def acked_ids(self, first: int) -> list[range]:
         """Return the ids of each batch, from entry ``first`` on, that is acked and kept."""
-        kept = (batch.entry_ids for batch in self._batches.values() if batch.is_acked)
+        kept = (batch.entry_ids for batch in self.batches.values() if batch.is_acked)
         return [ids for ids in kept if ids.start >= first]
 
     def up(self, slot: int, now_ms: int) -> list[int]:
@@ -150,10 +154,10 @@ class WriteWindow:
 
     def give_up(self) -> list[Missed]:
         """Forget the oldest batch that only slots that are down lack; return which slots."""
-        first = next(iter(self._late))
-        missed = list(self._lacking(self._late[first]))
+        first = next(iter(self.late))
+        missed = list(self._lacking(self.late[first]))
         for slot, _entry_ids in missed:
-            self._settle(slot, self._late[first])
+            self._settle(slot, self.late[first])
         return missed
 
     def replaced(self, slot: int) -> list[Missed]:
@@ -187,14 +191,18 @@ class WriteWindow:
         """Note a slot's answer; return the batch, or ``None`` for late news."""
         batch = self._outstanding[slot].pop(part_first, None)
         if batch is not None:
-            self._drop_awaited(batch)
+            batch.awaited_count -= 1
+            if batch.is_acked and not batch.awaited_count:
+                self._retire(batch)
         return batch
 
     def lost(self, slot: int) -> None:
         """Note that a slot will answer nothing of what it got: it is owed that."""
         for batch in self._outstanding[slot].values():
             self.owe(slot, batch.entry_ids.start)
-            self._drop_awaited(batch)
+            batch.awaited_count -= 1
+            if batch.is_acked and not batch.awaited_count:
+                self._retire(batch)
         self._outstanding[slot].clear()
         self._check()
 
@@ -202,7 +210,7 @@ class WriteWindow:
         """Note that everything up to ``last_entry_id`` is acknowledged; return its batches."""
         acked = []
         while self.unacked and self.unacked[0].entry_ids.stop <= last_entry_id + 1:
-            batch = self.unacked.popleft()
+            batch = self.unacked.pop(0)
             batch.is_acked = True
             self._unacked_size -= batch.encoded.size
             if not batch.awaited_count:
@@ -213,7 +221,7 @@ class WriteWindow:
 
     def missed(self) -> Iterator[Missed]:
         """Yield what slots, live or not, have not answered of the acked batches."""
-        for batch in self._batches.values():
+        for batch in self.batches.values():
             if batch.is_acked:
                 yield from self._lacking(batch)
 
@@ -221,8 +229,8 @@ class WriteWindow:
         """Forget everything; return the batches that were not acknowledged."""
         unacked = list(self.unacked)
         self.unacked.clear()
-        self._batches.clear()
-        self._late.clear()
+        self.batches.clear()
+        self.late.clear()
         self._size = self._unacked_size = self._late_size = 0
         for waiting in (*self._outstanding, *self._owed):
             waiting.clear()
@@ -232,23 +240,18 @@ class WriteWindow:
         oldest = next(iter(self._outstanding[slot].values()), None)
         return 0 if oldest is None else now_ms - max(oldest.pushed_ms, self._up_ms[slot])
 
-    def _drop_awaited(self, batch: WriteBatch) -> None:
-        batch.awaited_count -= 1
-        if batch.is_acked and not batch.awaited_count:
-            self._retire(batch)
-
     def _retire(self, batch: WriteBatch) -> None:
         """Keep an acked batch that no live slot has to answer only if it is owed."""
         first = batch.entry_ids.start
         if batch.owed_count:
-            self._late[first] = batch
+            self.late[first] = batch
             self._late_size += batch.encoded.size
         else:
-            del self._batches[first]
+            del self.batches[first]
             self._size -= batch.encoded.size
 
     def _not_late(self, batch: WriteBatch) -> None:
-        if self._late.pop(batch.entry_ids.start, None) is not None:
+        if self.late.pop(batch.entry_ids.start, None) is not None:
             self._late_size -= batch.encoded.size
 
     def _lacking(self, batch: WriteBatch) -> Iterator[Missed]:
@@ -270,15 +273,15 @@ class WriteWindow:
             self._retire(batch)
 
     def _check(self) -> None:
-        assert len(self.unacked) <= len(self._batches)
+        assert len(self.unacked) <= len(self.batches)
         assert 0 <= self._unacked_size <= self._size
         assert 0 <= self._late_size <= self._size - self._unacked_size
-        assert len(self._late) <= len(self._batches) - len(self.unacked)
-        if not self._late:
+        assert len(self.late) <= len(self.batches) - len(self.unacked)
+        if not self.late:
             assert self._late_size == 0, "nothing late takes no memory"
         if not self.unacked:
             assert self._unacked_size == 0, "an empty window takes no memory"
-        if not self._batches:
+        if not self.batches:
             assert self._size == 0, "an empty window takes no memory"
             assert not any(self._outstanding), "nothing kept, nothing awaited"
             assert not any(self._owed), "nothing kept, nothing owed"

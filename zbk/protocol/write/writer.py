@@ -119,7 +119,7 @@ class WriterCore:
         self._keeper = parts.keeper
         self._answers = parts.answers
         self._unsynced = parts.unsynced
-        self._is_calm = False  # as ``_is_undisturbed`` was when the last event was taken in
+        self._is_calm = False  # as ``_is_undisturbed`` was after the last event
         self.error: ZbkError | None = None
         self._close: Closing | None = None
         self._is_ending = False  # a close was asked for, whatever came of it
@@ -166,15 +166,18 @@ class WriterCore:
         effects: list[ev.Effect] = []
         self._effects = effects
         self._now_ms = now_ms
-        is_tick = isinstance(event, ev.Tick)
         if isinstance(event, ev.Appends):  # nearly all that come here
             self._on_appends(event.items)
-        elif not isinstance(event, ev.Tick):
+            self._follow_routine()
+            return effects
+        is_tick = isinstance(event, ev.Tick)
+        if not isinstance(event, ev.Tick):
             try:
                 self._effects += self._take_in(event)
             except ZbkError as error:
                 self._fail(error)
         if not self._is_closed:
+            self._is_calm = self._is_undisturbed
             self._go_on(is_tick)
         self._check()
         return effects
@@ -194,16 +197,25 @@ class WriterCore:
                 has_acks = True
                 continue
             if has_acks:
-                self._follow_acks(effects)
+                self._effects = effects
+                self._follow_routine()
                 has_acks = False
             effects += self.handle(event, now_ms)
         if has_acks:
-            self._follow_acks(effects)
+            self._effects = effects
+            self._follow_routine()
         return effects
 
-    def _follow_acks(self, effects: list[ev.Effect]) -> None:
-        self._effects = effects
+    def _follow_routine(self) -> None:
+        """Do what follows from acks, or from appends: they leave most of the state as it was.
+
+        So a writer that was undisturbed before them is, unless an answer took a slot down, or too
+        many entries wait to be durable.
+        """
         if not self._is_closed:
+            is_near = self.path.beyond and self._unsynced.is_near
+            if not self._is_calm or self.slots.down or is_near:
+                self._is_calm = self._is_undisturbed
             self._go_on(is_tick=False)
         self._check()
 
@@ -312,11 +324,11 @@ class WriterCore:
     # ------------------------------------------------------------------ what follows
 
     def _go_on(self, is_tick: bool) -> None:  # noqa: C901 - all that may follow, in order
-        self._is_calm = self._is_undisturbed
+        path = self.path
         if self._is_calm and not is_tick:
-            if self.path.is_held_up:
-                self._effects += self.path.send_batches(self.slots.live, self._now_ms)
-            if self.path.is_flushed:
+            if path.waiting:
+                self._effects += path.send_batches(self.slots.live, self._now_ms)
+            if not (path.waiting or path.unacked):
                 self._idle.note(self._now_ms)
             return
         if self.error is None:
@@ -429,6 +441,6 @@ class WriterCore:
 
     def _check(self) -> None:
         self.path.check()
-        if self.error is not None or self._is_closed:
+        if self._is_closed or self.error is not None:
             assert not self._keeper.is_pending, "after the end nothing is asked for"
             assert self.path.is_answered, "after the end nothing waits"

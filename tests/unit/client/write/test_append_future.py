@@ -6,14 +6,14 @@ from concurrent.futures import ALL_COMPLETED, Future, as_completed, wait
 
 import pytest
 
-from zbk.client.write.append_future import AppendFuture, resolve_all
+from zbk.client.write.append_future import AppendFuture, SharedCondition, resolve_all
 from zbk.errors import LedgerClosedError
 
 DEADLINE_S = 20.0
 
 
-def make(count: int) -> tuple[threading.Condition, list[AppendFuture]]:
-    condition = threading.Condition()
+def make(count: int) -> tuple[SharedCondition, list[AppendFuture]]:
+    condition = SharedCondition()
     return condition, [AppendFuture(condition) for _ in range(count)]
 
 
@@ -23,7 +23,7 @@ def test_it_has_all_that_a_standard_future_has() -> None:
     for name, value in vars(standard).items():
         if name == "_result":  # nothing looks at it before there is one
             continue
-        assert type(getattr(own, name)) is type(value), name
+        assert isinstance(getattr(own, name), type(value)), name
         assert name == "_condition" or getattr(own, name) == value, name
 
 

@@ -6,7 +6,7 @@ A whole bookie in this process.
 import gc
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -152,7 +152,7 @@ def test_a_bug_in_one_writer_ends_no_other(
     broken, sound = writers(client, 2)
     take_in = BookieAnswers.add_answered
 
-    def fails(self: BookieAnswers, event: AddAnswered) -> list[Effect]:
+    def fails(self: BookieAnswers, event: AddAnswered) -> Sequence[Effect]:
         if self is broken._core._answers:
             raise AssertionError("a bug")
         return take_in(self, event)
