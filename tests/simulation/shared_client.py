@@ -107,6 +107,11 @@ class ConnectionsThread:
             self._world.sometimes["shared client: news in the middle of a turn"] += 1
             self._hand_out()
 
+    def request_all(self, outgoings: Sequence[Outgoing]) -> None:
+        """Send requests, in order."""
+        for outgoing in outgoings:
+            self.request(outgoing)
+
     def reset(self, bookie_id: str, sink: Sink, error: ZbkError, key: object = None) -> None:
         """Make a connection anew."""
         del sink, key

@@ -36,7 +36,7 @@ from zbk.system.clock import monotonic_ms
 from zbk.system.descriptors import has_descriptors
 from zbk.transport.bundles import groups, parts_of, request_frames
 from zbk.transport.dealer_socket import DealerSocket
-from zbk.transport.events import BookieDown, BookieUp, Outgoing, Reply, Sink
+from zbk.transport.events import BookieDown, BookieUp, News, Outgoing, Reply, Sink
 from zbk.transport.frames import receive_frames
 from zbk.transport.pool import Pool
 from zbk.transport.request_queue import WAITING_SIZE_MAX, RequestQueue
@@ -83,6 +83,7 @@ class Connection:
         self.used_ms = monotonic_ms()
         self._address = ""
         self._is_stuffed = False  # the socket takes no more now
+        self._is_unsent = False  # ``pump`` is called at the end of this turn
         self._heard_ms = 0
         self._hello: HelloAnswer | None = None
         self._retry_ms = RETRY_MS
@@ -127,11 +128,11 @@ class Connection:
                 assert self._last_error is not None, "connect leaves a reason"
                 self._fail(outgoing, self._last_error)
                 return
-        if not self._requests.has_room(outgoing.size):
+        if not self._requests.add(outgoing):
             self._fail(outgoing, BusyError(f"over {WAITING_SIZE_MAX} bytes wait for one bookie"))
-            return
-        self._requests.add(outgoing)
-        self._pool.send_soon(self)
+        elif not self._is_unsent:
+            self._is_unsent = True
+            self._pool.send_soon(self)
 
     def hurry(self) -> None:
         """Try to connect soon: the addresses of bookies have changed."""
@@ -245,8 +246,8 @@ class Connection:
         failed = self._requests.take_all()
         self._is_stuffed = False
         self._pool.look_at(self.due_ms)
-        for pending in failed:
-            self._fail(pending.outgoing, error)
+        for outgoing in failed:
+            self._fail(outgoing, error)
         for sink, key in self.subscribers:
             self._pool.post(sink, BookieDown(self.bookie_id, error, key))
 
@@ -261,6 +262,7 @@ class Connection:
 
     def pump(self, now_ms: int) -> None:
         """Send the requests that wait, within the bookie's credit."""
+        self._is_unsent = False
         hello = self._hello
         if self.state is not State.READY or hello is None or self.socket is None:
             return
@@ -305,17 +307,21 @@ class Connection:
                 return
 
     def _on_bundle(self, bundle: AnswerBundle, frames: list[bytes], now_ms: int) -> None:
-        outstanding, post, bookie_id = self._outstanding, self._pool.post, self.bookie_id
+        take, bookie_id = self._outstanding.take, self.bookie_id
+        sink: Sink | None = None
+        box: list[News] = []
         for part, own in parts_of(bundle.parts, bundle.sizes, frames[1:]):
             if self.state is not State.READY or isinstance(part, Refused):
                 if self.state is State.IDLE:
                     return  # the part before it has ended this life
                 self._on_answer(part, own, now_ms)
                 continue
-            pending = outstanding.take(part.request_id, now_ms)
-            if pending is not None:  # else it timed out before
-                outgoing = pending.outgoing
-                post(outgoing.sink, Reply(bookie_id, outgoing.key, part, own))
+            outgoing = take(part.request_id, now_ms)
+            if outgoing is not None:  # else it timed out before
+                if outgoing.sink is not sink:
+                    sink = outgoing.sink
+                    box = self._pool.box(sink)
+                box.append(Reply(bookie_id, outgoing.key, part, own))
         self._note_use(now_ms)
 
     def _on_answer(self, answer: Answer, frames: tuple[bytes, ...], now_ms: int) -> None:
@@ -325,22 +331,21 @@ class Connection:
             elif isinstance(answer, Refused):
                 self.lose(from_wire(answer.code, tuple(answer.fields)), now_ms)
             return
-        pending = self._outstanding.take(answer.request_id, now_ms)
-        if pending is None:
+        outgoing = self._outstanding.take(answer.request_id, now_ms)
+        if outgoing is None:
             return  # it timed out before
         self._note_use(now_ms)
         if not isinstance(answer, Refused):
-            outgoing = pending.outgoing
             reply = Reply(self.bookie_id, outgoing.key, answer, frames)
             self._pool.post(outgoing.sink, reply)
             return
         error = from_wire(answer.code, tuple(answer.fields))
-        if isinstance(error, HelloRequiredError) and pending.refused_count < GREETING_COUNT_MAX:
-            self._requests.refused(pending)
+        if isinstance(error, HelloRequiredError) and outgoing.refused_count < GREETING_COUNT_MAX:
+            self._requests.refused(outgoing)
             if self.state is State.READY:
                 self._greet(now_ms)
             return
-        self._fail(pending.outgoing, error)
+        self._fail(outgoing, error)
         if isinstance(error, HelloRequiredError | WrongBookieError):
             self.lose(error, now_ms)
 
@@ -380,12 +385,11 @@ class Connection:
             return
         self._receive(len(self._outstanding), now_ms)  # an answer that has come is not late
         late = self._outstanding.take_late(now_ms) if self.state is State.READY else []
-        for pending in late:
-            outgoing = pending.outgoing
+        for outgoing in late:
             request = f"{type(outgoing.request).__name__} to bookie {self.bookie_id}"
             timeout_s = outgoing.timeout_ms / 1000
             self._fail(outgoing, RequestTimeoutError(f"{request} at {self._address}", timeout_s))
-        silent_ms = max((pending.outgoing.timeout_ms for pending in late), default=0)
+        silent_ms = max((outgoing.timeout_ms for outgoing in late), default=0)
         if late and (self.state is not State.READY or now_ms - self._heard_ms >= silent_ms):
             reason = f"{self._address} has answered nothing for {silent_ms / 1000:g} s"
             self.lose(BookieUnavailableError(self.bookie_id, reason), now_ms)

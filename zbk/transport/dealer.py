@@ -18,7 +18,8 @@ import itertools
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -73,7 +74,7 @@ class BookiePool:
         self._news: dict[int, tuple[Sink, list[News]]] = {}
         self._poller = zmq.Poller() if poller is None else poller
         self._wakeup = Wakeup()
-        self._request_id = 0
+        self.next_request_id = itertools.count(1).__next__  # no other request has the same one
         self._unsent: dict[Connection, None] = {}  # with requests added in this turn
         self._next_tick_ms = NEVER_MS  # no connection needs a tick before
         self._is_stopping = False
@@ -100,6 +101,22 @@ class BookiePool:
         if not self._put(send):
             reply = Reply(outgoing.bookie_id, outgoing.key, ClientClosedError())
             outgoing.sink.deliver([reply])
+
+    def request_all(self, outgoings: Sequence[Outgoing]) -> None:
+        """Send requests, as ``request`` does, in order, at less cost."""
+        if threading.get_ident() == self._thread_id and not self._is_stopping:
+            self._enqueue_all(outgoings, self._now_ms)
+        elif not self._put(partial(self._enqueue_all, outgoings)):
+            for outgoing in outgoings:
+                self.request(outgoing)
+
+    def _enqueue_all(self, outgoings: Sequence[Outgoing], now_ms: int) -> None:
+        connections = self._connections
+        for outgoing in outgoings:
+            connection = connections.get(outgoing.bookie_id)
+            if connection is None:
+                connection = self._connection(outgoing.bookie_id)
+            connection.enqueue(outgoing, now_ms)
 
     def subscribe(self, bookie_id: str, sink: Sink, key: object = None) -> None:
         """Keep a connection to a bookie; report to the sink when it is ready and when it is lost.
@@ -186,22 +203,20 @@ class BookiePool:
 
     # -------------------------------------------------------------- own thread
 
-    def next_request_id(self) -> int:
-        """Return an id that no other request of this pool has."""
-        self._request_id += 1
-        return self._request_id
-
     def address_of(self, bookie_id: str) -> str | None:
         """Return where a bookie is registered; ``None`` if it is not."""
         return self._addresses.get(bookie_id)
 
     def post(self, sink: Sink, news: News) -> None:
         """Keep news for a sink until the end of this turn of the loop."""
-        box = self._news.get(id(sink))
-        if box is None:
-            self._news[id(sink)] = (sink, [news])
-        else:
-            box[1].append(news)
+        self.box(sink).append(news)
+
+    def box(self, sink: Sink) -> list[News]:
+        """Return the news that are kept for a sink, to add to."""
+        kept = self._news.get(id(sink))
+        if kept is None:
+            kept = self._news[id(sink)] = (sink, [])
+        return kept[1]
 
     def watch(self, connection: Connection) -> None:
         """Poll a connection's socket and monitor."""

@@ -55,7 +55,7 @@ class Sink(Protocol):
         ...
 
 
-class Outgoing(msgspec.Struct, frozen=True, gc=False):
+class Outgoing(msgspec.Struct, gc=False):
     """One request on its way. ``size`` counts against the credit."""
 
     bookie_id: str
@@ -65,6 +65,8 @@ class Outgoing(msgspec.Struct, frozen=True, gc=False):
     key: object
     timeout_ms: int
     size: int
+    handed_ms: int = 0  # when it was handed to the bookie; the connection writes both
+    refused_count: int = 0  # for want of a HELLO
 
 
 class DealerOptions(msgspec.Struct, frozen=True):

@@ -10,11 +10,8 @@ Pure: the caller passes the time. Owned by a ``Connection``.
 """
 
 from bisect import bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
-
-import msgspec
 
 from zbk.transport.events import Outgoing
 
@@ -23,14 +20,6 @@ NEVER_MS: Final = 2**63 - 1
 
 MARK_COUNT_MAX: Final = 64
 """Marks that are kept before the obsolete ones are dropped."""
-
-
-class Pending(msgspec.Struct, gc=False):
-    """A request that waits to be sent, or for its answer."""
-
-    outgoing: Outgoing
-    handed_ms: int = 0
-    refused_count: int = 0  # for want of a HELLO
 
 
 class Outstanding:
@@ -42,7 +31,7 @@ class Outstanding:
     """
 
     def __init__(self) -> None:
-        self._pending: OrderedDict[int, Pending] = OrderedDict()
+        self._pending: dict[int, Outgoing] = {}
         self._mark_ids: list[int] = []  # ids of answered requests,
         self._mark_times_ms: list[int] = []  # and when: each restarts all younger clocks
         self.size = 0
@@ -53,24 +42,23 @@ class Outstanding:
     def __len__(self) -> int:
         return len(self._pending)
 
-    def add(self, requests: Iterable[tuple[int, Pending]], now_ms: int) -> None:
+    def add(self, requests: Iterable[tuple[int, Outgoing]], now_ms: int) -> None:
         """Record requests that are handed over now, with their ascending ids."""
-        size, due_ms = self.size, self.due_ms
-        for request_id, pending in requests:
-            outgoing = pending.outgoing
-            pending.handed_ms = now_ms
-            self._pending[request_id] = pending
+        pending, size, due_ms = self._pending, self.size, self.due_ms
+        for request_id, outgoing in requests:
+            outgoing.handed_ms = now_ms
+            pending[request_id] = outgoing
             size += outgoing.size
             late_ms = now_ms + outgoing.timeout_ms
             due_ms = min(due_ms, late_ms)
         self.size, self.due_ms = size, due_ms
 
-    def take(self, request_id: int, now_ms: int) -> Pending | None:
+    def take(self, request_id: int, now_ms: int) -> Outgoing | None:
         """Remove and return a request that was answered; ``None`` if it timed out before."""
-        pending = self._pending.pop(request_id, None)
-        if pending is None:
+        outgoing = self._pending.pop(request_id, None)
+        if outgoing is None:
             return None
-        self.size -= pending.outgoing.size
+        self.size -= outgoing.size
         ids, times_ms = self._mark_ids, self._mark_times_ms
         while ids and ids[-1] >= request_id:  # the answer to an older request came later
             ids.pop()
@@ -80,27 +68,27 @@ class Outstanding:
             times_ms.append(now_ms)
             if len(ids) > MARK_COUNT_MAX:
                 self._forget_marks()
-        return pending
+        return outgoing
 
-    def take_late(self, now_ms: int) -> list[Pending]:
+    def take_late(self, now_ms: int) -> list[Outgoing]:
         """Remove and return the late requests; ``due_ms`` is exact afterwards."""
         if now_ms < self.due_ms:
             return []
         self._forget_marks()
         late, due_ms = [], NEVER_MS
-        for request_id, pending in self._pending.items():
-            late_ms = self._late_ms(request_id, pending)
+        for request_id, outgoing in self._pending.items():
+            late_ms = self._late_ms(request_id, outgoing)
             if now_ms >= late_ms:
                 late.append(request_id)
             else:
                 due_ms = min(due_ms, late_ms)
         self.due_ms = due_ms
         taken = [self._pending.pop(request_id) for request_id in late]
-        self.size -= sum(pending.outgoing.size for pending in taken)
+        self.size -= sum(outgoing.size for outgoing in taken)
         self._check()
         return taken
 
-    def take_all(self) -> list[Pending]:
+    def take_all(self) -> list[Outgoing]:
         """Remove and return all requests."""
         taken = list(self._pending.values())
         self._pending.clear()
@@ -110,10 +98,10 @@ class Outstanding:
         self.due_ms = NEVER_MS
         return taken
 
-    def _late_ms(self, request_id: int, pending: Pending) -> int:
+    def _late_ms(self, request_id: int, outgoing: Outgoing) -> int:
         position = bisect_right(self._mark_ids, request_id)
         began_ms = self._mark_times_ms[position - 1] if position else 0
-        return max(began_ms, pending.handed_ms) + pending.outgoing.timeout_ms
+        return max(began_ms, outgoing.handed_ms) + outgoing.timeout_ms
 
     def _forget_marks(self) -> None:
         """Drop all but the last of the marks that are older than every request."""
@@ -124,7 +112,7 @@ class Outstanding:
             del self._mark_times_ms[:count]
 
     def _check(self) -> None:
-        assert self.size == sum(one.outgoing.size for one in self._pending.values())
+        assert self.size == sum(one.size for one in self._pending.values())
         assert len(self._mark_ids) == len(self._mark_times_ms)
         assert self._mark_ids == sorted(self._mark_ids)
         assert self._mark_times_ms == sorted(self._mark_times_ms)

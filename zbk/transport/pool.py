@@ -35,6 +35,10 @@ class Pool(Protocol):
         """Keep news for a sink until the end of this turn of the loop."""
         ...
 
+    def box(self, sink: Sink) -> list[News]:
+        """Return the news that are kept for a sink, to add to; it is valid in this call only."""
+        ...
+
     def watch(self, connection: "Connection") -> None:
         """Poll a connection's socket and monitor."""
         ...

@@ -15,7 +15,7 @@ import msgspec
 
 from zbk.transport.bundles import Part
 from zbk.transport.events import Outgoing
-from zbk.transport.outstanding import Outstanding, Pending
+from zbk.transport.outstanding import Outstanding
 from zbk.wire.messages import HelloAnswer
 
 WAITING_SIZE_MAX: Final = 256 * 1024 * 1024
@@ -25,22 +25,22 @@ class RequestQueue:
     """Requests to one bookie, in the order in which they leave."""
 
     def __init__(self) -> None:
-        self.waiting: deque[Pending] = deque()
+        self.waiting: deque[Outgoing] = deque()
         self.outstanding = Outstanding()
-        self._refused: list[Pending] = []
+        self._refused: list[Outgoing] = []
         self._waiting_size = 0  # of those that wait, and of the refused ones
 
     def __bool__(self) -> bool:
         return bool(self.waiting or self.outstanding)
 
-    def has_room(self, size: int) -> bool:
-        """Return whether a request of so many bytes may wait."""
-        return self._waiting_size + size <= WAITING_SIZE_MAX
-
-    def add(self, outgoing: Outgoing) -> None:
-        """Append a request."""
-        self.waiting.append(Pending(outgoing))
-        self._waiting_size += outgoing.size
+    def add(self, outgoing: Outgoing) -> bool:
+        """Append a request; return false if there is no room for it."""
+        size = self._waiting_size + outgoing.size
+        if size > WAITING_SIZE_MAX:
+            return False
+        self._waiting_size = size
+        self.waiting.append(outgoing)
+        return True
 
     def within_credit(self, hello: HelloAnswer, next_request_id: Callable[[], int]) -> list[Part]:
         """Return the waiting requests that the credit has room for; one if none is outstanding."""
@@ -49,8 +49,7 @@ class RequestQueue:
             self.outstanding.size, hello.credit_size, hello.incarnation,
         )  # fmt: skip
         replace = msgspec.structs.replace
-        for pending in self.waiting:
-            outgoing = pending.outgoing
+        for outgoing in self.waiting:
             if size and size + outgoing.size > credit_size:
                 break
             size += outgoing.size
@@ -62,24 +61,24 @@ class RequestQueue:
 
     def handed_over(self, group: Sequence[Part], now_ms: int) -> None:
         """Record that the next requests were sent: those of ``group``."""
-        size = self.outstanding.size
+        size, popleft = self.outstanding.size, self.waiting.popleft
         self.outstanding.add(
-            [(request.request_id, self.waiting.popleft()) for request, _frames in group], now_ms
+            [(request.request_id, popleft()) for request, _frames in group], now_ms
         )
         self._waiting_size -= self.outstanding.size - size
 
-    def refused(self, pending: Pending) -> None:
+    def refused(self, outgoing: Outgoing) -> None:
         """Keep a request that was refused for want of a HELLO."""
-        pending.refused_count += 1
-        self._waiting_size += pending.outgoing.size
-        self._refused.append(pending)
+        outgoing.refused_count += 1
+        self._waiting_size += outgoing.size
+        self._refused.append(outgoing)
 
     def repeat_refused(self) -> None:
         """Put the refused requests back, before those that wait."""
         self.waiting.extendleft(reversed(self._refused))
         self._refused.clear()
 
-    def take_all(self) -> list[Pending]:
+    def take_all(self) -> list[Outgoing]:
         """Return all requests, and forget them."""
         taken = [*self.outstanding.take_all(), *self._refused, *self.waiting]
         self._refused.clear()

@@ -7,7 +7,7 @@ Pure. What may be bundled, and how much of it, is decided by the sender.
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, islice, pairwise
 
 from zbk.errors import MalformedMessageError
 
@@ -42,4 +42,4 @@ def split_frames(
     if ends[-1] != len(body):
         raise MalformedMessageError(f"a bundle of {ends[-1]} bytes has {len(body)}")
     frames = iter([body[start:end] for start, end in pairwise(ends)])
-    return [tuple([next(frames) for _ in own]) for own in sizes]
+    return [tuple(islice(frames, len(own))) if own else () for own in sizes]

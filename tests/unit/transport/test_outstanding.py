@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.wire_peers import Inbox, outgoing
-from zbk.transport.outstanding import MARK_COUNT_MAX, NEVER_MS, Outstanding, Pending
+from zbk.transport.events import Outgoing
+from zbk.transport.outstanding import MARK_COUNT_MAX, NEVER_MS, Outstanding
 
 TIMEOUT_MS = 100
 
 
-def pending(key: object = "k", timeout_ms: int = TIMEOUT_MS) -> Pending:
-    return Pending(outgoing(Inbox(), key, timeout_ms=timeout_ms))
+def pending(key: object = "k", timeout_ms: int = TIMEOUT_MS) -> Outgoing:
+    return outgoing(Inbox(), key, timeout_ms=timeout_ms)
 
 
 @pytest.fixture
@@ -22,7 +23,7 @@ def requests() -> Outstanding:
 
 
 def late_keys(requests: Outstanding, now_ms: int) -> list[object]:
-    return [one.outgoing.key for one in requests.take_late(now_ms)]
+    return [one.key for one in requests.take_late(now_ms)]
 
 
 def test_a_request_is_late_when_its_time_is_over_and_not_before(requests: Outstanding) -> None:

@@ -275,13 +275,16 @@ class WriterBody:
         self._carry_out(self._core.handle(event, now_ms))
 
     def _carry_out(self, effects: Sequence[core.Effect]) -> None:
+        requests = self._requests
         for effect in effects:
             if isinstance(effect, core.SendAdd):  # nearly all of them are one of these two
-                self._requests.send_add(effect)
+                requests.add(effect)
             elif isinstance(effect, core.Acked):
                 self._resolve(effect.tickets)
             else:
+                requests.flush()  # a sync must not arrive before the entries
                 self._carry_out_other(effect)
+        requests.flush()
 
     def _carry_out_other(  # noqa: C901 - one case for each effect
         self, effect: core.OtherEffect

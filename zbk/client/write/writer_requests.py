@@ -47,7 +47,7 @@ class WriterRequests:
 
     __slots__ = (
         "_ledger_id", "_ledger_key", "_ledger_type", "_pool", "_sent", "_sink", "_timeout_ms",
-        "_writer", "bookies",
+        "_unsent", "_writer", "bookies",
     )  # fmt: skip
 
     def __init__(
@@ -69,10 +69,11 @@ class WriterRequests:
         self._sink = sink
         self._timeout_ms = timeout_ms
         self._writer = writer
+        self._unsent: list[Outgoing] = []
         self._sent: tuple[EntryBatch, Add, tuple[bytes, ...], int] | None = None
 
-    def send_add(self, effect: core.SendAdd) -> None:
-        """Send a batch."""
+    def add(self, effect: core.SendAdd) -> None:
+        """Make the request that sends a batch; ``flush`` sends it."""
         batch, slot = effect.batch, effect.slot
         sent = self._sent
         if sent is None or sent[0] is not batch:  # one batch goes to many slots
@@ -81,9 +82,15 @@ class WriterRequests:
             self._sent = sent
         _, request, frames, size = sent
         key = _AddKey(self._writer, slot, request.first_entry_id, effect.epoch)
-        self._pool.request(
+        self._unsent.append(
             Outgoing(self.bookies[slot], request, frames, self._sink, key, self._timeout_ms, size)
         )
+
+    def flush(self) -> None:
+        """Send the requests that ``add`` made."""
+        if self._unsent:
+            unsent, self._unsent = self._unsent, []
+            self._pool.request_all(unsent)
 
     def send_sync(self, effect: core.SendSync) -> None:
         """Ask for an fsync."""
