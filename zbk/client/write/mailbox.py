@@ -29,12 +29,15 @@ Item = tuple[AppendFuture, Sequence[bytes]]
 
 
 class AppendMailbox:
-    """A list of appends with a limit in bytes, and a way to rouse its reader."""
+    """A list of appends with a limit in bytes, and a way to rouse its reader.
+
+    ``items`` are the appends that wait here; others only look whether there are any.
+    """
 
     __slots__ = (
         "_asks", "_budget", "_changed", "_end", "_granted_size", "_is_abandoned", "_is_over",
-        "_is_roused", "_items", "_lock", "_rouse", "_size", "_size_max", "_waiter_count",
-        "_waiting_size",
+        "_is_roused", "_lock", "_rouse", "_size", "_size_max", "_waiter_count", "_waiting_size",
+        "items",
     )  # fmt: skip
 
     def __init__(
@@ -44,7 +47,7 @@ class AppendMailbox:
         self._size_max = size_max
         self._budget = AppendBudget(size_max) if budget is None else budget
         self._rouse = rouse
-        self._items: list[Item] = []
+        self.items: list[Item] = []
         self._waiting_size = 0  # bytes of these
         self._size = 0  # bytes waiting here or taken and not yet answered
         self._granted_size = 0  # bytes of the budget: as many, and what was taken ahead
@@ -67,7 +70,7 @@ class AppendMailbox:
     @property
     def is_done_with(self) -> bool:
         """True when nobody is there to put anything in, and nobody waits for what was."""
-        return self._is_abandoned and not self._size and not self._items and not self._asks
+        return self._is_abandoned and not self._size and not self.items and not self._asks
 
     @property
     def pending_size(self) -> int:
@@ -93,7 +96,7 @@ class AppendMailbox:
                 missing_size = pending_size - self._granted_size
                 if missing_size <= 0 and self._end is None:
                     self._size = pending_size
-                    self._items.append((future, payloads))
+                    self.items.append((future, payloads))
                     self._waiting_size += size
                     if self._is_roused:
                         return
@@ -152,11 +155,6 @@ class AppendMailbox:
         self._asks.pop(future, None)
 
     @property
-    def has_waiting(self) -> bool:
-        """True while appends wait here."""
-        return bool(self._items)
-
-    @property
     def waiting_size(self) -> int:
         """Bytes of the appends that wait here."""
         return self._waiting_size
@@ -167,17 +165,17 @@ class AppendMailbox:
         The reader goes on until nothing waits, each time it was roused; then it is roused again.
         """
         with self._lock:
-            items = self._items
+            items = self.items
             if size_max is None or self._waiting_size <= size_max:
-                self._items = []
+                self.items = []
                 self._waiting_size = 0
                 self._is_roused = False
                 return items
             sizes = list(accumulate([future.size for future, _payloads in items]))
             count = max(1, bisect_right(sizes, size_max))
-            self._items = items[count:]
+            self.items = items[count:]
             self._waiting_size -= sizes[count - 1]
-            self._is_roused = bool(self._items)
+            self._is_roused = bool(self.items)
             return items[:count]
 
     def release(self, size: int) -> None:

@@ -103,9 +103,14 @@ class WriterDoor(Door):
         self._roused: list[WriterBody] = []
         self._is_roused = False
         self.dropped: list[WriterBody] = []  # their handles are gone, and they have not ended
+        self.turn_thread_id = 0  # the thread that handles a message of the actor now
 
     def rouse(self, writer: WriterBody, *, is_lone: bool) -> None:
         """Report that appends wait in the mailbox of a writer; once until they are taken."""
+        if threading.get_ident() == self.turn_thread_id:  # the callback of a future appends
+            assert isinstance(self.actor, WriterActor), "writers run in an actor"
+            self.actor.drain_soon(writer)
+            return
         with self._lock:
             self._roused.append(writer)
             if self._is_roused:
@@ -188,6 +193,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         self._writers: dict[WriterBody, None] = {}
         self._deadlines = Deadlines[WriterBody]()
         self._undrained: dict[WriterBody, None] = {}  # with appends in their mailboxes, in turn
+        self._moved: dict[WriterBody, None] = {}  # in this turn: they may be due at another time
         self._asked_ms: int | None = None  # when the connections' timer calls
         self._thread_id = 0
         door.actor = self
@@ -196,16 +202,26 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         """Note the actor's own thread."""
         self._thread_id = threading.get_ident()
 
-    def on_receive(self, message: ActorMessage) -> None:  # noqa: C901 - a case for each message
+    def on_receive(self, message: ActorMessage) -> None:
         """Pass a message to the writers that it concerns; then drain mailboxes."""
-        now_ms = self._now_ms()
+        self._door.turn_thread_id = threading.get_ident()
+        try:
+            now_ms = self._now_ms()
+            self._handle(message, now_ms)
+            self._drain()
+            self._note_deadlines(now_ms)
+            self._ask_for_time()
+        finally:
+            self._door.turn_thread_id = 0
+
+    def _handle(  # noqa: C901 - a case for each message
+        self, message: ActorMessage, now_ms: int
+    ) -> None:
         match message:
             case Deliver(news):
                 self._take_in(news, now_ms)
             case Drain():
-                roused = self._door.take_roused()
-                # else its own turn has drained it, or will once it is held up no longer
-                self._undrained.update({one: None for one in roused if one.may_drain})
+                self._undrained.update(dict.fromkeys(self._door.take_roused()))
             case TimePassed(asked_ms):
                 if asked_ms == self._asked_ms:
                     self._asked_ms = None
@@ -225,8 +241,6 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
                 raise message.error
             case _:
                 assert_never(message)
-        self._drain()
-        self._ask_for_time()
 
     def on_stop(self) -> None:
         """End all writers; everything that waits fails."""
@@ -244,6 +258,10 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         for writer in list(self._writers):
             writer.end(_failure(exception_value))
 
+    def drain_soon(self, writer: WriterBody) -> None:
+        """Drain the mailbox of a writer at the end of this turn. The thread that has the turn."""
+        self._undrained[writer] = None
+
     @property
     def writer_count(self) -> int:
         """How many writers are open."""
@@ -253,6 +271,7 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
         """Note that a writer has ended. It calls this itself."""
         self._writers.pop(writer, None)
         self._undrained.pop(writer, None)
+        self._moved.pop(writer, None)
         self._deadlines.put(writer, None)
 
     # -------------------------------------------------------------- a turn
@@ -260,7 +279,12 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     def _take_in(self, news: list[News], now_ms: int) -> None:
         by_writer: dict[WriterBody, list[News]] = {}
         for one in news:
-            by_writer.setdefault(writer_of(one), []).append(one)
+            writer = writer_of(one)
+            own = by_writer.get(writer)
+            if own is None:
+                by_writer[writer] = [one]
+            else:
+                own.append(one)
         self._each(
             by_writer, lambda writer, now_ms: writer.take_in(by_writer[writer], now_ms), now_ms
         )
@@ -274,7 +298,9 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
             return
         is_lent = threading.get_ident() != self._thread_id
         while self._undrained:
-            writers, self._undrained = list(self._undrained), {}
+            # one that is held up is drained by its own turn, once it is held up no longer
+            writers = [one for one in self._undrained if one.may_drain]
+            self._undrained = {}
             large: dict[WriterBody, None] = {}
             if is_lent:  # to encode much takes time that the connections' thread does not have
                 large = dict.fromkeys(one for one in writers if one.waiting_size > LENT_SIZE_MAX)
@@ -292,13 +318,20 @@ class WriterActor(DirectInbox, pykka.ThreadingActor):
     ) -> None:
         for writer in writers:
             if not writer.is_ended:
+                self._moved[writer] = None
                 try:
                     act(writer, now_ms)
                 except Exception as error:  # noqa: BLE001 - it ends this writer, and no other
                     self._fail(writer, error)
                 if writer.may_drain:
                     self._undrained[writer] = None
-                self._deadlines.put(writer, writer.due_ms(now_ms))
+
+    def _note_deadlines(self, now_ms: int) -> None:
+        """Record when each writer that did something in this turn is due."""
+        moved, self._moved = self._moved, {}
+        put = self._deadlines.put
+        for writer in moved:
+            put(writer, writer.due_ms(now_ms))
 
     def _fail(self, writer: WriterBody, error: Exception) -> None:
         logger.error("the writer of ledger %d failed", writer.ledger_id, exc_info=error)

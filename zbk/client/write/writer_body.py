@@ -161,7 +161,7 @@ class WriterBody:
     @property
     def may_drain(self) -> bool:
         """True while appends wait in the mailbox and would not only wait elsewhere."""
-        return self._mailbox.has_waiting and not self._core.path.is_held_up
+        return bool(self._mailbox.items) and not self._core.path.waiting
 
     @property
     def waiting_size(self) -> int:
@@ -316,7 +316,10 @@ class WriterBody:
 
     def _resolve(self, tickets: Sequence[tuple[AppendFuture, int, int]]) -> None:
         # first: a callback of a future may append, and is alone then
-        self._mailbox.release(sum([future.size for future, _first_id, _count in tickets]))
+        if len(tickets) == 1:
+            self._mailbox.release(tickets[0][0].size)
+        else:
+            self._mailbox.release(sum([future.size for future, _first_id, _count in tickets]))
         resolve_all(self._setup.condition, tickets)
 
     def _fail(self, futures: Sequence[AppendFuture], error: ZbkError) -> None:

@@ -139,7 +139,7 @@ class WriterCore:
         if self._is_closed:
             return False
         if self._is_calm:
-            return self.path.is_held_up
+            return bool(self.path.waiting)
         return bool(
             self.slots.down
             or self._close is not None
@@ -153,7 +153,8 @@ class WriterCore:
     @property
     def next_tick_ms(self) -> int | None:
         """When a ``Tick`` is needed, if nothing happens before, beside those of ``is_watching``."""
-        if not self.path.is_flushed or self.error is not None:
+        path = self.path
+        if path.unacked or path.waiting or self.error is not None:
             return None
         if self._is_closed or self._close is not None:
             return None

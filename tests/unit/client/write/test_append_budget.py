@@ -148,7 +148,7 @@ def test_a_budget_is_whole_after_writers_and_answers_raced() -> None:
     is_over = threading.Event()
 
     def answer() -> None:
-        while not is_over.is_set() or any(box.has_waiting for box in boxes):
+        while not is_over.is_set() or any(box.items for box in boxes):
             for box in boxes:
                 box.release(sum(future.size for future, _payloads in box.take()))
 

@@ -47,7 +47,7 @@ def test_the_reader_may_take_a_part_and_is_roused_again_only_after_the_rest() ->
         mailbox.put(one, (b"x",), 1)
 
     taken = []
-    while mailbox.has_waiting:
+    while mailbox.items:
         taken.append([tickets.index(one) for one, _payloads in mailbox.take(70)])
 
     assert taken == [[0, 1], [2], [3], [4]]
