@@ -1,9 +1,9 @@
-"""Space that is held back in a directory for the time when its disk is full.
+"""The reserve: space that is held back in a directory for the time when its disk is full.
 
-A file of zeros that is only there to be removed: the bytes that it gives back are for fences, LACs,
-recoveries and checkpoints, which go on when ordinary adds do not. The first write without space
-releases it; it is made again before the bookie takes adds again, so that a bookie without it is
-read-only. It holds nothing, and is as good as new after a crash, whatever became of it.
+A file of zeros. When it is removed, its space serves fences, LACs, recoveries and checkpoints,
+which continue when ordinary adds are refused. The first write without space releases it. It is made
+again before the bookie accepts adds again, so a bookie without it is read-only. It has no content,
+so a crash cannot damage it.
 
 Any thread may call.
 
@@ -32,12 +32,12 @@ class DiskReserve:
 
     @property
     def is_held(self) -> bool:
-        """True while the space is there for the worst."""
+        """True while the space is held back."""
         return self._is_held
 
     @property
     def owed_size(self) -> int:
-        """Bytes of free space that will go into the reserve when it is made again."""
+        """Bytes of free space that the reserve takes when it is made again."""
         return 0 if self._is_held else self._size
 
     def holds(self, path: str) -> bool:
@@ -63,7 +63,7 @@ class DiskReserve:
             return self._is_held
 
     def release(self) -> None:
-        """Give the space back, if there is any."""
+        """Release the space, if there is any."""
         with self._lock:
             if self._size:
                 self._is_held = False

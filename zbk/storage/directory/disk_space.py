@@ -1,18 +1,18 @@
-"""When a bookie takes new entries, as its disks fill and empty: decisions only.
+"""What a full disk still accepts: when a bookie takes new entries. Decisions only.
 
-Words: a directory's *usable* space is what is free there, less what has still to go into its
-reserve. Three limits, each a size or a share of the disk:
+Words: a directory's *usable* space is its free space without the part that its reserve lacks.
+Three limits, each a size or a share of the disk:
 
-    warn       usable space below it is worth a line in the log
-    read-only  below it the bookie takes no ordinary adds: what is left is for fences, recoveries
-               and checkpoints
-    writable   above it the bookie takes adds again: half-way between the other two, and at least
-               ``margin_size`` over read-only, so that it does not swing
+    warn       usable space below it is logged
+    read-only  below it the bookie refuses ordinary adds: the rest is for fences, recoveries and
+               checkpoints
+    writable   above it the bookie accepts adds again: half-way between the other two, and at least
+               ``margin_size`` over read-only, so that the mode does not oscillate
 
     writable -> read-only    a directory is below the limit, or a write found no space
     read-only -> writable    every directory is above the limit, no write has failed for
                              ``HOLD_MS``, and the reserves could be made again: that is the proof,
-                             as quotas and inodes do not show in what a disk says is free
+                             because the free space of a disk does not show quotas and inodes
 
 Source: BookKeeper's ``LedgerDirsMonitor`` and ``DiskChecker``.
 """
@@ -28,11 +28,11 @@ FENCE_ROOM_SIZE: Final = 256 * 1024
 """Bytes of the journal that are kept for fences once the reserve is in use."""
 
 HOLD_MS: Final = 2_000
-"""How long a bookie stays read-only, at the least, after a write that found no space."""
+"""The least time that a bookie stays read-only after a write that found no space."""
 
 
 def leaves_room_for_fences(room_size: int, add_size: int) -> bool:
-    """Return whether a recovery may add so much to a journal that has so much room left.
+    """Return whether a recovery may add so many bytes to a journal with so much room.
 
     >>> leaves_room_for_fences(FENCE_ROOM_SIZE + 10, 11)
     False
@@ -46,16 +46,16 @@ class DirectorySpace(msgspec.Struct, frozen=True):
     path: str
     free_size: int
     total_size: int
-    owed_size: int  # that the reserve lacks
+    owed_size: int  # of the reserve, that are not held
 
     @property
     def usable_size(self) -> int:
-        """What is free once the reserve is whole."""
+        """Free bytes after the reserve is whole."""
         return max(0, self.free_size - self.owed_size)
 
 
 class DiskLimits(msgspec.Struct, frozen=True):
-    """What decides."""
+    """The limits of one bookie."""
 
     warn: FreeLimit
     readonly: FreeLimit
@@ -66,14 +66,14 @@ class DiskLimits(msgspec.Struct, frozen=True):
         return max(self.warn.of(total_size), self.readonly.of(total_size))
 
     def writable_size(self, total_size: int) -> int:
-        """Return the limit above which adds are taken again."""
+        """Return the limit above which adds are accepted again."""
         readonly_size = self.readonly.of(total_size)
         half_way_size = (readonly_size + self.warn_size(total_size)) // 2
         return max(half_way_size, readonly_size + self.margin_size)
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """How much space there is in each directory."""
+    """The space in each directory was measured."""
 
     directories: Sequence[DirectorySpace]
 
@@ -85,13 +85,13 @@ class NoSpaceMet(msgspec.Struct, frozen=True):
 
 
 class ReservesMade(msgspec.Struct, frozen=True):
-    """What came of ``MakeReserves``."""
+    """The result of ``MakeReserves``."""
 
     is_enough: bool
 
 
 class EnterReadOnly(msgspec.Struct, frozen=True):
-    """Refuse ordinary adds from now on, and give up what is kept for speed only."""
+    """Refuse ordinary adds from now on, and release space that is kept for speed only."""
 
     reason: str
 
@@ -101,11 +101,11 @@ class LeaveReadOnly(msgspec.Struct, frozen=True):
 
 
 class MakeReserves(msgspec.Struct, frozen=True):
-    """Make the reserves whole, and say whether there was enough."""
+    """Make the reserves whole. Answer: ReservesMade."""
 
 
 class WarnOfLowSpace(msgspec.Struct, frozen=True):
-    """Report that space runs out."""
+    """Log that space runs out."""
 
     path: str
     free_size: int
@@ -142,7 +142,7 @@ class DiskSpace:
         return self._low
 
     def handle(self, event: Event, now_ms: int) -> list[Effect]:
-        """Record news; return what follows."""
+        """Handle one event; return the effects."""
         match event:
             case Measured():
                 effects = self._on_measured(event.directories, now_ms)
@@ -181,9 +181,9 @@ class DiskSpace:
         return [MakeReserves()]
 
     def _warn(self, directories: Sequence[DirectorySpace]) -> list[Effect]:
-        news = [one for one in directories if one.path in self._low - self._warned]
+        new = [one for one in directories if one.path in self._low - self._warned]
         self._warned = set(self._low)
-        return [WarnOfLowSpace(one.path, one.usable_size) for one in news]
+        return [WarnOfLowSpace(one.path, one.usable_size) for one in new]
 
     def _on_no_space(self, reason: str, now_ms: int) -> list[Effect]:
         effects = [] if self._is_readonly else self._enter(reason)

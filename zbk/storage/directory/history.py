@@ -1,16 +1,17 @@
-"""Whether the directories of a bookie show the history that the cluster knows.
+"""The comparison of a bookie's directories with the history that the cluster knows.
 
-What a start leaves behind, before the bookie serves:
+A start leaves this in the directories before the bookie serves:
 
     ledger directory    the incarnation; the last log mark, which every later start finds
-    journal directory   a segment, which a mark points into
+    journal directory   a segment, into which a mark points
 
 So a bookie that has served has, in every directory in service, an incarnation that is not lower
-than the one that it was let serve with, a mark, and a segment where a mark wants one. A directory
-that lacks them was wiped, is another one, or is an older copy: its silence about an entry means
-nothing. A new journal (``zbk bookie renew-dir``) has no segment, and no mark points into it.
+than the last one that was allowed to serve, a mark, and a segment where a mark points at one. A
+directory that lacks them was wiped, is another directory, or is an older copy: that an entry is
+absent there means nothing. A new journal (``zbk bookie renew-dir``) has no segment, and no mark
+points into it.
 
-What is missing inside a directory that has these is found by the check of that part, not here.
+Parts that are missing inside such a directory are found by the checks of these parts.
 
 Reads only. Runs in commands for stopped bookies, and at each start.
 """
@@ -27,10 +28,10 @@ from zbk.system.files import FileSystem
 
 
 class KnownHistory(msgspec.Struct, frozen=True):
-    """What the cluster knows; the defaults are those of a bookie that has never served."""
+    """The history in the cluster; the defaults are those of a bookie that has never served."""
 
-    incarnation: int = 0  # the highest with which it was let serve
-    has_served: bool = False  # and nothing was wiped on purpose since
+    incarnation: int = 0  # the highest that was allowed to serve
+    has_served: bool = False  # and was not wiped on purpose since
 
     def __str__(self) -> str:
         served = " and that it has served" if self.has_served else ""
@@ -38,7 +39,7 @@ class KnownHistory(msgspec.Struct, frozen=True):
 
 
 class MissingHistory(msgspec.Struct, frozen=True):
-    """A directory that does not show the history, and why."""
+    """A directory that does not show the history, and the reason."""
 
     path: str
     reason: str
@@ -52,7 +53,8 @@ def missing_history(
 ) -> list[MissingHistory]:
     """Return the directories that lack what the cluster knows.
 
-    Only directories in service are given, journals by number. One of both kinds may be there twice.
+    The arguments are directories in service, journals by number. One directory may be of both
+    kinds.
 
     Raises:
         CorruptRecordError: an incarnation or a mark is damaged.
@@ -74,7 +76,7 @@ def missing_history(
 
 
 def has_marks(files: FileSystem, ledger_dirs: Sequence[str]) -> bool:
-    """Return whether each ledger directory shows by its mark that a start came to its end."""
+    """Return whether each ledger directory has a mark, which shows that a start was complete."""
     return all(files.exists(f"{path}/{MARK_NAME}") for path in ledger_dirs)
 
 

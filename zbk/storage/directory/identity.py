@@ -1,12 +1,12 @@
-"""Who a directory belongs to: its cookie, its incarnation counter, its lock.
+"""The owner of a directory: cookie, place, incarnation counter, lock.
 
 cookie        a file in every directory of a bookie, byte for byte the same in all of them and in
-              the metadata store; this module keeps bytes and does not look inside
-place         a text file in every directory of a bookie that has several of a kind: which of them
-              it is, as "ledger directory 2 of 3". Two disks that were swapped show by it
-incarnation   a text file in each ledger directory: how often the bookie has started, and after a
+              the metadata store; this module does not interpret the bytes
+place         a text file in every directory of a bookie that has several of a kind: the number of
+              the directory, as "ledger directory 2 of 3". It shows that two disks were swapped
+incarnation   a text file in each ledger directory: the number of starts of the bookie, and after a
               space the xxh3_64 of these digits, in hexadecimal; durable before the bookie answers
-              anything. The highest one counts. An older file has no checksum
+              a request. The highest one counts. An older file has no checksum
 lock          an ``flock`` on a file, held while the process lives
 
 Each file is replaced whole (``zbk.storage.disk.small_file``).
@@ -25,7 +25,7 @@ INCARNATION_NAME: Final = "incarnation"
 LOCK_NAME: Final = "lock"
 
 UNFINISHED_NAMES: Final = (COOKIE_NAME + NEW_SUFFIX, PLACE_NAME + NEW_SUFFIX)
-"""What a crash in the middle of a change leaves; the next change removes it."""
+"""Files that a crash during a change leaves; the next change removes them."""
 
 
 def read_cookie(files: FileSystem, directory: str) -> bytes | None:
@@ -34,7 +34,7 @@ def read_cookie(files: FileSystem, directory: str) -> bytes | None:
 
 
 def write_cookie(files: FileSystem, directory: str, cookie: bytes) -> None:
-    """Put a cookie into a directory that has none.
+    """Write a cookie into a directory that has none.
 
     Raises:
         CookieMismatchError: it has one already.
@@ -45,7 +45,7 @@ def write_cookie(files: FileSystem, directory: str, cookie: bytes) -> None:
 
 
 def read_place(files: FileSystem, directory: str) -> str:
-    """Return what a directory says of its place; empty if it says nothing.
+    """Return the place in a directory; empty if it has none.
 
     Raises:
         OSError: it cannot be read.
@@ -55,15 +55,15 @@ def read_place(files: FileSystem, directory: str) -> str:
 
 
 def write_place(files: FileSystem, directory: str, place: str) -> None:
-    """Record its place in a directory; an empty one needs no file. Durable when this returns."""
+    """Write a place into a directory, durably; an empty one needs no file."""
     if place and read_place(files, directory) != place:
         replace_file(files, directory, PLACE_NAME, f"{place}\n".encode())
 
 
 def next_incarnation(files: FileSystem, *directories: str, floor: int = 0) -> int:
-    """Count one more start of the bookie, durably, and return the number: 1 at the first.
+    """Count one more start of the bookie, durably; return the number, 1 for the first.
 
-    It is above ``floor``, too.
+    The number is above ``floor``.
 
     Raises:
         CorruptRecordError: a file is damaged.
@@ -75,7 +75,7 @@ def next_incarnation(files: FileSystem, *directories: str, floor: int = 0) -> in
 
 
 def write_incarnation(files: FileSystem, *directories: str, incarnation: int) -> None:
-    """Write the number of starts into each directory. Durable when this returns.
+    """Write the number of starts into each directory, durably.
 
     Raises:
         OSError: it could not be written.
@@ -86,11 +86,11 @@ def write_incarnation(files: FileSystem, *directories: str, incarnation: int) ->
 
 
 def read_incarnation(files: FileSystem, directory: str) -> int:
-    """Return how often the bookie has started, as far as this directory knows.
+    """Return the number of starts in this directory.
 
     Raises:
-        CorruptRecordError: the file is damaged; a lower number than the last one would let what
-            was lost with a page cache pass for acknowledged.
+        CorruptRecordError: the file is damaged; with a lower number than the last one, entries that
+            were lost with a page cache would count as acknowledged.
         OSError: it cannot be read.
     """
     path = f"{directory}/{INCARNATION_NAME}"
@@ -105,10 +105,10 @@ def read_incarnation(files: FileSystem, directory: str) -> int:
 
 
 def lock_directory(files: FileSystem, directory: str) -> File:
-    """Lock a directory for this process; the file returned holds the lock until it is closed.
+    """Lock a directory for this process; return a file that holds the lock until it is closed.
 
     Raises:
-        DirectoryInUseError: another process has it.
+        DirectoryInUseError: another process holds it.
     """
     lock = files.lock(f"{directory}/{LOCK_NAME}")
     if lock is None:

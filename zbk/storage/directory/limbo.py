@@ -1,4 +1,4 @@
-"""The losses of a bookie on disk; what follows from them says ``zbk.durability.limbo``.
+"""The losses of a bookie on disk. Their consequences are in ``zbk.durability.limbo``.
 
 Format version 1 of ``limbo``. All integers little-endian.
 
@@ -6,7 +6,7 @@ Format version 1 of ``limbo``. All integers little-endian.
     ------  ----  -------------  -------  --------------------------------------------------
          0     4  magic          u32      "zbkL"
          4     2  version        u16      1
-         6     2  loss_count     u16      how many losses, at most one of each reason
+         6     2  loss_count     u16      number of losses, at most one of each reason
          8     8  owner          u64      xxh3_64 of the bookie's identity
         16     8  body_size      u64      bytes of all losses
         24     8  body_checksum  u64      xxh3_64 of them
@@ -31,17 +31,17 @@ Format version 2, written while a loss of reason 4 is noted: version 1, but for 
      32 + 16 c  16 s  scope          i64 i64  first and last ledger id, ascending, not adjacent
 
 Guarantees: the file is replaced whole, by a synced one; a crash leaves the old one or the new one.
-A loss is in the file before the bookie serves, and a ledger is cleared there before anything about
-it is denied. Without losses there is no file.
+A loss is in the file before the bookie serves, and a ledger is cleared there before the bookie
+denies anything of it. Without losses there is no file.
 
-Recovery rule: a damaged file is refused; there is no safe guess at what it said. Removed by hand,
-the bookie starts, and may deny what it has lost.
+Recovery rule: a damaged file is refused, because its content cannot be guessed safely. If it is
+removed by hand, the bookie starts and may deny entries that it has lost.
 
-Limits: ``RANGE_COUNT_MAX`` ranges a loss. Ledgers that would need more stay in limbo.
+Limits: ``RANGE_COUNT_MAX`` ranges in a loss. Ledgers that would need more ranges stay in limbo.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
-Threads: ``limbo`` belongs to all; everything else to one thread at a time.
+Threads: any thread may read ``limbo``; everything else belongs to one thread at a time.
 """
 
 import struct
@@ -82,7 +82,7 @@ assert _KIND.header_size == 40
 
 
 class LimboFile:
-    """The losses, in memory and on disk: both the same, but while one of them is being written."""
+    """The losses, in memory and on disk; they differ only while a change is being written."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class LimboFile:
 
     @property
     def limbo(self) -> Limbo:
-        """What the bookie may have lost. Any thread."""
+        """The losses. Any thread."""
         return self._limbo
 
     def unknown(self, ledger_id: int) -> UnknownLedgerStateError:
-        """Return the answer that is neither yes nor no."""
+        """Return the error that means neither yes nor no."""
         return UnknownLedgerStateError(ledger_id, self._bookie_id)
 
     def guard(self, operation: str) -> AbstractContextManager[None]:
@@ -129,9 +129,9 @@ class LimboFile:
             self._limbo = _limbo_in(found, self._file.path)
 
     def note_loss(self, reason: LossReason, bound: int) -> None:
-        """Note, durably, that parts of the ledgers below ``bound`` may be lost.
+        """Record, durably, that parts of the ledgers below ``bound`` may be lost.
 
-        To be called before anything is served, with the next ledger id of the cluster.
+        Call it before the bookie serves, with the next ledger id of the cluster.
 
         Raises:
             NoSpaceError: the disk has no room for it; the file is as it was.
@@ -140,7 +140,7 @@ class LimboFile:
         self._write(self._limbo.with_loss(Loss(reason, bound, LedgerRanges())))
 
     def note_lost_indexes(self, scope: LedgerRanges) -> None:
-        """Note, durably, that the index of these ledgers is gone. Raises as ``note_loss``."""
+        """Record, durably, that the index of these ledgers is lost. Raises as ``note_loss``."""
         loss = Loss(LossReason.INDEX_LOST, scope.lasts[-1] + 1, LedgerRanges(), scope)
         limbo = self._limbo.with_loss(loss)
         if self._lost_indexes_of(limbo).range_count > self._range_count_max:
@@ -150,7 +150,7 @@ class LimboFile:
 
     @property
     def lost_indexes(self) -> LedgerRanges:
-        """The ledgers whose index was lost once, cleared or not."""
+        """The ledgers whose index was once lost, cleared or not."""
         return self._lost_indexes_of(self._limbo)
 
     @staticmethod
@@ -159,9 +159,9 @@ class LimboFile:
         return next(scopes, LedgerRanges())
 
     def clear_lost_indexes(self, ledgers: LedgerRanges) -> bool:
-        """Clear ledgers of which every entry is in the index again; false as ``clear``.
+        """Clear ledgers whose entries are all in the index again; return false as ``clear``.
 
-        What else concerns them is as it was.
+        Other losses still concern these ledgers.
 
         Raises:
             StorageFailedError: writing failed, or anything failed before.
@@ -177,7 +177,7 @@ class LimboFile:
         )
 
     def clear(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        """Clear ledgers, durably; false, and nothing changed, if there is no room for it.
+        """Clear ledgers, durably; return false, with nothing changed, if there is no room.
 
         Raises:
             StorageFailedError: writing failed, or anything failed before.
@@ -196,7 +196,7 @@ class LimboFile:
         return True
 
     def left(self, reasons: Iterable[LossReason]) -> LedgerRanges:
-        """Return the ids that are in limbo for one of these reasons."""
+        """Return the ledgers that are in limbo for one of these reasons."""
         wanted = set(reasons)
         return LedgerRanges().with_ranges(
             gap for loss in self._limbo.losses if loss.reason in wanted for gap in _left(loss)
@@ -216,7 +216,7 @@ class LimboFile:
 
 
 def _left(loss: Loss) -> Iterable[tuple[int, int]]:
-    """Return the ranges of ledgers that a loss concerns, and that are not cleared."""
+    """Return the ranges of ledgers that a loss concerns and that are not cleared."""
     if loss.scope is None:
         return _cleared(loss).gaps(loss.bound)
     return _ranges_of(_scope(loss).without(_cleared(loss)))

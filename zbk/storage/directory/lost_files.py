@@ -1,20 +1,19 @@
-"""Which files of a ledger directory are gone: what the census names, and what is not there.
+"""The files that are missing in a ledger directory, compared with its census.
 
-    index file missing    the census has its ledger, the ledger was not deleted
-    index file too short  it ends inside its header, as a file-system check leaves it
+    index file missing    the census has its ledger, and the ledger was not deleted
+    index file too short  it ends inside its header, as a file-system check may leave it
     log missing           the census has it
-    log too short         the census knows its size, or the last mark does, and the file is shorter
-    census lost           damaged, or not there although the last mark notes one: then each ledger
-                          that has no index file may have lost it
+    log too short         the file is shorter than its size in the census or the last mark
+    census lost           damaged, or missing although the last mark notes one: then each ledger
+                          without an index file may have lost it
 
-A ledger whose index file is gone is *lost* until it is in limbo (``zbk.durability.limbo``), where
-it stays whatever becomes of the census. This module changes nothing.
+A ledger whose index file is missing is *lost* until it is in limbo (``zbk.durability.limbo``),
+where it stays even if the census is lost. This module changes nothing.
 
-Cost: a walk over the directories of the index, and the sizes of its files and of the logs. What is
-inside a file is left to reads, which fail where it is damaged, and to the scrubber.
+Cost: a walk over the directories of the index, and the sizes of its files and of the logs. Damage
+inside a file is found by reads, which fail, and by the scrubber.
 
-Source: the census is ours; BookKeeper takes an index file that is gone for a ledger that it never
-had.
+Source: the census is zbk's. BookKeeper takes a missing index file for a ledger that it never had.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,45 +34,45 @@ from zbk.storage.journal.last_mark import LastMark, LogMark
 from zbk.system.files import FileSystem
 
 SCOPE_RANGE_COUNT_MAX: Final = 65_536
-"""Ranges of lost ledgers; of more all between the first and the last count as lost."""
+"""Ranges of lost ledgers. With more, all ledgers from the first to the last count as lost."""
 
 
 class LostLog(msgspec.Struct, frozen=True):
-    """An entry log that is gone, or shorter than it was."""
+    """An entry log that is missing, or shorter than it was."""
 
     log_id: int
     path: str
-    size: int | None  # bytes that are there; None: the file is not
-    least_size: int  # that the census knows of
+    size: int | None  # in bytes; None: the file is missing
+    least_size: int  # bytes that it had at least
 
 
 class LostFiles(msgspec.Struct, frozen=True):
-    """What one directory lacks."""
+    """The missing files of one directory."""
 
     path: str
-    ledger_ids: tuple[int, ...] = ()  # whose index files are missing or too short, ascending
+    ledger_ids: tuple[int, ...] = ()  # with a missing or short index file, ascending
     short_ids: tuple[int, ...] = ()  # of these, those with a file
     logs: tuple[LostLog, ...] = ()
-    census_fault: str = ""  # why there is no census where there was one; empty: it is whole
+    census_fault: str = ""  # why the census is lost; empty: it is not
     here: frozenset[int] = frozenset()  # ledgers that have an index file, not too short
     deleted: LedgerRanges = LedgerRanges()
-    known_sizes: Mapping[int, int] = {}  # bytes that each log has to have, as far as is known
-    has_all_logs: bool = False  # these are all logs that there were
+    known_sizes: Mapping[int, int] = {}  # least bytes of each log, as far as is known
+    has_all_logs: bool = False  # ``known_sizes`` has all logs
     has_gaps: bool = False  # a census was lost, now or before
 
     @property
     def least_sizes(self) -> Mapping[int, int] | None:
-        """The bytes that each log has to have; ``None``: there may have been other logs."""
+        """The least bytes of each log; ``None``: there may have been other logs."""
         return self.known_sizes if self.has_all_logs else None
 
     @property
     def is_any(self) -> bool:
-        """True if something is gone."""
+        """True if anything is missing."""
         return bool(self.ledger_ids or self.logs or self.census_fault)
 
 
 def look(files: FileSystem, directory: str, owner: bytes) -> LostFiles:
-    """Return what is gone. The directory has served, or is empty, and no command is at work in it.
+    """Return the missing files. The directory has served, or is empty; no command changes it.
 
     Raises:
         CorruptRecordError: the last mark, or the note of deleted ledgers, is damaged.
@@ -134,7 +133,7 @@ def scope_of(lost: Iterable[LostFiles], bound: int) -> LedgerRanges:
 
 
 def _least_sizes(counted: Counted, mark: LogMark | None) -> dict[int, int]:
-    """Return the bytes that each log has to have, 0 if that is unknown."""
+    """Return the least bytes of each log, 0 if that is unknown."""
     sizes = dict(counted.log_sizes)
     if mark is not None and mark.entry_log_size:
         sizes[mark.entry_log_id] = max(sizes.get(mark.entry_log_id, 0), mark.entry_log_size)
@@ -144,7 +143,7 @@ def _least_sizes(counted: Counted, mark: LogMark | None) -> dict[int, int]:
 def _census(
     files: FileSystem, directory: str, owner: bytes, mark: LogMark | None
 ) -> tuple[Counted | None, str]:
-    """Return the census, and why it is lost, if it is."""
+    """Return the census, and the reason if it is lost."""
     try:
         counted = Census(files, directory, owner=owner, fail_stop=FailStop()).load()
     except CorruptRecordError as error:
@@ -164,7 +163,7 @@ def _lost_logs(files: FileSystem, directory: str, sizes: Mapping[int, int]) -> I
 
 
 def _is_shorter(files: FileSystem, path: str, size: int) -> bool:
-    """Return whether a file is too short; one that cannot be opened fails its reader."""
+    """Return whether a file is too short; false if it cannot be opened, which its reader meets."""
     try:
         return file_size(files, path) < size
     except OSError:

@@ -1,8 +1,8 @@
-"""Which directories of a bookie are out of service, kept in all the others.
+"""The note of a bookie's directories that are out of service, kept in all other directories.
 
-A directory that fails is noted here when the bookie goes on without it. From then on no start looks
-into it, whatever it holds: it has missed what was promised since, fences among them. It comes back
-only empty, under its old path, by ``zbk bookie renew-dir``.
+A directory that fails is noted here when the bookie continues without it. From then on no start
+uses its content, which lacks later promises, fences among them. It comes back only empty, under its
+old path, by ``zbk bookie renew-dir``.
 
 Version 1 of ``out_of_service``, a text file of three lines in UTF-8, each with a newline after it:
 
@@ -11,16 +11,16 @@ Version 1 of ``out_of_service``, a text file of three lines in UTF-8, each with 
        1  "zbk out of service 1"
        2  a JSON object: "generation", an integer, and "directories", a list of objects with
           "path", "kind" ("journal" or "ledger"), "reason", "time_ms" (wall clock), and
-          "ledger_id_bound": parts of ledgers below it may be lost; null: nobody could be asked
-          yet, and it is all of them that there are when the bookie starts next
+          "ledger_id_bound": parts of ledgers below it may be lost; null: not known yet, the next
+          start asks the metadata store for it
        3  xxh3_64 of line 2 without its newline, in hexadecimal
 
-Guarantees: replaced whole, by a synced one. The same in every directory in service; where a crash
-came between two of them, the highest generation counts, which each start writes to all.
+Guarantees: replaced whole, by a synced one. The same in every directory in service. After a crash
+between two of them, the highest generation counts, which each start writes to all.
 
-Recovery rule: a damaged one is refused, as there is no safe guess at what it said, unless another
-directory has a whole one: a crash leaves no damaged one, so that is damage of this disk only, and
-what counts is what the others say.
+Recovery rule: a damaged note is refused, because its content cannot be guessed safely, unless
+another directory has a whole one. A crash leaves no damaged note, so the damage is of this disk
+only, and the other notes count.
 
 Source: BookKeeper takes a failed ledger directory out of service while the bookie lives
 (``LedgerDirsManager``), and forgets it when the bookie restarts.
@@ -45,17 +45,17 @@ Kind = Literal["journal", "ledger"]
 
 
 class OutOfService(msgspec.Struct, frozen=True, kw_only=True):
-    """One directory that is not used any more."""
+    """One directory out of service."""
 
     path: str
     kind: Kind
     reason: str
-    time_ms: int  # wall clock, for people
+    time_ms: int  # wall clock, for operators
     ledger_id_bound: int | None  # parts of ledgers below it may be lost; None: not known yet
 
 
 class ServiceNote(msgspec.Struct, frozen=True):
-    """What was noted; without directories, nothing."""
+    """A note; without directories, all are in service."""
 
     generation: int = 0
     directories: tuple[OutOfService, ...] = ()
@@ -66,7 +66,7 @@ class ServiceNote(msgspec.Struct, frozen=True):
         return frozenset(one.path for one in self.directories)
 
     def with_one(self, lost: OutOfService) -> "ServiceNote":
-        """Return the note with one more directory, or with more that is known of it."""
+        """Return the note with one more directory, or with new facts about it."""
         others = tuple(one for one in self.directories if one.path != lost.path)
         short = msgspec.structs.replace(lost, reason=lost.reason[:_REASON_SIZE_MAX])
         return ServiceNote(self.generation + 1, (*others, short))
@@ -78,7 +78,7 @@ class ServiceNote(msgspec.Struct, frozen=True):
 
 
 def read_note(files: FileSystem, directories: Sequence[str]) -> ServiceNote:
-    """Return what the directories say, of which some may be gone, broken, or out of service.
+    """Return the newest note of directories, some of which may be missing or out of service.
 
     Raises:
         CorruptRecordError: a note is damaged, and no directory has a whole one.
@@ -89,7 +89,7 @@ def read_note(files: FileSystem, directories: Sequence[str]) -> ServiceNote:
         try:
             note = _read(files, f"{directory}/{NOTE_NAME}")
         except OSError:
-            continue  # the start that follows meets it, if it is to be used
+            continue  # if the directory is in service, its first use fails
         except CorruptRecordError as error:
             damaged.append(error)
         else:
@@ -101,7 +101,7 @@ def read_note(files: FileSystem, directories: Sequence[str]) -> ServiceNote:
 
 
 def write_note(files: FileSystem, directory: str, note: ServiceNote) -> None:
-    """Put a note into a directory that may have it. Durable when this returns.
+    """Write a note into a directory that may have it already, durably.
 
     Raises:
         OSError: it could not be written.
@@ -126,7 +126,7 @@ def _encode(note: ServiceNote) -> bytes:
 def _decode(content: bytes, where: str) -> ServiceNote:
     lines = content.split(b"\n")
     if len(lines) != 4 or lines[3] or lines[0] != _FIRST_LINE:
-        raise CorruptRecordError(where, 0, "is no note of directories out of service")
+        raise CorruptRecordError(where, 0, "is not a note of directories out of service")
     if lines[2] != b"%016x" % checksum(lines[1]):
         raise CorruptRecordError(where, 0, "the checksum does not match")
     try:

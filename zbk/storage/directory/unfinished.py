@@ -1,11 +1,10 @@
-"""Whether a ledger directory may be started on, and a note that it may not.
+"""The note that a ledger directory is half changed or wiped, and the check at a start.
 
-The note says that a command has begun to change the directory, and has not ended. While it is there
-no bookie starts on it: with half of an index it would deny what it has acknowledged. The note is
-made durable before the first change and removed, durably, after the last one. It is a text file
-that holds the command to run again.
+A command writes the note before it changes the directory, and removes it after the last change,
+both durably. While the note exists no bookie starts on the directory: with half an index it would
+deny entries that it acknowledged. The note is a text file with the command to run again.
 
-Runs in commands for stopped bookies, and once at each start, before anything else is looked at.
+Runs in commands for stopped bookies, and first in each start.
 """
 
 from typing import Final
@@ -20,44 +19,44 @@ _SIZE_MAX: Final = 256
 
 
 def begin(files: FileSystem, directory: str, command: str) -> None:
-    """Note that ``command`` is at work, whatever was noted before. Durable when this returns."""
+    """Record, durably, that ``command`` changes the directory, in place of an earlier note."""
     replace_file(files, directory, NOTE_NAME, command.encode())
 
 
 def end(files: FileSystem, directory: str) -> None:
-    """Note that nothing is half done any more. Durable when this returns."""
+    """Record, durably, that the command has ended."""
     files.remove(f"{directory}/{NOTE_NAME}")
     files.sync_dir(directory)
 
 
 def end_as_wiped(files: FileSystem, directory: str) -> None:
-    """Note that nothing is half done, and that all that was here is gone. Durable likewise."""
+    """Record, durably, that the command has ended and has deleted all data."""
     files.rename(f"{directory}/{NOTE_NAME}", f"{directory}/{WIPED_NAME}")
     files.sync_dir(directory)
 
 
 def was_wiped(files: FileSystem, directory: str) -> bool:
-    """Return whether all that was here is gone."""
+    """Return whether all data were deleted."""
     return files.exists(f"{directory}/{WIPED_NAME}")
 
 
 def forget_wiped(files: FileSystem, directory: str) -> None:
-    """Allow a bookie to start that knows, durably, what it has lost. Durable when this returns."""
+    """Allow a start, durably. The losses of the wipe are on stable storage already."""
     files.remove(f"{directory}/{WIPED_NAME}")
     files.sync_dir(directory)
 
 
 def unfinished_command(files: FileSystem, directory: str) -> str | None:
-    """Return the command that has not ended; ``None`` if there is none."""
+    """Return the command that has not ended, or ``None``."""
     command = read_file(files, f"{directory}/{NOTE_NAME}")
     return None if command is None else command[:_SIZE_MAX].decode("utf-8", "replace")
 
 
 def check_finished(files: FileSystem, directory: str) -> None:
-    """Go on only with a directory that no command has left half changed, or wiped.
+    """Check that no command has left a directory half changed or wiped.
 
     Raises:
-        BookieError: one has; says which, and the cure.
+        BookieError: one has; the text names the cure.
     """
     if was_wiped(files, directory):
         raise BookieError(
@@ -76,10 +75,10 @@ def check_finished(files: FileSystem, directory: str) -> None:
 
 
 def check_whole(files: FileSystem, directory: str) -> None:
-    """Go on only with a ledger directory, of a bookie that has served, that has all of its parts.
+    """Check that the ledger directory of a bookie that has served has all of its parts.
 
     Raises:
-        BookieError: one is missing; says the cure.
+        BookieError: one is missing; the text names the cure.
     """
     index, logs = f"{directory}/index", f"{directory}/logs"
     if not files.exists(index):

@@ -1,9 +1,10 @@
-"""Removes what a stopped bookie keeps, in an order in which no crash leaves half of it in use.
+"""Deletes the data of a stopped bookie, in an order in which no crash leaves half of it in use.
 
-A note that keeps the bookie from starting comes first (``directory.unfinished``). Cookies go
-last, and only if they are to go. A bookie that keeps its cookie keeps its incarnation, and another
-note: that it was wiped. With its old id it would deny whatever it has acknowledged, so it does not
-start again until it is another bookie, or is told that it was wiped on purpose (``limbo``).
+A note that keeps the bookie from starting comes first (``directory.unfinished``). Cookies come
+last, and only on request. A bookie that keeps its cookie keeps its incarnation and gets a note that
+it was wiped: under its old id it would deny entries that it acknowledged. So it does not start
+again until it is another bookie, or until its operator says that it was wiped on purpose
+(``limbo``).
 
 Source: BookKeeper's ``FormatCommand``.
 """
@@ -23,12 +24,12 @@ _NOT_OURS: Final = "lost+found"
 def wipe(
     files: FileSystem, directories: Sequence[str], ledger_dirs: Sequence[str], *, with_cookie: bool
 ) -> None:
-    """Remove the data in a bookie's directories, all of which the caller has locked.
+    """Delete the data in a bookie's directories, which the caller has locked.
 
-    With ``with_cookie`` they are empty then. Safe to be run again after a crash.
+    ``with_cookie``: cookies, too. It may be run again after a crash.
 
     Raises:
-        OSError: something cannot be removed; to be run again.
+        OSError: something cannot be removed; run it again.
     """
     for directory in ledger_dirs:
         unfinished.begin(files, directory, COMMAND)
@@ -43,7 +44,7 @@ def wipe(
         for directory in ledger_dirs:
             unfinished.end_as_wiped(files, directory)
         return
-    # the ledger directories last: they have the note
+    # the ledger directories last, because they have the note
     for directory in [*(one for one in directories if one not in ledger_dirs), *ledger_dirs]:
         for name in (*identity, unfinished.NOTE_NAME):
             if files.exists(f"{directory}/{name}"):

@@ -1,4 +1,4 @@
-"""Entry logs: the bytes of all entries of a bookie, in the order they came, ledgers interleaved.
+"""Entry logs: the bytes of all entries of a bookie in order of arrival, ledgers interleaved.
 
 Threads:
     owner    ``append``, ``begin_sync``, ``sync``, ``close``; ``take_id``
@@ -35,10 +35,10 @@ from zbk.storage.entry_logs.location import OFFSET_MAX, location_of, split_locat
 from zbk.system.files import Buffer, File, FileSystem, FsyncError
 
 LOG_SIZE: Final = 1024 * 1024 * 1024
-"""Bytes at which a log is left."""
+"""Bytes at which a log is complete."""
 
 AHEAD_SIZE: Final = 32 * 1024 * 1024
-"""Bytes of the log that adds go to that may be in the page cache only, about."""
+"""Bytes of the current log that may be in the page cache only, roughly."""
 
 _SUFFIX: Final = ".log"
 
@@ -57,7 +57,7 @@ def log_ids(files: FileSystem, directory: str) -> list[int]:
 
 
 class LogSync:
-    """What was appended up to now, on its way to stable storage."""
+    """The sync of everything appended up to some moment."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class LogSync:
         self._once = RunOnce(self._sync)
 
     def run(self) -> None:
-        """Return once it is there. Any thread, any number of times.
+        """Return when all of it is on stable storage. Any thread, any number of times.
 
         Raises:
             OutOfDescriptorsError: it may be run again.
@@ -85,7 +85,7 @@ class LogSync:
         self._once.run()
 
     def _sync(self) -> None:
-        while self._left:  # what is done is done once: the directory may have to be tried again
+        while self._left:  # each file once, even if the directory has to be tried again
             self._sync_file(self._left[0])
             self._left.pop(0).close()
         if self._current is not None:
@@ -123,9 +123,9 @@ class EntryLogs:
         self._ahead_size = ahead_size
         self._log_id = 0
         self._written = (0, 0)
-        self._ahead = (0, 0)  # as ``_written`` was when it was synced ahead of need
-        self._last_id = 0  # it, or that of a log that compaction makes
-        self._sealed_sizes: dict[int, int] = {}  # of this life's logs
+        self._ahead = (0, 0)  # the value of ``_written`` when it was synced in advance
+        self._last_id = 0  # the highest id used, also by compaction
+        self._sealed_sizes: dict[int, int] = {}  # of the logs since the start
         self._file: File | None = None
         self._seed = 0
         self._offset = 0
@@ -141,42 +141,42 @@ class EntryLogs:
 
     @property
     def written(self) -> tuple[int, int]:
-        """The id of the log that adds go to, and up to where it has been written. Any thread.
+        """The id of the current log, and the bytes written to it. Any thread.
 
-        Up to 0: it may be there, without its header even. A log that was listed before this was
-        asked, and is another one, is written no more.
+        With 0 bytes the log may exist, even without its header. Any other log that was listed
+        before this call is complete.
         """
         return self._written
 
     @property
     def log_size_max(self) -> int:
-        """Bytes at which a log is left."""
+        """Bytes at which a log is complete."""
         return self._log_size_max
 
     def take_id(self) -> int:
-        """Return the id of a log that compaction makes; this object makes no log with it.
+        """Return an id for a log that compaction makes; this object makes no log with it.
 
-        A restart may give it once more, unless there is a file by then that has it.
+        A restart may use the id again if there is no file with it.
         """
         self._last_id += 1
         return self._last_id
 
     def open(self, last_log_id: int) -> None:
-        """Go on after the logs that are here; ``last_log_id`` is the highest known otherwise.
+        """Continue after the logs in the directory and after ``last_log_id``, the highest known.
 
         Raises:
             OSError: the directory cannot be made or read.
         """
         self._files.make_dirs(self._directory)
-        self._files.sync_dir(self._directory)  # names of before are counted on from here on
+        self._files.sync_dir(self._directory)  # their names must outlive a loss of power
         self._log_id = max([last_log_id, *log_ids(self._files, self._directory)])
         self._last_id = self._log_id
 
     def append(self, batches: Sequence[EntryBatch]) -> list[int]:
-        """Write batches in one go; return the location of each one's first entry.
+        """Write batches in one write; return the location of each one's first entry.
 
         Raises:
-            NoSpaceError: none of them is there, and nothing else has changed.
+            NoSpaceError: none of them was appended, and nothing else has changed.
             StorageFailedError: the write failed, or anything failed before.
         """
         self._fail_stop.check()
@@ -200,14 +200,14 @@ class EntryLogs:
         return bases
 
     def least_sizes(self) -> dict[int, int]:
-        """Return the bytes of each log of this life that is sealed, and 0 for the one that is not.
+        """Return the bytes of each log sealed since the start, and 0 for the current one.
 
-        On stable storage once the sync that is begun next has run.
+        These bytes are on stable storage when the next ``begin_sync`` has run.
         """
         return self._sealed_sizes | ({} if self._file is None else {self._log_id: 0})
 
     def begin_sync(self) -> LogSync:
-        """Return the sync of everything appended up to now; it has still to be run."""
+        """Return a sync of everything appended up to now, for the caller to run."""
         left, self._left = self._left, []
         current = self._file if self._is_dirty else None
         directory = self._directory if self._is_name_new else None
@@ -215,7 +215,7 @@ class EntryLogs:
         return LogSync(self._files, directory, left, current, self._fail_stop)
 
     def sync(self) -> None:
-        """Return once everything appended up to now is on stable storage.
+        """Return when everything appended up to now is on stable storage.
 
         Raises:
             StorageFailedError: an fsync failed, or anything failed before.
@@ -223,9 +223,9 @@ class EntryLogs:
         self.begin_sync().run()
 
     def sync_ahead(self) -> None:
-        """Start to write much of what was appended. Promises nothing.
+        """Sync much of the current log in advance. Promises nothing.
 
-        What is promised is what ``begin_sync`` takes, of which there is less to wait for then.
+        ``begin_sync`` makes the promise, and has less to wait for after this.
 
         Raises:
             StorageFailedError: the fsync failed, or anything failed before.
@@ -242,7 +242,7 @@ class EntryLogs:
         except FsyncError as error:
             raise self._fail_stop.failed(path, "fsync", error) from error
         except (OSError, OutOfDescriptorsError):
-            return  # it cannot be opened: who has to sync it has it open
+            return  # it cannot be opened; ``begin_sync`` has it open
         self._ahead = written
 
     def read(self, location: int, size: int) -> bytes:
@@ -256,11 +256,11 @@ class EntryLogs:
             return file.pread(size, offset)
 
     def exists(self, location: int) -> bool:
-        """Return whether the log of a location is there."""
+        """Return whether the log of a location exists."""
         return self._files.exists(log_path(self._directory, split_location(location)[0]))
 
     def remove(self, log_id: int) -> None:
-        """Delete a log that nothing points at any more.
+        """Delete a log that the index does not point at.
 
         Raises:
             StorageFailedError: it cannot be deleted, or anything failed before.
@@ -278,7 +278,7 @@ class EntryLogs:
             self._open_files.forget(path)
 
     def close(self) -> None:
-        """Give the files back. What was not synced is on its own."""
+        """Close the files without a sync."""
         for file in [*self._left, self._file]:
             if file is not None:
                 file.close()
@@ -293,14 +293,14 @@ class EntryLogs:
             self._file = None
         log_id = self._last_id + 1
         path = log_path(self._directory, log_id)
-        self._written = (log_id, 0)  # first: who lists it is not to take it as whole
+        self._written = (log_id, 0)  # first: a scrub that lists it must not count it as complete
         with self._fail_stop.guard(path, "create"):
             file = self._files.open(path, create=True)
             try:
                 file.pwrite([encode_log_header(self._owner, log_id)], 0)
             except OSError:
                 file.close()
-                self._files.remove(path)  # nothing is in it, and the next one has its id
+                self._files.remove(path)  # it is empty, and the next log has its id
                 raise
         self._file = file
         self._log_id = self._last_id = log_id
@@ -317,5 +317,5 @@ class EntryLogs:
                 file.pwrite(buffers, offset)
         except NoSpaceError:
             with self._fail_stop.guard(file.path, "truncate"):
-                file.truncate(offset)  # nothing points at what it left
+                file.truncate(offset)  # the index does not point at these bytes
             raise

@@ -1,12 +1,12 @@
-"""Reads entries whose locations are known, with few reads, and checks that they are these entries.
+"""Reads entries at known locations, with few reads, and checks that they are these entries.
 
 Words: *near* entries follow each other in one log, their starts no more than ``GAP_SIZE_MAX`` bytes
-apart: they are read together, with what lies in between. A *row* is a run of near entries.
+apart: they are read together with the bytes between them. A *row* is a run of near entries.
 
-An entry that the index points at and that cannot be read, or that is another entry, is
-unreadable: an error. "No such entry" is said by the index, never here.
+An entry in the index that cannot be read, or is another entry, is *unreadable*: an error. Only the
+index can say "no such entry".
 
-Any thread. Digests are not verified: only the client knows the key; it asks another replica.
+Any thread. Digests are not verified: only the client knows the key, and reads another replica.
 
 Source: BookKeeper #2908: ids that do not match are an error, not an absence.
 """
@@ -30,8 +30,8 @@ GAP_SIZE_MAX: Final = 64 * 1024
 """Bytes from one entry to the next up to which one read is better than two."""
 
 LAST_SIZE_GUESS: Final = 4 * 1024
-"""Bytes read for the last entry of a row, whose size the index does not say; if it is larger, the
-rest is read by itself."""
+"""Bytes read for the last entry of a row, whose size is not in the index. A second read gets the
+rest of a larger entry."""
 
 LONE_SIZE_MAX: Final = 1024 * 1024
 """Bytes read for an entry alone in its row, if the next one is no farther away."""
@@ -47,7 +47,7 @@ ReadLog: TypeAlias = Callable[[int, int], bytes]
 
 
 class Resolved(msgspec.Struct, frozen=True):
-    """Entries that the index has, and where they are."""
+    """Entries in the index, with their locations."""
 
     ledger_id: int
     entry_ids: Sequence[int]  # ascending, at least one
@@ -60,8 +60,8 @@ class Resolved(msgspec.Struct, frozen=True):
 def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:
     """Return how many of the entries were read, from the first on, and their bytes back to back.
 
-    At least one, and as many as ``size_max`` allows. An unreadable one ends the answer; what lies
-    after it is left to the next call.
+    At least one, and as many as ``size_max`` allows. An unreadable one ends the answer; the next
+    call reads after it.
 
     Raises:
         EntryUnreadableError: the first one cannot be read.
@@ -74,7 +74,7 @@ def fetch(read_log: ReadLog, resolved: Resolved) -> tuple[int, bytes]:
     while low < len(locations):
         if low == border:
             border = next(borders)
-        # entries that start beyond the room are not wanted yet, whatever their sizes
+        # entries that start beyond the room do not fit
         high = bisect_left(locations, locations[low] + max(room, 1), low, border)
         try:
             row = _read_row(read_log, resolved, locations, low, high)
@@ -101,7 +101,7 @@ class _Row:
         self.sizes = sizes  # of the good ones; as many or fewer than offsets
 
     def spans(self, entry_count: int) -> list[bytes]:
-        """Return the first entries' bytes, cut only where others lie in between."""
+        """Return the bytes of the first entries, cut only where other bytes lie between them."""
         starts = self.offsets[:entry_count]
         ends = list(map(add, starts, self.sizes))
         cuts = [0, *compress(count(1), map(ne, ends, starts[1:])), entry_count]
@@ -109,7 +109,7 @@ class _Row:
 
 
 def _row_borders(locations: list[int]) -> Iterator[int]:
-    """Return the places where a row of near entries ends, ascending, the last one at the end."""
+    """Yield the places where a row of near entries ends, ascending; the last is the end."""
     steps = map(sub, locations[1:], locations)
     for at, step in enumerate(steps, 1):
         if not 0 < step <= GAP_SIZE_MAX:
@@ -123,7 +123,7 @@ def _read_row(
     """Return the entries ``low .. high - 1``, near ones, up to the first that is unreadable.
 
     Raises:
-        EntryUnreadableError: that is the very first.
+        EntryUnreadableError: the first one is unreadable.
     """
     start = locations[low]
     offsets = list(map(sub, locations[low:high], repeat(start)))
@@ -140,7 +140,7 @@ def _read_row(
         sizes.pop()
     if not sizes:
         raise EntryUnreadableError(
-            ledger_id, entry_ids[0], f"the entry log has something else at {start:#x}"
+            ledger_id, entry_ids[0], f"the entry log has other bytes at {start:#x}"
         )
     return _Row(buffer, offsets, sizes)
 
@@ -156,9 +156,9 @@ def _last_size_guess(locations: list[int], low: int, high: int) -> int:
 def _sizes(
     buffer: bytes, offsets: list[int], ledger_id: int, entry_ids: Sequence[int]
 ) -> list[int]:
-    """Return the sizes of entries, as they say themselves, up to the first that is another one.
+    """Return the sizes in the headers of entries, up to the first that is another entry.
 
-    The last one may reach beyond the buffer, the others not beyond the next one's start.
+    The last one may extend beyond the buffer, the others not beyond the start of the next one.
     """
     entry_count = len(offsets)
     try:
@@ -201,9 +201,9 @@ def _sizes_one_by_one(
 
 
 def _may_end_at(buffer: bytes, end: int, next_offset: int, ledger_id: int) -> bool:
-    """Return whether an entry may end here, before the next one: a damaged size says elsewhere.
+    """Return whether an entry may end here, before the next one; a damaged size ends elsewhere.
 
-    What follows an entry is another one of its ledger, or the header of a block.
+    An entry is followed by another one of its ledger, or by the header of a block.
     """
     if end > next_offset:
         return False

@@ -1,4 +1,4 @@
-"""An entry log file: a header, blocks of entries, and, once sealed, a map of what is in it.
+"""An entry log file: a header, blocks of entries, and, when sealed, a map of its ledgers.
 
 Format version 1. All integers little-endian. Unit of every size: bytes.
 
@@ -19,7 +19,7 @@ Block, one after the other from offset 32 on:
          4     2  version         u16   1
          6     2  reserved        u16   0
          8     8  ledger_id       i64   >= 0
-        16     8  first_entry_id  i64   >= 0; the others are in the entries themselves
+        16     8  first_entry_id  i64   >= 0; the other ids are in the entries
         24     4  count           u32   entries in the block
         28     4  body_size       u32   n
         32     8  body_checksum   u64   xxh3_64 of the body, as its writer made it
@@ -38,17 +38,17 @@ Map, after the last block, and footer, the last bytes of a sealed file:
              +24  map_checksum  u64       xxh3_64 of the pairs
              +32  checksum      u64       xxh3_64 of the 32 bytes before, seeded with the log's seed
 
-Guarantees a reader may use: a block never spans two files; what the index points at was synced
-before the index was.
+Guarantees a reader may use: a block never spans two files; entries were synced before the index
+that points at them.
 
-Recovery rule: a log is never appended to after a restart; its unsynced tail may be torn or garbage
-(the journal has those entries). A log without a whole map is scanned; damage inside is stepped
-over, to the next whole block header, and reported.
+Recovery rule: no restart appends to an old log; its unsynced tail may be torn or garbage (the
+journal has those entries). A log without a whole map is scanned; the scan reports damage, and
+continues at the next whole block header.
 
 Changing any line of this table needs a new version, new golden bytes and a reader for the old one.
 
-Source: BookKeeper's ``DefaultEntryLogger``; its location points after the record's size, ours at
-the entry's first byte, which says the size.
+Source: BookKeeper's ``DefaultEntryLogger``. Its location points after the record's size; zbk's
+points at the entry's first byte, and the entry has its size.
 """
 
 import struct
@@ -66,7 +66,7 @@ LOG_HEADER_SIZE: Final = 32
 BLOCK_HEADER_SIZE: Final = 48
 FOOTER_SIZE: Final = 40
 BLOCK_MAGIC: Final = b"zbkB\x01\x00"
-"""Magic and version: what a search for blocks looks for."""
+"""Magic and version: the bytes that a search for blocks finds."""
 
 _LOG_MAGIC: Final = b"zbkL\x01\x00"
 _MAP_MAGIC: Final = b"zbkM\x01\x00"
@@ -82,7 +82,7 @@ assert _FOOTER.size + _CHECKSUM.size == FOOTER_SIZE
 
 
 class BlockHeader(msgspec.Struct, frozen=True):
-    """What a block says of itself."""
+    """The header of a block."""
 
     ledger_id: int
     first_entry_id: int
@@ -97,12 +97,12 @@ def log_seed(owner: bytes, log_id: int) -> int:
 
 
 def log_seed_of(owner_hash: int, log_id: int) -> int:
-    """Return the seed of the checksums in a log, from what its header says."""
+    """Return the seed of the checksums in a log, from the fields of its header."""
     return checksum(struct.pack("<QQ", owner_hash, log_id))
 
 
 def is_stub(log_size: int) -> bool:
-    """Return whether a log is too short for its header, as one made just before the power was lost.
+    """Return whether a log is too short for its header, as after a loss of power when it was made.
 
     >>> is_stub(LOG_HEADER_SIZE)
     False
@@ -116,7 +116,7 @@ def encode_log_header(owner: bytes, log_id: int) -> bytes:
 
 
 def check_log_header(buffer: Buffer, owner: bytes, log_id: int, where: str) -> None:
-    """Accept the header of the log that has this id by its name.
+    """Check the header of the log whose name has this id.
 
     Raises:
         CorruptRecordError: it is damaged or of another log; ShortRecordError when cut off.
@@ -130,7 +130,7 @@ def check_log_header(buffer: Buffer, owner: bytes, log_id: int, where: str) -> N
 
 
 def decode_log_header(buffer: Buffer, where: str) -> tuple[int, int]:
-    """Return log id and owner's hash that the header of some log says.
+    """Return the log id and the owner's hash in the header of any log.
 
     Raises:
         CorruptRecordError: it is damaged, or no header; ShortRecordError when cut off.
@@ -146,7 +146,7 @@ def decode_log_header(buffer: Buffer, where: str) -> tuple[int, int]:
 
 
 def encode_block_header(batch: EntryBatch, seed: int) -> bytes:
-    """Return what goes ahead of a batch's body."""
+    """Return the block header of a batch."""
     fields = _BLOCK_HEADER.pack(
         BLOCK_MAGIC,
         0,
@@ -186,7 +186,7 @@ def encode_map(size_by_ledger: Mapping[int, int], map_offset: int, seed: int) ->
 
 
 def decode_footer(buffer: Buffer, log_size: int, seed: int, where: str) -> tuple[int, int]:
-    """Return offset and size of the map that the last bytes of a file of ``log_size`` speak of.
+    """Return offset and size of the map, from the last bytes of a file of ``log_size`` bytes.
 
     Raises:
         CorruptRecordError: they are no footer of this file.
@@ -201,7 +201,7 @@ def decode_footer(buffer: Buffer, log_size: int, seed: int, where: str) -> tuple
 
 
 def decode_map(pairs: bytes, footer: bytes, where: str) -> dict[int, int]:
-    """Return bytes by ledger, as the pairs in front of a footer say.
+    """Return the bytes by ledger in the pairs before a footer.
 
     Raises:
         CorruptRecordError: the pairs are damaged.

@@ -1,10 +1,10 @@
-"""Where an entry is: the entry log it lies in and the offset of its first byte, in 8 bytes.
+"""The location of an entry, in 8 bytes: its entry log, and the offset of its first byte.
 
     bits 34 .. 63   entry log id, 1 and up: 2^30 logs, a pebibyte with the smallest logs allowed
     bits  0 .. 33   offset in the log, bytes: 16 GiB, four times the largest log allowed
 
-0 is no location: it says "absent" in the index. All ones is the place of nothing, in a log that can
-not be: it says that the index was damaged here. Reading it fails, which is neither yes nor no.
+0 is no location: in the index it means "absent". All ones is in a log that cannot exist: it means
+that the index was damaged there. A read of it fails, which is neither yes nor no.
 """
 
 from array import array

@@ -1,25 +1,25 @@
 """Bytes of entry logs that are not what was written, and that no index points into.
 
-A loss of power takes pieces of what was not synced: pages that were never written, in the middle of
-a log or at its end, before its map, too. Nothing in them was promised by this log. A *lost region*
-is a damaged one of which a pass of the scrubber has shown that no index points into it. Nothing
-ever will: adds go to other logs, and compaction moves what is whole.
+A loss of power takes pieces of unsynced bytes: pages in the middle of a log or at its end, also
+before its map. This log promised nothing in them. A *lost region* is a damaged region into which no
+index points, as a pass of the scrubber has shown. No index ever will: adds go to other logs, and
+compaction moves whole entries only.
 
-Not so in a log that compaction has made in this life: the index in memory may point there already,
-and that on the disk not yet. No loss of power takes anything from it, as all of it was synced
-before it got its name: damage in it is damage.
+A log that compaction has made since the start has no lost regions: the index in memory may point
+there already, while the index on disk does not. All of it was synced before it got its name, so a
+loss of power takes nothing from it, and damage in it is damage.
 
-So a log with lost regions is read as if they were not there, and goes the way of all others. What
-has not been looked at since the start is damage, and its log stays.
+Readers skip the lost regions of a log, which is then collected and compacted like others. Damage
+that no pass has checked since the start is damage, and its log stays.
 
-Threads: any; a value is replaced as a whole.
+Threads: any; values are replaced as a whole.
 """
 
 from collections.abc import Iterable
 from typing import TypeAlias
 
 RegionsOfLog: TypeAlias = tuple[tuple[int, int], ...]
-"""Begins and ends, in bytes of a log."""
+"""Begins and ends, in bytes from the start of a log."""
 
 
 class LostRegions:
@@ -30,7 +30,7 @@ class LostRegions:
         self._made_ids: set[int] = set()
 
     def __len__(self) -> int:
-        """Return how many logs have any."""
+        """Return the number of logs with lost regions."""
         return len(self._by_log)
 
     def of(self, log_id: int) -> RegionsOfLog:
@@ -38,7 +38,7 @@ class LostRegions:
         return self._by_log.get(log_id, ())
 
     def made(self, log_id: int) -> None:
-        """Note that compaction makes a log, or has the index point at it again."""
+        """Record that compaction makes a log, or continues with it after a restart."""
         self._made_ids.add(log_id)
 
     def may_have(self, log_id: int) -> bool:
@@ -46,7 +46,7 @@ class LostRegions:
         return log_id not in self._made_ids
 
     def note(self, log_id: int, regions: Iterable[tuple[int, int]]) -> bool:
-        """Note what is lost of a log; return false if that was known."""
+        """Record the lost regions of a log; return false if they were known."""
         assert self.may_have(log_id), "the index may come to point there"
         now = tuple(regions)
         before = self._by_log.get(log_id, ())
@@ -58,13 +58,13 @@ class LostRegions:
         self._by_log.pop(log_id, None)
 
     def forget(self, log_id: int) -> None:
-        """Note that a log was removed."""
+        """Forget a log that was removed."""
         self._by_log.pop(log_id, None)
         self._made_ids.discard(log_id)
 
 
 def is_lost(regions: RegionsOfLog, offset: int, size: int) -> bool:
-    """Return whether so many bytes from an offset on lie in one of these regions.
+    """Return whether ``size`` bytes at an offset lie in one of these regions.
 
     >>> is_lost(((100, 200),), 120, 80), is_lost(((100, 200),), 120, 81)
     (True, False)

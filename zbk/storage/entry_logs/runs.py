@@ -1,13 +1,13 @@
-"""The entries of an entry log, read in pieces and verified, to be moved or counted.
+"""The entries of an entry log, read in pieces and verified, for moving or counting them.
 
-Words: a *run* is a part of a block: entries of one ledger that lie back to back, few enough to be
-looked up in the index in one go. A *piece* is the runs of the blocks that are read in one step.
+Words: a *run* is a part of a block: entries of one ledger, back to back, few enough for one look-up
+in the index. A *piece* is the runs of the blocks that are read in one step.
 
-Whatever is not as it was written, a header, a body by its checksum, an entry by its ids, ends the
-reading with an error that says where: what comes from here may be copied. Only a torn end is left
-out, as ``zbk.storage.entry_logs.uses`` has it, and what is lost and missed by nobody.
+A header, a body or an entry that is not as it was written ends the reading with an error that has
+its place, because the caller copies these entries. Only a torn end (``entry_logs.uses``) and lost
+regions are skipped.
 
-One thread, any; opens its own file.
+Any one thread; opens its own file.
 """
 
 from array import array
@@ -33,7 +33,7 @@ from zbk.storage.entry_logs.uses import torn_tail
 from zbk.system.files import File, FileSystem
 
 PIECE_SIZE: Final = 1024 * 1024
-"""Bytes of bodies in a piece; a block that is larger is a piece by itself."""
+"""Bytes of bodies in a piece; a larger block is a piece by itself."""
 
 RUN_COUNT: Final = 1024
 """Entries in a run."""
@@ -45,12 +45,12 @@ class Run(msgspec.Struct, frozen=True):
     ledger_id: int
     entry_ids: Sequence[int]  # ascending
     sizes: "array[int]"  # bytes of each
-    locations: "array[int]"  # where each one is, in this log
+    locations: "array[int]"  # of each entry, in this log
     body: memoryview
 
     @property
     def count(self) -> int:
-        """How many entries."""
+        """The number of entries."""
         return len(self.sizes)
 
     def spans(self, places: Sequence[int]) -> list[memoryview]:
@@ -68,7 +68,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """What was read in one step."""
+    """The runs that were read in one step."""
 
     runs: Sequence[Run]
     size: int  # bytes read
@@ -102,9 +102,9 @@ class LogRuns:
         yield from self._read(size_max, None)
 
     def tail(self, size_min: int) -> Iterator[Piece]:
-        """Read the last blocks only: so many bytes of the log, and more if there is none in them.
+        """Read the last blocks only: so many bytes of the log, or more if they hold no block.
 
-        Blocks are found by what they look like: good enough for a guess.
+        The first block is found by its magic number, which is good enough for an estimate.
         """
         yield from self._read(PIECE_SIZE, size_min)
 
@@ -147,7 +147,9 @@ class LogRuns:
             raise CorruptRecordError(self._path, block.offset, "a block fails its checksum")
         found = entries_of(body, header.count)
         if found is None or found[0] != header.ledger_id or found[1][0] != header.first_entry_id:
-            raise CorruptRecordError(self._path, block.offset, "a block holds something else")
+            raise CorruptRecordError(
+                self._path, block.offset, "a block does not hold what its header says"
+            )
         ledger_id, entry_ids, sizes = found
         locations = entry_locations(location_of(self._log_id, block.offset), sizes)
         ends = [0, *accumulate(sizes)]
@@ -164,7 +166,7 @@ class LogRuns:
 
 
 def entries_of(body: bytes, count: int) -> tuple[int, Sequence[int], "array[int]"] | None:
-    """Return ledger, ids and sizes of the entries in a body; ``None`` if it does not hold them."""
+    """Return ledger, ids and sizes of ``count`` entries in a body; ``None`` if it is not these."""
     if not count or not body:
         return None
     try:
@@ -185,7 +187,7 @@ _Found = tuple[Sequence[int], Sequence[int], "array[int]"]
 
 
 def _of_one_size(body: bytes, count: int) -> _Found | None:
-    """Return ledgers, ids and sizes, at once, where all entries are of one size; else ``None``."""
+    """Return ledgers, ids and sizes in one step if all entries are of one size; else ``None``."""
     size = read_prefix(body, 0)[2]
     if size * count != len(body):
         return None
@@ -210,5 +212,5 @@ def _one_by_one(body: bytes) -> _Found:
 
 @lru_cache(maxsize=64)
 def _prefixes_of(size: int) -> Struct:
-    """Return what unpacks the prefixes of entries of one size: payload size, flags, ids."""
+    """Return the struct of the prefixes of entries of one size: payload size, flags, ids."""
     return Struct(f"<IIqq{size - 24}x")

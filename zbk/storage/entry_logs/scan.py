@@ -1,7 +1,7 @@
-"""What is in an entry log: by its map, or by walking its blocks.
+"""The content of an entry log, from its map or from a walk over its blocks.
 
-For garbage collection, compaction and inspection: whatever is damaged, a log that holds entries is
-never said to hold none. Any thread; opens its own file.
+For garbage collection, compaction and inspection. Whatever is damaged, a log with entries is never
+reported as empty. Any thread; opens its own file.
 
 Source: BookKeeper's ``DefaultEntryLogger.getEntryLogMetadata``; issue #4607 for the distrust.
 """
@@ -31,7 +31,7 @@ from zbk.storage.entry_logs.format import (
 from zbk.system.files import File, FileSystem
 
 SEARCH_SIZE: Final = 1024 * 1024
-"""Bytes read at once when looking for the next block after damage."""
+"""Bytes of one read in the search for the next block after damage."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -52,15 +52,15 @@ class Damage(msgspec.Struct, frozen=True):
 
     offset: int
     size: int
-    is_tail: bool  # nothing follows: of a log that is not sealed, a write cut off by a crash
+    is_tail: bool  # no block follows: in an unsealed log, a write that a crash cut off
 
 
 class ReadableFile(Protocol):
-    """What a walk needs of an open file."""
+    """The part of an open file that a walk uses."""
 
     @property
     def path(self) -> str:
-        """Where it was opened."""
+        """Its path."""
         ...
 
     def pread(self, size: int, offset: int) -> bytes:
@@ -73,7 +73,7 @@ class ReadableFile(Protocol):
 
 
 class BlockWalk:
-    """The blocks of one open log; the header is left to others. Errors are ``OSError``."""
+    """The blocks of one open log, without its header. Errors are ``OSError``."""
 
     def __init__(self, file: ReadableFile, seed: int) -> None:
         self._file = file
@@ -83,7 +83,7 @@ class BlockWalk:
     def blocks(
         self, *, is_body_read: bool, start: int = LOG_HEADER_SIZE
     ) -> Iterator[Block | Damage]:
-        """Walk from the first block to the map, or to the end where there is no whole map."""
+        """Yield blocks and damage up to the map, or to the end of a log without a whole map."""
         offset, end = start, self.end_of_blocks()
         while offset < end:
             header = self._header_at(offset)
@@ -94,12 +94,12 @@ class BlockWalk:
                 continue
             offset += BLOCK_HEADER_SIZE
             yield Block(offset, header, self._is_intact(offset, header, end, is_body_read))
-            # the next header may be inside of a body that a crash cut off: look for it there
+            # the next header may be inside a body that a crash cut off
             body_end = offset + header.body_size
             offset = body_end if body_end <= end else self._find_header(offset, end)
 
     def end_of_blocks(self) -> int:
-        """Return where the map begins; the file's size where there is no whole footer."""
+        """Return the offset of the map; without a whole footer, the size of the file."""
         size = self._file.size()
         try:
             footer = self._file.pread(FOOTER_SIZE, max(0, size - FOOTER_SIZE))
@@ -108,7 +108,7 @@ class BlockWalk:
             return size
 
     def tail_start(self, size_min: int) -> int:
-        """Return where a block begins, ``size_min`` bytes before the last one's end, or earlier."""
+        """Return the offset of a block, ``size_min`` bytes before the end of blocks or earlier."""
         end = self.end_of_blocks()
         while (start := end - size_min) > LOG_HEADER_SIZE:
             found = self._find_header(start, end)
@@ -147,11 +147,11 @@ class BlockWalk:
 
 
 class EntryLogScan:
-    """One log, looked at from outside.
+    """One log, read from outside the bookie's storage.
 
     Raises:
         CorruptRecordError: from each method: the log cannot be read at all.
-        CookieMismatchError: from ``blocks``, and from what needs it: the log is another bookie's.
+        CookieMismatchError: from ``blocks`` and its callers: the log is another bookie's.
     """
 
     def __init__(self, files: FileSystem, directory: str, log_id: int, owner: bytes) -> None:
@@ -174,11 +174,11 @@ class EntryLogScan:
         return sizes
 
     def map_of_ledgers(self) -> dict[int, int] | None:
-        """Return the bytes of entries of each ledger as the map says; ``None``: no whole map."""
+        """Return the bytes of entries of each ledger in the map; ``None``: no whole map."""
         return self._read_map()
 
     def blocks(self, *, is_body_read: bool = True) -> Iterator[Block | Damage]:
-        """Walk the log; bodies that are not read count as intact if they are there at all."""
+        """Yield blocks and damage; a body that is not read counts as intact if it is complete."""
         with self._open() as file:
             yield from self._walk(file, is_body_read=is_body_read)
 

@@ -1,16 +1,16 @@
-"""Whether the copy of an entry that the index points at can be vouched for.
+"""The soundness of the copy of an entry that the index points at.
 
-Only clients know the keys of entries, so their digests are not looked at here. What a bookie can
-check is the block: a copy is *sound* if the block around it has a whole header and passes the
-checksum that its writer made. Everything else is *damaged*: unreadable, another entry, or in a
-block that is not what was written, even if the entry itself may be.
+Only clients know the keys of entries, so a bookie cannot check their digests. It can check the
+block: a copy is *sound* if the block around it has a whole header and passes the checksum that its
+writer made. Every other copy is *damaged*: unreadable, another entry, or in a block that is not
+what was written, even if the entry itself is intact.
 
-A damaged copy is no reason to refuse the same entry when a recovery or a repair brings it again: it
-is stored anew, and the index points at the new copy. Other bytes beside a sound copy are refused:
-that is no damage, but a second write of an entry. Copies of entries whose digests
-cannot be verified are made of sound copies only.
+If a recovery or a repair sends an entry whose copy is damaged, the bookie stores it again, and the
+index points at the new copy. Other bytes for an entry with a sound copy are refused: that is a
+second write of an entry, not damage. Entries whose digests cannot be verified are copied from sound
+copies only.
 
-Any thread. Reads the block, and ``LOOK_BACK_SIZE`` bytes ahead of a location at most.
+Any thread. Reads the block, and at most ``LOOK_BACK_SIZE`` bytes before a location.
 """
 
 from array import array
@@ -35,8 +35,8 @@ from zbk.storage.entry_logs.format import (
 from zbk.storage.entry_logs.location import location_of, split_location
 
 LOOK_BACK_SIZE: Final = 8 * 1024 * 1024
-"""How far ahead of an entry its block's header is searched; blocks of more than one entry are
-smaller. What is not found is not vouched for: the worst of it is one copy more."""
+"""Bytes before an entry in which its block's header is searched; blocks of more than one entry are
+smaller. An entry whose header is not found is not sound, which costs at most one more copy."""
 
 _WINDOW_SIZE: Final = 4 * 1024
 _NO_LIMIT: Final = 1 << 62
@@ -50,7 +50,7 @@ class StoredCopies:
         self._owner = owner
 
     def sound_until(self, location: int) -> int:
-        """Return where the sound block around a location ends, as a location; 0: there is none."""
+        """Return the end of the sound block around a location, as a location; 0: there is none."""
         try:
             found = self._header_ahead_of(location)
             if found is None:
@@ -65,7 +65,7 @@ class StoredCopies:
         return end if checksum(body) == header.body_checksum else 0
 
     def damaged(self, batch: EntryBatch, at: Sequence[int], locations: "array[int]") -> list[int]:
-        """Return which of the places ``at`` in a batch have a damaged copy at their location.
+        """Return the places, of those in ``at``, whose entries have a damaged copy.
 
         ``locations`` are those of the whole batch.
 
@@ -98,10 +98,10 @@ class StoredCopies:
         return count == len(resolved.entry_ids) and stored == body
 
     def sound_part(self, resolved: Resolved) -> Resolved:
-        """Return the first of the entries that were looked up, up to one that is damaged.
+        """Return the entries before the first damaged one.
 
         Raises:
-            EntryUnreadableError: the very first one is damaged.
+            EntryUnreadableError: the first one is damaged.
         """
         count = sum(takewhile(bool, self.are_sound(resolved.locations)))
         ledger_id, entry_ids = resolved.ledger_id, resolved.entry_ids
@@ -114,15 +114,15 @@ class StoredCopies:
         )
 
     def are_sound(self, locations: "array[int]") -> Iterator[bool]:
-        """Return for each location whether its block is sound; each block in a row is read once."""
-        low = high = 0  # of the block looked at last
+        """Yield for each location whether its block is sound; a block is read once in a row."""
+        low = high = 0  # of the last block
         for location in locations:
             if not low <= location < high:
                 low, high = location, self.sound_until(location)
             yield low <= location < high
 
     def _header_ahead_of(self, location: int) -> tuple[int, BlockHeader] | None:
-        """Return the nearest whole header ahead of a location, and where its body begins.
+        """Return the nearest whole header before a location, and the location of its body.
 
         Raises:
             OSError: the log cannot be read there.
@@ -130,7 +130,10 @@ class StoredCopies:
         log_id, offset = split_location(location)
         seed = log_seed(self._owner, log_id)
         floor = max(LOG_HEADER_SIZE, offset - LOOK_BACK_SIZE)
-        high, size = offset - BLOCK_HEADER_SIZE, 1  # the first entry's header is right ahead
+        high, size = (
+            offset - BLOCK_HEADER_SIZE,
+            1,
+        )  # right before a first entry
         while high >= floor:
             low = max(floor, high - size + 1)
             # a header may begin at the end of the window and reach beyond it

@@ -1,20 +1,19 @@
-"""What each entry log is used for: the ledgers in it, and the bytes of each.
+"""The use of each entry log: the ledgers in it, and the bytes of each.
 
-Read from the log's map, or by a full scan where there is none: of the log that was written when the
-bookie stopped. What was read of a log stays true, as no log changes once it is left; it is kept in
-memory up to ``PAIR_COUNT_MAX`` pairs, and read again beyond that.
+It is read from the log's map, or by a full scan of a log without one: that of the log that was
+current when the bookie stopped. A complete log never changes, so a use stays true. Up to
+``PAIR_COUNT_MAX`` pairs are kept in memory; further logs are read again.
 
-A log is *whole* if its map is, or if its blocks follow each other to the end. Damage may hide the
-blocks of any ledger: such a log is kept, whatever else is known of it, and told of.
+A log is *whole* if its map is whole, or if its blocks follow each other to the end. Damage may hide
+blocks of any ledger: a damaged log is kept and reported.
 
-It is *torn* if it is whole but for a write at its end that a crash has cut off: a block whose
-header is whole and whose body the file's end cuts, or too few bytes for a block. That is no damage
-as a rule, and if it is, only entries of one ledger may be hidden, and the index tells of them.
-Lost regions do not keep a log from being whole
-(``zbk.storage.entry_logs.lost_regions``).
+A log is *torn* if it is whole except for a write at its end that a crash has cut off: a block with
+a whole header whose body is cut by the end of the file, or too few bytes for a block. That is
+usually no damage. If it is, it hides entries of one ledger only, which the index has. Lost regions
+(``zbk.storage.entry_logs.lost_regions``) do not keep a log from being whole.
 
-A *stub* is too short for a log's header: it was made just before the power was lost. It stays
-until a scrubber has found that nothing points there; it takes no room, and no warning is logged.
+A *stub* is too short for a log's header: it was made just before a loss of power. It stays until a
+scrub has found that no index points there. It takes no room, and no warning is logged.
 
 Any thread, one at a time.
 
@@ -47,8 +46,8 @@ PAIR_COUNT_MAX: Final = 1_000_000
 class TornTail(msgspec.Struct, frozen=True):
     """The end of a log that a crash has cut off."""
 
-    offset: int  # where it begins
-    header: BlockHeader | None  # of the block; None: it may not hold an entry
+    offset: int  # in the log
+    header: BlockHeader | None  # of the block; None: it holds no whole entry header
 
 
 class LogUse(msgspec.Struct, frozen=True):
@@ -59,18 +58,18 @@ class LogUse(msgspec.Struct, frozen=True):
     ledger_ids: "array[int]"
     sizes: "array[int]"  # bytes of each ledger's entries
     is_whole: bool
-    has_map: bool = True  # it was sealed, and no crash came in between
-    torn: TornTail | None = None  # all that keeps it from being whole
+    has_map: bool = True  # it was sealed before the bookie stopped
+    torn: TornTail | None = None  # the only reason why it is not whole
     is_stub: bool = False
-    lost: RegionsOfLog = ()  # what was left out
+    lost: RegionsOfLog = ()  # the regions that were skipped
 
     @property
     def is_damaged(self) -> bool:
-        """True if the log has bytes of unknown origin."""
+        """True if the log has damage that may hide entries."""
         return not (self.is_whole or self.is_stub or self.torn is not None)
 
     def is_dead(self, deleted: LedgerRanges) -> bool:
-        """Return whether nothing in the log is of a ledger that may still be wanted."""
+        """Return whether all entries in the log are of deleted ledgers."""
         return self.is_whole and all(ledger_id in deleted for ledger_id in self.ledger_ids)
 
     def dead_size(self, deleted: LedgerRanges) -> int:
@@ -98,10 +97,10 @@ class LogUses:
         self._pair_count_max = pair_count_max
         self._known: OrderedDict[int, LogUse] = OrderedDict()
         self._pair_count = 0
-        self._reported: set[int] = set()  # logs that cannot be understood; few, or the disk is bad
+        self._reported: set[int] = set()  # damaged logs; few, unless the disk is bad
 
     def use_of(self, log_id: int) -> LogUse:
-        """Return what a log that is written no more is used for."""
+        """Return the use of a complete log."""
         lost = self._lost.of(log_id)
         known = self._known.get(log_id)
         if known is not None and known.lost == lost:
@@ -111,13 +110,13 @@ class LogUses:
         if use.is_damaged and log_id not in self._reported:
             self._reported.add(log_id)
             path = log_path(self._directory, log_id)
-            told = "it stays, unless a scrub shows that nobody misses it"
+            told = "it stays until a scrub shows that no entry is missing there"
             logger.warning("%s is damaged: %s", path, told)
         self._keep(use)
         return use
 
     def forget(self, log_id: int) -> None:
-        """Note that a log was removed."""
+        """Forget a log that was removed."""
         self._drop(log_id)
         self._lost.forget(log_id)
 
@@ -175,7 +174,7 @@ class LogUses:
 
 
 def torn_tail(found: Block | Damage, log_size: int) -> TornTail | None:
-    """Return what a crash has cut off, if this, the last of a log without a map, may be that."""
+    """Return the torn end of a log, if this last part of it, without a map, may be one."""
     if isinstance(found, Block):
         is_cut = found.offset + found.header.body_size > log_size
         return TornTail(found.offset, found.header) if is_cut else None

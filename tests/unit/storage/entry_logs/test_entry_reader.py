@@ -197,10 +197,10 @@ def test_a_location_of_another_entry_is_an_error() -> None:
     stored.store(batch_of(1, range(3)))
     stored.store(batch_of(2, range(7, 8)), is_own=False)
     stored.locations[1] = stored.locations[2]
-    with pytest.raises(EntryUnreadableError, match="something else"):
+    with pytest.raises(EntryUnreadableError, match="other bytes"):
         stored.fetch([1])
     stored.locations[1] = stored.locations[0] + 1
-    with pytest.raises(EntryUnreadableError, match="something else"):
+    with pytest.raises(EntryUnreadableError, match="other bytes"):
         stored.fetch([1])
 
 

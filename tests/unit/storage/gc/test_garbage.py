@@ -324,7 +324,7 @@ def test_damage_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
         assert collect(storage, 1, 2, 3) == []
 
     assert [record.message for record in caplog.records] == [
-        f"{path} is damaged: it stays, unless a scrub shows that nobody misses it"
+        f"{path} is damaged: it stays until a scrub shows that no entry is missing there"
     ]
 
 
