@@ -66,3 +66,11 @@ class Scrape:
         ]
         assert found, f"no sample {sample_name} with {labels}"
         return sum(found)
+
+    def total(self, name: str) -> float:
+        """Return the sum over all series of a metric of the table; of a histogram, its count."""
+        for family in self.families:
+            if family.name in (name, name.removesuffix("_total")):
+                wanted = f"{name}_count" if family.type == "histogram" else name
+                return sum(one.value for one in family.samples if one.name == wanted)
+        raise AssertionError(f"no metric {name}")

@@ -43,7 +43,7 @@ def run_bookie(
         bookie.goes_with(recheck.stop)
         recheck.start()
 
-    endpoint = Endpoint("bookie", VERSION)
+    endpoint = Endpoint(VERSION, "bookie")
 
     def begin(bookie: Bookie, bookie_id: str) -> None:
         metrics = bookie.metrics()

@@ -39,13 +39,14 @@ LOG = logging.getLogger("zbk.metrics")
 class Endpoint:
     """The parts of a process as HTTP clients see them. Any thread may attach and detach."""
 
-    def __init__(self, process: Process, version: str) -> None:
-        self._process = process
+    def __init__(self, version: str, *processes: Process) -> None:
+        """``processes``: what runs in this process, the main part first."""
+        self._process = processes[0]
         self._version = version
         self._sources: dict[str, Source] = {"the build": self._read_build}
         self._checks: dict[str, CheckSource] = {}
         self.registry = CollectorRegistry(auto_describe=False)
-        self.registry.register(TableCollector(metrics_of(process), self._sources))
+        self.registry.register(TableCollector(metrics_of(*processes), self._sources))
         ProcessCollector(registry=self.registry)
 
     def attach(self, name: str, source: Source, checks: CheckSource) -> Callable[[], None]:

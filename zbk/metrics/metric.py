@@ -8,6 +8,8 @@ Kind: TypeAlias = Literal["counter", "gauge", "histogram", "info"]
 
 Process: TypeAlias = Literal["bookie", "autorecovery", "client"]
 
+Labels: TypeAlias = dict[str, tuple[str, ...]]
+
 LATENCY_BOUNDS_US: Final = (
     *(50, 100, 250, 500),
     *(1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000),
@@ -27,7 +29,7 @@ class Metric(msgspec.Struct, frozen=True):
     kind: Kind
     help: str
     processes: tuple[Process, ...] = ("bookie",)
-    labels: dict[str, tuple[str, ...]] = {}
+    labels: Labels = {}
 
     @property
     def unit(self) -> str:

@@ -7,27 +7,215 @@ is scraped, so it falls when its condition clears.
 
 from typing import Final
 
-from zbk.metrics.metric import Metric, Process
+from zbk.metrics.metric import Labels, Metric, Process
+from zbk.metrics.refusals import RESULTS
 
 ALL: Final[tuple[Process, ...]] = ("bookie", "autorecovery", "client")
-SERVERS: Final[tuple[Process, ...]] = ("bookie", "autorecovery")
 TYPES: Final = ("pd_journal", "vd_journal")
+LOOKUPS: Final = ("hit", "miss")
+
+_TYPE: Final[Labels] = {"type": TYPES}
+_DIRECTORY: Final[Labels] = {"directory": ()}
+_LOOKUP: Final[Labels] = {"result": LOOKUPS}
 
 METRICS: Final = (
     Metric("zbk_build_info", "info", "Versions of zbk and Python.", ALL),
-    # ---------------------------------------------------------------- bookie: adds
+    Metric(
+        "zbk_metadata_connected",
+        "gauge",
+        "1 while the session with the metadata store is connected.",
+        ALL,
+    ),
+    Metric(
+        "zbk_metadata_interruptions_total",
+        "counter",
+        "Times that the session with the metadata store was in doubt or lost.",
+        ALL,
+    ),
+    # ---------------------------------------------------------------- bookie: requests
+    Metric(
+        "zbk_bookie_registered",
+        "gauge",
+        "1 while the bookie is registered, so that clients find it.",
+    ),
+    Metric("zbk_bookie_adds_total", "counter", "Add requests that were stored.", labels=_TYPE),
     Metric(
         "zbk_bookie_added_entries_total",
         "counter",
-        "Entries that adds stored, by ledger type; repairs and recoveries included.",
-        labels={"type": TYPES},
+        "Entries that adds stored; those of repairs and recoveries included.",
+        labels=_TYPE,
+    ),
+    Metric("zbk_bookie_added_bytes_total", "counter", "Bytes of these entries.", labels=_TYPE),
+    Metric("zbk_bookie_reads_total", "counter", "Read requests that were answered with entries."),
+    Metric("zbk_bookie_read_entries_total", "counter", "Entries in the answers to reads."),
+    Metric("zbk_bookie_read_bytes_total", "counter", "Bytes of these entries."),
+    Metric(
+        "zbk_bookie_refusals_total",
+        "counter",
+        "Requests that were refused, by reason.",
+        labels={"result": RESULTS},
+    ),
+    Metric(
+        "zbk_bookie_queue_seconds",
+        "histogram",
+        "Time of received requests until the storage actor serves them; one value for each list.",
+    ),
+    Metric(
+        "zbk_bookie_answer_seconds",
+        "histogram",
+        "Time from the receipt of adds to their answers; one value for each journal group. "
+        "vd_journal: answered after the write. pd_journal: answered after the fsync, recovery "
+        "adds of VD ledgers and syncs included.",
+        labels=_TYPE,
+    ),
+    Metric(
+        "zbk_bookie_read_seconds",
+        "histogram",
+        "Time that a read request takes in the read actor: entry logs, checks, answer.",
+    ),
+    # ---------------------------------------------------------------- bookie: connections
+    Metric("zbk_bookie_connections", "gauge", "TCP connections, with or without a HELLO."),
+    Metric("zbk_bookie_peers", "gauge", "Connections that have said HELLO: clients."),
+    Metric(
+        "zbk_bookie_connections_ended_total",
+        "counter",
+        "Connections that the bookie ended because they sent no HELLO in time.",
+    ),
+    Metric("zbk_bookie_messages_total", "counter", "Messages received."),
+    Metric(
+        "zbk_bookie_dropped_answers_total", "counter", "Answers whose client had gone meanwhile."
+    ),
+    Metric(
+        "zbk_bookie_in_flight_bytes",
+        "gauge",
+        "Credit in use: bytes of requests that are not answered yet, of all clients.",
     ),
     # ---------------------------------------------------------------- bookie: journal
+    Metric(
+        "zbk_journal_written_bytes_total",
+        "counter",
+        "Bytes written to a journal.",
+        labels=_DIRECTORY,
+    ),
+    Metric(
+        "zbk_journal_queue_seconds",
+        "histogram",
+        "Time of journal groups until their write begins; one value for each write.",
+        labels=_DIRECTORY,
+    ),
+    Metric(
+        "zbk_journal_write_seconds",
+        "histogram",
+        "Duration of each write to a journal, into the page cache.",
+        labels=_DIRECTORY,
+    ),
     Metric(
         "zbk_journal_fsync_seconds",
         "histogram",
         "Duration of each fsync of a journal.",
-        labels={"directory": ()},
+        labels=_DIRECTORY,
+    ),
+    Metric(
+        "zbk_journal_unsynced_bytes",
+        "gauge",
+        "Bytes that are written and not on stable storage. Of VD ledgers they are acknowledged: "
+        "no VD ledger has more un-synced bytes here.",
+        labels=_DIRECTORY,
+    ),
+    Metric(
+        "zbk_journal_unsynced_age_seconds",
+        "gauge",
+        "Age of the oldest of these bytes; 0 if there are none.",
+        labels=_DIRECTORY,
+    ),
+    # ---------------------------------------------------------------- bookie: storage
+    Metric("zbk_bookie_ledgers", "gauge", "Ledgers that the bookie holds entries of."),
+    Metric(
+        "zbk_entry_logs",
+        "gauge",
+        "Sealed entry logs, as the last garbage collection has found them.",
+    ),
+    Metric(
+        "zbk_entry_log_bytes",
+        "gauge",
+        "Bytes of these entry logs.",
+    ),
+    Metric(
+        "zbk_entry_log_dead_bytes",
+        "gauge",
+        "Of these, bytes of deleted ledgers, which compaction may free.",
+    ),
+    Metric(
+        "zbk_index_page_lookups_total",
+        "counter",
+        "Look-ups of index pages by reads, in memory (hit) or from a file (miss).",
+        labels=_LOOKUP,
+    ),
+    Metric(
+        "zbk_index_header_lookups_total",
+        "counter",
+        "Look-ups of the index headers of ledgers, likewise.",
+        labels=_LOOKUP,
+    ),
+    Metric(
+        "zbk_open_file_lookups_total",
+        "counter",
+        "Uses of entry logs and index files for reading: open (hit), or opened for it (miss).",
+        labels=_LOOKUP,
+    ),
+    Metric("zbk_index_memory_bytes", "gauge", "Memory of index pages."),
+    Metric("zbk_index_dirty_bytes", "gauge", "Of these, bytes that the next checkpoint writes."),
+    Metric("zbk_disk_free_bytes", "gauge", "Free space of a directory's disk.", labels=_DIRECTORY),
+    Metric("zbk_disk_size_bytes", "gauge", "Size of a directory's disk.", labels=_DIRECTORY),
+    Metric("zbk_bookie_read_only", "gauge", "1 while the bookie refuses ordinary adds."),
+    Metric(
+        "zbk_disk_reserve_missing",
+        "gauge",
+        "1 while the space reserved for a full disk is in use in some directory.",
+    ),
+    Metric(
+        "zbk_bookie_failed_directories",
+        "gauge",
+        "Directories that are out of service after a failure.",
+    ),
+    # ---------------------------------------------------------------- bookie: upkeep
+    Metric("zbk_checkpoints_total", "counter", "Checkpoints that ended."),
+    Metric(
+        "zbk_checkpoint_seconds", "histogram", "Duration of each checkpoint, waits for space too."
+    ),
+    Metric(
+        "zbk_checkpoint_age_seconds",
+        "gauge",
+        "Time since the last checkpoint ended, or since the start; replay grows with it.",
+    ),
+    Metric("zbk_gc_rounds_total", "counter", "Rounds of garbage collection that ended."),
+    Metric("zbk_gc_ledgers_total", "counter", "Deleted ledgers that were dropped."),
+    Metric("zbk_gc_logs_total", "counter", "Entry logs removed because nothing in them was live."),
+    Metric("zbk_gc_freed_bytes_total", "counter", "Bytes of these entry logs."),
+    Metric(
+        "zbk_gc_gave_up",
+        "gauge",
+        "1 if the last round of garbage collection did less than it should, 0 if all.",
+    ),
+    Metric("zbk_compaction_logs_total", "counter", "Entry logs that compaction removed."),
+    Metric("zbk_compaction_copied_bytes_total", "counter", "Bytes of live entries that it copied."),
+    Metric("zbk_compaction_freed_bytes_total", "counter", "Bytes that it freed."),
+    Metric("zbk_scrub_passes_total", "counter", "Scrubs of all files that ended."),
+    Metric("zbk_scrub_running", "gauge", "1 while a scrub is under way."),
+    Metric("zbk_scrub_progress_ratio", "gauge", "Share of the scrub under way that is done."),
+    Metric("zbk_scrub_read_bytes", "gauge", "Bytes read by the scrub under way, or the last one."),
+    Metric("zbk_scrub_damaged_files", "gauge", "Damaged files that it found."),
+    Metric("zbk_scrub_damaged_ledgers", "gauge", "Ledgers with damaged entries that it found."),
+    Metric("zbk_scrub_damaged_entries", "gauge", "Damaged entries that it found."),
+    Metric(
+        "zbk_scrub_unreported_ledgers",
+        "gauge",
+        "Ledgers with damage that wait to be reported for repair.",
+    ),
+    Metric(
+        "zbk_limbo_ledgers",
+        "gauge",
+        "Ledgers of which the bookie may have lost entries and that it has not re-checked.",
     ),
 )
 """The table, in the order of the pages that list it."""
@@ -35,6 +223,6 @@ METRICS: Final = (
 BY_NAME: Final = {metric.name: metric for metric in METRICS}
 
 
-def metrics_of(process: Process) -> tuple[Metric, ...]:
-    """Return the metrics that a kind of process exposes."""
-    return tuple(metric for metric in METRICS if process in metric.processes)
+def metrics_of(*processes: Process) -> tuple[Metric, ...]:
+    """Return the metrics that a process of these kinds exposes."""
+    return tuple(metric for metric in METRICS if set(processes) & set(metric.processes))

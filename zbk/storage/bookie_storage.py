@@ -122,9 +122,9 @@ class BookieStorage:
         ]
         self.owner = bookie_id.encode()  # the identity in the headers of files
         self._fail_stop = FailStop(self._met_no_space)
-        self._open_files = OpenFiles(files, limits.open_files_max)
+        self.open_files = OpenFiles(files, limits.open_files_max)
         self.damaged = DamagedEntryIds()
-        shared = SharedParts(files, self.owner, self._open_files, self._fail_stop, self.damaged)
+        shared = SharedParts(files, self.owner, self.open_files, self._fail_stop, self.damaged)
         directory_limits = limits.of_each(len(self.ledger_dirs))
         self.directories = [
             LedgerDirectory(shared, path, number=number, limits=directory_limits)
@@ -202,7 +202,7 @@ class BookieStorage:
         finally:
             for one in self.directories:
                 one.logs.close()
-            self._open_files.close()
+            self.open_files.close()
 
     @property
     def journal(self) -> Journal:

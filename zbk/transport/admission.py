@@ -13,6 +13,7 @@ from typing import Final
 import zmq
 
 from zbk.errors import BusyError, HelloRequiredError, ZbkError
+from zbk.metrics.refusals import Refusals
 from zbk.transport.answer_sender import AnswerSender
 from zbk.transport.bundles import parts_of
 from zbk.transport.connection_ends import ConnectionEnds
@@ -59,6 +60,7 @@ class Admission:
         self._watch = watch
         self._sender = sender
         self.is_readonly = False  # as HELLO says to clients
+        self.refusals = Refusals()
 
     def check(self, frames: list[bytes], last: zmq.Frame, now_ms: int) -> list[Inbound]:
         """Return the requests of a message that go on now; answer, hold or drop the others.
@@ -154,6 +156,7 @@ class Admission:
 
     def _refuse(self, name: bytes, request_id: int, error: ZbkError) -> None:
         self._counts.refused_count += 1
+        self.refusals.count(error)
         if request_id:
             refusal = codec.refusal(request_id, self._identity.incarnation, error)
             self._sender.push(name, [codec.encode(refusal)])

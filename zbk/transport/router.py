@@ -195,6 +195,11 @@ class RouterFront:
             self._close()
             self._context.term()
 
+    @property
+    def in_flight_size(self) -> int:
+        """Bytes of requests that are not answered yet, of all peers."""
+        return self._peers.in_flight_size
+
     # -------------------------------------------------------------- own thread
 
     def _run(self) -> None:

@@ -14,7 +14,7 @@ from zbk.metrics.http_server import Request
 
 @pytest.fixture
 def endpoint() -> Endpoint:
-    return Endpoint("bookie", "1.2.3")
+    return Endpoint("1.2.3", "bookie")
 
 
 def test_a_process_is_alive_before_it_is_ready(endpoint: Endpoint) -> None:
@@ -74,7 +74,7 @@ def test_auto_takes_the_preferred_port_or_another_without_a_warning(
         port = probe.getsockname()[1]
     with serving(endpoint, "auto", port) as first:
         assert first == f"http://127.0.0.1:{port}"
-        with serving(Endpoint("bookie", "1"), "auto", port) as second:
+        with serving(Endpoint("1", "bookie"), "auto", port) as second:
             assert second not in ("", first)
             assert ask(f"{second}/livez").body == "ok\n"
     assert all(record.levelno <= logging.INFO for record in caplog.records)

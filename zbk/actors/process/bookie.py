@@ -131,7 +131,9 @@ class Bookie:
         assert actors is not None, "start comes first"
         assert registered is not None, "start comes first"
         parts = actors.parts
-        return BookieMetrics(actors.status, parts.storage, parts.store, registered)
+        metrics = BookieMetrics(actors.status, actors.front, parts.storage, parts.store, registered)
+        self._closing.append(metrics.close)
+        return metrics
 
     # ------------------------------------------------------------------ start
 

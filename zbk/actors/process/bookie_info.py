@@ -49,9 +49,9 @@ class BookieStatus:
         self._identity = identity
         self._front = front
         self._storage = storage
-        self._losses = losses
+        self.losses = losses
         self._started_ms = monotonic_ms()
-        self._out_of_service = ", ".join(sorted(service_note(files, config).paths))[:256]
+        self.failed_directories = sorted(service_note(files, config).paths)
         self.actors: dict[str, Any] = {}  # by name, as ``BookieActors`` has them
         self.queues: Sequence[SyncQueue] = ()  # one for each journal
 
@@ -167,7 +167,7 @@ class BookieStatus:
             scrub_ledger_count=scrub.findings.ledger_count,
             scrub_entry_count=scrub.findings.entry_count,
             scrub_unreported_count=scrub.queue.pending_count,
-            limbo=", ".join(one.value for one in self._losses.reasons),
-            out_of_service=self._out_of_service,
-            limbo_ledger_count=self._losses.unchecked_count if self._losses.reasons else 0,
+            limbo=", ".join(one.value for one in self.losses.reasons),
+            out_of_service=", ".join(self.failed_directories)[:256],
+            limbo_ledger_count=self.losses.unchecked_count if self.losses.reasons else 0,
         )

@@ -44,6 +44,7 @@ from zbk.actors.space_gate import SpaceGate
 from zbk.durability.lone_sync import LoneSync
 from zbk.errors import NoSpaceError, OutOfDescriptorsError
 from zbk.metrics.buckets import Buckets
+from zbk.metrics.refusals import Refusals
 from zbk.storage.journal.record import JournalRecord
 from zbk.system.clock import monotonic_ms, monotonic_us
 from zbk.system.direct_inbox import Door
@@ -85,6 +86,8 @@ class AppendGroup(msgspec.Struct, frozen=True):
     after_sync: Sequence[Outbound]  # and once they are on stable storage
     is_sync_news: bool  # the storage actor waits for ``Synced``
     is_sync_needed: bool  # the storage actor or a client waits for the sync
+    received_us: int = 0  # when the front received the requests; 0: there are none
+    handed_us: int = 0  # when the storage actor handed the group to the journal
 
 
 class JournalSink(Protocol):
@@ -155,6 +158,7 @@ class SyncQueue:
     ) -> None:
         self.lone_sync = LoneSync()
         self.fsyncs = Buckets()
+        self.answers = Buckets()  # from the request to its answer after an fsync
         self.journal = journal
         self.send = send
         self._journal_no = journal_no
@@ -166,15 +170,31 @@ class SyncQueue:
         self._run_lock = threading.Lock()
         self.unsynced_size = 0
         self.sync_count = 0
+        self._running_size = 0  # bytes that the fsync under way covers
+        self._waiting_since_us = 0  # when the oldest of the queued groups was handed over
+        self._running_since_us = 0  # and the oldest of those that the fsync under way covers
 
     @property
     def is_running(self) -> bool:
         """True while an fsync is under way."""
         return self._run_lock.locked()
 
+    @property
+    def volatile_size(self) -> int:
+        """Bytes that are written and not on stable storage. Any thread."""
+        return self.unsynced_size + self._running_size
+
+    @property
+    def volatile_us(self) -> int:
+        """The age of the oldest bytes that are not on stable storage; 0: none. Any thread."""
+        since = [one for one in (self._running_since_us, self._waiting_since_us) if one]
+        return self._now_us() - min(since) if since else 0
+
     def put(self, groups: Sequence[AppendGroup]) -> None:
         """Queue groups that have been written."""
         with self._groups_lock:
+            if not self._groups:
+                self._waiting_since_us = groups[0].handed_us
             self._groups += groups
             size = sum(group.size for group in groups)
             self.unsynced_size += size
@@ -195,12 +215,14 @@ class SyncQueue:
                     duration_us = self._now_us() - begun_us
                     self.lone_sync.synced(duration_us)
                     self.fsyncs.observe(duration_us)
+                self._running_since_us = self._running_size = 0
                 self._tell(groups)
 
     def _take(self) -> list[AppendGroup]:
         with self._groups_lock:
             groups, self._groups = self._groups, []
-            self.unsynced_size = 0
+            self._running_since_us, self._waiting_since_us = self._waiting_since_us, 0
+            self._running_size, self.unsynced_size = self.unsynced_size, 0
         return groups
 
     def _tell(self, groups: Sequence[AppendGroup]) -> None:
@@ -209,6 +231,10 @@ class SyncQueue:
         answers = [answer for group in groups for answer in group.after_sync]
         if answers:
             self.send(answers)
+            now_us = self._now_us()
+            for group in groups:
+                if group.after_sync and group.received_us:
+                    self.answers.observe(now_us - group.received_us)
         if self._progress.is_watched or any(group.is_sync_news for group in groups):
             self._storage.tell(Synced(groups[-1].ticket, self._journal_no))
 
@@ -237,6 +263,10 @@ class JournalActor(LendingActor):
         self._unsynced_size_max = unsynced_size_max
         self._groups: list[AppendGroup] = []
         self._size = 0
+        self.waits = Buckets()  # of groups, until the write begins
+        self.writes = Buckets()
+        self.answers = Buckets()  # from the request to its answer after a write
+        self.refusals = Refusals()
 
     def handle(self, message: WriteMessage) -> None:
         """Queue a group; write those that are queued when no other comes, or they are large."""
@@ -269,10 +299,14 @@ class JournalActor(LendingActor):
         """Append groups in one write; return the error if there was no space."""
         records = [record for group in groups for record in group.records]
         if records:
+            begun_us = monotonic_us()
             try:
                 self._journal.append(records)
             except NoSpaceError as error:
                 return error
+            self.writes.observe(monotonic_us() - begun_us)
+            if groups[0].handed_us:
+                self.waits.observe(begun_us - groups[0].handed_us)
         return None
 
     def _append_singly(
@@ -298,6 +332,7 @@ class JournalActor(LendingActor):
                 if isinstance(answer, AddAnswer):
                     refused = refusal_of(outbound.inbound, answer.incarnation, error)
                     refusals.append(Outbound(outbound.inbound, refused))
+                    self.refusals.count(error)
         if refusals:
             self._send(refusals)
         self._groups = [
@@ -324,6 +359,10 @@ class JournalActor(LendingActor):
         if answers:
             self._send(answers)
             queue.lone_sync.written(self._now_ms())
+            now_us = monotonic_us()
+            for group in groups:
+                if group.after_write and group.received_us:
+                    self.answers.observe(now_us - group.received_us)
         queue.put(groups)
         if any(group.is_sync_needed for group in groups):
             is_lone = size <= OWN_SYNC_SIZE_MAX and self.actor_inbox.empty()

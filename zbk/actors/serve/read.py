@@ -18,7 +18,10 @@ from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.serve.journal import Send
 from zbk.actors.serve.refusals import refusal_of
 from zbk.errors import EntryUnreadableError, ZbkError
+from zbk.metrics.buckets import Buckets
+from zbk.metrics.refusals import Refusals
 from zbk.storage.entry_logs.entry_reader import Resolved
+from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import ReadAnswer
 
@@ -51,6 +54,7 @@ class MovedEntries(msgspec.Struct, frozen=True):
 class ReadCounts(msgspec.Struct):
     """What was read; written by the actor's thread."""
 
+    request_count: int = 0
     entry_count: int = 0
     size: int = 0
 
@@ -72,11 +76,15 @@ class ReadActor(BookieActor):
         self._send = send
         self._incarnation = incarnation
         self.counts = ReadCounts()
+        self.times = Buckets()  # of single reads
+        self.refusals = Refusals()
 
     def handle(self, message: list[Fetch]) -> None:
         """Read and answer one after another: each answer may be megabytes."""
         for one in message:
+            begun_us = monotonic_us()
             answer = self._answer(one)
+            self.times.observe(monotonic_us() - begun_us)
             if answer is not None:
                 self._send([answer])
 
@@ -88,7 +96,9 @@ class ReadActor(BookieActor):
             if moved is not None and _may_have_moved(one, error) and moved.is_gone(one.resolved):
                 moved.resolve_again(ResolveAgain(one))
                 return None
+            self.refusals.count(error)
             return Outbound(one.inbound, refusal_of(one.inbound, self._incarnation, error))
+        self.counts.request_count += 1
         self.counts.entry_count += count
         self.counts.size += len(body)
         answer = ReadAnswer(

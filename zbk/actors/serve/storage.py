@@ -44,7 +44,10 @@ from zbk.errors import (
     OutOfDescriptorsError,
     ZbkError,
 )
+from zbk.metrics.buckets import Buckets
+from zbk.metrics.refusals import Refusals
 from zbk.storage.bookie_storage import BookieStorage
+from zbk.system.clock import monotonic_us
 from zbk.system.direct_inbox import Door
 from zbk.transport.inbound import Inbound
 from zbk.wire.messages import (
@@ -71,6 +74,7 @@ class Requests(msgspec.Struct, frozen=True):
     """The requests that the front received together."""
 
     batch: list[Inbound]
+    received_us: int = 0
 
 
 class WatchesDue(msgspec.Struct, frozen=True):
@@ -93,7 +97,7 @@ class StorageDoor(Door):
 
     def receive(self, batch: list[Inbound]) -> None:
         """Serve a small batch in the calling thread if the actor is idle, else leave it to it."""
-        requests = Requests(batch)
+        requests = Requests(batch, monotonic_us())
         is_small = sum([inbound.size for inbound in batch]) <= LENT_SIZE_MAX
         if not (is_small and self.hand(requests)):
             with suppress(pykka.ActorDeadError):  # the bookie stops
@@ -144,6 +148,16 @@ class StorageActor(LendingActor):
         return self._turn.counts
 
     @property
+    def refusals(self) -> Refusals:
+        """Counts of refused requests."""
+        return self._turn.refusals
+
+    @property
+    def queue_times(self) -> Buckets:
+        """How long requests waited for their turn."""
+        return self._turn.queue_times
+
+    @property
     def ledger_count(self) -> int:
         """The number of ledgers in the table."""
         return len(self._ledgers)
@@ -152,7 +166,8 @@ class StorageActor(LendingActor):
         """Handle one message, and send the output of the turn, in lists."""
         match message:
             case Requests():
-                self._serve(inbound for inbound in message.batch if not self._waits(inbound))
+                admitted = (inbound for inbound in message.batch if not self._waits(inbound))
+                self._serve(admitted, message.received_us)
             case LookedUp():
                 self._serve(self._gate.released(message.findings))
             case Synced():
@@ -208,10 +223,10 @@ class StorageActor(LendingActor):
 
     # -------------------------------------------------------------- requests
 
-    def _serve(self, inbounds: Iterable[Inbound]) -> None:
+    def _serve(self, inbounds: Iterable[Inbound], received_us: int = 0) -> None:
         """Serve requests in one turn; then look up the ledgers that are new here."""
         turn = self._turn
-        turn.begin()
+        turn.begin(received_us)
         for inbound in inbounds:
             try:
                 self._on_request(inbound)

@@ -34,10 +34,13 @@ from zbk.errors import (
     StorageFailedError,
     ZbkError,
 )
+from zbk.metrics.buckets import Buckets
+from zbk.metrics.refusals import Refusals
 from zbk.protocol.entry.entry_batch import EntryBatch
 from zbk.storage.bookie_storage import BookieStorage
 from zbk.storage.journal.record import EntriesRecord, ExplicitLacRecord, JournalRecord
 from zbk.storage.ledger_directory import LedgerDirectory
+from zbk.system.clock import monotonic_us
 from zbk.transport.inbound import Inbound, Outbound
 from zbk.wire.messages import AddAnswer, LacAnswer, Message, Refused
 
@@ -144,7 +147,7 @@ class JournalTickets:
         self.filled = Ticket(self.filled.number + 1)
         self.synced_number = self.progress.synced_ticket
 
-    def end(self) -> AppendGroup | None:
+    def end(self, received_us: int) -> AppendGroup | None:
         """Return the ticket as a group; ``None`` if it is empty."""
         ticket = self.filled
         records, self.records = self.records, []
@@ -162,6 +165,8 @@ class JournalTickets:
             after_sync=ticket.after_sync,
             is_sync_news=is_sync_news,
             is_sync_needed=is_waited_for,
+            received_us=received_us,
+            handed_us=monotonic_us(),
         )
         self.handed_size += group.size
         return group
@@ -182,6 +187,9 @@ class Turn:
         self._space = parts.space
         self.incarnation = incarnation
         self.counts = AddCounts()
+        self.refusals = Refusals()
+        self.queue_times = Buckets()  # of requests, from the front to the turn
+        self._received_us = 0
         self._admitted: list[Admitted] = []
         self._answers: list[Outbound] = []
         self._fetches: list[Fetch] = []
@@ -221,6 +229,7 @@ class Turn:
         Raises:
             StorageFailedError: this error is no answer, and the bookie has to stop.
         """
+        self.refusals.count(error)
         return refusal_of(inbound, self.incarnation, answerable(error))
 
     def refuse(self, inbound: Inbound, error: ZbkError) -> None:
@@ -324,8 +333,11 @@ class Turn:
 
     # -------------------------------------------------------------- begin and end
 
-    def begin(self) -> None:
-        """Begin a ticket of each journal."""
+    def begin(self, received_us: int = 0) -> None:
+        """Begin a ticket of each journal; ``received_us``: when its requests came, if any did."""
+        self._received_us = received_us
+        if received_us:
+            self.queue_times.observe(monotonic_us() - received_us)
         self._storage.begin_turn()
         for tickets in self._tickets:
             tickets.begin()
@@ -341,7 +353,8 @@ class Turn:
         self.store_batches()
         # before the journals: a "no such entry" must not follow the acknowledgement of that entry
         self.send()
-        groups = [(number, tickets.end()) for number, tickets in enumerate(self._tickets)]
+        received_us = self._received_us
+        groups = [(number, one.end(received_us)) for number, one in enumerate(self._tickets)]
         handed = [(number, group) for number, group in groups if group is not None]
         if handed:
             journals = self._journals()

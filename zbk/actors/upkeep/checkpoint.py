@@ -27,6 +27,7 @@ import pykka
 from zbk.actors.base import BookieActor, StopBookie
 from zbk.actors.messages import Answered, AskCheckpoint, AskStorage, CheckpointEnded, Sink
 from zbk.errors import NoSpaceError
+from zbk.metrics.buckets import Buckets
 from zbk.protocol.upkeep.checkpoint import CheckpointSchedule
 from zbk.storage.bookie_storage import BeginCheckpoint, BookieStorage, EndCheckpoint
 from zbk.storage.checkpoint import Checkpoint
@@ -68,6 +69,9 @@ class CheckpointActor(BookieActor):
         self._asked: list[AskCheckpoint] = []  # for the checkpoint that begins next
         self._awaited: list[AskCheckpoint] = []  # for the one under way
         self.checkpoint_count = 0
+        self.times = Buckets()
+        self.ended_ms = now_ms()  # of the last one; the start is one
+        self._begun_ms = now_ms()
 
     def handle(self, message: CheckpointMessage) -> None:
         """Begin, run, or end a checkpoint."""
@@ -101,6 +105,7 @@ class CheckpointActor(BookieActor):
 
     def _ask_storage(self) -> None:
         self.is_running = True
+        self._begun_ms = self._now_ms()
         self._asked, self._awaited = [], self._asked
         self._tell_storage(BeginCheckpoint(self._storage))
 
@@ -117,7 +122,9 @@ class CheckpointActor(BookieActor):
 
     def _end(self) -> None:
         self.is_running = False
-        self._schedule.ended(self._now_ms())
+        self.ended_ms = self._now_ms()
+        self.times.observe(1_000 * (self.ended_ms - self._begun_ms))
+        self._schedule.ended(self.ended_ms)
         self.checkpoint_count += 1
         awaited, self._awaited = self._awaited, []
         for one in awaited:

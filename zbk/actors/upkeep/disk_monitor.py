@@ -12,7 +12,7 @@ Source: BookKeeper's ``LedgerDirsMonitor``.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeAlias, assert_never
 
@@ -69,6 +69,7 @@ class DiskMonitorActor(BookieActor):
         self._gate = gate
         self._on_mode = on_mode
         self._now_ms = now_ms
+        self.spaces: Sequence[DirectorySpace] = ()  # as last measured
 
     def handle(self, message: DiskMessage) -> None:
         """Measure, or record that a write found no space."""
@@ -78,17 +79,16 @@ class DiskMonitorActor(BookieActor):
 
     def _measure(self) -> Measured:
         try:
-            return Measured(
-                [
-                    DirectorySpace(
-                        path=reserve.directory,
-                        free_size=self._files.free_size(reserve.directory),
-                        total_size=self._files.total_size(reserve.directory),
-                        owed_size=reserve.owed_size,
-                    )
-                    for reserve in self._storage.reserves
-                ]
-            )
+            self.spaces = [
+                DirectorySpace(
+                    path=reserve.directory,
+                    free_size=self._files.free_size(reserve.directory),
+                    total_size=self._files.total_size(reserve.directory),
+                    owed_size=reserve.owed_size,
+                )
+                for reserve in self._storage.reserves
+            ]
+            return Measured(self.spaces)
         except OSError as error:
             raise StorageFailedError(str(error.filename), "statvfs", str(error)) from error
 

@@ -26,6 +26,8 @@ class OpenFiles:
         self._open_max = open_max
         self._lock = Lock()
         self._slots: OrderedDict[str, _Slot] = OrderedDict()
+        self.hit_count = 0  # uses of a file that was open
+        self.miss_count = 0  # and of one that had to be opened
 
     @property
     def open_count(self) -> int:
@@ -44,6 +46,9 @@ class OpenFiles:
             slot = self._slots.get(path)
             if slot is None:
                 slot = self._slots[path] = _Slot(self._open(path))
+                self.miss_count += 1
+            else:
+                self.hit_count += 1
             slot.user_count += 1
             self._slots.move_to_end(path)
             self._close_idle(len(self._slots) - self._open_max)

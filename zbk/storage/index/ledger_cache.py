@@ -336,10 +336,13 @@ class LedgerCache:
         if index is None:
             index = self._reader.read_header(ledger_id)
             if index is not None:
+                self.headers.miss_count += 1
                 self.headers.add(ledger_id, index, is_dirty=False)
             elif self._census.has_ledger(ledger_id):
                 path = IndexPath.of(self._root, ledger_id).path
                 raise CorruptRecordError(path, 0, "the index file is gone")
+        else:
+            self.headers.hit_count += 1
         return index
 
     def existing(self, ledger_id: int) -> LedgerIndex:

@@ -133,10 +133,12 @@ class PageCache(WriteBackCache[PageKey, Page]):
         if page is None:
             page = self._reader.read_page(index, page_no)
             if page is not None:
+                self.miss_count += 1
                 if page_no == index.last_entry_id >> PAGE_BITS:
                     page.cut((index.last_entry_id & SLOT_MASK) + 1)
                 self.add(page_key(index.ledger_id, page_no), page, is_dirty=False)
             return page
+        self.hit_count += 1
         self.use(page_key(index.ledger_id, page_no))
         if page.start > slot:
             self._read_ahead(index, page_no, page)

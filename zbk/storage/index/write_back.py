@@ -57,6 +57,8 @@ class WriteBackCache(Generic[K, V]):
         self._in_flight: dict[K, V] = {}
         self._is_flushing = False
         self.drop_count = 0  # grows when anything is forgotten
+        self.hit_count = 0  # look-ups that found the value in memory; by the user of the cache
+        self.miss_count = 0  # and those that read it from a file
 
     def __len__(self) -> int:
         return len(self._values)
