@@ -93,7 +93,7 @@ QUICK: dict[str, int | str] = {
     "gc_confirm_delay_ms": 10,
     "entry_log_size_max": 1024 * 1024,
     "compaction_major_interval_ms": 200,
-    "compaction_major_threshold": 0.9,
+    "compaction_major_threshold": "0.9",
     "scrub_interval_ms": 300,
     "scrub_rate_size": 0,
     "handshake_ms": 200,
