@@ -202,7 +202,10 @@ def test_a_wrong_password_is_refused_by_the_bookies(client: zbk.Client) -> None:
     with client.create_ledger(password=b"right") as ledger:
         ledger.append(b"secret")
     reader = client.open_ledger(ledger.ledger_id, password=b"right")
-    reader._setup = msgspec.structs.replace(reader._setup, ledger_key=bytes(16))
+    context = reader._setup.context
+    requests = msgspec.structs.replace(context.requests, ledger_key=bytes(16))
+    context = msgspec.structs.replace(context, requests=requests)
+    reader._setup = msgspec.structs.replace(reader._setup, context=context)
 
     with pytest.raises(zbk.UnauthorizedError):
         list(reader.read(0, 0))
