@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 
 from tests.simulation.copier import HoldingsBody
 from tests.simulation.network import ClientPool
-from zbk.auditor.audit_steps import reports_of
 from zbk.errors import ZbkError
 from zbk.protocol.entry.words import ENTRY_ID_MAX
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.audit_events import Report
+from zbk.protocol.repair.audit_job import reports_of
 from zbk.protocol.repair.fragment_check import CheckedLedger, Finding, holders
 from zbk.protocol.repair.holdings import Holdings, HoldingsComparison
 
@@ -54,8 +54,9 @@ class HoldingsCheckBody:
                 checked.note(bookie_id, Finding.UNDECIDED)
             else:
                 comparison.told(outcome.ranges, None)
-                if not outcome.is_in_limbo:
-                    checked.note_missing(bookie_id, comparison.missing)
+                checked.note_holdings(
+                    bookie_id, comparison.missing, is_in_limbo=outcome.is_in_limbo
+                )
             self._next()
 
         HoldingsBody(self._pool, bookie_id, metadata.ledger_id, (first, ENTRY_ID_MAX), told)

@@ -38,8 +38,8 @@ from zbk.protocol.repair.audit_events import (
     ReadLedgers,
     Report,
 )
+from zbk.protocol.repair.audit_job import reports_of
 from zbk.protocol.repair.fragment_check import CheckedLedger, badly_placed
-from zbk.protocol.repair.underreplicated import MissingReason
 from zbk.system.clock import monotonic_ms
 
 CONCURRENT_COUNT: Final = 16
@@ -238,19 +238,3 @@ def run_all(
     if failure is not None:
         raise failure
     return [one for result in results for one in result]
-
-
-def reports_of(ledger_id: int, checked: CheckedLedger) -> list[Report]:
-    """Return what is to be reported of a checked ledger, a report for each reason."""
-    by_reason: dict[MissingReason, list[str]] = {}
-    for bookie_id, reason in sorted(checked.missing.items()):
-        by_reason.setdefault(reason, []).append(bookie_id)
-    return [
-        Report(
-            ledger_id,
-            tuple(names),
-            reason,
-            tuple((one, checked.ranges[one]) for one in names if one in checked.ranges),
-        )
-        for reason, names in by_reason.items()
-    ]

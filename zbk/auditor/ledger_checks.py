@@ -161,10 +161,10 @@ class LedgerChecker:
             self._requests.send(bookie_id, *request, box, bookie_id)
             return
         del under_way[bookie_id]
-        if is_cut or (one.is_in_limbo and one.comparison.missing):
+        if is_cut:
             checked.note(bookie_id, Finding.UNDECIDED)
         else:
-            checked.note_missing(bookie_id, one.comparison.missing)
+            checked.note_holdings(bookie_id, one.comparison.missing, is_in_limbo=one.is_in_limbo)
 
     def _note_silence(self, bookie_id: str, error: ZbkError) -> None:
         if isinstance(error, UnavailableError):

@@ -251,7 +251,7 @@ def test_a_ledger_whose_last_holder_is_in_limbo_is_put_aside_with_a_way_out(
 
     task = connection.tasks.read_unrepairable(LEDGER_ID)
     assert task is not None
-    assert "10 entries, 0 .. 9: no bookie that is there has a replica; a lost data" in (
+    assert "10 entries, 0 .. 9: no available bookie has a replica; a lost data" in (
         task.unrepairable
     )
     assert "start b, c again" in task.unrepairable
@@ -277,9 +277,7 @@ def test_an_open_ledger_whose_bookies_are_gone_is_put_aside_and_tried_when_they_
 
     task = connection.tasks.read_unrepairable(made.ledger_id)
     assert task is not None
-    assert "cannot be without a, b, which have what was written from entry 0 on" in (
-        task.unrepairable
-    )
+    assert "cannot be without a, b, which have the entries written from 0 on" in (task.unrepairable)
     assert "start a, b again" in task.unrepairable
     assert connection.tasks.retry_unrepairable() == 1
 

@@ -83,11 +83,11 @@ def check(
     last entry of each fragment. Only --full finds damage in between. Without --report nothing is
     changed. The exit code is 4 if replicas are missing, and 3 if a bookie did not answer.
     """
-    from zbk.auditor.audit_steps import reports_of
     from zbk.auditor.cluster_connection import ClusterConnection
     from zbk.auditor.ledger_checks import LedgerChecker
     from zbk.cli.ledger.missing import missing_shown
     from zbk.errors import DamageError, UnavailableError
+    from zbk.protocol.repair.audit_job import reports_of
 
     with cluster_store(metadata) as store:
         address = store.address

@@ -1,7 +1,7 @@
-"""Repair: which ledgers lack replicas, and how they are made whole again.
+"""Repair: which ledgers lack replicas, and how they become whole again.
 
 The auditor: ``audit`` with ``lost_bookies`` and ``audit_job``; ``fragment_check`` and ``holdings``
 compare the metadata with what bookies hold, and ``underreplicated`` is the task that follows. The
-worker: ``ledger_repair``, which orders copies (``copy_order``) that ``fragment_copy`` carries out.
-``backoff`` and ``absences`` pace both. Recovery of open ledgers is in ``recovery``.
+worker: ``repair_task`` with ``backoff`` and ``absences``; ``ledger_repair`` orders copies
+(``copy_order``) that ``fragment_copy`` carries out. Recovery of open ledgers is in ``recovery``.
 """

@@ -1,10 +1,10 @@
-"""Since when bookies are away that repairs wait for, as one worker has seen. Pure.
+"""The absences of bookies that a worker's repairs wait for. Pure.
 
-The auditor reports the ledgers of a lost bookie once. A ledger that came to need that bookie later,
-as one whose writer saw old registrations, is in no such report: whoever waits for the bookie gives
-it up after as long as the auditor would.
+The auditor reports the ledgers of a lost bookie once. A ledger that needs that bookie only later,
+for example because its writer saw old registrations, is in no such report. The worker that waits
+for the bookie therefore reports it as lost after the same delay as the auditor.
 
-Limits: ``BOOKIE_COUNT_MAX`` bookies are remembered; of others the absence begins anew.
+Limits: ``BOOKIE_COUNT_MAX`` bookies are remembered; the absence of any other begins at each look.
 """
 
 from collections.abc import Collection
@@ -14,7 +14,7 @@ BOOKIE_COUNT_MAX: Final = 10_000
 
 
 class Absences:
-    """The bookies that were away when they were looked for.
+    """The bookies that were away at the last look, and since when.
 
     >>> absences = Absences()
     >>> absences.overdue({"b1"}, frozenset(), 0, patience_ms=100)
@@ -34,7 +34,7 @@ class Absences:
         *,
         patience_ms: int,
     ) -> list[str]:
-        """Return who of those waited for has been away, at each look, for ``patience_ms``."""
+        """Return the awaited bookies that were away at each look of the last ``patience_ms``."""
         for bookie_id in registered:
             self._since_ms.pop(bookie_id, None)
         for bookie_id in sorted(awaited):

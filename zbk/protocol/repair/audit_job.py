@@ -8,6 +8,7 @@ import msgspec
 
 from zbk.protocol.ledger.metadata import LedgerMetadata
 from zbk.protocol.repair.audit_events import CheckKind, JobResult, Report
+from zbk.protocol.repair.fragment_check import CheckedLedger
 from zbk.protocol.repair.underreplicated import MissingReason
 
 STRANGER_COUNT_MAX: Final = 1_024
@@ -66,3 +67,19 @@ def lost_replicas(ledger: LedgerMetadata, lost: frozenset[str]) -> Report | None
     """Return a report if the ledger's metadata name one of the lost bookies."""
     named = {one for fragment in ledger.fragments for one in fragment.bookies if one in lost}
     return Report(ledger.ledger_id, tuple(sorted(named)), MissingReason.LOST) if named else None
+
+
+def reports_of(ledger_id: int, checked: CheckedLedger) -> list[Report]:
+    """Return the reports of a checked ledger, one for each reason."""
+    by_reason: dict[MissingReason, list[str]] = {}
+    for bookie_id, reason in sorted(checked.missing.items()):
+        by_reason.setdefault(reason, []).append(bookie_id)
+    return [
+        Report(
+            ledger_id,
+            tuple(names),
+            reason,
+            tuple((one, checked.ranges[one]) for one in names if one in checked.ranges),
+        )
+        for reason, names in by_reason.items()
+    ]

@@ -1,7 +1,7 @@
-"""When a ledger that could not be repaired is tried again.
+"""The pauses between the attempts to repair a ledger.
 
 The first pause is a sixteenth of the longest; each further failure doubles it. Only the latest
-``LEDGER_COUNT_MAX`` failures are remembered: one that was forgotten is tried at once.
+``LEDGER_COUNT_MAX`` failures are remembered: a forgotten ledger is tried at once.
 
 Source: BookKeeper's ``ReplicationWorker``, ``lockReleaseOfFailedLedgerGracePeriod``.
 """
@@ -30,12 +30,12 @@ class RepairBackoff:
         self._failures: dict[int, tuple[int, int]] = {}  # due, and the pause; oldest first
 
     def is_due(self, ledger_id: int, now_ms: int) -> bool:
-        """Return whether a ledger may be tried."""
+        """Return whether a ledger may be tried now."""
         found = self._failures.get(ledger_id)
         return found is None or now_ms >= found[0]
 
     def failed(self, ledger_id: int, now_ms: int) -> None:
-        """Put a ledger off."""
+        """Record a failure: the ledger rests for the next pause."""
         _due_ms, before_ms = self._failures.pop(ledger_id, (0, 0))
         pause_ms = min(self._pause_ms_max, before_ms * 2 or self._pause_ms_max // FIRST_SHARE)
         self._failures[ledger_id] = (now_ms + pause_ms, pause_ms)
@@ -43,5 +43,5 @@ class RepairBackoff:
             del self._failures[next(iter(self._failures))]
 
     def forget(self, ledger_id: int) -> None:
-        """Allow a ledger to be tried at once, the next time that there is something to do."""
+        """Forget the failures of a ledger."""
         self._failures.pop(ledger_id, None)

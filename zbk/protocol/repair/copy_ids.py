@@ -1,4 +1,4 @@
-"""Which entries a copy has to take, and which of them nobody had.
+"""The ids of the entries of a copy, and the losses among them.
 
 Source: part of ``zbk.protocol.repair.fragment_copy``.
 """
@@ -12,7 +12,7 @@ PIECE_COUNT: Final = 16_384
 """Ids of a striped fragment that are listed at once."""
 
 LOST_COUNT_MAX: Final = 64
-"""Runs of lost entries that are told apart; what comes behind them joins the last one."""
+"""Runs of lost entries that are kept apart; later ones join the last run."""
 
 
 def ids_in_pieces(order: CopyOrder) -> Iterator[Sequence[int]]:
@@ -27,7 +27,7 @@ def ids_in_pieces(order: CopyOrder) -> Iterator[Sequence[int]]:
 
 
 class LossNotes:
-    """The entries of one copy that were nowhere, ascending, as runs of those that are due."""
+    """The lost entries of one copy, ascending, as runs of entries that are due."""
 
     def __init__(self, order: CopyOrder) -> None:
         self._quorum = order.metadata.quorum
@@ -40,7 +40,7 @@ class LossNotes:
         return tuple(self._found)
 
     def note(self, entry_id: int, reason: str) -> None:
-        """Note the next one."""
+        """Record the next lost entry."""
         last = self._found[-1] if self._found else None
         is_run = last is not None and last.reason == reason and self._is_next(last, entry_id)
         if last is not None and (is_run or len(self._found) == LOST_COUNT_MAX):
@@ -50,7 +50,7 @@ class LossNotes:
             self._found.append(LostEntries(entry_id, entry_id, 1, reason))
 
     def has(self, entry_id: int) -> bool:
-        """Return whether an entry lies among those that were noted."""
+        """Return whether an entry lies in a recorded run."""
         return any(one.first_entry_id <= entry_id <= one.last_entry_id for one in self._found)
 
     def _is_next(self, last: LostEntries, entry_id: int) -> bool:

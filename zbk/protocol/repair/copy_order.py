@@ -1,10 +1,10 @@
-"""What of one fragment a slot lacks, who else has it, and what nobody has: plain arithmetic.
+"""The order to copy entries of a fragment to one bookie, and the arithmetic of due entries.
 
-An entry is *due* on a slot if its write set has the slot. A *span* is a first and a last id; of a
-striped fragment it means the due ones among them. Spans stay few where ids would be many: entries
-that are missing one after the other, as the slot counts, are one span.
+An entry is *due* on a slot if its write set has the slot. A *span* is a first and a last id; in a
+striped fragment it means the due ids among them. Missing entries that follow each other on the slot
+are one span, so spans stay few where ids are many.
 
-Every function here is of its arguments alone.
+Every function depends only on its arguments.
 
 Source: BookKeeper's ``LedgerFragment`` and ``LedgerChecker``; the autorecovery page, The
 Rereplication process.
@@ -20,11 +20,11 @@ from zbk.protocol.ledger.quorum import Quorum
 
 
 class LostEntries(msgspec.Struct, frozen=True):
-    """Entries of which no replica is left, as far as anybody could find."""
+    """Entries of which no replica was found."""
 
     first_entry_id: int
     last_entry_id: int
-    count: int  # of a striped fragment fewer than ``first .. last`` has
+    count: int  # in a striped fragment fewer than ``first .. last``
     reason: str
 
     def __str__(self) -> str:
@@ -36,7 +36,7 @@ class LostEntries(msgspec.Struct, frozen=True):
 
 
 class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Entries to be copied to one bookie: those due on ``slot`` in ``spans``, all of one fragment.
+    """The order to copy entries to one bookie: those due on ``slot`` in ``spans`` of one fragment.
 
     ``sources`` are the slots to read from; each due entry has one of them in its write set.
     """
@@ -44,19 +44,19 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
     metadata: LedgerMetadata
     fragment: Fragment
     slot: int
-    target: str  # a bookie; the one in the slot, if it lacks entries
+    target: str  # a bookie; the one in the slot, if that one lacks entries
     spans: tuple[Span, ...]  # ascending, apart
     sources: tuple[int, ...]
     lac: int  # every entry up to it is confirmed
 
     @property
     def is_move(self) -> bool:
-        """True when the target is to take the place of the bookie in the slot."""
+        """True when the target is to replace the bookie in the slot."""
         return self.fragment.bookies[self.slot] != self.target
 
     @property
     def entry_count(self) -> int:
-        """How many entries are to be copied."""
+        """The number of entries to copy."""
         quorum, slot = self.metadata.quorum, self.slot
         return sum(due_count(quorum, slot, first, last) for first, last in self.spans)
 
@@ -64,8 +64,8 @@ class CopyOrder(msgspec.Struct, frozen=True, kw_only=True):
 def ends_of(metadata: LedgerMetadata) -> list[int | None]:
     """Return the last entry id of each fragment; ``None``: not known yet.
 
-    Only of the last fragment of a ledger that is not closed it is not known: the writer begins a
-    fragment behind its LAC. A fragment may be empty: it ends before it starts then.
+    Only the end of the last fragment of an open ledger is unknown: a writer begins a fragment after
+    its LAC. An empty fragment ends before it starts.
     """
     ends: list[int | None] = [after.first_entry_id - 1 for after in metadata.fragments[1:]]
     ends.append(metadata.last_entry_id)
@@ -90,13 +90,13 @@ def due_count(quorum: Quorum, slot: int, first: int, last: int) -> int:
 
 
 def missing_spans(quorum: Quorum, slot: int, span: Span, held: Sequence[Span]) -> tuple[Span, ...]:
-    """Return what of the due ids of a span is not in the ascending ranges ``held``.
+    """Return the due ids of a span that are not in the ascending ranges ``held``.
 
     >>> missing_spans(Quorum(3, 3, 2), 0, (0, 9), [(2, 3), (5, 7)])
     ((0, 1), (4, 4), (8, 9))
     """
     found: list[Span] = []
-    joint = -1  # the due id that would go on with the last span found
+    joint = -1  # the due id that would continue the last span found
     for first, last in _gaps(span, held):
         start, end = _first_due(quorum, slot, first), _last_due(quorum, slot, last)
         if start > end:
@@ -111,7 +111,7 @@ def missing_spans(quorum: Quorum, slot: int, span: Span, held: Sequence[Span]) -
 def without_source(
     quorum: Quorum, slot: int, span: Span, sources: Collection[int]
 ) -> LostEntries | None:
-    """Return the due entries of a span that none of these slots holds; ``None``: there are none."""
+    """Return the due entries of a span that none of ``sources`` holds; ``None``: no such entry."""
     first, last = span
     residues = [
         first + offset
@@ -124,7 +124,7 @@ def without_source(
     size = quorum.ensemble_size
     ends = [last - (last - residue) % size for residue in residues]
     count = sum((end - start) // size + 1 for start, end in zip(residues, ends, strict=True))
-    return LostEntries(min(residues), max(ends), count, "no bookie that has a replica is there")
+    return LostEntries(min(residues), max(ends), count, "no bookie with a replica is available")
 
 
 def _gaps(span: Span, held: Sequence[Span]) -> Iterator[Span]:

@@ -1,21 +1,21 @@
-"""Whether a ledger's replicas are where its metadata say: what to ask bookies, what answers mean.
+"""The check of a ledger's replicas: which entries to read from bookies, what the answers prove.
 
-*Sampled*, a check reads the first and the last entry of each fragment that a bookie should hold.
-It finds a bookie that lost a fragment, or its end; it does not find a hole in the middle (as in
-BookKeeper by default). A *full* check reads every entry. The check of *holdings* asks for the
-ranges that a bookie's index has (``holdings``): it finds every hole, and no damage.
+A *sampled* check reads the first and the last entry of each fragment that a bookie should hold. It
+finds a bookie that lost a fragment, or its end, but no hole in the middle (as in BookKeeper by
+default). A *full* check reads every entry. The check of *holdings* compares the ranges in a
+bookie's index (``holdings``): it finds every hole, but no damage.
 
-The last fragment of a ledger that is not closed is its writer's: entries may be on their way, and
-whatever fails there the writer replaces. It is not checked. Nor is a fragment that holds nothing
-(#4551: workers tried to read what never was). What a bookie says that it holds is on its stable
-storage, of VD ledgers, too; a replica of a VD ledger that was read may not outlive a loss of power.
+The last fragment of an open ledger is not checked: entries may be on their way, and its writer
+replaces bookies that fail. Nor is a fragment without entries (#4551: workers tried to read entries
+that never existed). Holdings are on stable storage, in VD ledgers, too; a replica of a VD ledger
+that was read may not survive a loss of power.
 
-What answers mean: an entry that the bookie says it has not, or cannot read, or that is damaged, is
-missing. A bookie that does not answer, or says itself that it does not know (limbo), has proved
-nothing: *undecided*; it is lost only if the auditor's rule says so. Of ledgers made without a key
-in their metadata nothing can be read without their password: undecided too.
+An entry is missing if the bookie denies it, cannot read it, or returns it damaged. A bookie that
+does not answer, or answers that it does not know (limbo), has proved nothing: its replicas are
+*undecided*, and only the auditor's rule decides whether it is lost. Entries of a ledger without a
+key in its metadata cannot be read without its password: they are undecided, too.
 
-Every function here is of its arguments alone.
+Every function depends only on its arguments.
 
 Source: BookKeeper's ``LedgerChecker``, ``AuditorCheckAllLedgersTask``,
 ``AuditorReplicasCheckTask``, ``AuditorPlacementPolicyCheckTask``.
@@ -49,11 +49,11 @@ class Probe(msgspec.Struct, frozen=True):
     slot: int
     first_entry_id: int
     last_entry_id: int  # of the fragment; the slot may hold neither
-    entry_ids: Sequence[int]  # to be read, ascending
+    entry_ids: Sequence[int]  # to read, ascending
 
 
 class Finding(Enum):
-    """What one answer proves."""
+    """What one answer proves about a replica."""
 
     HELD = "held"
     ABSENT = "absent"
@@ -62,14 +62,14 @@ class Finding(Enum):
 
 
 class CheckedLedger(msgspec.Struct):
-    """What was found out about one ledger so far."""
+    """The findings about one ledger so far."""
 
     missing: dict[str, MissingReason] = msgspec.field(default_factory=dict)  # by bookie id
-    ranges: dict[str, tuple[Span, ...]] = msgspec.field(default_factory=dict)  # where known
+    ranges: dict[str, tuple[Span, ...]] = msgspec.field(default_factory=dict)  # if known
     undecided: set[str] = msgspec.field(default_factory=set)
 
     def note(self, bookie_id: str, finding: Finding) -> None:
-        """Record one finding. Damage outweighs absence: it has to be looked after."""
+        """Record one finding. Damage replaces absence, because it needs another repair."""
         match finding:
             case Finding.HELD:
                 return
@@ -88,9 +88,16 @@ class CheckedLedger(msgspec.Struct):
                 [*self.ranges.get(bookie_id, ()), *spans], RANGES_COUNT_MAX
             )
 
+    def note_holdings(self, bookie_id: str, missing: Sequence[Span], *, is_in_limbo: bool) -> None:
+        """Record the entries that a bookie does not hold; in limbo it proves nothing by that."""
+        if missing and is_in_limbo:
+            self.note(bookie_id, Finding.UNDECIDED)
+        else:
+            self.note_missing(bookie_id, missing)
+
 
 def finding_of(error: ZbkError | None) -> Finding:
-    """Return what an answer proves; ``None``: the entry came and is good.
+    """Return what an answer proves; ``None``: the entry arrived and is good.
 
     >>> finding_of(NoSuchEntryError(7, 3))
     <Finding.ABSENT: 'absent'>
@@ -102,14 +109,14 @@ def finding_of(error: ZbkError | None) -> Finding:
             return Finding.ABSENT
         case EntryUnreadableError() | DamageError():
             return Finding.DAMAGED
-        case _:  # silence, limbo, refusals: neither yes nor no
+        case _:  # no answer, limbo, refusals
             return Finding.UNDECIDED
 
 
 def probes(
     metadata: LedgerMetadata, *, is_full: bool, left_out: Collection[str] = ()
 ) -> Iterator[Probe]:
-    """Yield what to read of a ledger, fragment by fragment; nothing of bookies ``left_out``."""
+    """Yield the reads of a check, fragment by fragment; none from bookies ``left_out``."""
     for fragment, last in settled(metadata):
         for slot, bookie_id in enumerate(fragment.bookies):
             if bookie_id in left_out:
@@ -122,7 +129,7 @@ def probes(
 
 
 def holders(metadata: LedgerMetadata) -> list[str]:
-    """Return the bookies that should hold entries of a ledger for good, each once."""
+    """Return the bookies that should hold entries of settled fragments, each once."""
     named = (fragment.bookies for fragment, _last in settled(metadata))
     return sorted({bookie_id for bookies in named for bookie_id in bookies})
 
@@ -130,8 +137,8 @@ def holders(metadata: LedgerMetadata) -> list[str]:
 def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str]) -> list[int]:
     """Return the first entry ids of the fragments with two replicas of an entry on one rack.
 
-    ``racks``: of the bookies that are there, by id. Where a rack is not known, or there are fewer
-    racks than replicas, nobody could do better: such fragments are left out.
+    ``racks`` are those of the registered bookies, by id. A fragment is left out if a rack is not
+    known, or if there are fewer racks than replicas: no other placement would be better.
     """
     rack_count = len(set(racks.values()) - {NO_RACK})
     if rack_count < metadata.write_quorum_size:
@@ -146,7 +153,7 @@ def badly_placed(metadata: LedgerMetadata, racks: Mapping[str, str]) -> list[int
 def _is_crowded(metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str, str]) -> bool:
     known = [racks.get(bookie_id, NO_RACK) for bookie_id in fragment.bookies]
     quorum = metadata.quorum
-    for entry_id in range(quorum.ensemble_size):  # write sets come again after that
+    for entry_id in range(quorum.ensemble_size):  # write sets repeat after that
         used = [known[slot] for slot in quorum.write_set(entry_id) if known[slot] != NO_RACK]
         if len(set(used)) < len(used):
             return True
@@ -154,7 +161,7 @@ def _is_crowded(metadata: LedgerMetadata, fragment: Fragment, racks: Mapping[str
 
 
 def settled(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
-    """Yield the fragments whose end is known and that hold something, with their last entry id."""
+    """Yield the fragments that have entries and a known end, with their last entry ids."""
     for fragment, last in zip(metadata.fragments, ends_of(metadata), strict=True):
         if last is not None and last >= fragment.first_entry_id:
             yield fragment, last

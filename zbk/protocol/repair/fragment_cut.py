@@ -1,4 +1,4 @@
-"""Cuts around lost entries, so that they do not keep the rest of a fragment under-replicated."""
+"""The cuts around lost entries that let the rest of a fragment be repaired."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -7,17 +7,17 @@ from zbk.protocol.entry.spans import Span, covering
 from zbk.protocol.ledger.metadata import LedgerMetadata
 
 LOST_SPAN_COUNT_MAX: Final = 8
-"""Losses that one cut is made around; those with the narrowest gaps between them count as one."""
+"""Losses that a fragment is cut around at once; those with the narrowest gaps count as one."""
 
 FRAGMENT_COUNT_MAX: Final = 1_000
-"""A ledger is not cut into more fragments: its metadata are one value."""
+"""The limit on the fragments of a ledger that is cut: its metadata are one value."""
 
 
 def cut_starts(metadata: LedgerMetadata, span: Span, lost: Sequence[Span]) -> tuple[int, ...]:
     """Return where to cut the fragment with the entries ``span`` around lost ones.
 
-    Empty if nothing is left between the cuts, the ledger would have too many fragments, or it is
-    open: its writer knows its fragments.
+    There are no cuts if nothing is left between them, if the ledger would have too many fragments,
+    or if it is open: its writer knows its fragments.
     """
     first, last = span
     spans = covering(tuple(lost), LOST_SPAN_COUNT_MAX)

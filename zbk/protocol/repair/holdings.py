@@ -1,13 +1,14 @@
-"""What one bookie says that it holds of a ledger, compared with what is due there. Pure.
+"""The holdings of a bookie: the entries of a ledger in its index, compared with those due. Pure.
 
-A bookie tells the ranges of its index in *pages*: at most so many ranges, or entries, and where to
-go on. Each page is compared and forgotten, so a fragment with very many holes takes no more memory
-than one with a few: of what is missing at most ``RANGES_COUNT_MAX`` spans are kept, the others are
-merged into covering ones; ``missing_count`` is exact. Pages that have nothing due are skipped.
+A bookie returns the ranges of its index in *pages*, which are limited in ranges and in entries, and
+the id at which the next page begins. Each page is compared and dropped, so a fragment with very
+many holes takes no more memory than one with a few: at most ``RANGES_COUNT_MAX`` missing spans are
+kept, others are merged into covering ones; ``missing_count`` is exact. Pages without due entries
+are skipped.
 
-Only fragments whose end is known are compared. What a bookie tells is on its stable storage, of VD
-ledgers as well, wherever its sync cursor is: that one stops at the first hole, and what lies behind
-a hole is not missing.
+Only fragments whose end is known are compared. Holdings are on stable storage, in VD ledgers, too,
+whatever the sync cursor is: the cursor stops at the first hole, but entries after a hole are not
+missing.
 """
 
 from collections.abc import Sequence
@@ -29,20 +30,20 @@ class AskHoldings(msgspec.Struct, frozen=True):
 
 
 class Holdings(msgspec.Struct, frozen=True):
-    """What a bookie holds of a span on stable storage: ranges of entry ids, ascending.
+    """The entries of a span that a bookie holds on stable storage, as ascending ranges.
 
     They are complete up to ``last_entry_id``; ``None``: to the end of the span.
     """
 
     ranges: tuple[Span, ...]
     last_entry_id: int | None = None
-    is_in_limbo: bool = False  # entries that it does not name may have been there and be lost
+    is_in_limbo: bool = False  # it may have had, and lost, entries outside of the ranges
 
 
 class HeldPages:
-    """Collects the pages of one bookie for one span. Ask from ``next_entry_id`` until it is None.
+    """The pages of one bookie for one span. Ask from ``next_entry_id`` until it is ``None``.
 
-    ``range_count_max``: with so many ranges it is full; one page more may be in memory.
+    ``range_count_max``: with so many ranges it is full; the last page may exceed it.
     """
 
     def __init__(self, span: Span, range_count_max: int | None = None) -> None:
@@ -54,12 +55,12 @@ class HeldPages:
 
     @property
     def is_full(self) -> bool:
-        """True when no more ranges are kept."""
+        """True when the limit on ranges is reached."""
         return self._range_count_max is not None and len(self._ranges) >= self._range_count_max
 
     @property
     def holdings(self) -> Holdings:
-        """What the pages say so far."""
+        """The holdings so far."""
         last_id = None if self.next_entry_id is None else self.next_entry_id - 1
         return Holdings(tuple(self._ranges), last_id, self._is_in_limbo)
 
@@ -74,13 +75,13 @@ class HeldPages:
 
 
 class HoldingsComparison:
-    """One bookie and one ledger. Ask for pages from ``next_entry_id`` on, until it is None."""
+    """The comparison for one bookie and one ledger. Ask from ``next_entry_id`` until it is None."""
 
     next_entry_id: int | None
 
     def __init__(self, metadata: LedgerMetadata, bookie_id: str) -> None:
         self._quorum = metadata.quorum
-        self._parts: list[tuple[Fragment, int, int]] = [  # that name it: slot and last entry id
+        self._parts: list[tuple[Fragment, int, int]] = [  # with its slot and last entry
             (fragment, fragment.bookies.index(bookie_id), last)
             for fragment, last in settled(metadata)
             if bookie_id in fragment.bookies
@@ -88,21 +89,21 @@ class HoldingsComparison:
         self._missing: list[Span] = []
         self.missing_count = 0
         self.next_entry_id = None
-        self._go_on_at(0)
+        self._continue_at(0)
 
     @property
     def missing(self) -> tuple[Span, ...]:
-        """What is due and not held, as far as was told; covering, if that are many spans."""
+        """The due entries that the bookie does not hold, so far; many are covered by few spans."""
         return covering(self._missing, RANGES_COUNT_MAX)
 
     def told(self, ranges: Sequence[Span], next_entry_id: int | None) -> None:
-        """Record the page that begins at ``next_entry_id`` as it was: the ascending ranges held.
+        """Compare the page that begins at ``next_entry_id``: the ascending ranges held.
 
-        The new one is where the bookie goes on; ``None``: this was all.
+        The argument is where the next page begins; ``None``: this was the last one.
         """
         first = self.next_entry_id
         assert first is not None, "a page was asked for"
-        assert next_entry_id is None or next_entry_id > first, "each page goes on"
+        assert next_entry_id is None or next_entry_id > first, "pages ascend"
         for fragment, slot, last in self._parts:
             begin = max(first, fragment.first_entry_id)
             end = last if next_entry_id is None else min(last, next_entry_id - 1)
@@ -115,10 +116,10 @@ class HoldingsComparison:
             self._missing = list(covering(self._missing, RANGES_COUNT_MAX))
         self.next_entry_id = None
         if next_entry_id is not None:
-            self._go_on_at(next_entry_id)
+            self._continue_at(next_entry_id)
 
-    def _go_on_at(self, entry_id: int) -> None:
-        """Go on behind all fragments that have nothing more to tell."""
+    def _continue_at(self, entry_id: int) -> None:
+        """Continue with the first fragment that ends at or after ``entry_id``."""
         self._parts = [one for one in self._parts if one[2] >= entry_id]
         if self._parts:
             self.next_entry_id = max(entry_id, self._parts[0][0].first_entry_id)

@@ -1,7 +1,7 @@
 """The repair of one ledger.
 
 A *bad slot* is a slot of one fragment whose bookie is lost, is to leave, or lacks entries that are
-due on it. Fragments are repaired in order, their slots in order, each by what is known then:
+due on it. Fragments are repaired in order, their slots in order:
 
     a closed fragment    its end is known: the ledger is closed, or another fragment follows
       lost, to leave     a target is chosen, the due entries are copied to it and confirmed, then
@@ -9,32 +9,31 @@ due on it. Fragments are repaired in order, their slots in order, each by what i
                          metadata name at least as many replicas as before
       lacks entries      the missing entries are copied to the bookie itself. If it is only to be
                          compared, and is away, the repair waits for it: another repair follows when
-                         it is back
+                         it returns
     an open fragment     the last one of a ledger that is being written or recovered. Nothing is
-                         copied: its writer may still replace the lost bookie. It gets ``grace_ms``
-                         to begin another fragment; if the fragment is the same then, the ledger is
-                         fenced and recovered, which closes it. The ledger is not fenced before a
-                         target is known: fencing would stop the writer without any gain. Nor if
-                         recovery cannot succeed: the bookies that are left do not cover the
-                         ensemble. Nor for a bookie that is running and is to leave: that one leaves
-                         when the writer is done.
+                         copied: its writer may still replace the lost bookie, and has ``grace_ms``
+                         to begin another fragment. If the fragment is the same then, the ledger is
+                         fenced and recovered, which closes it. It is not fenced before a target is
+                         known, because fencing would stop the writer without any gain; nor if the
+                         remaining bookies do not cover the ensemble, because the recovery would
+                         fail; nor for a running bookie that is to leave, which leaves after the
+                         writer is done
 
-Then the ledger is looked at again, until nothing is left to do. The result names a slot that could
-not be repaired; one repair tries it once, and repairs the others.
+Then the repair looks at the ledger again, until nothing is left to do. One repair tries each slot
+once; its result names the slots that it could not repair.
 
-Sources are the registered bookies of the fragment. Entries that none of them holds are *lost*, also
+Sources are the registered bookies of the fragment. Entries that none of them holds are *lost*, even
 if one of them is in limbo and does not know whether it had them: waiting does not bring them back
-(``source_survey``). Their slot keeps its bookie, which may come back. To keep the rest of a closed
-ledger's fragment from staying under-replicated with them, the fragment is *cut* around them: the
-parts without a loss are repaired, the others stay as they are. A repair never guesses whether fewer
-replicas are left than were promised: what cannot be verified needs the ledger's password
+(``source_survey``). Their slot keeps its bookie, which may return. In a closed ledger the fragment
+is *cut* around them, so that its other parts are repaired. A repair never guesses whether fewer
+replicas are left than were promised: entries that cannot be verified need the ledger's password
 (``blocked``).
 
 A fragment without entries only gets another bookie in the metadata.
 
 A procedure (``zbk.protocol.procedure``); its effects are in ``repair_effects``. Invariants:
-  * a bookie is replaced only after a copy of the same slot to the same target was whole, or if
-    nothing was due on it;
+  * a bookie is replaced only after a whole copy of the same slot to the same target, or if nothing
+    was due on the slot;
   * a ledger is fenced only if its last fragment was the same before and after the grace period; the
     compare-and-swap that begins the recovery ensures that it still is.
 
@@ -71,7 +70,6 @@ from zbk.protocol.repair.repair_effects import (
     ChooseTarget,
     CopyFragment,
     CutFragment,
-    LedgerRecovered,
     LedgerSeen,
     LookAtLedger,
     RecoverLedger,
@@ -88,7 +86,7 @@ from zbk.protocol.repair.source_survey import survey_sources
 
 
 class LedgerRepair(Procedure[RepairEffect, RepairResult]):
-    """One repair. A repair that is stopped has a result, too: what it did until then."""
+    """One repair. A stopped repair has a result, too: what it did until then."""
 
     def __init__(self, aim: RepairAim, limits: RepairLimits | None = None) -> None:
         super().__init__(self._repair_ledger())
@@ -97,8 +95,8 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         self._view: LedgerView  # from the first look on
         self._notes = RepairNotes()
         self._surveyed: set[tuple[FragmentSlot, Span]] = set()
-        self._gone: dict[FragmentSlot, tuple[Span, ...]] = {}  # lost, by slots of cut fragments
-        self._open: tuple[Fragment, int] | None = None  # an affected one, and since when
+        self._gone: dict[FragmentSlot, tuple[Span, ...]] = {}  # lost, by slot of a cut fragment
+        self._open: tuple[Fragment, int] | None = None  # a bad open fragment, and since when
         self._look_count = 0
         self._looked_at_ms = 0
         self._seen_at_ms = 0
@@ -117,7 +115,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             yield from self._look()
             while (yield from self._has_more()):
                 pass
-        except NoSuchLedgerError:  # what could not be repaired does not matter any more
+        except NoSuchLedgerError:  # slots that could not be repaired no longer matter
             return RepairResult(is_gone=True)
         except ZbkError as error:
             self._notes.update(error=self._notes.result.error or error)
@@ -144,10 +142,9 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         if slot is not None:
             yield from self._repair_slot(slot)
             return True
-        if view.open_fragment is not None:
-            has_waited = yield from self._look_after_open(view.open_fragment)
-            if has_waited:
-                return True
+        fragment = view.open_fragment
+        if fragment is not None and (yield from self._look_after_open(fragment)):
+            return True
         if self._has_changed:
             yield from self._look()
             return True
@@ -161,43 +158,41 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
 
     # ------------------------------------------------------------------ the open fragment
 
-    def _look_after_open(self, fragment: Fragment) -> Steps[RepairEffect, bool]:
-        """Wait for the writer of the last fragment, or recover; return whether that was needed."""
+    def _look_after_open(self, fragment: Fragment) -> Steps[RepairEffect, bool]:  # noqa: C901 - one wait or check after the other
+        """Wait for the writer of the last fragment, or recover; return whether a slot is bad."""
         view = self._view
         bad = next(filter(view.is_bad, view.slots([fragment])), None)
         if bad is None or bad in self._notes.given_up:
             return False
         lost = [one for one in view.slots([fragment]) if view.is_lost(one)]
-        if not lost:  # a running bookie leaves when the writer is done
+        if not lost:  # a running bookie leaves after the writer is done
             self._notes.skip(bad)
             return True
         if self._open is None or self._open[0] != fragment:
-            self._open = (fragment, self._seen_at_ms)  # it may be no older than that
+            self._open = (fragment, self._seen_at_ms)  # it may have begun only then
         due_ms = self._open[1] + self._limits.grace_ms
         if self._looked_at_ms < due_ms:
             while (yield WaitUntil(due_ms)) < due_ms:
                 pass
             yield from self._look()
         elif not Coverage(view.metadata.quorum).is_reachable([one.slot for one in lost]):
-            self._notes.give_up(bad, uncovered=_uncovered(fragment, lost))
+            names = ", ".join(one.bookie_id for one in lost)
+            why = f"{names}, which have the entries written from {fragment.first_entry_id} on"
+            self._notes.give_up(bad, uncovered=f"it is not closed, and cannot be without {why}")
         elif view.metadata.digest_type is DigestType.MAC and not self._aim.has_password:
             self._notes.give_up(bad, blocked=_WITHOUT_DIGEST)
         elif (yield from self._choose_target(bad, fragment, self._aim.to_leave)) is not None:
-            yield from self._recover(bad, fragment)
+            recovered = yield from self._change(bad, RecoverLedger(fragment))
+            if recovered is not None:
+                if recovered.is_ours:
+                    self._notes.update(is_recovered=True)
+                yield from self._look()
         return True
-
-    def _recover(self, bad: FragmentSlot, fragment: Fragment) -> Steps[RepairEffect, None]:
-        recovered: LedgerRecovered | None = yield from self._change(bad, RecoverLedger(fragment))
-        if recovered is None:
-            return
-        if recovered.is_ours:
-            self._notes.update(is_recovered=True)
-        yield from self._look()
 
     # ------------------------------------------------------------------ one slot
 
     def _repair_slot(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
-        """Repair a slot of a closed fragment, or give it up."""
+        """Repair a slot of a closed fragment, or record why not."""
         first, last = self._view.span(one)
         if self._view.is_bad(one):
             yield from self._move(one)
@@ -205,13 +200,13 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             self._notes.good.add(one)
         elif self._view.is_awaited(one):
             self._notes.await_bookie(one.bookie_id)
-            why = "is away, and what it holds of a ledger is to be compared"
+            why = "is away, and its replicas of a ledger have to be compared"
             self._notes.give_up(one, error=BookieUnavailableError(one.bookie_id, why))
         else:
             yield from self._fill(one)
 
     def _move(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
-        """Copy what is due on a slot to another bookie, which then takes the slot."""
+        """Copy the entries due on a slot to another bookie, then replace the bookie in the slot."""
         first, last = self._view.span(one)
         lost = self._view.without_source(one, [(first, last)])
         gone = self._gone.get(one, ())
@@ -242,7 +237,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
                 return
 
     def _fill(self, one: FragmentSlot) -> Steps[RepairEffect, None]:
-        """Ask the bookie of a slot what it holds, in parts, and copy what it lacks to it."""
+        """Ask the bookie of a slot what it holds, in parts, and copy the missing entries to it."""
         unasked_id, end = self._view.span(one)
         while unasked_id <= end:
             try:
@@ -281,9 +276,9 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _sound_spans(
         self, one: FragmentSlot, order: CopyOrder, copied: CopyResult
     ) -> Steps[RepairEffect, tuple[Span, ...]]:
-        """Handle a copy that sources did not give whole; return the spans to copy instead.
+        """Handle a copy whose sources lack entries; return the spans to copy instead.
 
-        There are none of a slot that was given up, or whose fragment was cut.
+        There are none if the slot was given up, or its fragment was cut.
         """
         error, lost = copied.source_error, copied.lost
         key = (one, self._view.span(one))
@@ -297,9 +292,9 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
         return ()
 
     def _survey(self, one: FragmentSlot, order: CopyOrder) -> Steps[RepairEffect, tuple[Span, ...]]:
-        """Ask every source what it holds; return the spans of a slot to fill that one of them has.
+        """Ask every source what it holds; return the spans that one of them has.
 
-        As ``_sound_spans``.
+        As ``_sound_spans``. There are none if the slot is to be moved.
         """
         try:
             survey = yield from survey_sources(order)
@@ -307,7 +302,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             self._notes.give_up(one, error=error)
             return ()
         lost = survey.lost()
-        if not lost:  # a source has the entries, and did not give them
+        if not lost:  # a source has the entries, but did not return them
             in_limbo = min(survey.in_limbo, default="?")
             self._notes.give_up(one, error=UnknownLedgerStateError(self._aim.ledger_id, in_limbo))
             return ()
@@ -329,7 +324,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _cut_around(
         self, one: FragmentSlot, order: CopyOrder, lost: tuple[LostEntries, ...]
     ) -> Steps[RepairEffect, None]:
-        """Cut the fragment around lost entries if something is left of it then."""
+        """Cut the fragment around lost entries, if something is left of it."""
         metadata, span = self._view.metadata, self._view.span(one)
         exact = tuple((a.first_entry_id, a.last_entry_id) for a in lost)
         starts = cut_starts(metadata, span, exact) if order.is_move else ()
@@ -348,7 +343,7 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
     def _choose_target(
         self, one: FragmentSlot, fragment: Fragment, exclude: frozenset[str]
     ) -> Steps[RepairEffect, str | None]:
-        """Return a bookie that takes a slot; ``None``: there is none, and the slot is given up."""
+        """Return a bookie for a slot; ``None``: there is none, and the slot is given up."""
         chosen: TargetChosen = yield ChooseTarget(fragment.bookies, one.slot, exclude)
         if chosen.is_skipped:
             self._notes.skip(one)
@@ -385,21 +380,13 @@ class LedgerRepair(Procedure[RepairEffect, RepairResult]):
             return None
 
     def _see_change(self, metadata: LedgerMetadata, *targets: str) -> None:
-        """Go on with changed metadata. A target may have registered after the last look."""
+        """Continue with changed metadata. A target may have registered after the last look."""
         self._see(metadata, self._view.registered.union(targets))
         self._has_changed = True
 
     def _see(self, metadata: LedgerMetadata, registered: frozenset[str]) -> None:
         self._view = LedgerView(metadata, registered, self._aim)
         self._notes.away = self._view.away
-
-
-def _uncovered(fragment: Fragment, lost: Sequence[FragmentSlot]) -> str:
-    names = ", ".join(one.bookie_id for one in lost)
-    return (
-        f"it is not closed, and cannot be without {names}, which have what was written from entry "
-        f"{fragment.first_entry_id} on"
-    )
 
 
 _NO_KEY = (

@@ -1,6 +1,6 @@
-"""A ledger as a repair sees it: which slots may be bad, what is due on them, who can be read.
+"""The view of a ledger that a repair works on: slots that may be bad, entries due, sources.
 
-A value: made anew whenever the metadata, or who is registered, may have changed.
+A value: the repair makes another one whenever the metadata or the registrations may have changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ class FragmentSlot(msgspec.Struct, frozen=True):
 
 
 class LedgerView(msgspec.Struct, frozen=True):
-    """Metadata, the bookies that are registered, and whose replicas are the matter."""
+    """The metadata, the registered bookies, and the aim of the repair."""
 
     metadata: LedgerMetadata
     registered: frozenset[str]
@@ -35,13 +35,13 @@ class LedgerView(msgspec.Struct, frozen=True):
 
     @property
     def away(self) -> frozenset[str]:
-        """The bookies that any fragment names and that are not registered."""
+        """The bookies of any fragment that are not registered."""
         named = {one for fragment in self.metadata.fragments for one in fragment.bookies}
         return frozenset(named - self.registered)
 
     @property
     def is_readable(self) -> bool:
-        """True when there is something to show to bookies."""
+        """True when there is a key for the bookies."""
         return bool(self.metadata.ledger_key) or self.aim.has_password
 
     def closed_slots(self) -> Iterator[FragmentSlot]:
@@ -59,15 +59,15 @@ class LedgerView(msgspec.Struct, frozen=True):
                     yield FragmentSlot(fragment.first_entry_id, slot, bookie_id)
 
     def is_bad(self, one: FragmentSlot) -> bool:
-        """Return whether a slot needs another bookie, as far as that can be told without asking."""
+        """Return whether a slot needs another bookie: its own is lost, or is to leave."""
         return self.is_lost(one) or one.bookie_id in self.aim.to_leave
 
     def is_lost(self, one: FragmentSlot) -> bool:
-        """Return whether the bookie in a slot is not there, and is not waited for."""
+        """Return whether the bookie in a slot is away, and the repair does not wait for it."""
         return one.bookie_id not in self.registered and self._is_suspect(one.bookie_id)
 
     def is_awaited(self, one: FragmentSlot) -> bool:
-        """Return whether the bookie in a slot can be asked only when it is back."""
+        """Return whether the bookie in a slot is away."""
         return one.bookie_id not in self.registered
 
     def _is_suspect(self, bookie_id: str) -> bool:
@@ -79,14 +79,14 @@ class LedgerView(msgspec.Struct, frozen=True):
         return self.metadata.fragments[starts.index(one.first_entry_id)]
 
     def span(self, one: FragmentSlot) -> Span:
-        """Return the entries of a closed fragment; it ends before it starts if it is empty."""
+        """Return the span of a closed fragment; an empty one ends before it starts."""
         index = self.metadata.fragments.index(self.fragment(one))
         end = ends_of(self.metadata)[index]
         assert end is not None, "the fragment is closed"
         return one.first_entry_id, end
 
     def sources(self, one: FragmentSlot) -> tuple[int, ...]:
-        """Return the slots to read from; the bookie itself if it is there and is to leave."""
+        """Return the slots to read from; the slot itself only if its bookie is to leave."""
         is_itself = one.bookie_id in self.aim.to_leave
         return tuple(
             slot
@@ -95,7 +95,7 @@ class LedgerView(msgspec.Struct, frozen=True):
         )
 
     def without_source(self, one: FragmentSlot, spans: Sequence[Span]) -> tuple[LostEntries, ...]:
-        """Return the entries due on a slot that nobody holds who could be read."""
+        """Return the entries due on a slot that no source holds."""
         quorum, sources = self.metadata.quorum, self.sources(one)
         found = (without_source(quorum, one.slot, span, sources) for span in spans)
         return tuple(lost for lost in found if lost is not None)
@@ -109,5 +109,5 @@ class LedgerView(msgspec.Struct, frozen=True):
             target=target,
             spans=spans,
             sources=self.sources(one),
-            lac=self.span(one)[1],  # a fragment ends where all before it is confirmed
+            lac=self.span(one)[1],  # all entries up to the end of a fragment are confirmed
         )

@@ -1,4 +1,4 @@
-"""Effects of the procedures that look after one ledger, their answers, and the result of a repair.
+"""Effects of the procedures that repair or re-check one ledger, their answers, and their result.
 
 A repair (``zbk.protocol.repair.ledger_repair``) and a re-check of a ledger in limbo
 (``zbk.durability.limbo_recheck``) yield them:
@@ -6,7 +6,7 @@ A repair (``zbk.protocol.repair.ledger_repair``) and a re-check of a ledger in l
     both          LookAtLedger, WaitUntil, AskHoldings, CopyFragment
     repairs only  ChooseTarget, ReplaceBookie, CutFragment, RecoverLedger
 
-Each effect names its answer. A ``ZbkError`` is an answer, too, where the effect says so.
+Each effect names its answer. A ``ZbkError`` is an answer, too, if the effect says so.
 """
 
 from collections.abc import Collection
@@ -22,13 +22,13 @@ from zbk.protocol.repair.holdings import AskHoldings
 
 
 class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
-    """The ledger to repair, and the bookies whose replicas are checked.
+    """The aim of a repair: the ledger, and the bookies whose replicas it checks.
 
     ``suspects`` are bookies that may lack entries: lost ones, and running ones, which are asked
-    what they hold. ``None``: every bookie of the ledger. ``to_leave``: bookies that must hold
+    what they hold. ``None``: every bookie of the ledger. ``to_leave`` are bookies that must hold
     nothing of the ledger afterwards, running or not; a part of ``suspects`` if those are given.
 
-    ``to_compare`` are bookies that may lack entries but do not count as lost while they are away:
+    ``to_compare`` are bookies that may lack entries, but do not count as lost while they are away:
     the repair waits for them. ``None``: every bookie of the ledger.
     """
 
@@ -40,10 +40,10 @@ class RepairAim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RepairLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The patience of a repair."""
+    """The limits of a repair on waiting and retries."""
 
-    grace_ms: int = 30_000  # a ledger that is being written is not fenced sooner
-    look_count_max: int = 32  # looks at the metadata; a ledger that changes more is left for now
+    grace_ms: int = 30_000  # before a ledger that is being written is fenced
+    look_count_max: int = 32  # reads of the metadata; a ledger that changes more often is postponed
     target_count_max: int = 3  # bookies tried for one slot
 
 
@@ -51,19 +51,19 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a repair.
 
     The ledger *is whole* when nothing is left to do. Otherwise ``lost``, ``uncovered`` and
-    ``blocked`` say what cannot be repaired as things are; ``error`` says what may succeed later;
-    ``skipped_count`` counts the slots that the placement left to another bookie, or that are left
-    to a writer which still uses the bookie that is to leave. ``away`` and ``in_limbo`` accompany
-    ``lost`` and ``uncovered``: the ledger may become repairable when one of the former is back, or
-    one of the latter has recovered entries from its peers.
+    ``blocked`` are reasons why it cannot be repaired now; after ``error`` another repair may
+    succeed; ``skipped_count`` counts the slots that the placement left to another bookie, or to a
+    writer that still uses the bookie that is to leave. ``away`` and ``in_limbo`` belong to ``lost``
+    and ``uncovered``: the ledger may become repairable when one of the former returns, or one of
+    the latter has recovered entries from its peers.
     """
 
-    is_gone: bool = False  # deleted: nothing to repair
+    is_gone: bool = False  # the ledger was deleted
     lost: tuple[LostEntries, ...] = ()
     away: frozenset[str] = frozenset()  # bookies of the ledger that were not registered
     in_limbo: frozenset[str] = frozenset()  # those that were, and may have lost the lost entries
     awaited: frozenset[str] = frozenset()  # bookies to be compared that were not registered
-    uncovered: str = ""  # why too few bookies are left to close the ledger
+    uncovered: str = ""  # why the remaining bookies cannot close the ledger
     blocked: str = ""
     error: ZbkError | None = None
     skipped_count: int = 0
@@ -80,14 +80,14 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def unrepairable(self) -> str:
-        """Why the ledger cannot be made whole as things are; empty if there is no such reason."""
+        """Why the ledger cannot be repaired now; empty if there is no such reason."""
         texts = [text for text in (self.blocked, self.uncovered) if text]
         texts += [str(one) for one in self.lost[:SHOWN_COUNT]]
         more = len(self.lost) - SHOWN_COUNT
         return "; ".join(texts + ([f"and {more} more ranges"] if more > 0 else []))
 
     def is_outdated(self, registered: Collection[str]) -> bool:
-        """Return whether a bookie is back that was away when the ledger was given up."""
+        """Return whether a bookie returned that was away when the ledger was given up."""
         return not self.away.isdisjoint(registered)
 
 
@@ -95,16 +95,16 @@ class RepairResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LookAtLedger(msgspec.Struct, frozen=True):
-    """Read the metadata, not older than now, and the registrations.
+    """Read the current metadata and the registrations.
 
     Answer: LedgerSeen, or an error; ``NoSuchLedgerError`` if the ledger was deleted.
     """
 
 
 class LedgerSeen(msgspec.Struct, frozen=True):
-    """A ledger, and the bookies that are registered, read-only ones too.
+    """The metadata, and the registered bookies, read-only ones included.
 
-    It is not older than ``asked_ms``, when the store was asked. The answer came at ``seen_ms``.
+    Both are as of ``asked_ms`` or later. The answer arrived at ``seen_ms``.
     """
 
     metadata: LedgerMetadata
@@ -114,7 +114,7 @@ class LedgerSeen(msgspec.Struct, frozen=True):
 
 
 class WaitUntil(msgspec.Struct, frozen=True):
-    """Wait. Answer: the time, in ms; if it is too early, the procedure waits on."""
+    """Wait. Answer: the time, in ms; if it is too early, the procedure waits again."""
 
     until_ms: int
 
@@ -126,7 +126,7 @@ class CopyFragment(msgspec.Struct, frozen=True):
 
 
 class ChooseTarget(msgspec.Struct, frozen=True):
-    """Find a bookie for a slot: none of the ensemble, none of ``exclude``. Answer: TargetChosen."""
+    """Choose a bookie for a slot, not in the ensemble or ``exclude``. Answer: TargetChosen."""
 
     ensemble: tuple[str, ...]
     slot: int
@@ -136,7 +136,7 @@ class ChooseTarget(msgspec.Struct, frozen=True):
 class TargetChosen(msgspec.Struct, frozen=True):
     """A bookie for the slot; ``None`` if there is none.
 
-    ``is_skipped``: this worker leaves the slot to others, which may find a bookie.
+    ``is_skipped``: this worker leaves the slot to other workers, which may find a bookie.
     """
 
     bookie_id: str | None
@@ -144,10 +144,10 @@ class TargetChosen(msgspec.Struct, frozen=True):
 
 
 class ReplaceBookie(msgspec.Struct, frozen=True):
-    """Put ``new`` in the place of ``old`` in a slot of a fragment, if ``old`` is still there.
+    """Replace ``old`` by ``new`` in a slot of a fragment, if ``old`` is still there.
 
-    Answer: BookieReplaced, or an error: then the change may have been made or not;
-    ``NoSuchLedgerError`` if the ledger was deleted.
+    Answer: BookieReplaced; ``NoSuchLedgerError`` if the ledger was deleted; after any other error
+    the change may be made or not.
     """
 
     first_entry_id: int
@@ -157,7 +157,7 @@ class ReplaceBookie(msgspec.Struct, frozen=True):
 
 
 class BookieReplaced(msgspec.Struct, frozen=True):
-    """The ledger after the change; not ``is_ours``: ``old`` was not there any more."""
+    """The ledger after the change; not ``is_ours``: ``old`` had already been replaced."""
 
     metadata: LedgerMetadata
     is_ours: bool = True
@@ -166,7 +166,7 @@ class BookieReplaced(msgspec.Struct, frozen=True):
 class CutFragment(msgspec.Struct, frozen=True):
     """Cut a fragment of a closed ledger before each of ``starts``, ascending.
 
-    Answer: the metadata after the change, also if another worker had made it; or an error, as of
+    Answer: the metadata after the change, even if another worker made it; or an error, as for
     ``ReplaceBookie``.
     """
 
@@ -175,23 +175,23 @@ class CutFragment(msgspec.Struct, frozen=True):
 
 
 class RecoverLedger(msgspec.Struct, frozen=True):
-    """Fence and close the ledger, as a client does in its writer's place.
+    """Fence, recover and close the ledger.
 
-    Only if ``fragment`` is the last one of its metadata at the moment when they say IN_RECOVERY:
-    from then on the writer cannot begin another. Answer: LedgerRecovered, or an error;
-    ``NoSuchLedgerError`` if the ledger was deleted.
+    Only if ``fragment`` is its last one at the moment when its state becomes IN_RECOVERY: from then
+    on the writer cannot begin another. Answer: LedgerRecovered, or an error; ``NoSuchLedgerError``
+    if the ledger was deleted.
     """
 
     fragment: Fragment
 
 
 class LedgerRecovered(msgspec.Struct, frozen=True):
-    """The ledger is fenced and closed; or, not ``is_ours``, its writer has moved on."""
+    """The ledger is fenced and closed; not ``is_ours``: its writer has begun another fragment."""
 
     is_ours: bool = True
 
 
 SharedEffect: TypeAlias = LookAtLedger | WaitUntil | AskHoldings | CopyFragment
-"""The effects that repairs and re-checks have in common."""
+"""The effects of repairs and of re-checks."""
 
 RepairEffect: TypeAlias = SharedEffect | ChooseTarget | ReplaceBookie | CutFragment | RecoverLedger

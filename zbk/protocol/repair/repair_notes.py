@@ -1,4 +1,4 @@
-"""Notes of one repair: the slots that are done, and its result so far."""
+"""The notes of one repair: the slots that are done, and its result so far."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from zbk.protocol.repair.repair_effects import RepairResult
 
 
 class RepairNotes:
-    """Written by one ``LedgerRepair``."""
+    """The notes of one ``LedgerRepair``."""
 
     def __init__(self) -> None:
         self.result = RepairResult()  # so far
-        self.good: set[FragmentSlot] = set()  # held all that was due when they were asked
+        self.good: set[FragmentSlot] = set()  # held all due entries when they were asked
         self.given_up: set[FragmentSlot] = set()
         self.away: frozenset[str] = frozenset()  # bookies of the ledger, at the last look
 
@@ -29,7 +29,7 @@ class RepairNotes:
         blocked: str = "",
         error: ZbkError | None = None,
     ) -> None:
-        """Note why a slot is not repaired; the first reason of each kind counts."""
+        """Record why a slot is not repaired; the first reason of each kind counts."""
         before = self.result
         self.given_up.add(one)
         self.add_lost(lost)
@@ -41,23 +41,23 @@ class RepairNotes:
         )
 
     def skip(self, one: FragmentSlot) -> None:
-        """Leave a slot to others, or to another time."""
+        """Leave a slot to other workers, or to a later repair."""
         self.given_up.add(one)
         self.update(skipped_count=self.result.skipped_count + 1)
 
     def await_bookie(self, bookie_id: str) -> None:
-        """Note a bookie that is to be compared and is away."""
+        """Record a bookie that is to be compared and is away."""
         self.update(awaited=self.result.awaited | {bookie_id})
 
     def add_lost(self, lost: tuple[LostEntries, ...]) -> None:
-        """Note lost entries, and who is away and may have them."""
+        """Record lost entries, and the bookies that are away and may have them."""
         before = self.result
         new = tuple(one for one in lost if one not in before.lost)
         if new:
             self.update(lost=(*before.lost, *new), away=before.away | self.away)
 
     def add_in_limbo(self, bookie_ids: set[str]) -> None:
-        """Note bookies that may have had lost entries."""
+        """Record bookies in limbo that may have had lost entries."""
         self.update(in_limbo=self.result.in_limbo | bookie_ids)
 
     def add_copy(self, copied: CopyResult) -> None:

@@ -1,12 +1,12 @@
-"""A survey: what the sources of a copy hold, asked after one of them could not say.
+"""The survey of the sources of a copy, after one of them did not know whether it had an entry.
 
-A bookie *in limbo* may have lost entries that it does not hold: it says neither yes nor no. As long
-as another source may have the entry, that is a reason to wait. Once every source has said what it
-holds, entries that are in none of the answers cannot be had: the bookie in limbo waits for peers
-that are away, and a repair would wait with it. They are lost until such a peer is back.
+A bookie *in limbo* may have lost entries: it neither confirms nor denies those that it does not
+hold. While another source may have an entry, that is a reason to wait. After every source has
+returned its holdings, entries in none of them are not available: the bookie in limbo waits for
+peers that are away, and a repair would wait with it. They are lost until such a peer returns.
 
-Of a striped ledger a source may hold entries that are not due on its slot, from an earlier ensemble
-for example. No copy reads them there, so they do not count.
+In a striped ledger a source may hold entries that are not due on its slot, from an earlier ensemble
+for example. Copies do not read them there, so they do not count.
 
 Source: part of ``zbk.protocol.repair.ledger_repair``.
 """
@@ -22,14 +22,14 @@ from zbk.protocol.repair.holdings import AskHoldings, Holdings
 
 
 class SourceSurvey(msgspec.Struct):
-    """The answers of the sources of ``order``, a copy that could not be made."""
+    """The holdings of the sources of ``order``, a copy that failed."""
 
     order: CopyOrder
     held: list[Span] = msgspec.field(default_factory=list)  # in order, by any source
     in_limbo: set[str] = msgspec.field(default_factory=set)
 
     def add(self, slot: int, told: Holdings) -> None:
-        """Add an answer of the source in ``slot``."""
+        """Add holdings of the source in ``slot``."""
         order, quorum = self.order, self.order.metadata.quorum
         ranges: Iterable[Span] = overlaps(told.ranges, order.spans)
         if quorum.is_striped:
@@ -46,7 +46,7 @@ class SourceSurvey(msgspec.Struct):
         """Return the ordered entries that no source holds."""
         order, quorum = self.order, self.order.metadata.quorum
         names = ", ".join(sorted(self.in_limbo))
-        reason = f"no bookie that is there has a replica; {names} lost data and may have had one"
+        reason = f"no available bookie has a replica; {names} lost data and may have had one"
         return tuple(
             LostEntries(first, last, due_count(quorum, order.slot, first, last), reason)
             for span in order.spans
@@ -55,7 +55,7 @@ class SourceSurvey(msgspec.Struct):
 
 
 def survey_sources(order: CopyOrder) -> Steps[AskHoldings, SourceSurvey]:
-    """Ask every source of a copy, in parts if its answer says so; return what they said."""
+    """Ask every source of a copy what it holds, in as many parts as needed; return the survey."""
     survey = SourceSurvey(order)
     first, end = order.spans[0][0], order.spans[-1][1]
     for slot in order.sources:

@@ -1,13 +1,13 @@
-"""The task to make one ledger whole again, as the metadata store keeps it, and how reports merge.
+"""The task to make one ledger whole again, as the metadata store keeps it; reports merge into it.
 
-A *report* says that a ledger lacks what some bookies should hold, and why. The first one makes the
-*task*; each later one is merged into it. A task is about the whole ledger: the worker looks at
-every fragment. The *ranges*, where a report has some, tell people which entries are missing; the
-worker asks the bookies itself. Reports merge their ranges. A task keeps at most
-``RANGES_COUNT_MAX`` of a bookie: with more, the narrowest gaps between them count as missing, too.
+A *report* says that a ledger lacks replicas of some bookies, and why. The first one makes the
+*task*; each later one is merged into it. A task covers the whole ledger: the worker looks at every
+fragment. The *ranges* of a report show people which entries are missing; the worker asks the
+bookies itself. Ranges are merged, too. A task keeps at most ``RANGES_COUNT_MAX`` of a bookie: with
+more, the narrowest gaps between them count as missing, too.
 
 Format version 2: a task with a reason that version 1 does not know. All others are written as
-version 1, so that an older worker goes on with them; it ignores the ranges.
+version 1, so that older workers can do them; these ignore the ranges.
 
 Source: BookKeeper's ``UnderreplicatedLedgerFormat`` and ``ZkLedgerUnderreplicationManager``.
 """
@@ -27,32 +27,32 @@ RANGES_COUNT_MAX: Final = 64
 """Ranges of missing entries that a task keeps of one bookie."""
 
 RANGES_COUNT_ALL_MAX: Final = 8_192
-"""The same of all bookies of a ledger, so that the value stays far below what a node can hold."""
+"""The same of all bookies of a ledger: the value stays far below the size limit of a node."""
 
 
 class MissingReason(StrEnum):
     """Why a bookie's replicas count as missing."""
 
     LOST = "bookie lost"
-    """The bookie is in no list of those that are there."""
+    """The bookie is not registered."""
 
     DAMAGED = "damaged"
-    """The bookie itself found that it cannot read what it holds."""
+    """The bookie found that it cannot read its replicas."""
 
     CHECKED = "checked"
     """A check of the ledger found that the bookie lacks entries."""
 
     PLACEMENT = "placement"
-    """The replicas are there, and too close to each other."""
+    """The replicas exist, but too close to each other."""
 
     BY_HAND = "by hand"
-    """An operator says so."""
+    """An operator reported it."""
 
     NOT_WRITTEN = "not written"
     """A writer or a recovery could not write entries to the bookie."""
 
     UNCHECKED = "unchecked"
-    """The writer has gone, and may have left holes: what its bookies hold is to be compared."""
+    """The writer died, and may have left holes: the holdings of its bookies are compared."""
 
 
 _REASONS_OF_FORMAT_1: Final = frozenset(MissingReason) - {
@@ -64,16 +64,16 @@ NO_RANGES: Final[Mapping[str, Sequence[Span]]] = {}
 
 
 class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one ledger that is not whole."""
+    """The task of one ledger."""
 
     ledger_id: int
     missing: dict[str, tuple[MissingReason, ...]]  # by bookie id; reasons sorted
     created_ms: int  # wall clock, for people
     reported_ms: int  # the last time
     report_count: int = 1
-    failure_count: int = 0  # attempts that failed since the last news
-    failure: str = ""  # what the last one met
-    unrepairable: str = ""  # why nobody can repair it; "": not known to be so
+    failure_count: int = 0  # failed attempts since the last new report
+    failure: str = ""  # the reason of the last one
+    unrepairable: str = ""  # why it cannot be repaired; "": no such reason is known
     unrepairable_ms: int = 0  # when that was found
     ranges: dict[str, tuple[Span, ...]] = {}  # missing entries by bookie id, as far as reported
     format_version: int = UNDERREPLICATED_FORMAT_VERSION
@@ -87,7 +87,7 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
         now_ms: int,
         ranges: Mapping[str, Sequence[Span]] = NO_RANGES,
     ) -> Self:
-        """Return the task that a first report makes."""
+        """Return the task of a first report."""
         nothing = cls(
             ledger_id=ledger_id, missing={}, created_ms=now_ms, reported_ms=now_ms, report_count=0
         )
@@ -99,7 +99,7 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
         reason: MissingReason,
         ranges: Mapping[str, Sequence[Span]] = NO_RANGES,
     ) -> bool:
-        """Return whether a report says something that is not noted here."""
+        """Return whether a report adds a reason or a range."""
         is_new = any(reason not in self.missing.get(bookie_id, ()) for bookie_id in bookie_ids)
         return is_new or any(
             list(known := self.ranges.get(bookie_id, ())) != merged([*known, *more])
@@ -113,7 +113,7 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
         now_ms: int,
         ranges: Mapping[str, Sequence[Span]] = NO_RANGES,
     ) -> Self:
-        """Return the task with one more report in it."""
+        """Return the task with one more report."""
         more = sorted(set(bookie_ids))
         found = {one: tuple(sorted({*self.missing.get(one, ()), reason})) for one in more}
         missing = dict(sorted((self.missing | found).items()))
@@ -128,17 +128,17 @@ class UnderreplicatedLedger(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def to_work_on(self) -> Self:
-        """Return the task as one to be tried anew."""
+        """Return the task without its failures."""
         return msgspec.structs.replace(
             self, failure_count=0, failure="", unrepairable="", unrepairable_ms=0
         )
 
     def with_failure(self, why: str) -> Self:
-        """Return the task after one more attempt that failed."""
+        """Return the task after one more failed attempt."""
         return msgspec.structs.replace(self, failure_count=self.failure_count + 1, failure=why)
 
     def with_unrepairable(self, why: str, now_ms: int) -> Self:
-        """Return the task as one that nobody can do."""
+        """Return the task as one that cannot be done."""
         return msgspec.structs.replace(self, unrepairable=why, unrepairable_ms=now_ms)
 
 
